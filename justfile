@@ -1,0 +1,21 @@
+# Thin aliases; the tasks themselves are `cargo xtask`.
+
+# Lists the recipes
+default:
+    @just --list
+
+# Plays the story on a real Kubernetes node on this machine
+demo *args:
+    cargo xtask demo {{args}}
+
+# Runs everything that CI runs, or one part: just test api subject
+test *args:
+    cargo xtask test {{args}}
+
+# Works with local clusters: just cluster up
+cluster *args:
+    cargo xtask cluster {{args}}
+
+# Writes the generated files
+generate:
+    cargo xtask crdgen
