@@ -1,0 +1,140 @@
+//! What became of an `AccessRequest`.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::opaque::Opaque;
+use crate::words::words;
+use crate::{AccessRequestCondition, Condition};
+
+words! {
+    /// Where a request stands, in one word for people. Programs read the conditions.
+    Phase {
+        /// Waiting for a policy, a connector or an approval.
+        Pending,
+        /// The pod may use the connector.
+        Granted,
+        /// A check said no, or the wait was too long. Final.
+        Rejected,
+        /// Access was taken back. Final.
+        Revoked,
+        /// The request cannot be decided: wrong subject, or one of its kind is there already. Final.
+        Invalid,
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "What became of the request. Nobody but its controller writes it.")]
+pub struct AccessRequestStatus {
+    /// The `metadata.generation` that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Where the request stands, in one word: Pending, Granted, Rejected, Revoked or Invalid. The last
+    /// three are final. Derived from the conditions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// The policies that apply, as they were when last looked at; from the grant on, as they were then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub policies: Vec<MatchedPolicy>,
+    /// When access was granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted_at: Option<Timestamp>,
+    /// When access ends at the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// When access was taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+    /// Digest of what the grant was decided on, for audits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub evidence: Option<String>,
+    /// What is known: ContextObjectValid (the pod is there and running), ConnectorResolved (the
+    /// connector exists), AccessPolicyMatched (a policy applies), AccessCheckReady (its checks pass),
+    /// AccessPermissionSync (the permission is in force) and Ready (all of it).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition<AccessRequestCondition>>,
+}
+
+/// A policy that applies to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MatchedPolicy {
+    /// The policy as it was matched: its identity, generation and what it grants under checks.
+    // Opaque on purpose: a later version of the policy's schema must not make old evidence invalid.
+    pub policy: Opaque,
+    /// The objects that decide the policy's checks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 512))]
+    pub check_refs: Vec<CheckRef>,
+}
+
+/// An object that decides a check, and what it says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckRef {
+    /// Name of the check in the policy.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// The object. Absent while none is found.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub ref_: Option<ObservedObject>,
+    /// What it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<CheckRefStatus>,
+}
+
+/// An object at the moment it was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ObservedObject {
+    /// Group and version of the object.
+    #[schemars(length(max = 317))]
+    pub api_version: String,
+    /// Kind of the object.
+    #[schemars(length(max = 63))]
+    pub kind: String,
+    /// Namespace of the object; empty: the pod's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub namespace: Option<String>,
+    /// Name of the object.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// UID of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub uid: Option<String>,
+    /// The version of the object that was judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub resource_version: Option<String>,
+}
+
+/// What an object says about a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckRefStatus {
+    /// The state that was read: approved or passed let through, rejected ends the policy for this
+    /// request, anything else waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub state: Option<String>,
+    /// Why the check stands where it stands, as one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub reason: Option<String>,
+    /// Why the check stands where it stands, as a sentence with what would help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub message: Option<String>,
+    /// Who approved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(max = 512)))]
+    pub approved_by: Vec<String>,
+}

@@ -1,0 +1,37 @@
+//! How CEL rules are written in this crate.
+//!
+//! A rule stands with the type that it guards. Its message is its identity: one message, one
+//! meaning, and the tests on a real API server find the rule's cases by it. So messages begin with
+//! the field and end with the way out.
+
+use kube::core::{Reason, Rule};
+
+/// A value that is malformed or does not fit its neighbours.
+pub(crate) fn invalid(rule: impl Into<String>, message: &str) -> Rule {
+    Rule::new(rule)
+        .message(message)
+        .reason(Reason::FieldValueInvalid)
+}
+
+/// A value that would be well-formed elsewhere but is not permitted here.
+pub(crate) fn forbidden(rule: impl Into<String>, message: &str) -> Rule {
+    Rule::new(rule)
+        .message(message)
+        .reason(Reason::FieldValueForbidden)
+}
+
+/// A value that is missing.
+pub(crate) fn required(rule: impl Into<String>, message: &str) -> Rule {
+    Rule::new(rule)
+        .message(message)
+        .reason(Reason::FieldValueRequired)
+}
+
+/// True when the label selector in field `selector` of `self` is given and has a requirement.
+pub(crate) fn selects(selector: &str) -> String {
+    format!(
+        "(has(self.{selector}) && (\
+         (has(self.{selector}.matchLabels) && size(self.{selector}.matchLabels) > 0) || \
+         (has(self.{selector}.matchExpressions) && size(self.{selector}.matchExpressions) > 0)))"
+    )
+}

@@ -1,0 +1,141 @@
+//! ConnectorClass: what the connectors of one kind of tool have in common.
+//!
+//! The part of the kind that mounting needs. Other software owns the rest, so fields that are not
+//! declared here are kept in the schema and in the types.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::opaque::Opaque;
+
+/// What the connectors of one kind of tool have in common.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "connectors.alauda.io",
+    version = "v1alpha1",
+    kind = "ConnectorClass",
+    plural = "connectorclasses",
+    shortname = "connclass",
+    category = "connectors-approval",
+    status = "Opaque",
+    derive = "PartialEq",
+    doc = "A ConnectorClass describes one kind of tool: what its connectors must say, how they authenticate, and which files a pod finds when it mounts one.",
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].reason"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ConnectorClassSpec {
+    /// What the address of a connector of this class is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Parameter>,
+    /// Parameters that a connector of this class gives values for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub params: Vec<Parameter>,
+    /// How connectors of this class may authenticate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<ClassAuth>,
+    /// Sets of files that a pod may ask for when it mounts a connector of this class.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub configurations: Vec<Configuration>,
+    /// Fields that other software declares.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
+}
+
+/// A parameter that somebody gives a value for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Parameter {
+    /// Name of the parameter.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Type of the value. Only strings are in use.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub type_: Option<String>,
+    /// The value when none is given. Absent: a value is required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// What the parameter is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Fields that other software declares.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
+}
+
+/// How connectors of a class may authenticate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClassAuth {
+    /// The ways to authenticate. A connector names one of them in its `auth.name`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<AuthType>,
+    /// Fields that other software declares.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
+}
+
+/// One way to authenticate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuthType {
+    /// Name of this way.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The `type` that the Secret must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub secret_type: Option<String>,
+    /// True when the tool also works without the Secret. Absent: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optional: Option<bool>,
+    /// Parameters that a connector gives values for when it authenticates this way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub params: Vec<Parameter>,
+    /// Fields that other software declares.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
+}
+
+/// A set of files for a pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Configuration {
+    /// Name by which a pod asks for the set.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The files: name to template. The template is rendered with the connector and its class.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub data: BTreeMap<String, String>,
+    /// Parameters that a pod gives values for when it asks for the set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub params: Vec<Parameter>,
+    /// Fields that other software declares.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_other_software_survive() {
+        let wire = serde_json::json!({
+            "apiVersion": "connectors.alauda.io/v1alpha1",
+            "kind": "ConnectorClass",
+            "metadata": {"name": "oci"},
+            "spec": {
+                "address": {"name": "address", "type": "string"},
+                "auth": {"types": [{"name": "basic", "secretType": "kubernetes.io/basic-auth", "generator": {"rego": ""}}]},
+                "configurations": [{"name": "docker", "data": {"config.json": "{}"}, "params": [{"name": "a"}], "mode": 1}],
+                "livenessProbe": {"probe": {"http": {"path": "/"}}},
+            },
+        });
+        let class: ConnectorClass = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(serde_json::to_value(class).unwrap(), wire);
+    }
+}

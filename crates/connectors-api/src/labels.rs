@@ -1,0 +1,114 @@
+//! Labels for people and for list filters. No decision reads them: a label is its writer's claim.
+
+use std::collections::BTreeMap;
+
+use crate::AccessRequestSpec;
+
+/// Kind of the object that asked for access.
+pub const CONTEXT_OBJECT_KIND: &str = "connectors.cpaas.io/contextObjectKind";
+/// Name of the object that asked for access.
+pub const CONTEXT_OBJECT_NAME: &str = "connectors.cpaas.io/contextObjectName";
+/// Namespace of the object that asked for access.
+pub const CONTEXT_OBJECT_NAMESPACE: &str = "connectors.cpaas.io/contextObjectNamespace";
+/// UID of the object that asked for access.
+pub const CONTEXT_OBJECT_UID: &str = "connectors.cpaas.io/contextObjectUID";
+/// The connector that access was asked for.
+pub const CONNECTOR: &str = "connectors.cpaas.io/connector";
+
+/// The class of a Connector, under both keys that the source document uses.
+pub const CONNECTOR_CLASS: [&str; 2] = [
+    "connectors.cpaas.io/connectorclass",
+    "connectors.alauda.io/connectorclass",
+];
+
+/// Who maintains a Role or RoleBinding.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Name of the `AccessPolicy` that a Role or RoleBinding comes from.
+pub const ACCESS_POLICY: &str = "connectors.alauda.io/accessPolicy";
+/// UID of the `AccessPolicy` that a Role or RoleBinding comes from.
+pub const ACCESS_POLICY_UID: &str = "connectors.alauda.io/accessPolicyUid";
+/// Name of the `AccessRequest` that a Role or RoleBinding comes from.
+pub const ACCESS_REQUEST: &str = "connectors.alauda.io/accessRequest";
+/// UID of the `AccessRequest` that a Role or RoleBinding comes from.
+pub const ACCESS_REQUEST_UID: &str = "connectors.alauda.io/accessRequestUid";
+
+/// The API server refuses an object with a longer label value.
+const LONGEST_VALUE: usize = 63;
+
+/// True when `name`, which is already a valid object name, can be the value of a label.
+#[must_use]
+pub const fn fits(name: &str) -> bool {
+    !name.is_empty() && name.len() <= LONGEST_VALUE
+}
+
+/// The labels of a request. A name that does not fit gets none: half a name would find the wrong object.
+#[must_use]
+pub fn of_request(spec: &AccessRequestSpec) -> BTreeMap<String, String> {
+    let object = &spec.context.object_ref;
+    let uid = object.uid.as_deref().unwrap_or_default();
+    [
+        (CONTEXT_OBJECT_KIND, object.kind.as_str()),
+        (CONTEXT_OBJECT_NAME, &object.name),
+        (CONTEXT_OBJECT_NAMESPACE, &object.namespace),
+        (CONTEXT_OBJECT_UID, uid),
+        (CONNECTOR, &spec.connector_ref.name),
+    ]
+    .into_iter()
+    .filter(|(_, value)| fits(value))
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(pod: &str, connector: &str, uid: Option<&str>) -> BTreeMap<String, String> {
+        let mut spec = json!({
+            "subject": {"kind": "ServiceAccount", "name": "pipeline-sa"},
+            "connectorRef": {"name": connector},
+            "context": {"objectRef": {"apiVersion": "v1", "kind": "Pod", "namespace": "devops-ns1", "name": pod}},
+        });
+        if let Some(uid) = uid {
+            spec["context"]["objectRef"]["uid"] = uid.into();
+        }
+        of_request(&serde_json::from_value(spec).unwrap())
+    }
+
+    #[test]
+    fn a_request_carries_what_it_is_about() {
+        let labels = request(
+            "deploy-prod-xxx",
+            "prod-harbor",
+            Some("7d4c2a1e-0000-4000-8000-000000000001"),
+        );
+        let expected = [
+            ("connectors.cpaas.io/connector", "prod-harbor"),
+            ("connectors.cpaas.io/contextObjectKind", "Pod"),
+            ("connectors.cpaas.io/contextObjectName", "deploy-prod-xxx"),
+            ("connectors.cpaas.io/contextObjectNamespace", "devops-ns1"),
+            (
+                "connectors.cpaas.io/contextObjectUID",
+                "7d4c2a1e-0000-4000-8000-000000000001",
+            ),
+        ];
+        assert_eq!(
+            labels,
+            expected
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into()
+        );
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_is_left_out_alone() {
+        let longest = "a".repeat(63);
+        let labels = request(&longest, &"a".repeat(64), None);
+        assert_eq!(labels[CONTEXT_OBJECT_NAME], longest);
+        assert!(!labels.contains_key(CONNECTOR));
+        assert!(!labels.contains_key(CONTEXT_OBJECT_UID));
+        assert!(!fits(""));
+    }
+}

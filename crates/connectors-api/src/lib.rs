@@ -1,0 +1,48 @@
+//! The API of Connectors Approval: the group `connectors.alauda.io` in version `v1alpha1`.
+//!
+//! Owns the four kinds and every rule that can be judged from one object alone: as types, as schema
+//! with CEL (`crd`), and as parsed forms that need no second look (`SubjectForm`, `AccessResource`,
+//! `PositiveDuration`). Owns the words that more than one process says: reasons, condition types,
+//! labels, names.
+//!
+//! Refuses to know clusters, clocks, sockets and other objects: nothing here reads or writes.
+//!
+//! Invariant: what the schema accepts, the types parse, except fields that nobody declared and
+//! `null`s. The schema keeps those under `spec` and the types refuse them ([`parse`]), because a
+//! silently dropped field would widen access.
+
+#![allow(
+    clippy::doc_markdown,
+    reason = "doc comments become field descriptions, in which the kinds of Kubernetes are plain words"
+)]
+
+pub mod access_policy;
+pub mod access_request;
+pub mod access_resource;
+pub mod conditions;
+pub mod connector;
+pub mod connector_class;
+pub mod crd;
+pub mod duration;
+pub mod labels;
+pub mod names;
+pub mod opaque;
+pub mod parse;
+pub mod permission;
+pub mod reason;
+pub mod selector;
+
+mod cel;
+mod optional;
+mod schema;
+mod words;
+
+pub use access_policy::{AccessPolicy, AccessPolicySpec, AccessPolicyStatus};
+pub use access_request::{AccessRequest, AccessRequestSpec, AccessRequestStatus};
+pub use access_resource::AccessResource;
+pub use conditions::{AccessPolicyCondition, AccessRequestCondition, Condition, ConditionStatus};
+pub use connector::{Connector, ConnectorSpec};
+pub use connector_class::{ConnectorClass, ConnectorClassSpec};
+pub use duration::PositiveDuration;
+pub use permission::Permission;
+pub use selector::LabelSelector;

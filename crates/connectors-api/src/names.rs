@@ -1,0 +1,91 @@
+//! Names that more than one process uses.
+
+/// The API group of every kind of this crate, and the only one that a role template may name.
+pub const GROUP: &str = "connectors.alauda.io";
+
+/// The served and stored version of every kind.
+pub const VERSION: &str = "v1alpha1";
+
+/// `apiVersion` of every kind.
+pub const API_VERSION: &str = "connectors.alauda.io/v1alpha1";
+
+/// The plural of Connector: what RBAC rules are about.
+pub const CONNECTORS: &str = "connectors";
+
+/// The category of every kind: `kubectl get connectors-approval` lists all of them.
+///
+/// Not `connectors`: a category wins over a kind's plural in kubectl, so that `kubectl get connectors
+/// NAME` would fail and `kubectl delete connectors --all` would delete policies and requests too.
+pub const CATEGORY: &str = "connectors-approval";
+
+/// Value of the label `app.kubernetes.io/managed-by` on every Role and RoleBinding of ours.
+pub const MANAGED_BY: &str = "connectors-approval";
+
+/// True for what can name a namespace.
+#[must_use]
+pub fn is_dns_label(text: &str) -> bool {
+    text.len() <= 63 && is_name_part(text)
+}
+
+/// True for what can name most objects.
+#[must_use]
+pub fn is_dns_subdomain(text: &str) -> bool {
+    // Unlike in DNS itself, Kubernetes limits the whole and not each part.
+    text.len() <= 253 && text.split('.').all(is_name_part)
+}
+
+fn is_name_part(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Resource;
+
+    use super::*;
+    use crate::{AccessPolicy, AccessRequest, Connector, ConnectorClass};
+
+    /// The derive macro takes literals only, so the constants could drift from it.
+    #[test]
+    fn every_kind_is_in_the_group_and_version() {
+        fn check<K: Resource<DynamicType = ()>>() {
+            assert_eq!(
+                (K::group(&()), K::version(&())),
+                (GROUP.into(), VERSION.into())
+            );
+            assert_eq!(K::api_version(&()), API_VERSION);
+        }
+        check::<Connector>();
+        check::<ConnectorClass>();
+        check::<AccessPolicy>();
+        check::<AccessRequest>();
+        assert_eq!(Connector::plural(&()), CONNECTORS);
+    }
+
+    #[test]
+    fn names_are_what_kubernetes_takes_for_names() {
+        let (longest_label, longest_name) = ("a".repeat(63), "a".repeat(253));
+        for good in ["a", "a-b", "9", &longest_label] {
+            assert!(is_dns_label(good) && is_dns_subdomain(good), "{good}");
+        }
+        for name in ["a.b", "prod-harbor.example", &longest_name] {
+            assert!(!is_dns_label(name) && is_dns_subdomain(name), "{name}");
+        }
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "A",
+            "a_b",
+            "a..b",
+            ".a",
+            "a.",
+            "*",
+            "{a}",
+            &"a".repeat(254),
+        ] {
+            assert!(!is_dns_label(bad) && !is_dns_subdomain(bad), "{bad}");
+        }
+    }
+}

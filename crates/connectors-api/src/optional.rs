@@ -1,0 +1,64 @@
+//! Reads `{}` as absent.
+//!
+//! The source document writes `defaultPermission: {}` for "none". Treating that at the border keeps
+//! `Some(_)` meaning "complete" everywhere behind it.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::{MapAccessDeserializer, StringDeserializer};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
+
+/// For `#[serde(deserialize_with)]`: an object with no field is `None`, any other must be a `T`.
+pub(crate) fn non_empty<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    deserializer.deserialize_map(NonEmpty(PhantomData))
+}
+
+struct NonEmpty<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for NonEmpty<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let Some(first) = map.next_key()? else {
+            return Ok(None);
+        };
+        T::deserialize(MapAccessDeserializer::new(Peeked {
+            first: Some(first),
+            rest: map,
+        }))
+        .map(Some)
+    }
+}
+
+/// A map whose first key was already read.
+struct Peeked<A> {
+    first: Option<String>,
+    rest: A,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Peeked<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        match self.first.take() {
+            Some(key) => seed.deserialize(StringDeserializer::new(key)).map(Some),
+            None => self.rest.next_key_seed(seed),
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.rest.next_value_seed(seed)
+    }
+}

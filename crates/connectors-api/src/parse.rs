@@ -1,0 +1,91 @@
+//! Objects into types, with errors for the people who wrote the objects.
+//!
+//! Stricter than plain deserialization where that would guess: under `spec` an unknown field is an
+//! error that names the likely word, and so is `null`. Everyone who reads an `AccessPolicy` or an
+//! `AccessRequest` from a cluster or a file reads it through here.
+
+mod node;
+
+use std::fmt;
+
+use kube::core::object::HasSpec;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thiserror::Error;
+
+use node::{Node, Problem};
+
+/// Why an object is not of its type.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{path}: {problem}")]
+pub struct ParseError {
+    /// The field, as `kubectl explain` would be asked for it, with list positions in brackets.
+    pub path: String,
+    problem: Problem,
+}
+
+impl ParseError {
+    /// The field name that was probably meant, if the field is unknown and there is a likely one.
+    #[must_use]
+    pub fn suggestion(&self) -> Option<&'static str> {
+        self.problem.suggestion()
+    }
+}
+
+/// Reads a whole object.
+pub fn object<K>(object: &Value) -> Result<K, ParseError>
+where
+    K: HasSpec + DeserializeOwned,
+    K::Spec: DeserializeOwned,
+{
+    let Some(inner) = object.get("spec") else {
+        let problem = Problem::Invalid("required".to_owned());
+        return Err(ParseError {
+            path: "spec".to_owned(),
+            problem,
+        });
+    };
+    spec::<K::Spec>(inner)?;
+    serde_path_to_error::deserialize(object).map_err(|error| {
+        let path = error.path().to_string();
+        ParseError {
+            path,
+            problem: Problem::Invalid(error.into_inner().to_string()),
+        }
+    })
+}
+
+/// Reads the `spec` of an object.
+pub fn spec<S: DeserializeOwned>(spec: &Value) -> Result<S, ParseError> {
+    serde_path_to_error::deserialize(Node(spec)).map_err(|error| {
+        let path = Path {
+            within: error.path().to_string(),
+            problem: error.inner(),
+        }
+        .to_string();
+        ParseError {
+            path,
+            problem: error.into_inner(),
+        }
+    })
+}
+
+/// Where a problem is, seen from the object.
+struct Path<'a> {
+    within: String,
+    problem: &'a Problem,
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("spec")?;
+        if self.within != "." {
+            write!(f, ".{}", self.within)?;
+        }
+        // The first field of an object that may be `{}` is read ahead, out of the tracker's sight.
+        match self.problem.unknown_field() {
+            Some(field) if self.within.rsplit('.').next() != Some(field) => write!(f, ".{field}"),
+            Some(_) | None => Ok(()),
+        }
+    }
+}

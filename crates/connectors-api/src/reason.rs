@@ -1,0 +1,153 @@
+//! Why a condition of an `AccessRequest` is what it is.
+//!
+//! One enum per condition. Condition, event, log field, metric label and gRPC detail are rendered
+//! from it, so an operator can search for one word in all of them.
+
+use crate::{AccessRequestCondition, words::words};
+
+/// A set of reasons that belongs to one condition.
+pub trait Reason: Copy {
+    /// The condition whose `reason` holds these words.
+    const CONDITION: AccessRequestCondition;
+
+    /// The word as it stands in the condition.
+    fn as_str(self) -> &'static str;
+}
+
+words! {
+    /// Is the pod that asked still there and still running?
+    ContextObjectValid {
+        /// The pod has not finished.
+        UnCompleted,
+        /// The pod ran to its end: nothing is left to grant access for.
+        Completed,
+        /// The pod is gone, or another pod took its name.
+        NotFound,
+    }
+}
+
+words! {
+    /// Does the connector exist?
+    ConnectorResolved {
+        /// The connector was found.
+        Resolved,
+        /// There is no connector of that name, or another one took its name.
+        NotFound,
+    }
+}
+
+words! {
+    /// Does a policy with checks select the connector and accept the asker?
+    AccessPolicyMatched {
+        /// At least one policy does.
+        AccessPolicyMatched,
+        /// None does yet; one that is created later joins.
+        NoAccessPolicyMatched,
+    }
+}
+
+words! {
+    /// What do the checks say?
+    AccessCheckReady {
+        /// A check cannot be judged, or its proof does not hold.
+        AccessCheckFailed,
+        /// Every check of a policy passes.
+        AccessCheckPassed,
+        /// No check object exists yet, or none has decided.
+        AccessCheckPending,
+        /// No policy can pass any more.
+        AccessCheckRejected,
+    }
+}
+
+words! {
+    /// Is the permission where it should be?
+    AccessPermissionSync {
+        /// Writing the Role or the RoleBinding failed.
+        AccessPermissionSyncFailed,
+        /// The permission is in force.
+        AccessPermissionGranted,
+        /// The permission was taken back, for good.
+        AccessPermissionRevoked,
+    }
+}
+
+macro_rules! reasons_of {
+    ($($set:ident)+) => {$(
+        impl Reason for $set {
+            const CONDITION: AccessRequestCondition = AccessRequestCondition::$set;
+
+            fn as_str(self) -> &'static str {
+                self.as_str()
+            }
+        }
+    )+};
+}
+
+reasons_of! { ContextObjectValid ConnectorResolved AccessPolicyMatched AccessCheckReady AccessPermissionSync }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words<R: Reason>(all: &[R]) -> (AccessRequestCondition, Vec<&'static str>) {
+        (
+            R::CONDITION,
+            all.iter().map(|reason| reason.as_str()).collect(),
+        )
+    }
+
+    /// Dashboards, alerts and people's scripts rely on these words: changing one is a breaking change.
+    #[test]
+    fn the_words_are_those_of_the_source_document() {
+        use AccessRequestCondition as Is;
+        assert_eq!(
+            words(ContextObjectValid::ALL),
+            (
+                Is::ContextObjectValid,
+                vec!["UnCompleted", "Completed", "NotFound"]
+            )
+        );
+        assert_eq!(
+            words(ConnectorResolved::ALL),
+            (Is::ConnectorResolved, vec!["Resolved", "NotFound"])
+        );
+        assert_eq!(
+            words(AccessPolicyMatched::ALL),
+            (
+                Is::AccessPolicyMatched,
+                vec!["AccessPolicyMatched", "NoAccessPolicyMatched"]
+            )
+        );
+        assert_eq!(
+            words(AccessCheckReady::ALL),
+            (
+                Is::AccessCheckReady,
+                vec![
+                    "AccessCheckFailed",
+                    "AccessCheckPassed",
+                    "AccessCheckPending",
+                    "AccessCheckRejected"
+                ]
+            )
+        );
+        assert_eq!(
+            words(AccessPermissionSync::ALL),
+            (
+                Is::AccessPermissionSync,
+                vec![
+                    "AccessPermissionSyncFailed",
+                    "AccessPermissionGranted",
+                    "AccessPermissionRevoked"
+                ]
+            )
+        );
+    }
+
+    #[test]
+    fn a_word_is_written_the_same_by_serde_and_display() {
+        for reason in AccessCheckReady::ALL {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.to_string());
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Selection by label.
+//!
+//! Our own type, though Kubernetes has one: theirs ignores fields it does not know, and a misspelt
+//! requirement that is ignored selects more than its author meant.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{cel, schema};
+
+/// Selects objects by their labels. All requirements must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LabelSelector {
+    /// Labels that must be present with exactly this value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::match_labels")]
+    pub match_labels: BTreeMap<String, String>,
+    /// Requirements on labels that equality cannot express.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub match_expressions: Vec<Requirement>,
+}
+
+impl LabelSelector {
+    /// True when there is no requirement, which in Kubernetes selects everything. Wherever that
+    /// would widen access, an empty selector is refused.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.match_labels.is_empty() && self.match_expressions.is_empty()
+    }
+}
+
+/// One requirement on one label.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    cel::required(
+        "!(self.operator in ['In', 'NotIn']) || has(self.values)",
+        "values: required with operator In and NotIn",
+    ).field_path(".values"),
+    cel::forbidden(
+        "self.operator in ['In', 'NotIn'] || !has(self.values)",
+        "values: not allowed with operator Exists and DoesNotExist; leave them out",
+    ).field_path(".values"),
+]))]
+pub struct Requirement {
+    /// The label's key.
+    #[schemars(length(min = 1, max = 317), regex(pattern = schema::LABEL_KEY))]
+    pub key: String,
+    /// How the label is compared: `In` and `NotIn` with `values`; `Exists` and `DoesNotExist` ask only
+    /// whether the label is there. As in all of Kubernetes, an object without the label satisfies
+    /// `NotIn` and `DoesNotExist`.
+    pub operator: Operator,
+    /// Values to compare with. Required for `In` and `NotIn`, not allowed otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 64), inner(length(max = 63), regex(pattern = schema::LABEL_VALUE)))]
+    pub values: Vec<String>,
+}
+
+/// How a label is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Operator {
+    /// The label has one of the values.
+    In,
+    /// The label is absent or has none of the values.
+    NotIn,
+    /// The label is there.
+    Exists,
+    /// The label is absent.
+    DoesNotExist,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn selector(value: serde_json::Value) -> LabelSelector {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn empty_means_no_requirement_however_it_is_written() {
+        for empty in [
+            json!({}),
+            json!({"matchLabels": {}}),
+            json!({"matchExpressions": []}),
+            json!({"matchLabels": {}, "matchExpressions": []}),
+        ] {
+            assert!(selector(empty.clone()).is_empty(), "{empty}");
+        }
+        assert!(!selector(json!({"matchLabels": {"a": ""}})).is_empty());
+        assert!(
+            !selector(json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]})).is_empty()
+        );
+    }
+
+    #[test]
+    fn a_misspelt_requirement_is_an_error() {
+        for wrong in [
+            json!({"matchLabel": {"a": "b"}}),
+            json!({"matchExpressions": [{"key": "a", "operator": "In", "value": ["b"]}]}),
+            json!({"matchExpressions": [{"key": "a", "operator": "in", "values": ["b"]}]}),
+        ] {
+            assert!(
+                serde_json::from_value::<LabelSelector>(wrong.clone()).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What the schemas promise to people and to the API server, and what the types refuse.
+
+#![allow(
+    clippy::doc_markdown,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests fail by panicking, and kinds of Kubernetes are plain words in them"
+)]
+
+mod examples;
+mod parsing;
+mod schema;
+mod walk;
+
+use serde_json::Value;
+
+/// An object in which every field has a value.
+fn full(kind: &str) -> Value {
+    let text = match kind {
+        "AccessPolicy" => include_str!("../full/access-policy.yaml"),
+        "AccessRequest" => include_str!("../full/access-request.yaml"),
+        other => panic!("there is no full {other}"),
+    };
+    serde_yaml::from_str(text).unwrap()
+}

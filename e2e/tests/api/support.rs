@@ -1,0 +1,268 @@
+//! The API server under test, and a namespace for each test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, GroupVersionKind, Request, Resource, TypeMeta};
+use kube::{Client, Config};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, sleep};
+
+use crate::cases::Case;
+
+/// How long anything may take that a healthy API server does within a second or two.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A namespace of its own for one test, on an API server with our CRDs and policies.
+pub(crate) struct Scene {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+}
+
+/// The API server said no.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: u16,
+    pub(crate) message: String,
+}
+
+/// Installs what the tests are about, once, and makes a namespace.
+pub(crate) async fn scene(test: &str) -> Scene {
+    static INSTALLED: OnceCell<()> = OnceCell::const_new();
+    let client = client().await;
+    INSTALLED.get_or_init(|| install(&client)).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": format!("{test}-")}});
+    let outside = Scene {
+        client: client.clone(),
+        namespace: String::new(),
+    };
+    let namespace = outside.create(&namespace).await.unwrap();
+    Scene {
+        client,
+        namespace: name(&namespace).to_owned(),
+    }
+}
+
+impl Scene {
+    /// Creates an object in the test's namespace, under a generated name if it has none.
+    pub(crate) async fn create(&self, object: &Value) -> Result<Value, Refusal> {
+        let mut object = object.clone();
+        let is_stored = object["kind"] != "SubjectAccessReview";
+        if is_stored && name(&object).is_empty() && object["metadata"]["generateName"].is_null() {
+            json_patch::merge(&mut object, &json!({"metadata": {"generateName": "test-"}}));
+        }
+        let request = self
+            .path(&object)
+            .create(&PostParams::default(), bytes(&object));
+        outcome(self.client.request(request.unwrap()).await)
+    }
+
+    /// Asks whether an object could be created, given as text beside its apiVersion and kind.
+    pub(crate) async fn try_create(&self, types: &Value, text: String) -> Result<(), Refusal> {
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let request = self.path(types).create(&dry_run, text.into_bytes());
+        outcome(self.client.request_text(request.unwrap()).await).map(drop)
+    }
+
+    /// Replaces an object.
+    pub(crate) async fn update(&self, object: &Value) -> Result<Value, Refusal> {
+        let request =
+            self.path(object)
+                .replace(name(object), &PostParams::default(), bytes(object));
+        outcome(self.client.request(request.unwrap()).await)
+    }
+
+    /// Replaces the status of an object that exists.
+    pub(crate) async fn update_status(&self, object: &Value) -> Result<Value, Refusal> {
+        let path = self.path(object);
+        let request = path.replace_subresource(
+            "status",
+            name(object),
+            &PostParams::default(),
+            bytes(object),
+        );
+        outcome(self.client.request(request.unwrap()).await)
+    }
+
+    /// An object in which every field has a value, about the test's namespace and without a name.
+    pub(crate) fn full(&self, kind: &str) -> Value {
+        let text = match kind {
+            "AccessPolicy" => {
+                include_str!("../../../crates/connectors-api/tests/full/access-policy.yaml")
+            }
+            "AccessRequest" => {
+                include_str!("../../../crates/connectors-api/tests/full/access-request.yaml")
+            }
+            other => panic!("there is no full {other}"),
+        };
+        let mut object = documents(&text.replace("devops-ns1", &self.namespace)).remove(0);
+        object["metadata"] = json!({});
+        object
+    }
+
+    /// Removes the namespace. A test that fails leaves it, for whoever looks into the failure.
+    pub(crate) async fn done(self) {
+        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.client);
+        namespaces
+            .delete(&self.namespace, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+
+    fn path(&self, object: &Value) -> Request {
+        let types: TypeMeta = serde_json::from_value(object.clone()).unwrap();
+        let gvk = GroupVersionKind::try_from(types).unwrap();
+        let global =
+            ["Namespace", "SubjectAccessReview", "ConnectorClass"].contains(&gvk.kind.as_str());
+        let namespace = if global {
+            None
+        } else {
+            Some(self.namespace.as_str())
+        };
+        Request::new(DynamicObject::url_path(
+            &ApiResource::from_gvk(&gvk),
+            namespace,
+        ))
+    }
+}
+
+/// Waits until `probe` has an answer.
+pub(crate) async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = probe().await {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Installs a CRD and waits until its objects can be created.
+pub(crate) async fn install_crd(client: &Client, crd: &CustomResourceDefinition) {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = crd.metadata.name.as_deref().unwrap();
+    crds.patch(
+        name,
+        &PatchParams::apply("api-tests").force(),
+        &Patch::Apply(crd),
+    )
+    .await
+    .unwrap();
+    // The condition Established comes a moment before the handler: only an answer proves that it is there.
+    let version = &crd.spec.versions[0].name;
+    let gvk = GroupVersionKind::gvk(&crd.spec.group, version, &crd.spec.names.kind);
+    let kind = ApiResource::from_gvk_with_plural(&gvk, &crd.spec.names.plural);
+    let objects: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+    eventually(&format!("{name} to be served"), async || {
+        objects
+            .list_metadata(&ListParams::default().limit(1))
+            .await
+            .ok()
+    })
+    .await;
+}
+
+/// A file of the repository.
+pub(crate) fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// The YAML files of a folder of the repository, in order of their names.
+pub(crate) fn files(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(repository(folder)).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "yaml")
+    });
+    files.sort();
+    files
+}
+
+/// The documents of a YAML text.
+pub(crate) fn documents(text: &str) -> Vec<Value> {
+    serde_yaml::Deserializer::from_str(text)
+        .map(|document| Value::deserialize(document).unwrap())
+        .collect()
+}
+
+async fn client() -> Client {
+    let path = std::env::var_os("E2E_KUBECONFIG").expect(
+        "E2E_KUBECONFIG is not set: these tests need a cluster, run `cargo xtask test e2e`",
+    );
+    let kubeconfig = Kubeconfig::read_from(path).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    Client::try_from(config).unwrap()
+}
+
+async fn install(client: &Client) {
+    for crd in connectors_api::crd::all() {
+        install_crd(client, &crd).await;
+    }
+    for file in files("e2e/examples/fixtures") {
+        let crd = serde_yaml::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        install_crd(client, &crd).await;
+    }
+    for file in files("deploy/admission") {
+        for document in documents(&fs::read_to_string(file).unwrap()) {
+            let object: DynamicObject = serde_json::from_value(document).unwrap();
+            let gvk = GroupVersionKind::try_from(object.types.clone().unwrap()).unwrap();
+            let api: Api<DynamicObject> =
+                Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk));
+            let name = object.metadata.name.clone().unwrap();
+            api.patch(
+                &name,
+                &PatchParams::apply("api-tests").force(),
+                &Patch::Apply(object),
+            )
+            .await
+            .unwrap();
+        }
+    }
+    // The API server learns of admission policies through a watch of its own.
+    let case = crate::cases::all().into_iter().find(Case::is_vap).unwrap();
+    let scene = Scene {
+        client: client.clone(),
+        namespace: "default".to_owned(),
+    };
+    let refused = case.refused();
+    eventually("the admission policies to be in force", async || {
+        let answer = scene.try_create(&refused, refused.to_string()).await;
+        answer
+            .err()
+            .filter(|refusal| refusal.message.contains(&case.message))
+    })
+    .await;
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+fn bytes(object: &Value) -> Vec<u8> {
+    serde_json::to_vec(object).unwrap()
+}
+
+fn outcome<T>(answer: Result<T, kube::Error>) -> Result<T, Refusal> {
+    answer.map_err(|error| {
+        let kube::Error::Api(status) = error else {
+            panic!("the API server did not answer: {error}");
+        };
+        Refusal {
+            code: status.code,
+            message: status.message,
+        }
+    })
+}
