@@ -1,0 +1,229 @@
+//! The process outside the cluster's namespaces: it starts the supervisor, forwards a loopback port to the
+//! API server, and when the supervisor has ended removes what namespaces do not clean up: the cgroups.
+
+use std::{
+    fs::{self, File},
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Pid, Signal, set_parent_process_death_signal, setsid},
+};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+use super::{
+    Launcher, cgroup,
+    config::net,
+    control, forward,
+    layout::{ClusterName, Layout},
+};
+use crate::{
+    command::search_path,
+    wait::{Deadline, poll},
+};
+
+/// Why the keeper could not keep a cluster.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what}")]
+pub struct KeeperError {
+    what: &'static str,
+    #[source]
+    source: io::Error,
+}
+
+/// Runs until the supervisor ends or a signal asks to end it. Standard input is the cluster's lock, taken by
+/// the process that started this one: at no moment does a keeper live without it.
+pub(crate) fn run(
+    name: &ClusterName,
+    launcher: &Launcher,
+    end_with_parent: bool,
+) -> Result<(), KeeperError> {
+    let layout = Layout::of(name);
+    if end_with_parent {
+        set_parent_process_death_signal(Some(Signal::TERM))
+            .map_err(|errno| error("follow the parent's end")(errno.into()))?;
+    }
+    // A session of its own: neither Ctrl-C nor a closed terminal reaches the cluster.
+    setsid().map_err(|errno| error("leave the terminal")(errno.into()))?;
+    // Written before anything is made, so that whoever finds the lock held also finds whom to end.
+    fs::write(layout.keeper_lock(), std::process::id().to_string())
+        .map_err(error("write its process id"))?;
+    let signals = Signals::new([SIGTERM, SIGINT]).map_err(error("watch for signals"))?;
+
+    let kept = cgroup::create(name)
+        .map_err(error("make the cluster's cgroups"))
+        .and_then(|()| keep(&layout, name, launcher, signals));
+    let removed = remove_cgroups(name).map_err(error("remove the cluster's cgroups"));
+    kept.and(removed)
+}
+
+/// Starts the supervisor and stays until it has ended.
+fn keep(
+    layout: &Layout,
+    name: &ClusterName,
+    launcher: &Launcher,
+    mut signals: Signals,
+) -> Result<(), KeeperError> {
+    let mut supervisor =
+        start_supervisor(layout, name, launcher).map_err(error("start the supervisor"))?;
+    let id = supervisor.id();
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            // `unshare` takes its child, process 1 of the cluster, with it.
+            kill(id);
+        }
+    });
+    let forwarding = forward_api(layout, &mut supervisor);
+    if forwarding.is_err() {
+        kill(id);
+    }
+    supervisor
+        .wait()
+        .map_err(error("wait for the supervisor"))?;
+    forwarding.map_err(error("forward to the API server"))
+}
+
+/// The chain of death: `setpriv` binds `unshare` to us, `unshare` binds the supervisor to itself.
+fn start_supervisor(layout: &Layout, name: &ClusterName, launcher: &Launcher) -> io::Result<Child> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(layout.log("supervisor"))?;
+    Command::new("setpriv")
+        .env("PATH", search_path())
+        .args(["--pdeathsig", "KILL", "unshare"])
+        .args([
+            "--net",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--",
+        ])
+        .arg(&launcher.program)
+        .args(&launcher.prefix)
+        .args(["supervisor", "--name", name.as_str()])
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+}
+
+fn forward_api(layout: &Layout, supervisor: &mut Child) -> io::Result<()> {
+    let inside = poll(
+        "the supervisor",
+        Deadline::after(Duration::from_secs(20)),
+        || match supervisor.try_wait() {
+            Ok(Some(status)) => Ok(Err(io::Error::other(format!(
+                "the supervisor ended: {status}"
+            )))),
+            Ok(None) | Err(_) => control::supervisor_pid(layout)
+                .map(Ok)
+                .map_err(|error| error.to_string()),
+        },
+    )
+    .map_err(io::Error::other)??;
+    let target = SocketAddr::from(([127, 0, 0, 1], net::API_PORT));
+    let port = forward::start(inside, target)?;
+    // Moved into place whole: a reader sees no half number.
+    let unfinished = layout.port_file().with_extension("unfinished");
+    fs::write(&unfinished, port.to_string())?;
+    fs::rename(unfinished, layout.port_file())
+}
+
+/// The kernel empties the cgroups a moment after the last process is gone.
+fn remove_cgroups(name: &ClusterName) -> io::Result<()> {
+    poll(
+        "empty cgroups",
+        Deadline::after(Duration::from_secs(10)),
+        || cgroup::remove(name).map_err(|error| error.to_string()),
+    )
+    .map_err(io::Error::other)
+}
+
+fn kill(id: u32) {
+    if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself a moment ago.
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Takes the cluster's lock; whoever holds it is the cluster's keeper, or about to start it.
+pub(crate) fn take_lock(layout: &Layout) -> io::Result<File> {
+    let file = File::options()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .open(layout.keeper_lock())?;
+    // Somebody who looks whether a keeper lives holds it for a moment.
+    poll(
+        "the cluster's lock",
+        Deadline::after(Duration::from_secs(1)),
+        || try_lock(file.as_fd()).map_err(|error| error.to_string()),
+    )
+    .map_err(io::Error::other)?;
+    Ok(file)
+}
+
+/// The keeper of a cluster, if one lives.
+pub(crate) fn find(layout: &Layout) -> io::Result<Option<Pid>> {
+    let file = match File::open(layout.keeper_lock()) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // A keeper that is just starting holds the lock a moment before it has written its number.
+    poll(
+        "the keeper's process id",
+        Deadline::after(Duration::from_secs(10)),
+        || match try_lock(file.as_fd()) {
+            Ok(()) => Ok(None),
+            Err(_) => read_pid(&layout.keeper_lock()).map(Some),
+        },
+    )
+    .map_err(io::Error::other)
+}
+
+fn read_pid(path: &Path) -> Result<Pid, String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let number = text.trim().parse().ok();
+    number
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| format!("`{text}`"))
+}
+
+fn try_lock(file: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(flock(file, FlockOperation::NonBlockingLockExclusive)?)
+}
+
+fn error(what: &'static str) -> impl FnOnce(io::Error) -> KeeperError {
+    move |source| KeeperError { what, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keeper_is_found_as_long_as_the_lock_is_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::at(dir.path());
+        assert_eq!(find(&layout).unwrap(), None);
+        let held = take_lock(&layout).unwrap();
+        fs::write(layout.keeper_lock(), "42").unwrap();
+        assert_eq!(find(&layout).unwrap(), Pid::from_raw(42));
+        drop(held);
+        assert_eq!(find(&layout).unwrap(), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! The cluster's own programs, built by the ordinary Go client from the modules under `e2e/tools`.
+//!
+//! Each module is built once into the cache, under a key made of everything that decides the result.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+use super::layout::{cache_dir, repository};
+use crate::{
+    command::{CommandError, Tool},
+    progress::Progress,
+};
+
+/// The Kubernetes release that `e2e/tools/kubernetes` pins; a test holds the two together.
+pub(crate) const KUBERNETES_VERSION: &str = "v1.35.4";
+
+/// Why the tools are not there.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolsError {
+    /// A file of the module or the cache.
+    #[error("cannot use {path}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The Go client failed.
+    #[error("cannot build the tools of module {module}")]
+    Build {
+        /// The folder's name under `e2e/tools`.
+        module: &'static str,
+        /// The client's own words.
+        #[source]
+        source: CommandError,
+    },
+}
+
+/// One Go module that pins tools.
+struct Module {
+    name: &'static str,
+    /// The output file when the module pins one tool; with several, Go names them.
+    single: Option<&'static str>,
+    /// Go's packages whose variables carry the version.
+    version_packages: &'static [&'static str],
+}
+
+const MODULES: [Module; 3] = [
+    Module {
+        name: "etcd",
+        single: Some("etcd"),
+        version_packages: &[],
+    },
+    Module {
+        name: "kubernetes",
+        single: None,
+        version_packages: &[
+            "k8s.io/component-base/version",
+            "k8s.io/client-go/pkg/version",
+        ],
+    },
+    Module {
+        name: "coredns",
+        single: Some("coredns"),
+        version_packages: &[],
+    },
+];
+
+/// The directories of all built tools.
+#[derive(Debug, Clone)]
+pub(crate) struct Tools {
+    dirs: Vec<PathBuf>,
+}
+
+impl Tools {
+    /// Finds the tools in the cache, builds what is missing.
+    pub(crate) fn ensure(progress: &Progress) -> Result<Self, ToolsError> {
+        let dirs = MODULES
+            .iter()
+            .map(|module| module.ensure(progress))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { dirs })
+    }
+
+    /// A tool's path; every name that is asked for is one that a module pins.
+    pub(crate) fn path(&self, tool: &str) -> PathBuf {
+        let built = self.dirs.iter().map(|dir| dir.join(tool));
+        built
+            .into_iter()
+            .find(|path| path.is_file())
+            .unwrap_or_else(|| PathBuf::from(tool))
+    }
+
+    pub(crate) fn dirs(&self) -> &[PathBuf] {
+        &self.dirs
+    }
+}
+
+impl Module {
+    fn ensure(&self, progress: &Progress) -> Result<PathBuf, ToolsError> {
+        let source = repository().join("e2e/tools").join(self.name);
+        let parent = cache_dir().join("tools");
+        let ldflags = self.ldflags();
+        let target = parent.join(format!("{}-{}", self.name, self.key(&source, &ldflags)?));
+        if target.is_dir() {
+            return Ok(target);
+        }
+        fs::create_dir_all(&parent).map_err(at(&parent))?;
+        let _lock = lock(&parent.join(format!("{}.lock", self.name)))?;
+        if target.is_dir() {
+            return Ok(target); // another process built it while we waited
+        }
+        progress.step(
+            &format!(
+                "building the tools of e2e/tools/{} with Go (once; minutes)",
+                self.name
+            ),
+            || self.build(&source, &target, &ldflags),
+        )?;
+        Ok(target)
+    }
+
+    fn build(&self, source: &Path, target: &Path, ldflags: &str) -> Result<(), ToolsError> {
+        // Built beside its place and moved there at the end, so that an interrupted build leaves no half tool.
+        let unfinished = target.with_extension("unfinished");
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished).map_err(at(&unfinished))?;
+        }
+        fs::create_dir_all(&unfinished).map_err(at(&unfinished))?;
+        let output = match self.single {
+            Some(file) => unfinished.join(file),
+            None => unfinished.join(""),
+        };
+        Tool::new("go")
+            .dir(source)
+            .env("CGO_ENABLED", "0")
+            .env("GOFLAGS", "-mod=readonly -buildvcs=false -trimpath")
+            .args(["build", "-ldflags", ldflags, "-o"])
+            .args([output.as_os_str(), "tool".as_ref()])
+            .run()
+            .map_err(|source| ToolsError::Build {
+                module: self.name,
+                source,
+            })?;
+        fs::rename(&unfinished, target).map_err(at(target))
+    }
+
+    /// Without the version the API server calls itself v0.0.0 and clients' version checks fail.
+    fn ldflags(&self) -> String {
+        let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
+        let (major, minor) = (numbers.next().unwrap_or("0"), numbers.next().unwrap_or("0"));
+        let variables = self.version_packages.iter().map(|package| {
+            format!(" -X {package}.gitVersion={KUBERNETES_VERSION} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}")
+        });
+        format!("-s -w{}", variables.collect::<String>())
+    }
+
+    fn key(&self, source: &Path, ldflags: &str) -> Result<String, ToolsError> {
+        let go_version = Tool::new("go")
+            .dir(source)
+            .args(["env", "GOVERSION", "GOARCH"])
+            .output()
+            .map_err(|source| ToolsError::Build {
+                module: self.name,
+                source,
+            })?;
+        let mut digest = Sha256::new();
+        for file in ["go.mod", "go.sum"] {
+            let path = source.join(file);
+            digest.update(fs::read(&path).map_err(at(&path))?);
+        }
+        digest.update(ldflags);
+        digest.update(go_version);
+        Ok(hex(&digest.finalize())[..16].to_owned())
+    }
+}
+
+/// Waits for an exclusive lock; it is released when the file is closed, also by a crash.
+fn lock(path: &Path) -> Result<File, ToolsError> {
+    let file = File::create(path).map_err(at(path))?;
+    file.lock().map_err(at(path))?;
+    Ok(file)
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> ToolsError {
+    let path = path.to_path_buf();
+    move |source| ToolsError::File { path, source }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_one_that_the_module_pins() {
+        let go_mod = repository().join("e2e/tools/kubernetes/go.mod");
+        let text = fs::read_to_string(go_mod).unwrap();
+        assert!(text.contains(&format!("k8s.io/kubernetes {KUBERNETES_VERSION}")));
+        let staging = KUBERNETES_VERSION.replacen("v1", "v0", 1);
+        let replaced = text.lines().filter(|line| line.contains(" => "));
+        assert!(replaced.clone().count() > 20);
+        for line in replaced {
+            assert!(line.ends_with(&staging), "{line}");
+        }
+    }
+
+    #[test]
+    fn hex_keeps_leading_zeros() {
+        assert_eq!(hex(&[0, 10, 255]), "000aff");
+        assert_eq!(hex(&[]), "");
+    }
+}

@@ -1,0 +1,281 @@
+//! Bringing a cluster up, stage by stage. Every stage is printed as it starts; whichever one is interrupted,
+//! `down` and a new `up` start from nothing.
+
+use std::{fs, io, process::Command, time::Duration};
+
+use super::{
+    Cluster, Component, ControlError, DownError, Launcher, State, addons, config,
+    control::{self, Request},
+    dns, keeper,
+    layout::{ClusterName, Layout},
+    pki,
+    preflight::{self, PreflightError},
+    tools::{Tools, ToolsError},
+};
+use crate::{
+    command::{CommandError, last_lines},
+    images::{self, Archive, Image, ImageError},
+    progress::Progress,
+    wait::{Deadline, TimedOut, poll},
+};
+
+/// How long any one stage may wait; a healthy machine needs a few seconds.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Why there is no cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum UpError {
+    /// The machine lacks something.
+    #[error(transparent)]
+    Preflight(#[from] PreflightError),
+    /// The components could not be built.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
+    /// The images could not be made.
+    #[error(transparent)]
+    Images(#[from] ImageError),
+    /// Certificates could not be made.
+    #[error(transparent)]
+    Pki(#[from] pki::PkiError),
+    /// A file of the cluster.
+    #[error("cannot {what}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// What an earlier run left could not be removed.
+    #[error("cannot remove what an earlier run left")]
+    Leftover(#[from] DownError),
+    /// The supervisor did not do as asked.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// A component ended while it was waited for.
+    #[error("{component} {how}; the end of its log:\n{log}")]
+    ComponentEnded {
+        /// Which one.
+        component: Component,
+        /// Exit code or signal.
+        how: String,
+        /// Its last lines.
+        log: String,
+    },
+    /// Something did not happen in time.
+    #[error("{source}; `cargo xtask cluster logs <component> --name {name}` may tell why")]
+    TimedOut {
+        /// The cluster.
+        name: ClusterName,
+        /// What was awaited.
+        #[source]
+        source: TimedOut,
+    },
+    /// kubectl or ctr failed.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+pub(super) fn up(
+    name: &ClusterName,
+    launcher: &Launcher,
+    progress: &Progress,
+) -> Result<Cluster, UpError> {
+    let running = find(name, progress)?;
+    if let Some(cluster) = running.filter(|cluster| cluster.layout.ready_marker().exists()) {
+        progress.note(&format!("cluster {name} is up already"));
+        return Ok(cluster);
+    }
+    progress.step("check the machine", preflight::check)?;
+    let cluster = Cluster {
+        name: name.clone(),
+        layout: Layout::of(name),
+        tools: progress.step("find the tools", || Tools::ensure(progress))?,
+    };
+    let archives = progress.step("make the images", || system_images(&cluster.tools))?;
+    progress.step("start from nothing", || Cluster::down(name))?;
+    progress.step("write certificates and configuration", || {
+        cluster.write_files()
+    })?;
+    progress.step("start the supervisor", || cluster.start_keeper(launcher))?;
+    progress.step("start etcd", || cluster.start(Component::Etcd))?;
+    progress.step("start containerd", || cluster.start(Component::Containerd))?;
+    progress.step("start kube-apiserver", || cluster.start_api_server())?;
+    progress.step("start the control plane", || {
+        cluster.start(Component::KubeControllerManager)?;
+        cluster.start(Component::KubeScheduler)
+    })?;
+    progress.step("load the images", || {
+        archives
+            .iter()
+            .try_for_each(|archive| cluster.load(archive))
+    })?;
+    progress.step("start the node", || {
+        cluster.start(Component::Kubelet)?;
+        cluster.kubectl().apply(&addons::manifests())?;
+        cluster.start(Component::KubeProxy)?;
+        cluster.wait_for_node()
+    })?;
+    progress.step("wait for DNS", || cluster.wait_for_dns())?;
+    fs::write(cluster.layout.ready_marker(), "").map_err(io_error("mark the cluster as ready"))?;
+    Ok(cluster)
+}
+
+/// A cluster that runs, whole or still coming up.
+pub(super) fn find(name: &ClusterName, progress: &Progress) -> Result<Option<Cluster>, UpError> {
+    let layout = Layout::of(name);
+    let keeper = keeper::find(&layout).map_err(io_error("find the cluster's keeper"))?;
+    if keeper.is_none() || !layout.kubeconfig().exists() {
+        return Ok(None);
+    }
+    Ok(Some(Cluster {
+        name: name.clone(),
+        layout,
+        tools: Tools::ensure(progress)?,
+    }))
+}
+
+fn system_images(tools: &Tools) -> Result<Vec<Archive>, ImageError> {
+    let programs = images::build_programs()?;
+    Ok(vec![
+        images::make(Image::Pause, &programs.program(Image::Pause))?,
+        images::make(Image::Coredns, &tools.path("coredns"))?,
+    ])
+}
+
+impl Cluster {
+    fn write_files(&self) -> Result<(), UpError> {
+        let layout = &self.layout;
+        fs::create_dir_all(layout.root()).map_err(io_error("make the cluster's directory"))?;
+        pki::write(layout, &self.name.node())?;
+        config::write(layout, &self.name).map_err(io_error("write the configuration"))?;
+        let server = format!("https://127.0.0.1:{}", config::net::API_PORT);
+        for identity in ["controller-manager", "scheduler", "kubelet", "kube-proxy"] {
+            let file = layout.path(&format!("{identity}.kubeconfig"));
+            pki::write_kubeconfig(layout, identity, &server, &file)?;
+        }
+        Ok(())
+    }
+
+    fn start_keeper(&self, launcher: &Launcher) -> Result<(), UpError> {
+        let log = fs::File::create(self.layout.log("keeper")).map_err(io_error("write logs"))?;
+        let copy = log.try_clone().map_err(io_error("write logs"))?;
+        let lock = keeper::take_lock(&self.layout).map_err(io_error("take the cluster's lock"))?;
+        let mut command = Command::new(&launcher.program);
+        command
+            .args(&launcher.prefix)
+            .args(["keeper", "--name", self.name.as_str()]);
+        if launcher.end_with_parent {
+            command.arg("--end-with-parent");
+        }
+        let mut keeper = command
+            .stdin(lock)
+            .stdout(copy)
+            .stderr(log)
+            .spawn()
+            .map_err(io_error("start the keeper"))?;
+        let port = self.wait(poll(
+            "the supervisor",
+            Deadline::after(PATIENCE),
+            || match keeper.try_wait() {
+                Ok(Some(status)) => Ok(Err(status.to_string())),
+                Ok(None) => fs::read_to_string(self.layout.port_file())
+                    .map(Ok)
+                    .map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            },
+        ))?;
+        let port = port.map_err(|how| {
+            let logs = ["keeper", "supervisor"].map(|log| self.log_tail(log));
+            UpError::Io {
+                what: "keep the supervisor running",
+                source: io::Error::other(format!("{how}: {}", logs.join("\n"))),
+            }
+        })?;
+        let server = format!("https://127.0.0.1:{port}");
+        pki::write_kubeconfig(&self.layout, "admin", &server, &self.layout.kubeconfig())?;
+        Ok(())
+    }
+
+    /// Starts a component and waits until it listens.
+    fn start(&self, component: Component) -> Result<(), UpError> {
+        control::ask(&self.layout, &Request::Start(component))?;
+        let what = format!("{component} to listen");
+        let state = self.wait(poll(&what, Deadline::after(PATIENCE), || {
+            let states = Self::states(&self.name).map_err(|error| error.to_string())?;
+            match states
+                .into_iter()
+                .find(|state| state.component == component)
+            {
+                Some(found) if found.state.is_up() => Ok(found.state),
+                Some(found) if matches!(found.state, State::Ended(_)) => Ok(found.state),
+                found => Err(format!("{found:?}")),
+            }
+        }))?;
+        if let State::Ended(how) = state {
+            let log = self.log_tail(component.name());
+            return Err(UpError::ComponentEnded {
+                component,
+                how,
+                log,
+            });
+        }
+        Ok(())
+    }
+
+    fn start_api_server(&self) -> Result<(), UpError> {
+        self.start(Component::KubeApiserver)?;
+        let kubectl = self.kubectl();
+        self.wait(poll(
+            "the API server to be ready",
+            Deadline::after(PATIENCE),
+            || {
+                kubectl
+                    .run("get --raw /readyz")
+                    .map_err(|error| error.to_string())
+            },
+        ))?;
+        Ok(())
+    }
+
+    fn wait_for_node(&self) -> Result<(), UpError> {
+        let kubectl = self.kubectl();
+        let condition = "{.items[*].status.conditions[?(@.type==\"Ready\")].status}";
+        let question = format!("get nodes -o jsonpath={condition}");
+        self.wait(poll(
+            "the node to be Ready",
+            Deadline::after(PATIENCE),
+            || match kubectl.run(&question) {
+                Ok(status) if status == "True" => Ok(()),
+                Ok(status) => Err(format!("Ready is `{status}`")),
+                Err(error) => Err(error.to_string()),
+            },
+        ))
+    }
+
+    fn wait_for_dns(&self) -> Result<(), UpError> {
+        let inside =
+            control::supervisor_pid(&self.layout).map_err(io_error("find the supervisor"))?;
+        self.wait(poll("DNS to answer", Deadline::after(PATIENCE), || {
+            dns::answers(inside)
+        }))
+    }
+
+    fn wait<T>(&self, result: Result<T, TimedOut>) -> Result<T, UpError> {
+        result.map_err(|source| UpError::TimedOut {
+            name: self.name.clone(),
+            source,
+        })
+    }
+
+    fn log_tail(&self, log: &str) -> String {
+        last_lines(
+            &fs::read_to_string(self.layout.log(log)).unwrap_or_default(),
+            15,
+        )
+    }
+}
+
+fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> UpError {
+    move |source| UpError::Io { what, source }
+}

@@ -1,0 +1,279 @@
+//! What tests on a cluster share: the run's cluster, a namespace for each test, and what is shown when one fails.
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::{
+    cluster::{Cluster, ClusterName},
+    command::CommandError,
+    progress::Progress,
+    target::Kubectl,
+    wait::{Deadline, poll},
+};
+
+/// How long a test waits for anything that a healthy cluster does in a few seconds.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Lines of the audit log that are shown of a failed test.
+const AUDIT_LINES: usize = 20;
+
+/// Why a test has no scene.
+#[derive(Debug, thiserror::Error)]
+enum SceneError {
+    /// Started without the test command.
+    #[error(
+        "{0} is not set: these tests need a cluster, run them with `cargo xtask test api` or `cargo xtask test e2e`"
+    )]
+    NoCluster(&'static str),
+    /// The namespace could not be made.
+    #[error(transparent)]
+    Namespace(#[from] CommandError),
+}
+
+/// One test's place in the run's cluster: a namespace of its own, gone when the test ends.
+#[derive(Debug)]
+pub struct Scene {
+    kubectl: Kubectl,
+    namespace: String,
+    cluster: Option<Cluster>,
+    workload_image: String,
+}
+
+impl Scene {
+    /// A new namespace, named after the test.
+    ///
+    /// # Panics
+    /// When there is no cluster to make it in; the message tells how to start one.
+    #[must_use]
+    #[allow(clippy::panic, reason = "a test without its scene has failed")]
+    pub fn new(test: &str) -> Self {
+        Self::try_new(test).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_new(test: &str) -> Result<Self, SceneError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let variable = |name| env::var(name).map_err(|_| SceneError::NoCluster(name));
+        let kubectl = Kubectl::new(variable("E2E_KUBECTL")?, variable("E2E_KUBECONFIG")?);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        // Unique among the threads and processes of a run.
+        let namespace = format!("{test}-{}-{number}", std::process::id());
+        kubectl.run(&format!("create namespace {namespace}"))?;
+        kubectl.run(&format!(
+            "wait --for=create serviceaccount/default --namespace {namespace} --timeout=30s"
+        ))?;
+        Ok(Self {
+            kubectl,
+            namespace,
+            cluster: local_cluster(),
+            workload_image: variable("E2E_WORKLOAD_IMAGE")?,
+        })
+    }
+
+    /// The test's namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// kubectl for the whole cluster.
+    #[must_use]
+    pub fn kubectl(&self) -> &Kubectl {
+        &self.kubectl
+    }
+
+    /// Runs kubectl in the test's namespace.
+    pub fn run(&self, words: &str) -> Result<String, CommandError> {
+        self.kubectl
+            .run(&format!("--namespace {} {words}", self.namespace))
+    }
+
+    /// Applies manifests in the test's namespace.
+    pub fn apply(&self, manifests: &str) -> Result<String, CommandError> {
+        let words = format!("--namespace {} apply --server-side -f -", self.namespace);
+        self.kubectl.run_with_input(&words, manifests)
+    }
+
+    /// Starts a pod of the test workload.
+    pub fn start_pod(&self, name: &str, args: &[&str]) -> Result<String, CommandError> {
+        self.start_pod_with(name, args, &serde_json::json!({}))
+    }
+
+    /// The same with further fields of the pod's spec.
+    pub fn start_pod_with(
+        &self,
+        name: &str,
+        args: &[&str],
+        more: &serde_json::Value,
+    ) -> Result<String, CommandError> {
+        let mut pod = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app": name}},
+            "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1},
+        });
+        let container = serde_json::json!({
+            "name": "main",
+            "image": self.workload_image,
+            "imagePullPolicy": "IfNotPresent",
+            "args": args,
+            "volumeMounts": more.get("volumeMounts"),
+        });
+        pod["spec"]["containers"] = serde_json::json!([container]);
+        pod["spec"]["volumes"] = more.get("volumes").cloned().unwrap_or_default();
+        self.apply(&pod.to_string())
+    }
+
+    /// Waits until a kubectl question has an answer that the test accepts, and gives it.
+    ///
+    /// # Panics
+    /// When that does not happen in [`PATIENCE`]; the message tells what was seen last.
+    #[allow(
+        clippy::panic,
+        reason = "a test's wait that fails is the test's failure"
+    )]
+    pub fn wait_for(&self, what: &str, words: &str, accepts: impl Fn(&str) -> bool) -> String {
+        let answer = poll(what, Deadline::after(PATIENCE), || match self.run(words) {
+            Ok(text) if accepts(&text) => Ok(text),
+            Ok(text) => Err(text),
+            Err(error) => Err(error.to_string()),
+        });
+        answer.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Waits until a pod has ended; gives its phase.
+    #[must_use]
+    pub fn wait_for_end(&self, pod: &str) -> String {
+        let words = format!("get pod {pod} -o jsonpath={{.status.phase}}");
+        self.wait_for(&format!("the end of pod {pod}"), &words, |phase| {
+            phase == "Succeeded" || phase == "Failed"
+        })
+    }
+
+    /// Waits until a pod runs.
+    pub fn wait_for_running(&self, pod: &str) {
+        let words = format!("get pod {pod} -o jsonpath={{.status.phase}}");
+        self.wait_for(&format!("pod {pod} to run"), &words, |phase| {
+            phase == "Running"
+        });
+    }
+
+    /// The API server's audit log, when the cluster is a local one.
+    #[must_use]
+    pub fn audit_log(&self) -> Option<PathBuf> {
+        self.cluster.as_ref().map(Cluster::audit_log)
+    }
+
+    /// What helps to understand a failure: events, logs, and what the API server was asked.
+    fn show(&self) {
+        eprintln!("── what namespace {} looked like", self.namespace);
+        let questions = [
+            "get pods -o wide",
+            "get events --sort-by=.metadata.creationTimestamp",
+            "logs --all-pods --prefix --tail=30 --selector=app",
+        ];
+        for words in questions {
+            match self.run(words) {
+                Ok(text) => eprintln!("$ kubectl {words}\n{text}"),
+                Err(error) => eprintln!("$ kubectl {words}\n{error}"),
+            }
+        }
+        eprintln!("── the last changes and refusals in the audit log");
+        let log = self
+            .audit_log()
+            .and_then(|file| fs::read_to_string(file).ok());
+        for line in last_audit_lines(&log.unwrap_or_default(), &self.namespace) {
+            eprintln!("{line}");
+        }
+    }
+}
+
+/// Who changed what in a namespace, and what was refused there: the newest events, oldest first.
+fn last_audit_lines(log: &str, namespace: &str) -> Vec<String> {
+    let of_namespace = log.lines().rev().filter(|line| line.contains(namespace));
+    let events = of_namespace.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut lines: Vec<String> = events
+        .filter_map(|event| audit_line(&event))
+        .take(AUDIT_LINES)
+        .collect();
+    lines.reverse();
+    lines
+}
+
+fn audit_line(event: &Value) -> Option<String> {
+    let text = |pointer: &str| {
+        event
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or("-")
+    };
+    let code = event
+        .pointer("/responseStatus/code")
+        .and_then(Value::as_u64)
+        .unwrap_or(0);
+    let reads = matches!(text("/verb"), "get" | "list" | "watch");
+    if reads && code < 400 {
+        return None;
+    }
+    Some(format!(
+        "{} {} {} {}/{} → {code} {}",
+        text("/stageTimestamp"),
+        text("/user/username"),
+        text("/verb"),
+        text("/objectRef/resource"),
+        text("/objectRef/name"),
+        text("/responseStatus/message"),
+    ))
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.show();
+        }
+        // The namespace controller does the rest while other tests go on.
+        let _ = self
+            .kubectl
+            .run(&format!("delete namespace {} --wait=false", self.namespace));
+    }
+}
+
+fn local_cluster() -> Option<Cluster> {
+    let name: ClusterName = env::var("E2E_CLUSTER").ok()?.parse().ok()?;
+    Cluster::find(&name, &Progress::default()).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn audit_lines_show_changes_and_refusals_but_not_plain_reads() {
+        let event = |verb: &str, code: u32| {
+            json!({"verb": verb, "user": {"username": "u"}, "responseStatus": {"code": code},
+                "objectRef": {"resource": "pods", "name": "p", "namespace": "ns"}})
+            .to_string()
+        };
+        let log = [
+            event("get", 200),
+            event("create", 201),
+            event("list", 403),
+            "broken ns".to_owned(),
+        ]
+        .join("\n");
+        let lines = last_audit_lines(&log, "ns");
+        assert_eq!(
+            lines,
+            ["- u create pods/p → 201 -", "- u list pods/p → 403 -"]
+        );
+        assert_eq!(last_audit_lines(&log, "other"), Vec::<String>::new());
+    }
+}

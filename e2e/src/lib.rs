@@ -1,0 +1,39 @@
+//! A real Kubernetes node on this machine, and what runs on it: the demo and the end-to-end tests.
+//!
+//! Owns: finding or building the cluster's components, starting and ending them, images made without
+//! Docker, waiting on conditions. Refuses to know: anything about approvals; scenarios speak to the
+//! cluster through its API like everybody else. Invariant: after [`Cluster::down`] nothing that a
+//! cluster made is left on the machine: no process, mount, network interface, cgroup or file.
+
+pub mod cli;
+pub mod cluster;
+mod command;
+pub mod demo;
+pub mod harness;
+pub mod images;
+mod progress;
+mod target;
+mod wait;
+
+pub use cluster::{Cluster, ClusterName, Component, Launcher, cache_dir, repository};
+pub use command::{CommandError, Tool};
+pub use progress::Progress;
+pub use target::{Kubectl, Target};
+pub use wait::{Deadline, TimedOut, poll};
+
+/// An error with everything that led to it, in one line each.
+#[must_use]
+pub fn report(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let line = cause.to_string();
+        // A transparent error repeats its source word for word.
+        if !text.ends_with(&line) {
+            text.push_str("\n  because ");
+            text.push_str(&line);
+        }
+        source = cause.source();
+    }
+    text
+}

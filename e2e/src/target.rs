@@ -1,0 +1,137 @@
+//! The cluster that something runs on: the local one, or any whose kubeconfig is given.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::{
+    cluster::{Cluster, Launcher, UpError, layout::ClusterName},
+    command::{CommandError, last_lines},
+    progress::Progress,
+};
+
+/// A cluster to work on.
+#[derive(Debug)]
+pub struct Target {
+    kubectl: Kubectl,
+    local: Option<Cluster>,
+}
+
+impl Target {
+    /// An existing cluster by its kubeconfig, else the local one, brought up when it is down.
+    pub fn get(
+        kubeconfig: Option<PathBuf>,
+        name: &ClusterName,
+        launcher: &Launcher,
+        progress: &Progress,
+    ) -> Result<Self, UpError> {
+        match kubeconfig {
+            Some(file) => Ok(Self {
+                kubectl: Kubectl::new("kubectl", file),
+                local: None,
+            }),
+            None => Cluster::up(name, launcher, progress).map(Self::of),
+        }
+    }
+
+    /// A local cluster that is up.
+    #[must_use]
+    pub fn of(cluster: Cluster) -> Self {
+        Self {
+            kubectl: cluster.kubectl(),
+            local: Some(cluster),
+        }
+    }
+
+    /// kubectl, pointed at this cluster.
+    #[must_use]
+    pub fn kubectl(&self) -> &Kubectl {
+        &self.kubectl
+    }
+
+    /// The cluster when it is one of ours.
+    #[must_use]
+    pub fn local(&self) -> Option<&Cluster> {
+        self.local.as_ref()
+    }
+}
+
+/// The real kubectl with a kubeconfig.
+#[derive(Debug, Clone)]
+pub struct Kubectl {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl Kubectl {
+    /// A kubectl program and the kubeconfig it uses.
+    pub fn new(program: impl Into<PathBuf>, kubeconfig: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            kubeconfig: kubeconfig.into(),
+        }
+    }
+
+    /// The program itself.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The kubeconfig it uses.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The bare command, for callers that attach it to a terminal.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        command
+    }
+
+    /// Runs a command line (words separated by blanks) and gives its output.
+    pub fn run(&self, words: &str) -> Result<String, CommandError> {
+        self.run_with_input(words, "")
+    }
+
+    /// The same with something on standard input.
+    pub fn run_with_input(&self, words: &str, input: &str) -> Result<String, CommandError> {
+        let line = format!("kubectl {words}");
+        let start = |source| CommandError::Start {
+            line: line.clone(),
+            source,
+        };
+        let mut child = self
+            .command()
+            .args(words.split(' '))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(start)?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // kubectl may end before it has read everything; its own message then tells why.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let output = child.wait_with_output().map_err(start)?;
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        } else {
+            Err(CommandError::Failed {
+                line,
+                status: output.status,
+                output: last_lines(&String::from_utf8_lossy(&output.stderr), 20),
+            })
+        }
+    }
+
+    /// Applies manifests.
+    pub fn apply(&self, manifests: &str) -> Result<String, CommandError> {
+        self.run_with_input("apply --server-side --force-conflicts -f -", manifests)
+    }
+}

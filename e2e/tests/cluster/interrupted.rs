@@ -1,0 +1,98 @@
+//! `up` ended in the middle, at each of its stages and at any time.
+
+use std::{
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use crate::{
+    machine::{interfaces, traces_of},
+    running::TestCluster,
+};
+
+/// Kills at random times in addition to those at the stages.
+const RANDOM_KILLS: usize = 3;
+
+#[test]
+fn up_killed_at_every_stage_and_at_random_times_leaves_nothing_after_down() {
+    let before = interfaces();
+    let cluster = TestCluster::named("killed");
+    let (stages, duration) = complete_run(&cluster);
+    assert!(stages.len() >= 10, "{stages:?}");
+
+    for stage in &stages {
+        let mut up = cluster.start_up();
+        while let Some(reached) = up.next_stage() {
+            if reached == *stage {
+                break;
+            }
+        }
+        up.kill();
+        assert_nothing_left(&cluster, &format!("killed at `{stage}`"));
+    }
+
+    let seed = seed();
+    println!("random kills with E2E_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    for _ in 0..RANDOM_KILLS {
+        let after = duration.mul_f64(random.random_range(0.0..1.0));
+        let up = cluster.start_up();
+        thread::sleep(after); // the kill is meant to hit whatever happens at that time
+        up.kill();
+        assert_nothing_left(
+            &cluster,
+            &format!("killed after {after:?}, E2E_SEED={seed}"),
+        );
+    }
+
+    // And after all of that, it simply works, also over the remains of one more kill without a `down`.
+    let mut up = cluster.start_up();
+    while up
+        .next_stage()
+        .is_some_and(|stage| stage != "load the images")
+    {}
+    up.kill();
+    cluster.must(&["up"]);
+    let nodes = cluster.must(&["kubectl", "--", "get", "nodes", "--no-headers"]);
+    assert!(nodes.contains(" Ready "), "{nodes}");
+    assert_nothing_left(&cluster, "at the end");
+    assert_eq!(interfaces(), before);
+}
+
+/// The stages of an undisturbed `up` and how long it takes.
+fn complete_run(cluster: &TestCluster) -> (Vec<String>, Duration) {
+    let began = Instant::now();
+    let mut up = cluster.start_up();
+    let mut stages = Vec::new();
+    while let Some(stage) = up.next_stage() {
+        stages.push(stage);
+    }
+    assert!(up.child.wait().unwrap().success());
+    let duration = began.elapsed();
+    assert_nothing_left(cluster, "after a complete run");
+    (stages, duration)
+}
+
+fn assert_nothing_left(cluster: &TestCluster, when: &str) {
+    cluster.must(&["down"]);
+    let traces = traces_of(&cluster.name);
+    assert!(traces.is_empty(), "{when}: {traces:#?}");
+}
+
+/// The seed of an earlier run can be given to repeat it.
+fn seed() -> u64 {
+    let given = std::env::var("E2E_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "any number will do, and it is printed"
+    )]
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    given.unwrap_or(now)
+}

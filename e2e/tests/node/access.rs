@@ -1,0 +1,127 @@
+//! Who is who: tokens bound to pods, nodes that may touch only what is theirs, and the audit log.
+
+use std::fs;
+
+use e2e::harness::Scene;
+use serde_json::{Value, json};
+
+#[test]
+fn a_projected_token_names_the_pod_that_it_is_bound_to() {
+    let scene = Scene::new("token");
+    let source =
+        json!({"serviceAccountToken": {"audience": "connectors.alauda.io", "path": "token"}});
+    let mount = json!({
+        "volumes": [{"name": "token", "projected": {"sources": [source]}}],
+        "volumeMounts": [{"name": "token", "mountPath": "/token"}],
+    });
+    scene.start_pod_with("holder", &["wait"], &mount).unwrap();
+    scene.wait_for_running("holder");
+    let output = scene
+        .run("exec holder -- /workload cat /token/token")
+        .unwrap();
+    let token = output.lines().nth(1).unwrap();
+
+    let review = |audience: &str| -> Value {
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [audience]},
+        });
+        let answer = scene
+            .kubectl()
+            .run_with_input("create -o json -f -", &request.to_string());
+        serde_json::from_str(&answer.unwrap()).unwrap()
+    };
+    let status = &review("connectors.alauda.io")["status"];
+    assert_eq!(status["authenticated"], true);
+    let extra = &status["user"]["extra"];
+    assert_eq!(
+        extra["authentication.kubernetes.io/pod-name"],
+        json!(["holder"])
+    );
+    let uid = scene
+        .run("get pod holder -o jsonpath={.metadata.uid}")
+        .unwrap();
+    assert_eq!(extra["authentication.kubernetes.io/pod-uid"], json!([uid]));
+    // A token for one audience is nothing to another.
+    assert_ne!(review("somebody-else")["status"]["authenticated"], true);
+}
+
+#[test]
+fn a_node_reads_only_the_secrets_of_its_own_pods() {
+    let scene = Scene::new("node-secrets");
+    scene
+        .run("create secret generic other --from-literal=a=b")
+        .unwrap();
+    let refused = as_node(&scene, "get secret other").unwrap_err().to_string();
+    assert!(
+        refused.contains("no relationship found between node"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_node_cannot_give_itself_protected_labels() {
+    let scene = Scene::new("node-labels");
+    let node = node(&scene);
+    let label = format!("label node {node} node-restriction.kubernetes.io/trusted=yes");
+    let refused = as_node(&scene, &label).unwrap_err().to_string();
+    assert!(
+        refused.contains("is not allowed to modify labels"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn the_audit_log_tells_who_changed_roles_and_keeps_secrets_out() {
+    let scene = Scene::new("audit");
+    let Some(log) = scene.audit_log() else {
+        return; // an existing cluster keeps its audit log to itself
+    };
+    let value = format!("very-secret-{}", scene.namespace());
+    scene
+        .run("create role reader --verb=get --resource=pods")
+        .unwrap();
+    scene
+        .run(&format!(
+            "create secret generic hidden --from-literal=key={value}"
+        ))
+        .unwrap();
+    let created = |resource: &str| {
+        let log = fs::read_to_string(&log).unwrap();
+        let events: Vec<Value> = log
+            .lines()
+            .filter(|line| line.contains(scene.namespace()))
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        events
+            .into_iter()
+            .find(|event| event["verb"] == "create" && event["objectRef"]["resource"] == resource)
+    };
+    let deadline = e2e::Deadline::after(e2e::harness::PATIENCE);
+    let secret = e2e::poll("the secret's audit event", deadline, || {
+        created("secrets").ok_or_else(String::new)
+    });
+    let role = created("roles").unwrap();
+    assert_eq!(role["user"]["username"], "admin");
+    assert_eq!(
+        role["requestObject"]["rules"][0]["resources"],
+        json!(["pods"])
+    );
+    assert!(secret.unwrap().get("requestObject").is_none());
+    assert!(!fs::read_to_string(&log).unwrap().contains(&value));
+}
+
+fn node(scene: &Scene) -> String {
+    scene
+        .kubectl()
+        .run("get nodes -o jsonpath={.items[0].metadata.name}")
+        .unwrap()
+}
+
+fn as_node(scene: &Scene, words: &str) -> Result<String, e2e::CommandError> {
+    let node = node(scene);
+    scene.run(&format!(
+        "--as system:node:{node} --as-group system:nodes --as-group system:authenticated {words}"
+    ))
+}

@@ -1,0 +1,6 @@
+//! What the local cluster gives to pods, shown by real pods: everything that later tests take for granted.
+
+mod access;
+mod network;
+mod pods;
+mod words;

@@ -1,0 +1,106 @@
+//! The container of test pods: a few things that prove that a pod works, without a shell.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Parser, Subcommand};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+/// What a test pod can be told to do.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Prints a text and ends
+    Say { text: String },
+    /// Prints files, each after a line with its path; a directory stands for the files below it
+    Cat { paths: Vec<PathBuf> },
+    /// Prints the addresses of a host name
+    Resolve { name: String },
+    /// Connects to HOST:PORT and prints what the other side sends
+    Connect { address: String },
+    /// Sends a text to everyone who connects to a port, until told to end
+    Serve { port: u16, text: String },
+    /// Waits to be told to end
+    Wait,
+    /// Ends with an exit code
+    Exit { code: u8 },
+}
+
+fn main() -> ExitCode {
+    let Arguments { task } = Arguments::parse();
+    let result = match task {
+        Task::Say { text } => writeln!(io::stdout(), "{text}"),
+        Task::Cat { paths } => paths.iter().try_for_each(cat),
+        Task::Resolve { name } => resolve(&name),
+        Task::Connect { address } => connect(&address),
+        Task::Serve { port, text } => serve(port, text),
+        Task::Wait => wait(),
+        Task::Exit { code } => return ExitCode::from(code),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn cat(path: &PathBuf) -> io::Result<()> {
+    if path.is_dir() {
+        let mut below: Vec<PathBuf> = fs::read_dir(path)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<io::Result<_>>()?;
+        below.sort();
+        return below.iter().try_for_each(cat);
+    }
+    let mut out = io::stdout().lock();
+    writeln!(out, "== {}", path.display())?;
+    out.write_all(&fs::read(path)?)?;
+    writeln!(out)
+}
+
+fn resolve(name: &str) -> io::Result<()> {
+    for address in (name, 0).to_socket_addrs()? {
+        writeln!(io::stdout(), "{}", address.ip())?;
+    }
+    Ok(())
+}
+
+fn connect(address: &str) -> io::Result<()> {
+    let mut text = String::new();
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.read_to_string(&mut text)?;
+    writeln!(io::stdout(), "{text}")
+}
+
+fn serve(port: u16, text: String) -> io::Result<()> {
+    let listener = TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], port)))?;
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // A client that goes away is no reason to stop serving.
+            let _ = stream.write_all(text.as_bytes());
+        }
+    });
+    wait()
+}
+
+fn wait() -> io::Result<()> {
+    Signals::new([SIGINT, SIGTERM])?.forever().next();
+    Ok(())
+}
