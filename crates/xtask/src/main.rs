@@ -1,0 +1,62 @@
+//! Every development task of the project. `cargo xtask help` lists them.
+
+mod crdgen;
+mod demo;
+mod images;
+mod layers;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use e2e::{Launcher, cli::ClusterArgs};
+
+/// Development tasks of Connectors Approval
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Plays the story on a real Kubernetes node on this machine, which stays up for exploring
+    Demo(demo::DemoArgs),
+    /// Runs every check and test, exactly what CI runs; or one part of it
+    Test(test::TestArgs),
+    /// Brings local clusters up and down and looks into them
+    Cluster(ClusterArgs),
+    /// Makes the container images as OCI archives, offline
+    Images,
+    /// Writes the CRDs that are generated from the Rust types to deploy/crds
+    Crdgen {
+        /// Changes nothing, fails when a file is not what the types say
+        #[arg(long)]
+        check: bool,
+    },
+    /// Checks which crate may depend on which (docs/architecture.md)
+    Layers,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", e2e::report(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    let launcher = Launcher::this_program(&["cluster"])?;
+    match task {
+        Task::Demo(args) => demo::run(args, &launcher),
+        Task::Test(args) => test::run(args, launcher),
+        Task::Cluster(args) => Ok(e2e::cli::run(args, &launcher)?),
+        Task::Images => images::run(),
+        Task::Crdgen { check } => crdgen::run(check),
+        Task::Layers => layers::run(),
+    }
+}

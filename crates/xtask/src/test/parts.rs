@@ -1,0 +1,172 @@
+//! The parts of the test command.
+
+use std::{cell::OnceCell, env, fmt, path::PathBuf, process::Command};
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use e2e::{
+    Cluster, ClusterName, Launcher, Progress, Target, Tool,
+    images::{self, Image},
+};
+
+use super::runner::{self, Summary};
+use crate::{crdgen, layers};
+
+/// The release of cargo-deny; a new one may bring new findings, so it is pinned like the toolchain.
+const CARGO_DENY: &str = "0.20.2";
+
+/// One part, in the order in which all of them run: what fails fast comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// The sources are formatted
+    Fmt,
+    /// The linter finds nothing
+    Clippy,
+    /// Dependencies: bans, licences, sources
+    Deny,
+    /// Who may depend on whom
+    Layers,
+    /// Generated files are what their generators write
+    Drift,
+    /// Unit and property tests; no cluster
+    Unit,
+    /// The custom resources and their rules on a real API server
+    Api,
+    /// Real pods on the real node, and the local cluster itself: killed, restarted, two at once
+    E2e,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("?", |value| value.get_name()))
+    }
+}
+
+impl Part {
+    /// Carries the part out; the summary is empty where no test runner is involved.
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Summary> {
+        let checked = |result: anyhow::Result<()>| result.map(|()| Summary::default());
+        match self {
+            Self::Fmt => checked(cargo("fmt --all --check")),
+            Self::Clippy => checked(cargo(
+                "clippy --workspace --all-targets --locked -- --deny warnings",
+            )),
+            Self::Deny => checked(deny()),
+            Self::Layers => checked(layers::run()),
+            Self::Drift => checked(crdgen::run(true)),
+            Self::Unit => runner::run(context.tests("--workspace")),
+            Self::Api => runner::run(context.tests_on_cluster("--workspace --test api")?),
+            Self::E2e => {
+                let mut summary =
+                    runner::run(context.tests_on_cluster("--workspace --test node")?)?;
+                if context.kubeconfig.is_none() {
+                    summary.add(runner::run(context.tests("--workspace --test cluster"))?);
+                }
+                Ok(summary)
+            }
+        }
+    }
+}
+
+/// What the parts share: the choices of the command line, and one cluster for all that need one.
+pub(crate) struct Context {
+    pub(crate) filter: Option<String>,
+    pub(crate) kubeconfig: Option<PathBuf>,
+    pub(crate) workload_image: String,
+    pub(crate) launcher: Launcher,
+    pub(crate) target: OnceCell<Target>,
+}
+
+impl Context {
+    fn tests(&self, selection: &str) -> Command {
+        let mut command = Command::new(env!("CARGO"));
+        command
+            .current_dir(e2e::repository())
+            .args(["test", "--locked"]);
+        command.args(selection.split(' '));
+        if let Some(filter) = &self.filter {
+            command.arg("--").arg(filter);
+        }
+        command
+    }
+
+    fn tests_on_cluster(&self, selection: &str) -> anyhow::Result<Command> {
+        let target = self.target()?;
+        let mut command = self.tests(selection);
+        command
+            .env("E2E_KUBECONFIG", target.kubectl().kubeconfig())
+            .env("E2E_KUBECTL", target.kubectl().program())
+            .env("E2E_WORKLOAD_IMAGE", &self.workload_image);
+        if let Some(cluster) = target.local() {
+            command.env("E2E_CLUSTER", cluster.name().as_str());
+        }
+        Ok(command)
+    }
+
+    fn target(&self) -> anyhow::Result<&Target> {
+        if let Some(target) = self.target.get() {
+            return Ok(target);
+        }
+        let name: ClusterName = "test".parse()?;
+        if self.kubeconfig.is_none() {
+            // What an aborted run left may be of any state.
+            Cluster::down(&name)?;
+        }
+        let target = Target::get(
+            self.kubeconfig.clone(),
+            &name,
+            &self.launcher,
+            &Progress::default(),
+        )?;
+        if let Some(cluster) = target.local() {
+            let program = images::build_programs()?.program(Image::Workload);
+            cluster.load(&images::make(Image::Workload, &program)?)?;
+        }
+        Ok(self.target.get_or_init(|| target))
+    }
+
+    /// Ends the cluster if this run started one.
+    pub(crate) fn end(&self) -> anyhow::Result<()> {
+        match self.target.get().and_then(Target::local) {
+            Some(cluster) => Ok(Cluster::down(cluster.name())?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn cargo(words: &str) -> anyhow::Result<()> {
+    let tool = Tool::new(env!("CARGO")).dir(e2e::repository());
+    Ok(tool.args(words.split(' ')).run()?)
+}
+
+/// cargo-deny is built once into the cache; the advisory database is not part of it, since it can only
+/// be had from the network and changes by itself.
+fn deny() -> anyhow::Result<()> {
+    let root = e2e::cache_dir().join(format!("cargo-deny-{CARGO_DENY}"));
+    let program = root.join("bin/cargo-deny");
+    if !program.is_file() {
+        println!("building cargo-deny {CARGO_DENY} (once)");
+        Tool::new(env!("CARGO"))
+            .dir(env::temp_dir())
+            .args([
+                "install",
+                "--quiet",
+                "--locked",
+                "cargo-deny",
+                "--version",
+                CARGO_DENY,
+                "--root",
+            ])
+            .args([&root])
+            // Built to run for a second: optimising it takes minutes.
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .run()
+            .context("cargo-deny")?;
+    }
+    let tool = Tool::new(program).dir(e2e::repository());
+    Ok(tool
+        .args(["--workspace", "check", "bans", "licenses", "sources"])
+        .run()?)
+}
