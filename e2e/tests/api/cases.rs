@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::schemas::cel_messages;
-use crate::support::{Scene, documents, files, repository, scene};
+use crate::support::{Scene, documents, files, scene};
 
 /// One file under `e2e/cases`.
 #[derive(Deserialize)]
@@ -88,7 +88,7 @@ impl Case {
     }
 
     fn object(&self, patch: &Value) -> Value {
-        let base = repository(&format!("e2e/cases/bases/{}.yaml", self.base));
+        let base = e2e::repository().join(format!("e2e/cases/bases/{}.yaml", self.base));
         let mut object: Value = serde_yaml::from_str(&fs::read_to_string(base).unwrap()).unwrap();
         json_patch::merge(&mut object, patch);
         object
@@ -140,7 +140,6 @@ async fn every_case_is_refused_and_its_neighbour_is_not() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    scene.done().await;
 }
 
 #[test]

@@ -30,7 +30,6 @@ async fn every_example_ends_as_it_says() {
                 wrong.push(format!("{name}: {why}"));
             }
         }
-        scene.done().await;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

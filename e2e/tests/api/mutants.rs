@@ -28,7 +28,6 @@ async fn without_a_rule_its_case_is_let_through() {
     }
     wrong.extend(outside_the_policies(&scene).await);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    scene.done().await;
 }
 
 /// Cases of `rule` that are refused although the rule is gone.

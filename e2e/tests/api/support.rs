@@ -2,27 +2,26 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use e2e::harness::{self, PATIENCE};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind, Request, Resource, TypeMeta};
 use kube::{Client, Config};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Duration, Instant, sleep};
 
 use crate::cases::Case;
-
-/// How long anything may take that a healthy API server does within a second or two.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A namespace of its own for one test, on an API server with our CRDs and policies.
 pub(crate) struct Scene {
     pub(crate) client: Client,
     pub(crate) namespace: String,
+    /// Removes the namespace at the end; none for what is done outside a test's own namespace.
+    _home: Option<harness::Scene>,
 }
 
 /// The API server said no.
@@ -35,28 +34,20 @@ pub(crate) struct Refusal {
 /// Installs what the tests are about, once, and makes a namespace.
 pub(crate) async fn scene(test: &str) -> Scene {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();
-    let client = client().await;
+    let home = harness::Scene::new(test);
+    let client = client(home.kubectl().kubeconfig()).await;
     INSTALLED.get_or_init(|| install(&client)).await;
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": format!("{test}-")}});
-    let outside = Scene {
-        client: client.clone(),
-        namespace: String::new(),
-    };
-    let namespace = outside.create(&namespace).await.unwrap();
     Scene {
         client,
-        namespace: name(&namespace).to_owned(),
+        namespace: home.namespace().to_owned(),
+        _home: Some(home),
     }
 }
 
 impl Scene {
     /// Creates an object in the test's namespace, under a generated name if it has none.
     pub(crate) async fn create(&self, object: &Value) -> Result<Value, Refusal> {
-        let mut object = object.clone();
-        let is_stored = object["kind"] != "SubjectAccessReview";
-        if is_stored && name(&object).is_empty() && object["metadata"]["generateName"].is_null() {
-            json_patch::merge(&mut object, &json!({"metadata": {"generateName": "test-"}}));
-        }
+        let object = named(object);
         let request = self
             .path(&object)
             .create(&PostParams::default(), bytes(&object));
@@ -107,15 +98,6 @@ impl Scene {
         let mut object = documents(&text.replace("devops-ns1", &self.namespace)).remove(0);
         object["metadata"] = json!({});
         object
-    }
-
-    /// Removes the namespace. A test that fails leaves it, for whoever looks into the failure.
-    pub(crate) async fn done(self) {
-        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.client);
-        namespaces
-            .delete(&self.namespace, &DeleteParams::default())
-            .await
-            .unwrap();
     }
 
     fn path(&self, object: &Value) -> Request {
@@ -172,14 +154,9 @@ pub(crate) async fn install_crd(client: &Client, crd: &CustomResourceDefinition)
     .await;
 }
 
-/// A file of the repository.
-pub(crate) fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
-}
-
 /// The YAML files of a folder of the repository, in order of their names.
 pub(crate) fn files(folder: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(repository(folder)).unwrap();
+    let entries = fs::read_dir(e2e::repository().join(folder)).unwrap();
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| {
         file.extension()
@@ -196,11 +173,8 @@ pub(crate) fn documents(text: &str) -> Vec<Value> {
         .collect()
 }
 
-async fn client() -> Client {
-    let path = std::env::var_os("E2E_KUBECONFIG").expect(
-        "E2E_KUBECONFIG is not set: these tests need a cluster, run `cargo xtask test e2e`",
-    );
-    let kubeconfig = Kubeconfig::read_from(path).unwrap();
+async fn client(kubeconfig: &Path) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .unwrap();
@@ -236,8 +210,9 @@ async fn install(client: &Client) {
     let scene = Scene {
         client: client.clone(),
         namespace: "default".to_owned(),
+        _home: None,
     };
-    let refused = case.refused();
+    let refused = named(&case.refused());
     eventually("the admission policies to be in force", async || {
         let answer = scene.try_create(&refused, refused.to_string()).await;
         answer
@@ -245,6 +220,16 @@ async fn install(client: &Client) {
             .filter(|refusal| refusal.message.contains(&case.message))
     })
     .await;
+}
+
+/// The object with a generated name if it has none and is of a kind that has names.
+fn named(object: &Value) -> Value {
+    let mut object = object.clone();
+    let is_stored = object["kind"] != "SubjectAccessReview";
+    if is_stored && name(&object).is_empty() && object["metadata"]["generateName"].is_null() {
+        json_patch::merge(&mut object, &json!({"metadata": {"generateName": "test-"}}));
+    }
+    object
 }
 
 fn name(object: &Value) -> &str {

@@ -34,7 +34,6 @@ async fn an_unknown_field_is_stored_at_every_level() {
             "{kind}"
         );
     }
-    scene.done().await;
 }
 
 /// `names:` with nothing behind it must not become "every connector".
@@ -78,5 +77,4 @@ async fn a_null_is_refused_or_stored_but_never_dropped() {
             "{pointer}: {error}"
         );
     }
-    scene.done().await;
 }
