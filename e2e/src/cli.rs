@@ -6,10 +6,8 @@ use clap::{Args, Subcommand};
 
 use crate::{
     cluster::{
-        Cluster, Component, ControlError, DownError, Launcher, State, UpError, keeper,
-        layout::ClusterName,
-        supervisor,
-        tools::{Tools, ToolsError},
+        Cluster, Component, ControlError, DownError, Launcher, PreflightError, State, UpError,
+        keeper, layout::ClusterName, supervisor,
     },
     command::{CommandError, Tool},
     progress::Progress,
@@ -62,9 +60,9 @@ pub enum ClusterCommand {
     /// Internal: keeps a cluster's namespaces
     #[command(hide = true)]
     Keeper {
-        /// Ends the cluster when the calling process ends
-        #[arg(long)]
-        end_with_parent: bool,
+        /// Ends the cluster when this process, the calling one, ends
+        #[arg(long, value_name = "PID")]
+        end_with_parent: Option<i32>,
     },
     /// Internal: the first process inside a cluster's namespaces
     #[command(hide = true)]
@@ -82,9 +80,9 @@ pub enum ClusterCommandError {
     Up(#[from] UpError),
     Down(#[from] DownError),
     Control(#[from] ControlError),
+    Preflight(#[from] PreflightError),
     Keeper(#[from] keeper::KeeperError),
     Supervisor(#[from] supervisor::SupervisorError),
-    Tools(#[from] ToolsError),
     Command(#[from] CommandError),
     Io(#[from] io::Error),
     /// There is nothing to speak to.
@@ -119,16 +117,22 @@ pub fn run(args: ClusterArgs, launcher: &Launcher) -> Result<(), ClusterCommandE
             // Replaces this process, so that kubectl has the terminal and its exit code is ours.
             Err(cluster.kubectl().command().args(args).exec().into())
         }
-        ClusterCommand::Logs { component, follow } => logs(Cluster::log(&name, component), follow),
-        ClusterCommand::Kill { component } => Ok(Cluster::kill(&name, component)?),
-        ClusterCommand::Restart { component } => Ok(Cluster::restart(&name, component)?),
+        ClusterCommand::Logs { component, follow } => {
+            must_exist(&name)?;
+            logs(Cluster::log(&name, component), follow)
+        }
+        ClusterCommand::Kill { component } => {
+            must_exist(&name)?;
+            Ok(Cluster::kill(&name, component)?)
+        }
+        ClusterCommand::Restart { component } => {
+            must_exist(&name)?;
+            Ok(Cluster::restart(&name, component)?)
+        }
         ClusterCommand::Keeper { end_with_parent } => {
             Ok(keeper::run(&name, launcher, end_with_parent)?)
         }
-        ClusterCommand::Supervisor => {
-            let tools = Tools::ensure(&Progress::default())?;
-            Ok(supervisor::run(&name, &tools)?)
-        }
+        ClusterCommand::Supervisor => Ok(supervisor::run(&name)?),
     }
 }
 
@@ -143,11 +147,20 @@ fn up(name: &ClusterName, launcher: &Launcher) -> Result<(), ClusterCommandError
 }
 
 fn find(name: &ClusterName) -> Result<Cluster, ClusterCommandError> {
-    Cluster::find(name, &Progress::default())?
-        .ok_or_else(|| ClusterCommandError::NotUp(name.clone()))
+    Cluster::find(name)?.ok_or_else(|| ClusterCommandError::NotUp(name.clone()))
+}
+
+fn must_exist(name: &ClusterName) -> Result<(), ClusterCommandError> {
+    if Cluster::is_absent(name) {
+        return Err(ClusterCommandError::NotUp(name.clone()));
+    }
+    Ok(())
 }
 
 fn status() -> Result<(), ClusterCommandError> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(PreflightError::NotRoot.into());
+    }
     let names = Cluster::names()?;
     if names.is_empty() {
         println!("no cluster (bring one up with `cargo xtask cluster up`)");

@@ -6,21 +6,23 @@ pub(crate) mod components;
 pub(crate) mod config;
 pub(crate) mod control;
 mod dns;
+mod down;
 mod forward;
 pub(crate) mod keeper;
 pub(crate) mod layout;
+mod namespaces;
 mod pki;
 pub(crate) mod preflight;
 pub(crate) mod supervisor;
 pub(crate) mod tools;
 mod up;
+mod work;
 
-use std::{fs, io, path::PathBuf, time::Duration};
-
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::{fs, io, path::PathBuf};
 
 pub use components::{Component, UnknownComponent};
 pub use control::{ComponentState, ControlError, State};
+pub use down::DownError;
 pub use keeper::KeeperError;
 pub use layout::{ClusterName, InvalidClusterName, cache_dir, repository};
 pub use pki::PkiError;
@@ -28,13 +30,13 @@ pub use preflight::PreflightError;
 pub use supervisor::SupervisorError;
 pub use tools::ToolsError;
 pub use up::UpError;
+pub use work::WorkError;
 
 use crate::{
     command::{CommandError, Tool},
     images::Archive,
     progress::Progress,
     target::Kubectl,
-    wait::{Deadline, TimedOut, poll},
 };
 use control::Request;
 use layout::Layout;
@@ -47,7 +49,7 @@ pub struct Launcher {
     pub program: PathBuf,
     /// The words before the internal command.
     pub prefix: Vec<String>,
-    /// Whether the cluster ends when the process that called `up` ends.
+    /// Whether the cluster ends when the process that brings it up ends.
     pub end_with_parent: bool,
 }
 
@@ -57,23 +59,6 @@ pub struct Cluster {
     name: ClusterName,
     layout: Layout,
     tools: Tools,
-}
-
-/// Why a cluster is still there.
-#[derive(Debug, thiserror::Error)]
-pub enum DownError {
-    /// Files could not be read or removed, signals not sent.
-    #[error("cannot {what}")]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// What the operating system said.
-        #[source]
-        source: io::Error,
-    },
-    /// It does not end.
-    #[error(transparent)]
-    StillThere(#[from] TimedOut),
 }
 
 impl Cluster {
@@ -88,33 +73,12 @@ impl Cluster {
 
     /// Ends the cluster and removes everything it made. A cluster that is not there is fine.
     pub fn down(name: &ClusterName) -> Result<(), DownError> {
-        let layout = Layout::of(name);
-        let io = |what| move |source| DownError::Io { what, source };
-        // Asked before the keeper goes: afterwards nobody can tell which process it was.
-        let supervisor = control::supervisor_pid(&layout).ok();
-        if let Some(pid) = keeper::find(&layout).map_err(io("find the cluster's keeper"))? {
-            end(pid)?;
-        }
-        if let Some(pid) = supervisor {
-            wait_gone("the supervisor's end", pid)?;
-        }
-        poll(
-            "empty cgroups",
-            Deadline::after(Duration::from_secs(10)),
-            || cgroup::remove(name).map_err(|error| error.to_string()),
-        )?;
-        match fs::remove_dir_all(layout.root()) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(DownError::Io {
-                what: "remove the cluster's directory",
-                source,
-            }),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        down::down(name)
     }
 
     /// The cluster if it runs, whole or still coming up.
-    pub fn find(name: &ClusterName, progress: &Progress) -> Result<Option<Self>, UpError> {
-        up::find(name, progress)
+    pub fn find(name: &ClusterName) -> Result<Option<Self>, UpError> {
+        up::find(name)
     }
 
     /// The names of all clusters that left something here, running or not.
@@ -124,6 +88,7 @@ impl Cluster {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
+        // Lock files of work in progress are no clusters, and their names no cluster's names.
         let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().parse().ok()));
         names.filter_map(Result::transpose).collect()
     }
@@ -143,6 +108,12 @@ impl Cluster {
         control::ask(&Layout::of(name), &Request::Restart(component)).map(drop)
     }
 
+    /// Whether there is anything of a cluster of this name.
+    #[must_use]
+    pub fn is_absent(name: &ClusterName) -> bool {
+        Layout::of(name).is_absent()
+    }
+
     /// The log file of one component.
     #[must_use]
     pub fn log(name: &ClusterName, component: Component) -> PathBuf {
@@ -158,7 +129,9 @@ impl Cluster {
     /// The administrator's kubectl.
     #[must_use]
     pub fn kubectl(&self) -> Kubectl {
-        Kubectl::new(self.tools.path("kubectl"), self.layout.kubeconfig())
+        let kubectl = Kubectl::new(self.tools.path("kubectl"), self.layout.kubeconfig());
+        // What kubectl remembers of this cluster goes with it.
+        kubectl.with_cache(self.layout.path("kubectl-cache"))
     }
 
     /// The API server's audit log: one JSON event per line.
@@ -176,38 +149,4 @@ impl Cluster {
             .output()
             .map(drop)
     }
-}
-
-fn end(keeper: Pid) -> Result<(), DownError> {
-    let signal = |signal| match kill_process(keeper, signal) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(errno) => Err(DownError::Io {
-            what: "end the cluster's keeper",
-            source: errno.into(),
-        }),
-    };
-    signal(Signal::TERM)?;
-    if wait_gone("the keeper's end", keeper).is_err() {
-        // The kernel then ends the supervisor, and `down` itself removes the cgroups.
-        signal(Signal::KILL)?;
-        wait_gone("the keeper's end", keeper)?;
-    }
-    Ok(())
-}
-
-fn wait_gone(what: &str, pid: Pid) -> Result<(), TimedOut> {
-    poll(what, Deadline::after(Duration::from_secs(15)), || {
-        // A zombie still answers: its state tells that it is over.
-        let status =
-            fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-        let zombie = status
-            .rsplit(") ")
-            .next()
-            .is_some_and(|rest| rest.starts_with('Z'));
-        if zombie || test_kill_process(pid).is_err() {
-            Ok(())
-        } else {
-            Err(format!("process {} lives", pid.as_raw_nonzero()))
-        }
-    })
 }

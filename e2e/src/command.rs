@@ -44,6 +44,13 @@ impl Tool {
         Self(command)
     }
 
+    /// A program that must not go on when this process ends, however it ends: a build, an installation.
+    pub fn ending_with_us(program: impl AsRef<OsStr>) -> Self {
+        Self::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .args([program])
+    }
+
     /// Adds arguments.
     #[must_use]
     pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
@@ -55,6 +62,13 @@ impl Tool {
     #[must_use]
     pub fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
         self.0.env(key, value);
+        self
+    }
+
+    /// Keeps one variable of our own environment from the program.
+    #[must_use]
+    pub fn without_env(mut self, key: &str) -> Self {
+        self.0.env_remove(key);
         self
     }
 

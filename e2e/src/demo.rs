@@ -12,7 +12,9 @@ use crate::{
 };
 
 /// Where the demo plays.
-const NAMESPACE: &str = "demo";
+const NAMESPACE: &str = "connectors-approval-demo";
+/// Says that the namespace is the demo's own; no other is ever deleted.
+const LABEL: &str = "app.kubernetes.io/managed-by=connectors-approval-demo";
 const CONNECTOR: &str = include_str!("../demo/connector.yaml");
 const POLICY: &str = include_str!("../demo/policy.yaml");
 const POLICY_TOO_WIDE: &str = include_str!("../demo/policy-too-wide.yaml");
@@ -30,6 +32,11 @@ pub enum DemoError {
     /// A command failed.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// Somebody else's namespace is in the way.
+    #[error(
+        "namespace {NAMESPACE} is there already and is not the demo's (it lacks the label {LABEL}); delete or rename it"
+    )]
+    NamespaceTaken,
     /// Something did not happen.
     #[error(transparent)]
     TimedOut(#[from] TimedOut),
@@ -65,9 +72,13 @@ pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Resul
     progress.step("create them", || {
         start_over(kubectl)?;
         kubectl.apply(CONNECTOR)?;
-        kubectl.apply(POLICY)
+        kubectl.apply(POLICY)?;
+        Ok::<_, DemoError>(())
     })?;
-    show(kubectl, "get connectors,accesspolicies --namespace demo")?;
+    show(
+        kubectl,
+        &format!("get connectors,accesspolicies --namespace {NAMESPACE}"),
+    )?;
 
     println!("\nA policy by which one approval would open the connector for every pod is refused:");
     match kubectl.apply(POLICY_TOO_WIDE) {
@@ -80,8 +91,11 @@ pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Resul
         kubectl.apply(&POD.replace("WORKLOAD_IMAGE", workload_image))?;
         wait_for_pod(kubectl)
     })?;
-    show(kubectl, "get pod hello --namespace demo -o wide")?;
-    show(kubectl, "logs hello --namespace demo")?;
+    show(
+        kubectl,
+        &format!("get pod hello --namespace {NAMESPACE} -o wide"),
+    )?;
+    show(kubectl, &format!("logs hello --namespace {NAMESPACE}"))?;
 
     println!("\n{}", next_steps(target, progress));
     Ok(())
@@ -90,32 +104,26 @@ pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Resul
 /// Applies what an installation needs, and waits until the API server serves it.
 pub fn install(kubectl: &Kubectl) -> Result<(), CommandError> {
     let root = crate::repository();
-    for dir in ["deploy/crds", "deploy/admission"] {
-        let dir = root.join(dir);
-        kubectl.run(&format!(
-            "apply --server-side --force-conflicts -f {}",
-            dir.display()
-        ))?;
-    }
     let crds = root.join("deploy/crds");
-    kubectl.run(&format!(
-        "wait --for=condition=Established --timeout=60s -f {}",
-        crds.display()
-    ))?;
+    for dir in [&crds, &root.join("deploy/admission")] {
+        kubectl.run_on_file("apply --server-side --force-conflicts", dir)?;
+    }
+    kubectl.run_on_file("wait --for=condition=Established --timeout=60s", &crds)?;
     Ok(())
 }
 
 /// The demo can be played again and again: what it made before goes first.
-fn start_over(kubectl: &Kubectl) -> Result<(), CommandError> {
+fn start_over(kubectl: &Kubectl) -> Result<(), DemoError> {
     kubectl.run(&format!(
-        "delete namespace {NAMESPACE} --ignore-not-found --wait"
+        "delete namespace --selector {LABEL} --ignore-not-found --wait"
     ))?;
-    kubectl.run(&format!("create namespace {NAMESPACE}"))?;
-    // Pods are refused until the namespace's default service account is there.
-    kubectl.run(&format!(
-        "wait --for=create serviceaccount/default --namespace {NAMESPACE} --timeout=30s"
+    let found = kubectl.run(&format!(
+        "get namespace {NAMESPACE} --ignore-not-found -o name"
     ))?;
-    Ok(())
+    if !found.is_empty() {
+        return Err(DemoError::NamespaceTaken);
+    }
+    Ok(kubectl.create_namespace(NAMESPACE, &[LABEL])?)
 }
 
 fn wait_for_pod(kubectl: &Kubectl) -> Result<(), DemoError> {

@@ -13,7 +13,6 @@ use serde_json::Value;
 use crate::{
     cluster::{Cluster, ClusterName},
     command::CommandError,
-    progress::Progress,
     target::Kubectl,
     wait::{Deadline, poll},
 };
@@ -32,6 +31,9 @@ enum SceneError {
         "{0} is not set: these tests need a cluster, run them with `cargo xtask test api` or `cargo xtask test e2e`"
     )]
     NoCluster(&'static str),
+    /// The cluster of the run has ended.
+    #[error("cluster {0}, which E2E_CLUSTER names, is not up")]
+    ClusterGone(String),
     /// The namespace could not be made.
     #[error(transparent)]
     Namespace(#[from] CommandError),
@@ -64,14 +66,11 @@ impl Scene {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         // Unique among the threads and processes of a run.
         let namespace = format!("{test}-{}-{number}", std::process::id());
-        kubectl.run(&format!("create namespace {namespace}"))?;
-        kubectl.run(&format!(
-            "wait --for=create serviceaccount/default --namespace {namespace} --timeout=30s"
-        ))?;
+        kubectl.create_namespace(&namespace, &[])?;
         Ok(Self {
             kubectl,
             namespace,
-            cluster: local_cluster(),
+            cluster: local_cluster()?,
             workload_image: variable("E2E_WORKLOAD_IMAGE")?,
         })
     }
@@ -122,6 +121,7 @@ impl Scene {
             "name": "main",
             "image": self.workload_image,
             "imagePullPolicy": "IfNotPresent",
+            "command": ["/workload"],
             "args": args,
             "volumeMounts": more.get("volumeMounts"),
         });
@@ -196,8 +196,13 @@ impl Scene {
 
 /// Who changed what in a namespace, and what was refused there: the newest events, oldest first.
 fn last_audit_lines(log: &str, namespace: &str) -> Vec<String> {
-    let of_namespace = log.lines().rev().filter(|line| line.contains(namespace));
-    let events = of_namespace.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines = log.lines().rev().filter(|line| line.contains(namespace));
+    let events = lines
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|event| {
+            let object = &event["objectRef"];
+            object["namespace"] == namespace || object["name"] == namespace
+        });
     let mut lines: Vec<String> = events
         .filter_map(|event| audit_line(&event))
         .take(AUDIT_LINES)
@@ -244,9 +249,16 @@ impl Drop for Scene {
     }
 }
 
-fn local_cluster() -> Option<Cluster> {
-    let name: ClusterName = env::var("E2E_CLUSTER").ok()?.parse().ok()?;
-    Cluster::find(&name, &Progress::default()).ok().flatten()
+/// The run's cluster when it is a local one; named but not there is an error, not an absence.
+fn local_cluster() -> Result<Option<Cluster>, SceneError> {
+    let Ok(name) = env::var("E2E_CLUSTER") else {
+        return Ok(None);
+    };
+    let found = name
+        .parse()
+        .ok()
+        .and_then(|name: ClusterName| Cluster::find(&name).ok().flatten());
+    found.map(Some).ok_or(SceneError::ClusterGone(name))
 }
 
 #[cfg(test)]

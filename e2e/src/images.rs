@@ -47,6 +47,9 @@ pub enum ImageError {
     /// A program's shared libraries could not be found.
     #[error(transparent)]
     Libraries(#[from] LibrariesError),
+    /// The contents do not fit into an archive.
+    #[error("cannot put the image together")]
+    Archive(#[source] io::Error),
     /// A file could not be read or written.
     #[error("cannot use {path}")]
     File {
@@ -98,8 +101,11 @@ pub fn build_programs() -> Result<Programs, ImageError> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
-    Tool::new(cargo)
+    // Cargo runs in another directory than we do, and for this machine whatever else is built for.
+    let target = std::path::absolute(&target).unwrap_or(target);
+    Tool::ending_with_us(cargo)
         .dir(repository())
+        .without_env("CARGO_BUILD_TARGET")
         .args([
             "build",
             "--release",
@@ -119,7 +125,8 @@ pub fn build_programs() -> Result<Programs, ImageError> {
 
 /// Makes the image of one program in the cache; an image that is there already is used as it is.
 pub fn make(image: Image, program: &Path) -> Result<Archive, ImageError> {
-    let bytes = oci::archive(&image.reference(), image.name(), &contents(image, program)?);
+    let bytes = oci::archive(&image.reference(), image.name(), &contents(image, program)?)
+        .map_err(ImageError::Archive)?;
     let dir = cache_dir().join("images");
     let path = dir.join(format!(
         "{}-{}.tar",
@@ -192,7 +199,7 @@ mod tests {
         let program = env::current_exe().unwrap();
         let make = || {
             let contents = contents(Image::Workload, &program).unwrap();
-            oci::archive("localhost/x:dev", "x", &contents)
+            oci::archive("localhost/x:dev", "x", &contents).unwrap()
         };
         assert!(make() == make());
     }

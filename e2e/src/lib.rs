@@ -10,6 +10,7 @@ pub mod cluster;
 mod command;
 pub mod demo;
 pub mod harness;
+mod hex;
 pub mod images;
 mod progress;
 mod target;

@@ -28,10 +28,15 @@ impl Target {
         progress: &Progress,
     ) -> Result<Self, UpError> {
         match kubeconfig {
-            Some(file) => Ok(Self {
-                kubectl: Kubectl::new("kubectl", file),
-                local: None,
-            }),
+            Some(file) => {
+                let file = file
+                    .canonicalize()
+                    .map_err(|source| UpError::Kubeconfig { file, source })?;
+                Ok(Self {
+                    kubectl: Kubectl::new("kubectl", file),
+                    local: None,
+                })
+            }
             None => Cluster::up(name, launcher, progress).map(Self::of),
         }
     }
@@ -63,6 +68,7 @@ impl Target {
 pub struct Kubectl {
     program: PathBuf,
     kubeconfig: PathBuf,
+    cache: Option<PathBuf>,
 }
 
 impl Kubectl {
@@ -71,7 +77,15 @@ impl Kubectl {
         Self {
             program: program.into(),
             kubeconfig: kubeconfig.into(),
+            cache: None,
         }
+    }
+
+    /// Keeps what kubectl remembers of the cluster elsewhere than in the home directory.
+    #[must_use]
+    pub fn with_cache(mut self, dir: PathBuf) -> Self {
+        self.cache = Some(dir);
+        self
     }
 
     /// The program itself.
@@ -91,24 +105,45 @@ impl Kubectl {
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
+        if let Some(cache) = &self.cache {
+            command.arg("--cache-dir").arg(cache);
+        }
         command
     }
 
-    /// Runs a command line (words separated by blanks) and gives its output.
+    /// Runs a command line, its words separated by blanks, and gives its output.
     pub fn run(&self, words: &str) -> Result<String, CommandError> {
         self.run_with_input(words, "")
     }
 
     /// The same with something on standard input.
     pub fn run_with_input(&self, words: &str, input: &str) -> Result<String, CommandError> {
-        let line = format!("kubectl {words}");
+        self.run_on(words, None, input)
+    }
+
+    /// The same about a file or a folder of manifests.
+    pub fn run_on_file(&self, words: &str, file: &Path) -> Result<String, CommandError> {
+        self.run_on(words, Some(file), "")
+    }
+
+    fn run_on(
+        &self,
+        words: &str,
+        file: Option<&Path>,
+        input: &str,
+    ) -> Result<String, CommandError> {
+        let mut command = self.command();
+        command.args(words.split(' '));
+        if let Some(file) = file {
+            command.arg("--filename").arg(file);
+        }
+        let shown = file.map(|file| format!(" --filename {}", file.display()));
+        let line = format!("kubectl {words}{}", shown.unwrap_or_default());
         let start = |source| CommandError::Start {
             line: line.clone(),
             source,
         };
-        let mut child = self
-            .command()
-            .args(words.split(' '))
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -128,6 +163,19 @@ impl Kubectl {
                 output: last_lines(&String::from_utf8_lossy(&output.stderr), 20),
             })
         }
+    }
+
+    /// Creates a namespace and waits until pods can be created in it.
+    pub fn create_namespace(&self, name: &str, labels: &[&str]) -> Result<(), CommandError> {
+        self.run(&format!("create namespace {name}"))?;
+        for label in labels {
+            self.run(&format!("label namespace {name} {label}"))?;
+        }
+        // Pods are refused until the namespace's default service account is there.
+        self.run(&format!(
+            "wait --for=create serviceaccount/default --namespace {name} --timeout=30s"
+        ))?;
+        Ok(())
     }
 
     /// Applies manifests.

@@ -1,6 +1,10 @@
 //! `cargo xtask layers`: the architecture's rules about who may depend on whom, checked on what cargo resolves.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use e2e::Tool;
@@ -10,16 +14,23 @@ use serde::Deserialize;
 const WITHOUT_IO: [&str; 2] = ["connectors-api", "authz"];
 
 /// Libraries that do input and output; one of them in a tree is the sign of all others.
-const IO_LIBRARIES: [&str; 8] = [
-    "tokio",
-    "mio",
-    "socket2",
+const IO_LIBRARIES: [&str; 12] = [
+    "async-io",
     "hyper",
-    "tonic",
-    "reqwest",
     "kube-client",
+    "mio",
+    "nix",
+    "reqwest",
+    "rustix",
     "rustls",
+    "socket2",
+    "tokio",
+    "tonic",
+    "ureq",
 ];
+
+/// What the standard library offers to the same end.
+const IO_MODULES: [&str; 6] = ["env", "fs", "io", "net", "process", "thread"];
 
 /// The process shell knows processes, not approvals.
 const WITHOUT_DOMAIN: [&str; 1] = ["service-kit"];
@@ -70,22 +81,31 @@ pub(crate) fn run() -> anyhow::Result<()> {
 pub(crate) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
     let members = members(workspace)?;
     let mut violations = between_members(&members);
-    for name in WITHOUT_IO
-        .into_iter()
-        .filter(|name| members.contains_key(*name))
-    {
-        violations.extend(input_and_output(workspace, name)?);
+    for name in WITHOUT_IO {
+        if let Some(member) = members.get(name) {
+            violations.extend(input_and_output(workspace, name)?);
+            violations.extend(standard_input_and_output(name, &member.dir)?);
+        }
     }
     Ok(violations)
 }
 
-/// Members of the workspace with the members they use in a build that ships.
-type Members = BTreeMap<String, Vec<String>>;
+/// A member of the workspace.
+struct Member {
+    dir: PathBuf,
+    /// The members that it uses in a build that ships.
+    uses: Vec<String>,
+}
 
+type Members = BTreeMap<String, Member>;
+
+/// Also what is reached through others: a helper crate between two services joins them all the same.
 fn between_members(members: &Members) -> Vec<Violation> {
-    let edges = members
-        .iter()
-        .flat_map(|(from, uses)| uses.iter().map(move |to| (from.as_str(), to.as_str())));
+    let edges = members.keys().flat_map(|from| {
+        reached(members, from)
+            .into_iter()
+            .map(move |to| (from.as_str(), to))
+    });
     edges
         .filter_map(|(from, to)| {
             broken_rule(from, to).map(|rule| Violation {
@@ -97,8 +117,21 @@ fn between_members(members: &Members) -> Vec<Violation> {
         .collect()
 }
 
+fn reached<'a>(members: &'a Members, from: &'a str) -> BTreeSet<&'a str> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(member) = open.pop().and_then(|name| members.get(name)) {
+        let new = member
+            .uses
+            .iter()
+            .filter(|name| found.insert(name.as_str()));
+        open.extend(new.map(String::as_str));
+    }
+    found
+}
+
 fn broken_rule(from: &str, to: &str) -> Option<&'static str> {
-    if SERVICES.contains(&from) && SERVICES.contains(&to) {
+    if SERVICES.contains(&to) && !DEVELOPMENT.contains(&from) {
         return Some("services meet only at custom resources and at the protocol");
     }
     if WITHOUT_DOMAIN.contains(&from) && DOMAIN.contains(&to) {
@@ -115,7 +148,14 @@ fn broken_rule(from: &str, to: &str) -> Option<&'static str> {
 fn input_and_output(workspace: &Path, name: &str) -> anyhow::Result<Vec<Violation>> {
     let tree = Tool::new(env!("CARGO"))
         .dir(workspace)
-        .args(["tree", "--package", name, "--edges", "normal"])
+        .args([
+            "tree",
+            "--package",
+            name,
+            "--edges",
+            "normal",
+            "--all-features",
+        ])
         .args(["--prefix", "none", "--format", "{p}"])
         .output()
         .with_context(|| format!("the dependencies of {name}"))?;
@@ -134,6 +174,43 @@ fn input_and_output(workspace: &Path, name: &str) -> anyhow::Result<Vec<Violatio
     Ok(found.into_iter().map(violation).collect())
 }
 
+/// The crate's own sources, its tests apart.
+fn standard_input_and_output(name: &str, dir: &Path) -> anyhow::Result<Vec<Violation>> {
+    let mut violations = Vec::new();
+    for source in sources(&dir.join("src"))? {
+        let text = fs::read_to_string(&source)?;
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for module in IO_MODULES {
+            if text.contains(&format!("std::{module}::"))
+                || text.contains(&format!("std::{module};"))
+            {
+                violations.push(Violation {
+                    from: format!("{name} ({})", source.strip_prefix(dir)?.display()),
+                    to: format!("std::{module}"),
+                    rule: "decisions and types do no input or output",
+                });
+            }
+        }
+    }
+    Ok(violations)
+}
+
+fn sources(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(sources(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs")
+            && !path.ends_with("tests.rs")
+        {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -142,6 +219,7 @@ struct Metadata {
 #[derive(Deserialize)]
 struct Package {
     name: String,
+    manifest_path: PathBuf,
     dependencies: Vec<Dependency>,
 }
 
@@ -169,15 +247,19 @@ fn members(workspace: &Path) -> anyhow::Result<Members> {
             .into_iter()
             .filter(ships)
             .map(|used| used.name);
-        (package.name, uses.collect())
+        let dir = package
+            .manifest_path
+            .parent()
+            .map(Path::to_path_buf)
+            .unwrap_or_default();
+        let uses = uses.collect();
+        (package.name, Member { dir, uses })
     };
     Ok(metadata.packages.into_iter().map(member).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     /// A workspace with this repository's manifests and lock file, and empty sources.
@@ -271,6 +353,42 @@ mod tests {
             broken(copy.path()),
             [
                 "csi-node depends on webhook: services meet only at custom resources and at the protocol"
+            ]
+        );
+    }
+
+    #[test]
+    fn refuses_a_service_that_reaches_another_through_a_helper() {
+        let copy = copy_of_this_workspace();
+        add_service(copy.path(), "webhook", "");
+        add_service(
+            copy.path(),
+            "helper",
+            "[dependencies]\nwebhook = { path = \"../webhook\" }",
+        );
+        add_service(
+            copy.path(),
+            "csi-node",
+            "[dependencies]\nhelper = { path = \"../helper\" }",
+        );
+        let broken = broken(copy.path());
+        assert!(
+            broken
+                .iter()
+                .any(|line| line.starts_with("csi-node depends on webhook")),
+            "{broken:?}"
+        );
+    }
+
+    #[test]
+    fn refuses_the_standard_librarys_files_in_connectors_api() {
+        let copy = copy_of_this_workspace();
+        let source = copy.path().join("crates/connectors-api/src/lib.rs");
+        fs::write(source, "use std::fs::File;").unwrap();
+        assert_eq!(
+            broken(copy.path()),
+            [
+                "connectors-api (src/lib.rs) depends on std::fs: decisions and types do no input or output"
             ]
         );
     }

@@ -36,6 +36,13 @@ pub(crate) fn run(args: TestArgs, mut launcher: Launcher) -> anyhow::Result<()> 
         kubeconfig,
         workload_image,
     } = args;
+    if let (Some(part), Some(filter)) = (part, &filter) {
+        anyhow::ensure!(
+            part.has_tests(),
+            "`{part}` has no tests that `{filter}` could choose from; leave the filter out"
+        );
+    }
+    parts::remove_leftovers()?;
     let context = parts::Context {
         filter,
         kubeconfig,
@@ -44,34 +51,60 @@ pub(crate) fn run(args: TestArgs, mut launcher: Launcher) -> anyhow::Result<()> 
         target: OnceCell::new(),
     };
     let parts = part.map_or(Part::value_variants().to_vec(), |part| vec![part]);
-    let began = Instant::now();
-    let mut summary = Summary::default();
-    let mut times = Vec::new();
-    let mut failed = Vec::new();
+    let mut report = Report::default();
     for part in parts {
-        let began = Instant::now();
-        println!("── {part}");
-        let outcome = part.run(&context);
-        let minutes = minutes(began);
-        match outcome {
-            Ok(ran) => {
-                println!("── {part} ✔ {minutes}");
-                summary.add(ran);
-            }
-            Err(error) => {
-                println!("── {part} ✘ {minutes}: {}", e2e::report(error.as_ref()));
-                failed.push(part.to_string());
-            }
-        }
-        times.push(format!("{part} {minutes}"));
+        report.run(part, &context);
     }
     let ended = context.end();
-    println!("\n{}\ntotal {}\n", times.join(", "), minutes(began));
-    print!("{summary}");
-    if failed.is_empty() {
-        ended
-    } else {
-        anyhow::bail!("failed: {}", failed.join(", "))
+    if let (Some(filter), 0) = (&context.filter, report.summary.ran()) {
+        report.failed.push(format!("no test matches `{filter}`"));
+    }
+    // The test runner's own lines come last, where people and machines look for them.
+    println!("\n{}\n\n{}", report.times.join("\n"), report.summary);
+    anyhow::ensure!(
+        report.failed.is_empty(),
+        "failed: {}",
+        report.failed.join(", ")
+    );
+    ended
+}
+
+/// What the parts came to.
+struct Report {
+    began: Instant,
+    summary: Summary,
+    times: Vec<String>,
+    failed: Vec<String>,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            summary: Summary::default(),
+            times: Vec::new(),
+            failed: Vec::new(),
+        }
+    }
+}
+
+impl Report {
+    fn run(&mut self, part: Part, context: &parts::Context) {
+        let began = Instant::now();
+        println!("── {part}");
+        let outcome = part.run(context, &mut self.summary);
+        let mark = if outcome.is_ok() { "✔" } else { "✘" };
+        let line = format!(
+            "── {part} {mark} {} (total {})",
+            minutes(began),
+            minutes(self.began)
+        );
+        println!("{line}");
+        self.times.push(line);
+        if let Err(error) = outcome {
+            println!("{}", e2e::report(error.as_ref()));
+            self.failed.push(part.to_string());
+        }
     }
 }
 

@@ -3,9 +3,15 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::layout::ClusterName;
+use crate::wait::{Deadline, TimedOut, poll};
+
+/// What the kubelet insists on.
+const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Below this cgroup the kubelet makes everything else.
 pub(crate) fn root(name: &ClusterName) -> String {
@@ -18,21 +24,30 @@ pub(crate) fn create(name: &ClusterName) -> io::Result<()> {
         let dir = hierarchy.dir.join(root(name).trim_start_matches('/'));
         fs::create_dir_all(&dir)?;
         match hierarchy.kind {
-            Kind::Unified => delegate_controllers(&hierarchy.dir, &dir)?,
+            Kind::Unified if has_controllers(&hierarchy.dir) => {
+                delegate_controllers(&hierarchy.dir, &dir)?;
+            }
             // An empty cpuset accepts no process, and children do not inherit it by themselves.
             Kind::Cpuset => {
                 for file in ["cpuset.cpus", "cpuset.mems"] {
                     fs::write(dir.join(file), fs::read(hierarchy.dir.join(file))?)?;
                 }
             }
-            Kind::Other => {}
+            Kind::Unified | Kind::Other => {}
         }
     }
     Ok(())
 }
 
-/// Removes what [`create`] and the kubelet made; nothing may live in it any more.
-pub(crate) fn remove(name: &ClusterName) -> io::Result<()> {
+/// Removes what [`create`] and the kubelet made. The kernel empties the cgroups a moment after the last
+/// process is gone, so this waits.
+pub(crate) fn remove(name: &ClusterName) -> Result<(), TimedOut> {
+    poll("empty cgroups", Deadline::after(PATIENCE), || {
+        remove_now(name).map_err(|error| error.to_string())
+    })
+}
+
+fn remove_now(name: &ClusterName) -> io::Result<()> {
     for hierarchy in hierarchies()? {
         remove_tree(&hierarchy.dir.join(root(name).trim_start_matches('/')))?;
     }
@@ -75,15 +90,28 @@ fn parse_mount(line: &str) -> Option<Hierarchy> {
     })
 }
 
+/// Beside version 1 the unified hierarchy may be mounted too, without any controller.
+fn has_controllers(dir: &Path) -> bool {
+    fs::read_to_string(dir.join("cgroup.controllers")).is_ok_and(|text| text.contains("cpu"))
+}
+
 /// In a unified hierarchy a controller works in a cgroup only when its parent hands it down.
 fn delegate_controllers(parent: &Path, dir: &Path) -> io::Result<()> {
-    let controllers = fs::read_to_string(parent.join("cgroup.controllers"))?;
     for level in [parent, dir] {
-        for controller in controllers.split_whitespace() {
-            fs::write(
-                level.join("cgroup.subtree_control"),
-                format!("+{controller}"),
-            )?;
+        let file = level.join("cgroup.subtree_control");
+        let handed_down = fs::read_to_string(&file)?;
+        for controller in CONTROLLERS {
+            if !handed_down
+                .split_whitespace()
+                .any(|word| word == controller)
+            {
+                fs::write(&file, format!("+{controller}")).map_err(|error| {
+                    io::Error::other(format!(
+                        "{}: cannot hand down `{controller}`: {error}",
+                        file.display()
+                    ))
+                })?;
+            }
         }
     }
     Ok(())
@@ -124,6 +152,26 @@ mod tests {
         assert_eq!(cpu.dir, Path::new("/sys/fs/cgroup/cpu,cpuacct"));
         assert!(parse_mount("tmpfs /sys/fs/cgroup tmpfs rw 0 0").is_none());
         assert!(parse_mount("").is_none());
+    }
+
+    #[test]
+    fn hands_down_what_is_not_handed_down_yet_and_names_what_cannot_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let (parent, child) = (dir.path().join("p"), dir.path().join("p/c"));
+        fs::create_dir_all(&child).unwrap();
+        fs::write(
+            parent.join("cgroup.subtree_control"),
+            "cpu cpuset memory pids io\n",
+        )
+        .unwrap();
+        fs::write(child.join("cgroup.subtree_control"), "cpu cpuset memory\n").unwrap();
+        delegate_controllers(&parent, &child).unwrap();
+        let read = |level: &Path| fs::read_to_string(level.join("cgroup.subtree_control")).unwrap();
+        assert_eq!(read(&parent), "cpu cpuset memory pids io\n", "left alone");
+        assert_eq!(read(&child), "+pids");
+
+        let error = delegate_controllers(&parent, &dir.path().join("none")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

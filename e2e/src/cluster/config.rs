@@ -4,7 +4,11 @@ use std::{fs, io};
 
 use serde_json::{Value, json};
 
-use super::{cgroup, layout::ClusterName, layout::Layout};
+use super::{
+    cgroup,
+    layout::{ClusterName, Layout},
+    preflight::Machine,
+};
 use crate::images;
 
 /// Addresses inside the cluster's network; every cluster has a network of its own, so all use the same.
@@ -28,7 +32,7 @@ pub(crate) mod net {
 }
 
 /// Writes every configuration file.
-pub(crate) fn write(layout: &Layout, name: &ClusterName) -> io::Result<()> {
+pub(crate) fn write(layout: &Layout, name: &ClusterName, machine: &Machine) -> io::Result<()> {
     for dir in [
         "logs",
         "containerd",
@@ -39,7 +43,7 @@ pub(crate) fn write(layout: &Layout, name: &ClusterName) -> io::Result<()> {
     ] {
         fs::create_dir_all(layout.path(dir))?;
     }
-    fs::write(layout.path("containerd.toml"), containerd(layout))?;
+    fs::write(layout.path("containerd.toml"), containerd(layout, machine))?;
     // There is no name server outside the cluster to pass on to pods.
     fs::write(layout.path("resolv.conf"), "options ndots:1\n")?;
     let documents = [
@@ -54,7 +58,7 @@ pub(crate) fn write(layout: &Layout, name: &ClusterName) -> io::Result<()> {
     Ok(())
 }
 
-fn containerd(layout: &Layout) -> String {
+fn containerd(layout: &Layout, machine: &Machine) -> String {
     let pause = images::Image::Pause.reference();
     format!(
         r#"version = 2
@@ -75,6 +79,8 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   stream_server_port = "0"
   # A machine may lack CAP_SYS_RESOURCE; without this every sandbox then fails.
   restrict_oom_score_adj = true
+  # A profile would be loaded into the whole machine.
+  disable_apparmor = true
 
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "overlayfs"
@@ -84,7 +90,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
         SystemdCgroup = false
 
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
+    bin_dir = "{plugins}"
     conf_dir = "{cni}"
 "#,
         root = layout.text("containerd/root"),
@@ -92,6 +98,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
         socket = layout.text("containerd.sock"),
         opt = layout.text("containerd/opt"),
         cni = layout.text("cni/net.d"),
+        plugins = machine.cni_dir.display(),
     )
 }
 
@@ -202,7 +209,10 @@ mod tests {
     fn every_path_lies_below_the_cluster_directory() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::at(dir.path());
-        write(&layout, &ClusterName::default()).unwrap();
+        let machine = Machine {
+            cni_dir: "/cni".into(),
+        };
+        write(&layout, &ClusterName::default(), &machine).unwrap();
         let text = fs::read_to_string(layout.path("containerd.toml")).unwrap();
         for key in ["root", "state", "address", "path", "conf_dir"] {
             let value = text

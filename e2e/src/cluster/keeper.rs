@@ -14,7 +14,7 @@ use std::{
 
 use rustix::{
     fs::{FlockOperation, flock},
-    process::{Pid, Signal, set_parent_process_death_signal, setsid},
+    process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid},
 };
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -46,12 +46,16 @@ pub struct KeeperError {
 pub(crate) fn run(
     name: &ClusterName,
     launcher: &Launcher,
-    end_with_parent: bool,
+    parent: Option<i32>,
 ) -> Result<(), KeeperError> {
     let layout = Layout::of(name);
-    if end_with_parent {
+    if let Some(parent) = parent {
         set_parent_process_death_signal(Some(Signal::TERM))
             .map_err(|errno| error("follow the parent's end")(errno.into()))?;
+        // It may have ended before that; an orphan has another parent by now.
+        if getppid().map(Pid::as_raw_nonzero).map(i32::from) != Some(parent) {
+            return Ok(());
+        }
     }
     // A session of its own: neither Ctrl-C nor a closed terminal reaches the cluster.
     setsid().map_err(|errno| error("leave the terminal")(errno.into()))?;
@@ -63,8 +67,8 @@ pub(crate) fn run(
     let kept = cgroup::create(name)
         .map_err(error("make the cluster's cgroups"))
         .and_then(|()| keep(&layout, name, launcher, signals));
-    let removed = remove_cgroups(name).map_err(error("remove the cluster's cgroups"));
-    kept.and(removed)
+    let removed = cgroup::remove(name).map_err(io::Error::other);
+    kept.and(removed.map_err(error("remove the cluster's cgroups")))
 }
 
 /// Starts the supervisor and stays until it has ended.
@@ -142,16 +146,6 @@ fn forward_api(layout: &Layout, supervisor: &mut Child) -> io::Result<()> {
     fs::rename(unfinished, layout.port_file())
 }
 
-/// The kernel empties the cgroups a moment after the last process is gone.
-fn remove_cgroups(name: &ClusterName) -> io::Result<()> {
-    poll(
-        "empty cgroups",
-        Deadline::after(Duration::from_secs(10)),
-        || cgroup::remove(name).map_err(|error| error.to_string()),
-    )
-    .map_err(io::Error::other)
-}
-
 fn kill(id: u32) {
     if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
         // It may have ended by itself a moment ago.
@@ -164,7 +158,7 @@ pub(crate) fn take_lock(layout: &Layout) -> io::Result<File> {
     let file = File::options()
         .create(true)
         .write(true)
-        .truncate(true)
+        .truncate(false)
         .open(layout.keeper_lock())?;
     // Somebody who looks whether a keeper lives holds it for a moment.
     poll(
@@ -173,6 +167,8 @@ pub(crate) fn take_lock(layout: &Layout) -> io::Result<File> {
         || try_lock(file.as_fd()).map_err(|error| error.to_string()),
     )
     .map_err(io::Error::other)?;
+    // Only now: before, the number in it may be a living keeper's.
+    file.set_len(0)?;
     Ok(file)
 }
 

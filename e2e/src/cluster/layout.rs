@@ -2,15 +2,12 @@
 
 use std::{
     env, fmt,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     str::FromStr,
 };
 
-use serde::{Deserialize, Serialize};
-
 /// A cluster's name; it becomes part of paths, cgroups and the node's name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterName(String);
 
 /// Why a text is no cluster name.
@@ -58,20 +55,6 @@ impl FromStr for ClusterName {
     }
 }
 
-impl TryFrom<String> for ClusterName {
-    type Error = InvalidClusterName;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<ClusterName> for String {
-    fn from(name: ClusterName) -> Self {
-        name.0
-    }
-}
-
 impl fmt::Display for ClusterName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -100,11 +83,14 @@ pub fn cache_dir() -> PathBuf {
 /// Where the state of all clusters lives.
 #[must_use]
 pub(crate) fn clusters_dir() -> PathBuf {
-    env::var_os("CONNECTORS_STATE_DIR").map_or_else(
-        || PathBuf::from("/var/lib/connectors-approval"),
-        PathBuf::from,
-    )
+    let given = env::var_os(STATE_DIR).map(PathBuf::from);
+    let dir = given.unwrap_or_else(|| PathBuf::from("/var/lib/connectors-approval"));
+    // The components run in other directories than this process.
+    path::absolute(&dir).unwrap_or(dir)
 }
+
+/// Moves the state of all clusters.
+pub(crate) const STATE_DIR: &str = "CONNECTORS_STATE_DIR";
 
 /// The files of one cluster, all under one directory that `down` removes.
 #[derive(Debug, Clone)]
@@ -130,6 +116,11 @@ impl Layout {
         &self.root
     }
 
+    /// Whether there is nothing of the cluster.
+    pub(crate) fn is_absent(&self) -> bool {
+        !self.root.exists() && !self.work_lock().exists()
+    }
+
     /// Any file of the cluster, by its path below the root.
     pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.root.join(below)
@@ -151,6 +142,16 @@ impl Layout {
     /// Held by the keeper as long as it lives; contains its process id.
     pub(crate) fn keeper_lock(&self) -> PathBuf {
         self.path("keeper.lock")
+    }
+
+    /// Held by `up` and `down` while they work; beside the directory, since `down` removes that.
+    pub(crate) fn work_lock(&self) -> PathBuf {
+        self.root.with_extension("lock")
+    }
+
+    /// The tools that the cluster was brought up with.
+    pub(crate) fn tools_file(&self) -> PathBuf {
+        self.path("tools.json")
     }
 
     /// Where the supervisor takes requests.

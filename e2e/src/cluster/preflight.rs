@@ -1,34 +1,61 @@
 //! What the machine must offer, checked before anything is started: one clear message per lack.
 
-use std::fs;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
+use super::layout::{STATE_DIR, clusters_dir, repository};
 use crate::command::{CommandError, Tool, find_program};
 
-/// Debian's packages that the node needs, with one program of each that shows whether it is there.
-const PACKAGES: [(&str, &str); 8] = [
+/// The packages that the node needs, by Debian's names, with a program of each that shows that it is there.
+const PACKAGES: [(&str, &str); 7] = [
     ("containerd", "containerd"),
     ("runc", "runc"),
-    ("containernetworking-plugins", "/usr/lib/cni/ptp"),
     ("nftables", "nft"),
     ("iptables", "iptables"),
     ("iproute2", "ip"),
     ("kmod", "modprobe"),
     ("util-linux", "setpriv"),
 ];
+const CNI_PACKAGE: &str = "containernetworking-plugins";
+/// Where distributions, and CNI itself, put the plugins.
+const CNI_DIRS: [&str; 3] = ["/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"];
+const CNI_PLUGINS: [&str; 4] = ["host-local", "loopback", "portmap", "ptp"];
+
+/// The longest socket path that the kernel takes, and what components add below the clusters' directory.
+const LONGEST_SOCKET: usize = 107;
+const BELOW_STATE_DIR: usize =
+    "/12345678901234567890/kubelet/plugins/connectors-csi/csi.sock".len();
+
+/// What a node needs to know of the machine.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    /// Where the CNI plugins are.
+    pub(crate) cni_dir: PathBuf,
+}
 
 /// Why a cluster cannot run on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
     /// Namespaces, mounts and cgroups need root.
     #[error(
-        "the local cluster needs root: run the same command with sudo, or pass --kubeconfig of an existing cluster"
+        "the local cluster needs root: run `sudo env \"PATH=$PATH\" \"HOME=$HOME\" cargo xtask …`, or pass --kubeconfig of an existing cluster"
     )]
     NotRoot,
+    /// Root in a container without the rights of root.
+    #[error(
+        "this root may not make namespaces (CAP_SYS_ADMIN is missing): run the container with --privileged, or pass --kubeconfig of an existing cluster"
+    )]
+    NoNamespaces(#[source] CommandError),
     /// Nothing builds the cluster's components.
     #[error(
         "Go is not installed (no `go` in PATH), and the cluster's components are built with it: install Go 1.26 or newer"
     )]
     NoGo,
+    /// Go is there and refuses.
+    #[error("this Go cannot build the cluster's components: install Go 1.26 or newer")]
+    Go(#[source] CommandError),
     /// Packages are missing and cannot be installed.
     #[error(
         "missing programs: run `apt-get install --no-install-recommends {packages}` (or your distribution's equivalent)"
@@ -46,20 +73,65 @@ pub enum PreflightError {
     )]
     Kernel {
         /// What is missing, in words.
-        missing: String,
+        missing: &'static str,
+        /// What the trial said.
+        #[source]
+        source: Option<CommandError>,
+    },
+    /// Pods need cgroups.
+    #[error("no cgroups can be made: {0}")]
+    NoCgroups(&'static str),
+    /// Sockets have short names.
+    #[error(
+        "{STATE_DIR}={path} is too long: sockets below it would pass the kernel's limit; choose a shorter path"
+    )]
+    StateDirTooLong {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file that tells about the machine.
+    #[error("cannot read {path}")]
+    Unreadable {
+        /// Which file.
+        path: &'static str,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
     },
 }
 
 /// Checks everything, installs missing Debian packages when that is possible.
-pub(crate) fn check() -> Result<(), PreflightError> {
+pub(crate) fn check() -> Result<Machine, PreflightError> {
     if !rustix::process::geteuid().is_root() {
         return Err(PreflightError::NotRoot);
     }
+    check_state_dir(clusters_dir())?;
+    check_go()?;
+    install_missing()?;
+    check_cgroups()?;
+    check_kernel()?;
+    let cni_dir = cni_dir().ok_or(PreflightError::Packages {
+        packages: CNI_PACKAGE.to_owned(),
+        source: None,
+    })?;
+    Ok(Machine { cni_dir })
+}
+
+fn check_state_dir(path: PathBuf) -> Result<(), PreflightError> {
+    if path.as_os_str().len() + BELOW_STATE_DIR > LONGEST_SOCKET {
+        return Err(PreflightError::StateDirTooLong { path });
+    }
+    Ok(())
+}
+
+fn check_go() -> Result<(), PreflightError> {
     if find_program("go").is_none() {
         return Err(PreflightError::NoGo);
     }
-    install_missing()?;
-    check_kernel()
+    // In the module's own folder Go compares itself with the version that the module asks for.
+    let module = repository().join("e2e/tools/kubernetes");
+    let version = Tool::new("go").dir(module).args(["env", "GOVERSION"]);
+    version.output().map(drop).map_err(PreflightError::Go)
 }
 
 fn install_missing() -> Result<(), PreflightError> {
@@ -67,15 +139,15 @@ fn install_missing() -> Result<(), PreflightError> {
     if missing.is_empty() {
         return Ok(());
     }
-    let packages = missing.join(" ");
-    if find_program("apt-get").is_none() {
-        return Err(PreflightError::Packages {
-            packages,
-            source: None,
-        });
+    let failed = |source| PreflightError::Packages {
+        packages: missing.join(" "),
+        source,
+    };
+    if find_program("apt-get").is_none() || find_program("setpriv").is_none() {
+        return Err(failed(None));
     }
     let apt = |args: &[&str]| {
-        Tool::new("apt-get")
+        Tool::ending_with_us("apt-get")
             .env("DEBIAN_FRONTEND", "noninteractive")
             .args(["--quiet", "--yes"])
             .args(args)
@@ -87,40 +159,76 @@ fn install_missing() -> Result<(), PreflightError> {
     let result = apt(&install).or_else(|_| apt(&["update"]).and_then(|_| apt(&install)));
     match result {
         Ok(_) if missing_packages().is_empty() => Ok(()),
-        Ok(_) => Err(PreflightError::Packages {
-            packages,
-            source: None,
-        }),
-        Err(error) => Err(PreflightError::Packages {
-            packages,
-            source: Some(error),
-        }),
+        Ok(_) => Err(failed(None)),
+        Err(error) => Err(failed(Some(error))),
     }
 }
 
 fn missing_packages() -> Vec<&'static str> {
-    PACKAGES
+    let programs = PACKAGES
         .into_iter()
-        .filter(|(_, program)| find_program(program).is_none())
-        .map(|(package, _)| package)
-        .collect()
+        .filter(|(_, program)| find_program(program).is_none());
+    let mut missing: Vec<_> = programs.map(|(package, _)| package).collect();
+    if cni_dir().is_none() {
+        missing.push(CNI_PACKAGE);
+    }
+    missing
 }
 
-/// Tries the kernel's features in a network namespace that is gone right after.
-fn check_kernel() -> Result<(), PreflightError> {
-    let lacks = |missing: &str| PreflightError::Kernel {
-        missing: missing.to_owned(),
+fn cni_dir() -> Option<PathBuf> {
+    let has_all = |dir: &&Path| CNI_PLUGINS.iter().all(|plugin| dir.join(plugin).is_file());
+    CNI_DIRS
+        .iter()
+        .map(Path::new)
+        .find(has_all)
+        .map(Path::to_path_buf)
+}
+
+fn check_cgroups() -> Result<(), PreflightError> {
+    let path = "/proc/self/mounts";
+    let mounts =
+        fs::read_to_string(path).map_err(|source| PreflightError::Unreadable { path, source })?;
+    let cgroups: Vec<&str> = mounts
+        .lines()
+        .filter(|line| line.contains(" cgroup"))
+        .collect();
+    if cgroups.is_empty() {
+        return Err(PreflightError::NoCgroups(
+            "no cgroup file system is mounted",
+        ));
+    }
+    let read_only = |line: &&str| {
+        line.split(' ')
+            .nth(3)
+            .is_some_and(|options| options.starts_with("ro"))
     };
+    if cgroups.iter().any(read_only) {
+        return Err(PreflightError::NoCgroups(
+            "the cgroup file system is mounted read-only; run the container with --privileged",
+        ));
+    }
+    Ok(())
+}
+
+/// Tries the kernel's features in namespaces that are gone right after.
+fn check_kernel() -> Result<(), PreflightError> {
+    let lacks = |missing, source| PreflightError::Kernel { missing, source };
+    let inside = |script| {
+        let args = ["--net", "--mount", "--pid", "--fork", "sh", "-c", script];
+        Tool::new("unshare").args(args).output()
+    };
+    inside("true").map_err(PreflightError::NoNamespaces)?;
     // Loading fails where the feature is built in or modules are not allowed; the trials below decide.
     let _ = Tool::new("modprobe")
         .args(["-aq", "overlay", "bridge", "veth", "nf_tables", "nft_nat"])
         .output();
-    let filesystems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let path = "/proc/filesystems";
+    let filesystems =
+        fs::read_to_string(path).map_err(|source| PreflightError::Unreadable { path, source })?;
     if !filesystems.lines().any(|line| line.ends_with("\toverlay")) {
-        return Err(lacks("no overlay file system"));
+        return Err(lacks("no overlay file system", None));
     }
     let trials = [
-        ("no namespaces", "true"),
         ("no bridge devices", "ip link add trial0 type bridge"),
         (
             "no veth devices",
@@ -132,10 +240,7 @@ fn check_kernel() -> Result<(), PreflightError> {
         ),
     ];
     for (missing, script) in trials {
-        let args = ["--net", "--mount", "--pid", "--fork", "sh", "-c", script];
-        if Tool::new("unshare").args(args).output().is_err() {
-            return Err(lacks(missing));
-        }
+        inside(script).map_err(|error| lacks(missing, Some(error)))?;
     }
     Ok(())
 }
@@ -145,17 +250,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lack_has_a_message_with_the_way_out() {
-        let packages = PreflightError::Packages {
-            packages: "runc kmod".to_owned(),
-            source: None,
-        };
+    fn a_state_directory_must_leave_room_for_socket_names() {
+        check_state_dir(PathBuf::from("/var/lib/connectors-approval")).unwrap();
+        let long = PathBuf::from(format!("/{}", "a".repeat(60)));
+        let message = check_state_dir(long).unwrap_err().to_string();
         assert!(
-            packages
-                .to_string()
-                .contains("apt-get install --no-install-recommends runc kmod")
+            message.starts_with("CONNECTORS_STATE_DIR=/aaa"),
+            "{message}"
         );
-        assert!(PreflightError::NotRoot.to_string().contains("--kubeconfig"));
-        assert!(PreflightError::NoGo.to_string().contains("install Go"));
     }
 }

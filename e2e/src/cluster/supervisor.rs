@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::File,
     io::{self, BufRead, BufReader, Write},
     os::unix::{net::UnixListener, process::CommandExt},
     process::{Command, Stdio},
@@ -12,21 +12,18 @@ use std::{
     time::Duration,
 };
 
-use rustix::{
-    mount::{MountFlags, MountPropagationFlags, mount, mount_change},
-    process::{Pid, Signal, WaitOptions, WaitStatus, kill_process},
-};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
 use signal_hook::{consts::SIGCHLD, iterator::Signals};
 
 use super::{
     components::Component,
-    config::net,
     control::{ComponentState, Reply, Request, State},
     layout::{ClusterName, Layout},
-    tools::Tools,
+    namespaces,
+    tools::{Tools, ToolsError},
 };
 use crate::{
-    command::{CommandError, Tool},
+    command::CommandError,
     wait::{Deadline, poll},
 };
 
@@ -50,26 +47,31 @@ pub enum SupervisorError {
         #[source]
         source: io::Error,
     },
+    /// Nobody wrote down where the tools are.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
     /// The network could not be set up.
     #[error("cannot set up the cluster's network")]
     Network(#[source] CommandError),
 }
 
 /// Runs until killed: prepares the namespaces, then takes requests.
-pub(crate) fn run(name: &ClusterName, tools: &Tools) -> Result<(), SupervisorError> {
+pub(crate) fn run(name: &ClusterName) -> Result<(), SupervisorError> {
     if std::process::id() != 1 {
         return Err(SupervisorError::NotFirstProcess);
     }
     let layout = Layout::of(name);
-    private_mounts().map_err(io_error("make the cluster's mounts"))?;
-    network()?;
+    let tools = Tools::of_cluster(&layout)?;
+    namespaces::private_mounts().map_err(io_error("make the cluster's mounts"))?;
+    namespaces::network().map_err(SupervisorError::Network)?;
+    namespaces::forwarding().map_err(io_error("switch forwarding on"))?;
 
     let children = Arc::new(Children {
         commands: Component::ALL
             .into_iter()
-            .map(|component| (component, component.command(&layout, name, tools)))
+            .map(|component| (component, component.command(&layout, name, &tools)))
             .collect(),
-        path: search_path(tools),
+        path: search_path(&tools),
         layout,
         running: Mutex::default(),
     });
@@ -85,43 +87,6 @@ pub(crate) fn run(name: &ClusterName, tools: &Tools) -> Result<(), SupervisorErr
         thread::spawn(move || stream.and_then(|stream| children.serve(&stream)));
     }
     Ok(())
-}
-
-/// Everything that programs keep outside the cluster's directory goes to memory that ends with us.
-fn private_mounts() -> io::Result<()> {
-    // Pods with shared mounts need a shared tree; it is shared among the cluster's processes alone,
-    // since `unshare --mount` made this namespace private before.
-    mount_change(
-        "/",
-        MountPropagationFlags::SHARED | MountPropagationFlags::REC,
-    )?;
-    for dir in ["/run", "/var/log", "/var/lib/cni"] {
-        fs::create_dir_all(dir)?;
-        mount(
-            "tmpfs",
-            dir,
-            "tmpfs",
-            MountFlags::NODEV | MountFlags::NOSUID,
-            c"mode=755",
-        )?;
-    }
-    Ok(())
-}
-
-fn network() -> Result<(), SupervisorError> {
-    let ip = |args: &str| Tool::new("ip").args(args.split(' ')).output().map(drop);
-    let steps = [
-        "link set lo up".to_owned(),
-        "link add node0 type bridge".to_owned(),
-        format!("addr add {} dev node0", net::NODE_CIDR),
-        "link set node0 up".to_owned(),
-        // Service addresses need some route before nftables turns them into pods' addresses.
-        format!("route add default via {} dev node0", net::NODE_IP),
-    ];
-    for step in steps {
-        ip(&step).map_err(SupervisorError::Network)?;
-    }
-    fs::write("/proc/sys/net/ipv4/ip_forward", "1").map_err(io_error("switch forwarding on"))
 }
 
 /// Components look up helpers (runc, mount, nft) by name.

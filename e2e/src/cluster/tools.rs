@@ -8,11 +8,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::layout::{cache_dir, repository};
+use super::layout::{Layout, cache_dir, repository};
 use crate::{
     command::{CommandError, Tool},
+    hex::hex,
     progress::Progress,
 };
 
@@ -73,7 +75,7 @@ const MODULES: [Module; 3] = [
 ];
 
 /// The directories of all built tools.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Tools {
     dirs: Vec<PathBuf>,
 }
@@ -86,6 +88,20 @@ impl Tools {
             .map(|module| module.ensure(progress))
             .collect::<Result<_, _>>()?;
         Ok(Self { dirs })
+    }
+
+    /// The tools that a cluster was brought up with, whatever has become of the sources since.
+    pub(crate) fn of_cluster(layout: &Layout) -> Result<Self, ToolsError> {
+        let path = layout.tools_file();
+        let text = fs::read(&path).map_err(at(&path))?;
+        serde_json::from_slice(&text).map_err(|source| at(&path)(source.into()))
+    }
+
+    /// Remembers these tools as a cluster's own.
+    pub(crate) fn remember(&self, layout: &Layout) -> Result<(), ToolsError> {
+        let path = layout.tools_file();
+        let text = serde_json::to_vec(self).map_err(|source| at(&path)(source.into()))?;
+        fs::write(&path, text).map_err(at(&path))
     }
 
     /// A tool's path; every name that is asked for is one that a module pins.
@@ -137,7 +153,7 @@ impl Module {
             Some(file) => unfinished.join(file),
             None => unfinished.join(""),
         };
-        Tool::new("go")
+        Tool::ending_with_us("go")
             .dir(source)
             .env("CGO_ENABLED", "0")
             .env("GOFLAGS", "-mod=readonly -buildvcs=false -trimpath")
@@ -193,16 +209,6 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> ToolsError {
     move |source| ToolsError::File { path, source }
 }
 
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,11 +224,5 @@ mod tests {
         for line in replaced {
             assert!(line.ends_with(&staging), "{line}");
         }
-    }
-
-    #[test]
-    fn hex_keeps_leading_zeros() {
-        assert_eq!(hex(&[0, 10, 255]), "000aff");
-        assert_eq!(hex(&[]), "");
     }
 }

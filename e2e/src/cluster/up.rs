@@ -6,11 +6,12 @@ use std::{fs, io, process::Command, time::Duration};
 use super::{
     Cluster, Component, ControlError, DownError, Launcher, State, addons, config,
     control::{self, Request},
-    dns, keeper,
+    dns, down, keeper,
     layout::{ClusterName, Layout},
     pki,
-    preflight::{self, PreflightError},
+    preflight::{self, Machine, PreflightError},
     tools::{Tools, ToolsError},
+    work::{self, WorkError},
 };
 use crate::{
     command::{CommandError, last_lines},
@@ -28,6 +29,15 @@ pub enum UpError {
     /// The machine lacks something.
     #[error(transparent)]
     Preflight(#[from] PreflightError),
+    /// The kubeconfig of an existing cluster.
+    #[error("--kubeconfig {file}: cannot be read")]
+    Kubeconfig {
+        /// The file that was given.
+        file: std::path::PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
     /// The components could not be built.
     #[error(transparent)]
     Tools(#[from] ToolsError),
@@ -46,6 +56,9 @@ pub enum UpError {
         #[source]
         source: io::Error,
     },
+    /// Another `up` or `down` is at work.
+    #[error(transparent)]
+    Busy(#[from] WorkError),
     /// What an earlier run left could not be removed.
     #[error("cannot remove what an earlier run left")]
     Leftover(#[from] DownError),
@@ -63,10 +76,14 @@ pub enum UpError {
         log: String,
     },
     /// Something did not happen in time.
-    #[error("{source}; `cargo xtask cluster logs <component> --name {name}` may tell why")]
+    #[error(
+        "cluster {name} does not come up; its components and the ends of their logs:\n{components}"
+    )]
     TimedOut {
         /// The cluster.
         name: ClusterName,
+        /// What they do and said last.
+        components: String,
         /// What was awaited.
         #[source]
         source: TimedOut,
@@ -81,21 +98,22 @@ pub(super) fn up(
     launcher: &Launcher,
     progress: &Progress,
 ) -> Result<Cluster, UpError> {
-    let running = find(name, progress)?;
+    let running = find(name)?;
     if let Some(cluster) = running.filter(|cluster| cluster.layout.ready_marker().exists()) {
         progress.note(&format!("cluster {name} is up already"));
         return Ok(cluster);
     }
-    progress.step("check the machine", preflight::check)?;
+    let machine = progress.step("check the machine", preflight::check)?;
+    let _work = work::begin(name)?;
     let cluster = Cluster {
         name: name.clone(),
         layout: Layout::of(name),
         tools: progress.step("find the tools", || Tools::ensure(progress))?,
     };
     let archives = progress.step("make the images", || system_images(&cluster.tools))?;
-    progress.step("start from nothing", || Cluster::down(name))?;
+    progress.step("start from nothing", || down::remove(name))?;
     progress.step("write certificates and configuration", || {
-        cluster.write_files()
+        cluster.write_files(&machine)
     })?;
     progress.step("start the supervisor", || cluster.start_keeper(launcher))?;
     progress.step("start etcd", || cluster.start(Component::Etcd))?;
@@ -122,16 +140,17 @@ pub(super) fn up(
 }
 
 /// A cluster that runs, whole or still coming up.
-pub(super) fn find(name: &ClusterName, progress: &Progress) -> Result<Option<Cluster>, UpError> {
+pub(super) fn find(name: &ClusterName) -> Result<Option<Cluster>, UpError> {
     let layout = Layout::of(name);
     let keeper = keeper::find(&layout).map_err(io_error("find the cluster's keeper"))?;
     if keeper.is_none() || !layout.kubeconfig().exists() {
         return Ok(None);
     }
+    let tools = Tools::of_cluster(&layout)?;
     Ok(Some(Cluster {
         name: name.clone(),
         layout,
-        tools: Tools::ensure(progress)?,
+        tools,
     }))
 }
 
@@ -144,11 +163,12 @@ fn system_images(tools: &Tools) -> Result<Vec<Archive>, ImageError> {
 }
 
 impl Cluster {
-    fn write_files(&self) -> Result<(), UpError> {
+    fn write_files(&self, machine: &Machine) -> Result<(), UpError> {
         let layout = &self.layout;
         fs::create_dir_all(layout.root()).map_err(io_error("make the cluster's directory"))?;
+        self.tools.remember(layout)?;
         pki::write(layout, &self.name.node())?;
-        config::write(layout, &self.name).map_err(io_error("write the configuration"))?;
+        config::write(layout, &self.name, machine).map_err(io_error("write the configuration"))?;
         let server = format!("https://127.0.0.1:{}", config::net::API_PORT);
         for identity in ["controller-manager", "scheduler", "kubelet", "kube-proxy"] {
             let file = layout.path(&format!("{identity}.kubeconfig"));
@@ -166,7 +186,7 @@ impl Cluster {
             .args(&launcher.prefix)
             .args(["keeper", "--name", self.name.as_str()]);
         if launcher.end_with_parent {
-            command.arg("--end-with-parent");
+            command.arg(format!("--end-with-parent={}", std::process::id()));
         }
         let mut keeper = command
             .stdin(lock)
@@ -264,8 +284,26 @@ impl Cluster {
     fn wait<T>(&self, result: Result<T, TimedOut>) -> Result<T, UpError> {
         result.map_err(|source| UpError::TimedOut {
             name: self.name.clone(),
+            components: self.diagnosis(),
             source,
         })
+    }
+
+    /// What helps where the cluster is gone before anybody can look into it.
+    fn diagnosis(&self) -> String {
+        let states = Self::states(&self.name).unwrap_or_default();
+        let texts = states
+            .iter()
+            .filter(|state| state.state != State::NotStarted)
+            .map(|state| {
+                let component = state.component;
+                format!(
+                    "── {component}: {:?}\n{}",
+                    state.state,
+                    self.log_tail(component.name())
+                )
+            });
+        texts.collect::<Vec<_>>().join("\n")
     }
 
     fn log_tail(&self, log: &str) -> String {

@@ -53,6 +53,9 @@ pub(super) fn of(program: &Path) -> Result<Vec<PathBuf>, LibrariesError> {
         return Ok(Vec::new());
     };
     let listing = Tool::new(&loader)
+        // Inside the image nobody sets these.
+        .without_env("LD_LIBRARY_PATH")
+        .without_env("LD_PRELOAD")
         .args(["--list".as_ref(), program.as_os_str()])
         .output()
         .map_err(|source| LibrariesError::Resolve {

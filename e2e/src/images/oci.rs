@@ -1,10 +1,12 @@
 //! The OCI image layout as one tar: a layer, a configuration, a manifest, an index. No clock and no order
 //! but the sorted one goes into it, so equal contents give equal bytes.
 
+use std::io;
+
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::cluster::tools::hex;
+use crate::hex::hex;
 
 /// One file of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +20,8 @@ pub(super) struct Entry {
 }
 
 /// An image that runs `/program` as an unprivileged user, as an archive under a reference.
-pub(super) fn archive(reference: &str, program: &str, entries: &[Entry]) -> Vec<u8> {
-    let layer = tar(entries);
+pub(super) fn archive(reference: &str, program: &str, entries: &[Entry]) -> io::Result<Vec<u8>> {
+    let layer = tar(entries)?;
     let config = to_bytes(&json!({
         "architecture": architecture(),
         "os": "linux",
@@ -91,7 +93,7 @@ fn architecture() -> &'static str {
     }
 }
 
-fn tar(entries: &[Entry]) -> Vec<u8> {
+fn tar(entries: &[Entry]) -> io::Result<Vec<u8>> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_by(|a, b| a.path.cmp(&b.path));
     let mut builder = tar::Builder::new(Vec::new());
@@ -102,10 +104,9 @@ fn tar(entries: &[Entry]) -> Vec<u8> {
         header.set_uid(0);
         header.set_gid(0);
         header.set_mtime(0);
-        // Writing to memory does not fail, and every path here is short and relative.
-        let _ = builder.append_data(&mut header, &entry.path, entry.content.as_slice());
+        builder.append_data(&mut header, &entry.path, entry.content.as_slice())?;
     }
-    builder.into_inner().unwrap_or_default()
+    builder.into_inner()
 }
 
 #[cfg(test)]
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn every_digest_in_the_archive_leads_to_a_blob_of_that_digest() {
-        let archive = archive("localhost/x:dev", "x", &[entry("x")]);
+        let archive = archive("localhost/x:dev", "x", &[entry("x")]).unwrap();
         let files = files(&archive);
         let index: Value = serde_json::from_slice(&files["index.json"]).unwrap();
         let blob = |descriptor: &Value| {
@@ -156,8 +157,13 @@ mod tests {
 
     #[test]
     fn the_order_of_the_entries_does_not_matter() {
-        let one = archive("localhost/x:dev", "x", &[entry("a"), entry("b")]);
-        let two = archive("localhost/x:dev", "x", &[entry("b"), entry("a")]);
+        let one = archive("localhost/x:dev", "x", &[entry("a"), entry("b")]).unwrap();
+        let two = archive("localhost/x:dev", "x", &[entry("b"), entry("a")]).unwrap();
         assert!(one == two);
+    }
+
+    #[test]
+    fn a_path_that_leaves_the_image_is_refused() {
+        assert!(archive("localhost/x:dev", "x", &[entry("../x")]).is_err());
     }
 }

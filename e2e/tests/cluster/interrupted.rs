@@ -1,15 +1,16 @@
 //! `up` ended in the middle, at each of its stages and at any time.
 
 use std::{
-    thread,
+    fs, thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use e2e::{Deadline, harness::PATIENCE, poll};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use crate::{
-    machine::{interfaces, traces_of},
-    running::TestCluster,
+    machine::{rest_of_the_machine, traces_of},
+    running::{TestCluster, Up},
 };
 
 /// Kills at random times in addition to those at the stages.
@@ -17,7 +18,7 @@ const RANDOM_KILLS: usize = 3;
 
 #[test]
 fn up_killed_at_every_stage_and_at_random_times_leaves_nothing_after_down() {
-    let before = interfaces();
+    let before = rest_of_the_machine();
     let cluster = TestCluster::named("killed");
     let (stages, duration) = complete_run(&cluster);
     assert!(stages.len() >= 10, "{stages:?}");
@@ -58,7 +59,39 @@ fn up_killed_at_every_stage_and_at_random_times_leaves_nothing_after_down() {
     let nodes = cluster.must(&["kubectl", "--", "get", "nodes", "--no-headers"]);
     assert!(nodes.contains(" Ready "), "{nodes}");
     assert_nothing_left(&cluster, "at the end");
-    assert_eq!(interfaces(), before);
+    assert_eq!(rest_of_the_machine(), before);
+}
+
+#[test]
+fn up_killed_while_it_builds_leaves_no_build_behind() {
+    let cluster = TestCluster::named("build");
+    let cache = tempfile::tempdir().unwrap();
+    let mut command = cluster.command(&["up"]);
+    command.env("CONNECTORS_CACHE_DIR", cache.path());
+    let mut up = Up::start(command);
+    let build = |stage: &String| stage.starts_with("building the tools of e2e/tools/kubernetes");
+    while up.next_stage().is_some_and(|stage| !build(&stage)) {}
+    let ours = cache.path().display().to_string();
+    let building = || {
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let lines = entries.map(|entry| fs::read_to_string(entry.path().join("cmdline")));
+        lines
+            .flatten()
+            .any(|line| line.contains("build") && line.contains(&ours))
+    };
+    let wait = |wanted: bool| {
+        poll("the build", Deadline::after(PATIENCE), || {
+            if building() == wanted {
+                Ok(())
+            } else {
+                Err(format!("running: {}", !wanted))
+            }
+        })
+    };
+    wait(true).unwrap();
+    up.kill();
+    wait(false).unwrap();
+    assert_nothing_left(&cluster, "killed while building");
 }
 
 /// The stages of an undisturbed `up` and how long it takes.

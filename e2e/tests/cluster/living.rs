@@ -1,11 +1,11 @@
 //! Clusters that are up: side by side, with components that fail, and ended by force.
 
-use std::{fs, process::Command};
+use std::fs;
 
 use e2e::{Deadline, harness::PATIENCE, poll};
 
 use crate::{
-    machine::{interfaces, traces_of},
+    machine::{SETTINGS, processes, rest_of_the_machine, traces_of},
     running::TestCluster,
 };
 
@@ -17,12 +17,12 @@ fn two_clusters_run_side_by_side_and_do_not_see_each_other() {
     one.must(&["kubectl", "--", "create", "namespace", "only-in-one"]);
     let namespaces = two.must(&["kubectl", "--", "get", "namespaces"]);
     assert!(!namespaces.contains("only-in-one"), "{namespaces}");
-    for (cluster, node) in [(&one, "one-node"), (&two, "two-node")] {
+    for cluster in [&one, &two] {
         let nodes = cluster.must(&["kubectl", "--", "get", "nodes", "-o", "name"]);
-        assert_eq!(nodes.trim(), format!("node/{node}"));
+        assert_eq!(nodes.trim(), format!("node/{}-node", cluster.name));
     }
     one.must(&["down"]);
-    assert_eq!(traces_of("one"), Vec::<String>::new());
+    assert_eq!(traces_of(&one.name), Vec::<String>::new());
     two.must(&["kubectl", "--", "get", "--raw", "/readyz"]);
 }
 
@@ -62,18 +62,11 @@ fn a_killed_component_stays_down_until_it_is_restarted() {
 
 #[test]
 fn a_supervisor_or_keeper_ended_by_force_takes_the_cluster_with_it() {
-    let before = interfaces();
+    let before = rest_of_the_machine();
     let cluster = TestCluster::named("forced");
     for victim in ["supervisor", "keeper"] {
         cluster.must(&["up"]);
-        let pattern = format!("{victim} --name {}$", cluster.name);
-        assert!(
-            Command::new("pkill")
-                .args(["-KILL", "-f", &pattern])
-                .status()
-                .unwrap()
-                .success()
-        );
+        kill(&cluster.name, victim);
         wait_for("the end of all processes", || {
             !traces_of(&cluster.name)
                 .iter()
@@ -84,19 +77,61 @@ fn a_supervisor_or_keeper_ended_by_force_takes_the_cluster_with_it() {
             wait_for("clean cgroups", || {
                 traces_of(&cluster.name)
                     .iter()
-                    .all(|trace| trace.starts_with("directory"))
+                    .all(|trace| trace.starts_with("file"))
             });
         }
         cluster.must(&["down"]);
         assert_eq!(traces_of(&cluster.name), Vec::<String>::new());
     }
-    assert_eq!(interfaces(), before);
+    assert_eq!(rest_of_the_machine(), before);
+}
+
+#[test]
+fn what_a_kubelet_changes_for_the_whole_machine_is_changed_for_the_cluster_alone() {
+    let cluster = TestCluster::named("apart");
+    cluster.must(&["up"]);
+    let supervisor = find(&cluster.name, "supervisor");
+    let mounts = fs::read_to_string(format!("/proc/{supervisor}/mountinfo")).unwrap();
+    for setting in SETTINGS {
+        let path = format!(" /proc/sys/{setting} ");
+        assert!(mounts.contains(&path), "{setting} is the machine's own");
+    }
+    for dir in ["/run", "/var/lib", "/var/log"] {
+        assert!(
+            mounts.contains(&format!(" {dir} ")),
+            "{dir} is the machine's own"
+        );
+    }
+}
+
+#[test]
+fn a_second_up_or_down_does_not_disturb_the_first() {
+    let cluster = TestCluster::named("busy");
+    let mut first = cluster.start_up();
+    while first
+        .next_stage()
+        .is_some_and(|stage| stage != "start etcd")
+    {}
+    for words in [["up"], ["down"]] {
+        let refused = cluster.run(&words);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            message.contains("another `up` or `down` of cluster"),
+            "{message}"
+        );
+    }
+    while first.next_stage().is_some() {}
+    assert!(first.child.wait().unwrap().success());
 }
 
 #[test]
 fn a_cluster_that_is_not_up_says_how_to_bring_it_up() {
     let cluster = TestCluster::named("absent");
-    for words in [&["kubectl", "--", "get", "pods"][..], &["kill", "etcd"]] {
+    for words in [
+        &["kubectl", "--", "get", "pods"][..],
+        &["kill", "etcd"],
+        &["logs", "etcd"],
+    ] {
         let output = cluster.run(words);
         assert!(!output.status.success());
         let text = String::from_utf8_lossy(&output.stderr);
@@ -115,6 +150,21 @@ fn a_wrong_name_or_component_is_refused_with_the_right_ones() {
     let bad = TestCluster::named("fine").run(&["logs", "kublet"]);
     assert!(String::from_utf8_lossy(&bad.stderr).contains("there are: etcd, kube-apiserver"));
     assert!(!fs::exists("/etc/api.port").unwrap());
+}
+
+fn find(cluster: &str, role: &str) -> i32 {
+    let ours = format!(" {role} --name {cluster} ");
+    // `setpriv` and `unshare` carry the supervisor's command line too, behind their own.
+    let direct = |line: &String| !line.starts_with("unshare") && !line.starts_with("setpriv");
+    let mut found = processes(cluster)
+        .into_iter()
+        .filter(|(_, line)| line.contains(&ours) && direct(line));
+    found.next().unwrap().0
+}
+
+fn kill(cluster: &str, role: &str) {
+    let pid = rustix::process::Pid::from_raw(find(cluster, role)).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
 
 fn state(cluster: &TestCluster, component: &str) -> String {

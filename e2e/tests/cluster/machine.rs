@@ -4,25 +4,61 @@ use std::{fs, path::Path};
 
 /// Everything on this machine that belongs to a cluster of this name: processes, mounts, cgroups, files.
 pub(crate) fn traces_of(name: &str) -> Vec<String> {
-    let mut traces = processes(name);
+    let mut traces: Vec<String> = processes(name)
+        .into_iter()
+        .map(|(id, line)| format!("process {id}: {line}"))
+        .collect();
     traces.extend(mounts(name));
     traces.extend(cgroups(name));
     let dir = state_dir(name);
-    if Path::new(&dir).exists() {
-        traces.push(format!("directory {dir}"));
+    for path in [dir.clone(), format!("{dir}.lock")] {
+        if Path::new(&path).exists() {
+            traces.push(format!("file {path}"));
+        }
     }
     traces
 }
 
-/// The network interfaces outside all clusters.
-pub(crate) fn interfaces() -> Vec<String> {
-    let names = fs::read_dir("/sys/class/net").unwrap();
-    let mut names: Vec<String> = names
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+/// Places where the components keep files by default, and what a cluster has no business to touch.
+const ELSEWHERE: [&str; 9] = [
+    "/etc/cni/net.d",
+    "/run/containerd",
+    "/run/netns",
+    "/var/lib/cni",
+    "/var/lib/containerd",
+    "/var/lib/kubelet",
+    "/var/log/containers",
+    "/var/log/pods",
+    "/usr/libexec/kubernetes",
+];
+
+/// What clusters must leave as it is: network interfaces, other programs' directories, kernel settings.
+pub(crate) fn rest_of_the_machine() -> Vec<String> {
+    let mut seen: Vec<String> = fs::read_dir("/sys/class/net")
+        .unwrap()
+        .map(|entry| format!("interface {}", entry.unwrap().file_name().display()))
         .collect();
-    names.sort();
-    names
+    seen.sort();
+    for place in ELSEWHERE {
+        let entries = fs::read_dir(place).map(Iterator::count);
+        seen.push(format!("{place}: {:?} entries", entries.ok()));
+    }
+    for setting in SETTINGS {
+        let value = fs::read_to_string(format!("/proc/sys/{setting}")).unwrap_or_default();
+        seen.push(format!("{setting} = {}", value.trim()));
+    }
+    seen
 }
+
+/// The kernel settings that a kubelet changes for the whole machine.
+pub(crate) const SETTINGS: [&str; 6] = [
+    "kernel/keys/root_maxbytes",
+    "kernel/keys/root_maxkeys",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+];
 
 fn state_dir(name: &str) -> String {
     let base = std::env::var("CONNECTORS_STATE_DIR")
@@ -31,7 +67,7 @@ fn state_dir(name: &str) -> String {
 }
 
 /// Processes that were started with the cluster's directory or name, or live in its cgroup.
-fn processes(name: &str) -> Vec<String> {
+pub(crate) fn processes(name: &str) -> Vec<(i32, String)> {
     let ours = [
         format!("{}/", state_dir(name)),
         format!("--name {name} "),
@@ -41,7 +77,10 @@ fn processes(name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let id = entry.file_name().to_string_lossy().into_owned();
-        if id.parse::<u32>().is_err() || id == me {
+        let Ok(number) = id.parse() else {
+            continue;
+        };
+        if id == me {
             continue;
         }
         let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
@@ -52,7 +91,7 @@ fn processes(name: &str) -> Vec<String> {
             .is_some_and(|rest| rest.starts_with('Z'));
         let text = format!("{line}\n{}", read("cgroup"));
         if !zombie && ours.iter().any(|mark| text.contains(mark)) {
-            found.push(format!("process {id}: {line}"));
+            found.push((number, line));
         }
     }
     found

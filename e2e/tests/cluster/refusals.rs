@@ -2,7 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use crate::{machine::traces_of, running::PROGRAM};
+use crate::{
+    machine::traces_of,
+    running::{PROGRAM, TestCluster},
+};
 
 #[test]
 fn without_root_it_says_so_and_names_the_ways_out() {
@@ -15,7 +18,7 @@ fn without_root_it_says_so_and_names_the_ways_out() {
     command
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
         .arg(&copy);
-    let message = refused(command, "no-root");
+    let message = refused(command, "noroot");
     assert!(
         message.contains("needs root") && message.contains("--kubeconfig"),
         "{message}"
@@ -25,7 +28,7 @@ fn without_root_it_says_so_and_names_the_ways_out() {
 #[test]
 fn without_go_it_says_what_to_install() {
     let programs = Programs::new();
-    let message = refused(programs.only_these(), "no-go");
+    let message = refused(programs.only_these(), "nogo");
     assert!(message.contains("Go is not installed"), "{message}");
 }
 
@@ -33,8 +36,9 @@ fn without_go_it_says_what_to_install() {
 fn with_packages_missing_that_cannot_be_installed_it_names_the_command() {
     let programs = Programs::new();
     programs.add("go", "exit 0");
+    programs.link("setpriv");
     programs.add("apt-get", "echo 'no network' >&2; exit 100");
-    let message = refused(programs.only_these(), "no-packages");
+    let message = refused(programs.only_these(), "nopkg");
     assert!(
         message.contains("apt-get install --no-install-recommends containerd"),
         "{message}"
@@ -46,7 +50,7 @@ fn with_packages_missing_that_cannot_be_installed_it_names_the_command() {
 fn with_a_kernel_that_cannot_bridge_it_names_what_is_missing() {
     let programs = Programs::new();
     programs.add("ip", "echo 'Unknown device type' >&2; exit 2");
-    let message = refused(programs.before_the_others(), "no-bridge");
+    let message = refused(programs.before_the_others(), "nobr");
     assert!(message.contains("no bridge devices"), "{message}");
 }
 
@@ -62,6 +66,12 @@ impl Programs {
         let file = self.0.path().join(name);
         fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// One of the machine's own programs.
+    fn link(&self, name: &str) {
+        std::os::unix::fs::symlink(Path::new("/usr/bin").join(name), self.0.path().join(name))
+            .unwrap();
     }
 
     /// The cluster's program, which finds these and the administrator's programs only.
@@ -83,9 +93,13 @@ impl Programs {
 }
 
 /// Runs `up`, which must be refused without having started anything; gives the message.
-fn refused(mut command: Command, name: &str) -> String {
-    let output = command.args(["up", "--name", name]).output().unwrap();
+fn refused(mut command: Command, purpose: &str) -> String {
+    let cluster = TestCluster::named(purpose); // takes down what should not be there
+    let output = command
+        .args(["up", "--name", &cluster.name])
+        .output()
+        .unwrap();
     assert!(!output.status.success());
-    assert_eq!(traces_of(name), Vec::<String>::new());
+    assert_eq!(traces_of(&cluster.name), Vec::<String>::new());
     String::from_utf8(output.stderr).unwrap()
 }

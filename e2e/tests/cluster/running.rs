@@ -13,12 +13,12 @@ pub(crate) struct TestCluster {
 }
 
 impl TestCluster {
-    pub(crate) fn named(name: &str) -> Self {
-        let cluster = Self {
-            name: name.to_owned(),
-        };
-        cluster.must(&["down"]); // what an aborted run of this test left
-        cluster
+    /// The name says which run it belongs to, so that it meets nobody else's cluster, and so that the next
+    /// run finds what an interrupted one left.
+    pub(crate) fn named(purpose: &str) -> Self {
+        Self {
+            name: format!("e2e-{}-{purpose}", std::process::id()),
+        }
     }
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
@@ -44,17 +44,7 @@ impl TestCluster {
 
     /// Starts `up` and follows the names of its stages as it prints them.
     pub(crate) fn start_up(&self) -> Up {
-        let mut child = self
-            .command(&["up"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        Up {
-            child,
-            lines: Box::new(lines.map_while(Result::ok)),
-        }
+        Up::start(self.command(&["up"]))
     }
 }
 
@@ -71,6 +61,19 @@ pub(crate) struct Up {
 }
 
 impl Up {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self {
+            child,
+            lines: Box::new(lines.map_while(Result::ok)),
+        }
+    }
+
     /// The name of the next stage, as soon as it starts; none when `up` has ended.
     pub(crate) fn next_stage(&mut self) -> Option<String> {
         self.lines

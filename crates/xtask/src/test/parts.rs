@@ -1,6 +1,11 @@
 //! The parts of the test command.
 
-use std::{cell::OnceCell, env, fmt, path::PathBuf, process::Command};
+use std::{
+    cell::OnceCell,
+    env, fmt,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -14,6 +19,9 @@ use crate::{crdgen, layers};
 
 /// The release of cargo-deny; a new one may bring new findings, so it is pinned like the toolchain.
 const CARGO_DENY: &str = "0.20.2";
+
+/// Clusters of test runs are named after the run's process.
+const RUN_PREFIX: &str = "e2e-";
 
 /// One part, in the order in which all of them run: what fails fast comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -44,26 +52,37 @@ impl fmt::Display for Part {
 }
 
 impl Part {
-    /// Carries the part out; the summary is empty where no test runner is involved.
-    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Summary> {
-        let checked = |result: anyhow::Result<()>| result.map(|()| Summary::default());
+    /// Whether the part runs tests, which can be chosen by a filter.
+    pub(crate) fn has_tests(self) -> bool {
         match self {
-            Self::Fmt => checked(cargo("fmt --all --check")),
-            Self::Clippy => checked(cargo(
-                "clippy --workspace --all-targets --locked -- --deny warnings",
-            )),
-            Self::Deny => checked(deny()),
-            Self::Layers => checked(layers::run()),
-            Self::Drift => checked(crdgen::run(true)),
-            Self::Unit => runner::run(context.tests("--workspace")),
-            Self::Api => runner::run(context.tests_on_cluster("--workspace --test api")?),
+            Self::Unit | Self::Api | Self::E2e => true,
+            Self::Fmt | Self::Clippy | Self::Deny | Self::Layers | Self::Drift => false,
+        }
+    }
+
+    /// Carries the part out, adds the tests that ran.
+    pub(crate) fn run(self, context: &Context, summary: &mut Summary) -> anyhow::Result<()> {
+        match self {
+            Self::Fmt => cargo("fmt --all --check"),
+            Self::Clippy => {
+                cargo("clippy --workspace --all-targets --all-features --locked -- --deny warnings")
+            }
+            Self::Deny => deny(),
+            Self::Layers => layers::run(),
+            Self::Drift => crdgen::run(true),
+            Self::Unit => runner::run(context.tests("--workspace --all-features"), summary),
+            Self::Api => {
+                let tests = context.tests_on_cluster("--workspace --all-features --test api")?;
+                runner::run(tests, summary)
+            }
             Self::E2e => {
-                let mut summary =
-                    runner::run(context.tests_on_cluster("--workspace --test node")?)?;
-                if context.kubeconfig.is_none() {
-                    summary.add(runner::run(context.tests("--workspace --test cluster"))?);
+                let pods = context.tests_on_cluster("--workspace --all-features --test node")?;
+                let pods = runner::run(pods, summary);
+                if context.kubeconfig.is_some() {
+                    return pods; // an existing cluster is not ours to break
                 }
-                Ok(summary)
+                let cluster = context.tests("--workspace --all-features --test cluster");
+                pods.and(runner::run(cluster, summary))
             }
         }
     }
@@ -83,7 +102,7 @@ impl Context {
         let mut command = Command::new(env!("CARGO"));
         command
             .current_dir(e2e::repository())
-            .args(["test", "--locked"]);
+            .args(["test", "--locked", "--no-fail-fast"]);
         command.args(selection.split(' '));
         if let Some(filter) = &self.filter {
             command.arg("--").arg(filter);
@@ -108,11 +127,8 @@ impl Context {
         if let Some(target) = self.target.get() {
             return Ok(target);
         }
-        let name: ClusterName = "test".parse()?;
-        if self.kubeconfig.is_none() {
-            // What an aborted run left may be of any state.
-            Cluster::down(&name)?;
-        }
+        // Named after this run, so that two runs do not meet.
+        let name: ClusterName = format!("{RUN_PREFIX}{}", std::process::id()).parse()?;
         let target = Target::get(
             self.kubeconfig.clone(),
             &name,
@@ -135,6 +151,21 @@ impl Context {
     }
 }
 
+/// Takes down the clusters of runs that were interrupted.
+pub(crate) fn remove_leftovers() -> anyhow::Result<()> {
+    for name in Cluster::names()? {
+        let run = name
+            .as_str()
+            .strip_prefix(RUN_PREFIX)
+            .and_then(|rest| rest.split('-').next());
+        if run.is_some_and(|run| !Path::new("/proc").join(run).exists()) {
+            println!("removing cluster {name}, which an interrupted run left");
+            Cluster::down(&name)?;
+        }
+    }
+    Ok(())
+}
+
 fn cargo(words: &str) -> anyhow::Result<()> {
     let tool = Tool::new(env!("CARGO")).dir(e2e::repository());
     Ok(tool.args(words.split(' ')).run()?)
@@ -147,7 +178,7 @@ fn deny() -> anyhow::Result<()> {
     let program = root.join("bin/cargo-deny");
     if !program.is_file() {
         println!("building cargo-deny {CARGO_DENY} (once)");
-        Tool::new(env!("CARGO"))
+        Tool::ending_with_us(env!("CARGO"))
             .dir(env::temp_dir())
             .args([
                 "install",
