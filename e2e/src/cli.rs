@@ -27,7 +27,7 @@ pub struct ClusterArgs {
 /// What can be done with a local cluster.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Brings a cluster up (30 seconds; the first time about 10 minutes more to build its components)
+    /// Brings a cluster up (half a minute; the first time some minutes more, to build its components)
     Up,
     /// Ends a cluster and removes everything it made
     Down,

@@ -48,6 +48,20 @@ fn a_projected_token_names_the_pod_that_it_is_bound_to() {
 }
 
 #[test]
+fn the_aggregation_layer_tells_extension_servers_whom_to_trust() {
+    let scene = Scene::new("aggregation");
+    let authority = "{.data.requestheader-client-ca-file}";
+    let words = format!(
+        "get configmap extension-apiserver-authentication --namespace kube-system -o jsonpath={authority}"
+    );
+    let certificate = scene.kubectl().run(&words).unwrap();
+    assert!(
+        certificate.starts_with("-----BEGIN CERTIFICATE-----"),
+        "{certificate}"
+    );
+}
+
+#[test]
 fn a_node_reads_only_the_secrets_of_its_own_pods() {
     let scene = Scene::new("node-secrets");
     scene
