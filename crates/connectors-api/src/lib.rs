@@ -3,7 +3,8 @@
 //! Owns the four kinds and every rule that can be judged from one object alone: as types, as schema
 //! with CEL (`crd`), and as parsed forms that need no second look (`SubjectForm`, `AccessResource`,
 //! `PositiveDuration`). Owns the words that more than one process says: reasons, condition types,
-//! labels, names.
+//! labels, names. Owns how a policy is evaluated on objects that somebody else has read: templates,
+//! states, Rego (behind the feature `rego`), and what they say together.
 //!
 //! Refuses to know clusters, clocks, sockets and other objects: nothing here reads or writes.
 //!
@@ -19,6 +20,8 @@
 pub mod access_policy;
 pub mod access_request;
 pub mod access_resource;
+pub mod check_state;
+pub mod check_verdict;
 pub mod conditions;
 pub mod connector;
 pub mod connector_class;
@@ -30,11 +33,17 @@ pub mod opaque;
 pub mod parse;
 pub mod permission;
 pub mod reason;
+#[cfg(feature = "rego")]
+pub mod rego;
+pub mod request_name;
 pub mod selector;
+pub mod template;
 
 mod cel;
 mod optional;
 mod schema;
+#[cfg(test)]
+mod testing;
 mod words;
 
 pub use access_policy::{AccessPolicy, AccessPolicySpec, AccessPolicyStatus};

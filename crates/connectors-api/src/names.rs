@@ -34,6 +34,26 @@ pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_name_part)
 }
 
+/// True for what can be the value of a label and is not empty.
+#[must_use]
+pub fn is_label_value(text: &str) -> bool {
+    let end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    text.len() <= 63
+        && text.bytes().all(inner)
+        && end(text.bytes().next())
+        && end(text.bytes().next_back())
+}
+
+/// True for what can be the key of a label.
+#[must_use]
+pub fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => is_dns_subdomain(prefix) && is_label_value(name),
+        None => is_label_value(text),
+    }
+}
+
 fn is_name_part(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
@@ -86,6 +106,34 @@ mod tests {
             &"a".repeat(254),
         ] {
             assert!(!is_dns_label(bad) && !is_dns_subdomain(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn labels_are_what_kubernetes_takes_for_labels() {
+        let longest = "a".repeat(63);
+        for good in ["a", "9", "A.b_C-d", &longest] {
+            assert!(is_label_value(good) && is_label_key(good), "{good}");
+            assert!(is_label_key(&format!("example.com/{good}")), "{good}");
+        }
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            ".a",
+            "a_",
+            "a b",
+            "a,b",
+            "a=b",
+            "!a",
+            "ä",
+            &"a".repeat(64),
+        ] {
+            assert!(!is_label_value(bad) && !is_label_key(bad), "{bad}");
+            assert!(!is_label_key(&format!("example.com/{bad}")), "{bad}");
+        }
+        for bad in ["/a", "a/", "a/b/c", "Example.com/a", "-a/b", "a b/c"] {
+            assert!(!is_label_key(bad), "{bad}");
         }
     }
 }

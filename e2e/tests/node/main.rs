@@ -3,4 +3,5 @@
 mod access;
 mod network;
 mod pods;
+mod templates;
 mod words;

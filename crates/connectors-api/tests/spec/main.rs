@@ -10,6 +10,7 @@
 mod examples;
 mod parsing;
 mod schema;
+mod templates;
 mod walk;
 
 use serde_json::Value;

@@ -1,0 +1,143 @@
+//! What answers an access question, and how several answers make one.
+
+use crate::Attributes;
+
+/// What an authorizer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Decision {
+    /// The access is allowed.
+    Allow,
+    /// The access is refused, and nobody further is asked.
+    Deny,
+    /// This authorizer does not know the access; the next one may. Nobody else to ask means no.
+    NoOpinion,
+}
+
+/// A decision and why it was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Verdict {
+    /// The decision. [`Decision::Allow`] is the only yes.
+    pub decision: Decision,
+    /// For people; empty when there is nothing to say. Nothing is decided by it.
+    pub reason: String,
+}
+
+impl Verdict {
+    /// A yes.
+    pub const fn allow(reason: String) -> Self {
+        Self {
+            decision: Decision::Allow,
+            reason,
+        }
+    }
+
+    /// A no for good.
+    pub const fn deny(reason: String) -> Self {
+        Self {
+            decision: Decision::Deny,
+            reason,
+        }
+    }
+
+    /// No answer.
+    pub const fn no_opinion(reason: String) -> Self {
+        Self {
+            decision: Decision::NoOpinion,
+            reason,
+        }
+    }
+
+    /// True for a yes, false for everything else.
+    #[must_use]
+    pub const fn is_allowed(&self) -> bool {
+        matches!(self.decision, Decision::Allow)
+    }
+}
+
+/// Answers access questions from what it holds, without waiting for anything.
+pub trait Authorizer: Send + Sync {
+    /// The answer as of now.
+    fn authorize(&self, attributes: &Attributes<'_>) -> Verdict;
+}
+
+/// Authorizers in the order in which they are asked: the first yes or no counts.
+///
+/// When none of them knows, nobody's reason is lost: each stands on a line of its own.
+#[derive(Clone, Copy)]
+pub struct Union<'a>(pub &'a [&'a dyn Authorizer]);
+
+impl Authorizer for Union<'_> {
+    fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        let mut reasons = String::new();
+        for authorizer in self.0 {
+            let verdict = authorizer.authorize(attributes);
+            match verdict.decision {
+                Decision::Allow | Decision::Deny => return verdict,
+                Decision::NoOpinion => {}
+            }
+            if !reasons.is_empty() && !verdict.reason.is_empty() {
+                reasons.push('\n');
+            }
+            reasons.push_str(&verdict.reason);
+        }
+        Verdict::no_opinion(reasons)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Target, User};
+
+    struct Says(Verdict);
+
+    impl Authorizer for Says {
+        fn authorize(&self, _: &Attributes<'_>) -> Verdict {
+            self.0.clone()
+        }
+    }
+
+    fn allow(reason: &str) -> Verdict {
+        Verdict::allow(reason.to_owned())
+    }
+    fn deny(reason: &str) -> Verdict {
+        Verdict::deny(reason.to_owned())
+    }
+    fn unsure(reason: &str) -> Verdict {
+        Verdict::no_opinion(reason.to_owned())
+    }
+
+    fn union<const N: usize>(verdicts: [Verdict; N]) -> Verdict {
+        let says = verdicts.map(Says);
+        let chain = says.each_ref().map(|one| one as &dyn Authorizer);
+        Union(&chain).authorize(&Attributes {
+            user: &User::default(),
+            verb: "get",
+            target: Target::Path("/healthz"),
+        })
+    }
+
+    #[test]
+    fn the_first_yes_or_no_decides_and_speaks_alone() {
+        assert_eq!(union([unsure("a"), allow("b"), deny("c")]), allow("b"));
+        assert_eq!(union([unsure("a"), deny("b"), allow("c")]), deny("b"));
+        assert_eq!(union([allow(""), deny("b")]), allow(""));
+    }
+
+    #[test]
+    fn without_an_opinion_all_reasons_are_kept() {
+        assert_eq!(
+            union([unsure("a"), unsure(""), unsure("b")]),
+            unsure("a\nb")
+        );
+        assert_eq!(union([unsure(""), unsure("b")]), unsure("b"));
+    }
+
+    #[test]
+    fn nobody_to_ask_is_no_yes() {
+        let verdict = union([]);
+        assert_eq!(verdict, unsure(""));
+        assert!(!verdict.is_allowed());
+    }
+}

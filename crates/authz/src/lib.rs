@@ -1,0 +1,26 @@
+//! The access decision model, and an RBAC authorizer that answers from an index.
+//!
+//! Owns the question ([`Attributes`]), the answer ([`Verdict`]), the traits of what answers
+//! ([`Authorizer`], [`RuleResolver`]), the ordered [`Union`], and [`RbacIndex`]: Kubernetes' RBAC,
+//! kept up to date object by object.
+//!
+//! Refuses to know clusters, connectors, clocks and sockets: callers bring the objects and share the
+//! index between threads as they see fit.
+//!
+//! Invariant: [`RbacIndex`] answers as the RBAC authorizer of a Kubernetes API server does that holds
+//! the same objects, whatever the order in which they came. An object that cannot be indexed grants
+//! nothing.
+
+pub mod attributes;
+pub mod authorizer;
+pub mod masters;
+pub mod rbac;
+pub mod rules;
+
+mod slab;
+
+pub use attributes::{Attributes, ResourceRequest, Target, User};
+pub use authorizer::{Authorizer, Decision, Union, Verdict};
+pub use masters::SystemMasters;
+pub use rbac::{Binding, Grant, IndexError, RbacIndex, RbacObject, Subject, WhoCan};
+pub use rules::{NonResourceRule, ResolveError, ResourceRule, RuleResolver, Rules};

@@ -1,0 +1,93 @@
+//! The four kinds of objects that the index is made from.
+
+use k8s_openapi::Metadata;
+use k8s_openapi::api::rbac::v1 as rbac;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rbac::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
+
+/// A kind that the index holds: `Role`, `ClusterRole`, `RoleBinding` and `ClusterRoleBinding`.
+pub trait RbacObject: Metadata<Ty = ObjectMeta> + sealed::Sealed {}
+
+impl RbacObject for Role {}
+impl RbacObject for ClusterRole {}
+impl RbacObject for RoleBinding {}
+impl RbacObject for ClusterRoleBinding {}
+
+/// What an object says beside its metadata.
+#[derive(Debug)]
+pub enum Content {
+    /// The rules of a role. A cluster role that aggregates others has theirs here already, written by
+    /// the controller of Kubernetes; the API server looks no further either.
+    Rules(Vec<PolicyRule>),
+    /// The role and the subjects of a binding.
+    Binding(rbac::RoleRef, Vec<rbac::Subject>),
+}
+
+/// Which of the two halves of RBAC a kind belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// Says what may be done.
+    Roles,
+    /// Says who may do it.
+    Bindings,
+}
+
+mod sealed {
+    use super::{Content, Half, ObjectMeta};
+
+    pub trait Sealed {
+        const NAMESPACED: bool;
+        const HALF: Half;
+        fn split(self) -> (ObjectMeta, Content);
+    }
+}
+
+impl sealed::Sealed for Role {
+    const NAMESPACED: bool = true;
+    const HALF: Half = Half::Roles;
+    fn split(self) -> (ObjectMeta, Content) {
+        let Self { metadata, rules } = self;
+        (metadata, Content::Rules(rules.unwrap_or_default()))
+    }
+}
+
+impl sealed::Sealed for ClusterRole {
+    const NAMESPACED: bool = false;
+    const HALF: Half = Half::Roles;
+    fn split(self) -> (ObjectMeta, Content) {
+        let Self {
+            metadata,
+            rules,
+            aggregation_rule: _,
+        } = self;
+        (metadata, Content::Rules(rules.unwrap_or_default()))
+    }
+}
+
+impl sealed::Sealed for RoleBinding {
+    const NAMESPACED: bool = true;
+    const HALF: Half = Half::Bindings;
+    fn split(self) -> (ObjectMeta, Content) {
+        let Self {
+            metadata,
+            role_ref,
+            subjects,
+        } = self;
+        let subjects = subjects.unwrap_or_default();
+        (metadata, Content::Binding(role_ref, subjects))
+    }
+}
+
+impl sealed::Sealed for ClusterRoleBinding {
+    const NAMESPACED: bool = false;
+    const HALF: Half = Half::Bindings;
+    fn split(self) -> (ObjectMeta, Content) {
+        let Self {
+            metadata,
+            role_ref,
+            subjects,
+        } = self;
+        let subjects = subjects.unwrap_or_default();
+        (metadata, Content::Binding(role_ref, subjects))
+    }
+}

@@ -1,0 +1,60 @@
+//! What a user may do, as a list of rules rather than one answer.
+
+use thiserror::Error;
+
+use crate::User;
+
+/// Lists what a user may do.
+pub trait RuleResolver: Send + Sync {
+    /// The rules that hold for a user in a namespace, those of the whole cluster included; of the
+    /// whole cluster alone when the namespace is empty.
+    fn rules_for(&self, user: &User, namespace: &str) -> Rules;
+}
+
+/// What a user may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Rules {
+    /// On objects of the API.
+    pub resource: Vec<ResourceRule>,
+    /// On paths of the server.
+    pub non_resource: Vec<NonResourceRule>,
+    /// What could not be looked up. The rules that were found hold all the same.
+    pub errors: Vec<ResolveError>,
+}
+
+/// Verbs on objects of the API.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceRule {
+    /// Verbs, `*` for all.
+    pub verbs: Vec<String>,
+    /// API groups, `*` for all.
+    pub api_groups: Vec<String>,
+    /// Resources: `*` for all, `*/<subresource>` for that subresource of all, else the whole text.
+    pub resources: Vec<String>,
+    /// Names of the objects; none means all.
+    pub resource_names: Vec<String>,
+}
+
+/// Verbs on paths of the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NonResourceRule {
+    /// Verbs, `*` for all.
+    pub verbs: Vec<String>,
+    /// Paths; a `*` at the end stands for whatever follows.
+    pub urls: Vec<String>,
+}
+
+/// Why a binding yields no rules. Worded as the API server does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Error)]
+pub enum ResolveError {
+    /// The role of a binding does not exist in its namespace.
+    #[error("role.rbac.authorization.k8s.io {0:?} not found")]
+    RoleNotFound(String),
+    /// The cluster role of a binding does not exist.
+    #[error("clusterrole.rbac.authorization.k8s.io {0:?} not found")]
+    ClusterRoleNotFound(String),
+    /// A binding refers to something that is neither a role nor a cluster role.
+    #[error("unsupported role reference kind: {0:?}")]
+    UnsupportedKind(String),
+}

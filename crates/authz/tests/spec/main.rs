@@ -1,0 +1,16 @@
+//! What the authorizer promises, by subject.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "the helpers of tests are no tests in clippy's eyes"
+)]
+
+mod agreement;
+mod answers;
+mod bindings;
+mod build;
+mod reasons;
+mod reference;
+mod rules;
+mod updates;
+mod worlds;

@@ -1,0 +1,186 @@
+//! Checks that a policy decides by a Rego module: `package approval` with
+//! `output = {"state": …, "message": …}`, where `input` is the check object and `data.context` the
+//! context object.
+//!
+//! **Only for processes that may be killed.** Parsing can take time exponential in the length of a
+//! module (brackets in brackets do) and recurses with it, builtins run to their end, and memory is
+//! bounded by nothing. The time limit here works between statements of an evaluation and is a
+//! courtesy. Whoever reads modules of other people does so in a worker process with limits of its own.
+//!
+//! A module sees nothing but the two objects, and calls only functions that give one answer for one
+//! question: no clock, no random, no network. What it prints is dropped: it could be a secret. Only
+//! an answer in the exact form counts; everything else is an error, and no error passes.
+
+mod answer;
+mod functions;
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use regorus::utils::limits::ExecutionTimerConfig;
+use regorus::{Engine, LimitError, Value};
+use serde_json::json;
+use thiserror::Error;
+
+pub use answer::{Answer, AnswerError};
+
+/// The longest module that a policy can hold.
+const LONGEST_MODULE: usize = 16 * 1024;
+
+/// How much of the engine's own words an error keeps.
+const LONGEST_DETAIL: usize = 512;
+
+/// Steps between two looks at the clock.
+const CHECK_INTERVAL: NonZeroU32 = NonZeroU32::new(64).unwrap();
+
+const FILE: &str = "check.rego";
+const PACKAGE: &str = "approval";
+const OUTPUT: &str = "data.approval.output";
+
+/// A module that is ready to be evaluated.
+#[derive(Clone, Debug)]
+pub struct CheckModule {
+    engine: Engine,
+}
+
+/// Why a text is not a module that could decide a check.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ModuleError {
+    /// There is no text.
+    #[error("rego: empty")]
+    Empty,
+    /// No policy can hold as much.
+    #[error("rego: longer than {LONGEST_MODULE} bytes")]
+    TooLong,
+    /// Neither version of the language.
+    #[error("rego: neither version 1 ({v1}) nor version 0 ({v0}) of the language")]
+    Syntax {
+        /// What version 1 stumbles over.
+        v1: String,
+        /// What version 0 stumbles over.
+        v0: String,
+    },
+    /// Its output would never be looked at.
+    #[error("rego: package must be `approval`, not `{0}`")]
+    Package(String),
+    /// It has nothing to say.
+    #[error("rego: the rule `output` is missing")]
+    NoOutput,
+    /// A function that does not exist here.
+    #[error("rego: the function `{0}` is not available")]
+    Function(String),
+    /// Accepted by the parser and refused by the compiler, or by an evaluation of empty objects.
+    #[error("rego: {0}")]
+    Evaluation(#[from] EvaluationError),
+}
+
+/// Why a module gives no answer for an object.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum EvaluationError {
+    /// It took too long.
+    #[error("took longer than allowed")]
+    Timeout,
+    /// The engine stopped. Its words can quote the objects: not for readers in other namespaces.
+    #[error("{0}")]
+    Engine(String),
+    /// The output is not an answer.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+}
+
+impl CheckModule {
+    /// Reads a module, in version 1 of the language if possible, else in version 0, and evaluates it
+    /// once on empty objects: some mistakes show only then. Each of its evaluations may take `limit`.
+    pub fn parse(source: &str, limit: Duration) -> Result<Self, ModuleError> {
+        if source.trim().is_empty() {
+            return Err(ModuleError::Empty);
+        }
+        if source.len() > LONGEST_MODULE {
+            return Err(ModuleError::TooLong);
+        }
+        let engine = load(source, limit)?;
+        let module = Self { engine };
+        module.check_package()?;
+        functions::check(&module.engine)?;
+        match module.output(&json!({}), &json!({})) {
+            Ok(_) => Ok(module),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Asks the module about an object. Deterministic.
+    pub fn evaluate(
+        &self,
+        object: &serde_json::Value,
+        context: &serde_json::Value,
+    ) -> Result<Answer, EvaluationError> {
+        Ok(Answer::read(&self.output(object, context)?)?)
+    }
+
+    fn check_package(&self) -> Result<(), ModuleError> {
+        let packages = self
+            .engine
+            .get_policy_package_components()
+            .map_err(engine_error)?;
+        for package in packages {
+            if package.components != [PACKAGE] {
+                return Err(ModuleError::Package(package.components.join(".")));
+            }
+        }
+        match self.engine.has_declared_rule_rooted_at(FILE, "output") {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ModuleError::NoOutput),
+            Err(error) => Err(engine_error(error).into()),
+        }
+    }
+
+    fn output(
+        &self,
+        object: &serde_json::Value,
+        context: &serde_json::Value,
+    ) -> Result<Value, EvaluationError> {
+        let mut engine = self.engine.clone();
+        engine.set_input(Value::from(object.clone()));
+        engine
+            .add_data(Value::from(json!({"context": context})))
+            .map_err(engine_error)?;
+        engine.eval_rule(OUTPUT.to_owned()).map_err(engine_error)
+    }
+}
+
+fn load(source: &str, limit: Duration) -> Result<Engine, ModuleError> {
+    let load = |version_0: bool| {
+        let mut engine = Engine::new();
+        engine.set_rego_v0(version_0);
+        // An error of a builtin stops the evaluation. As "undefined" it would make `not` true.
+        engine.set_strict_builtin_errors(true);
+        engine.set_gather_prints(true);
+        engine.set_execution_timer_config(ExecutionTimerConfig {
+            limit,
+            check_interval: CHECK_INTERVAL,
+        });
+        match engine.add_policy(FILE.to_owned(), source.to_owned()) {
+            Ok(_) => Ok(engine),
+            Err(error) => Err(shortened(&error.to_string())),
+        }
+    };
+    load(false).or_else(|v1| load(true).map_err(|v0| ModuleError::Syntax { v1, v0 }))
+}
+
+fn engine_error(error: anyhow::Error) -> EvaluationError {
+    match error.downcast::<LimitError>() {
+        Ok(LimitError::TimeLimitExceeded { .. }) => EvaluationError::Timeout,
+        Ok(other) => EvaluationError::Engine(other.to_string()),
+        Err(error) => EvaluationError::Engine(shortened(&error.to_string())),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let text = text.trim();
+    text.get(..text.floor_char_boundary(LONGEST_DETAIL))
+        .unwrap_or_default()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! What a module says about an object.
+
+use regorus::Value;
+use thiserror::Error;
+
+use crate::check_state::ObjectState;
+
+/// As much of a message as a status can show.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// The answer of a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The state it gives the object.
+    pub state: ObjectState,
+    /// Why, in its words; shortened to what a status can show.
+    pub message: Option<String>,
+}
+
+/// Why the output of a module is not an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AnswerError {
+    /// No rule applies.
+    #[error("output is undefined for this object; give it an else or a default")]
+    Undefined,
+    /// Not an object.
+    #[error("output must be an object with state and message")]
+    NotAnObject,
+    /// A field that nobody would read.
+    #[error("output has a field other than state and message")]
+    UnknownField,
+    /// The state is not a text.
+    #[error("output.state must be a string")]
+    State,
+    /// The state is too long for a word.
+    #[error("output.state is too long for a state")]
+    TooLong,
+    /// The message is not a text.
+    #[error("output.message must be a string")]
+    Message,
+}
+
+impl Answer {
+    pub(super) fn read(output: &Value) -> Result<Self, AnswerError> {
+        if matches!(output, Value::Undefined) {
+            return Err(AnswerError::Undefined);
+        }
+        let fields = output.as_object().map_err(|_| AnswerError::NotAnObject)?;
+        let (mut state, mut message) = (None, None);
+        for (name, value) in fields.iter() {
+            match (name, value) {
+                (Value::String(name), Value::Null) if matches!(&**name, "state" | "message") => {}
+                (Value::String(name), Value::String(text)) if &**name == "state" => {
+                    state = Some(text);
+                }
+                (Value::String(name), Value::String(text)) if &**name == "message" => {
+                    message = Some(text);
+                }
+                (Value::String(name), _) if &**name == "state" => return Err(AnswerError::State),
+                (Value::String(name), _) if &**name == "message" => {
+                    return Err(AnswerError::Message);
+                }
+                _ => return Err(AnswerError::UnknownField),
+            }
+        }
+        let word = state.map_or("", |word| word);
+        Ok(Self {
+            state: ObjectState::from_word(word).ok_or(AnswerError::TooLong)?,
+            message: message.map(|text| shortened(text)),
+        })
+    }
+}
+
+fn shortened(text: &str) -> String {
+    if text.len() <= LONGEST_MESSAGE {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(LONGEST_MESSAGE - '…'.len_utf8());
+    format!("{}…", text.get(..end).unwrap_or_default())
+}

@@ -1,0 +1,199 @@
+//! The name of a request that the node plugin creates: one per tuple, so that retries and racing
+//! creators meet on one object.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+use crate::Permission;
+
+/// What one decision is about. The connector is one of the request's namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestTuple<'a> {
+    /// Namespace of the ServiceAccount.
+    pub subject_namespace: &'a str,
+    /// Name of the ServiceAccount.
+    pub subject_name: &'a str,
+    /// Name of the connector.
+    pub connector: &'a str,
+    /// The capability that is asked for.
+    pub permission: Permission,
+    /// UID of the pod.
+    pub pod_uid: &'a str,
+}
+
+/// Names of another form, should there ever be one, must not meet these.
+const FORM: &str = "access-request/v1";
+
+/// How much of the digest is shown: beyond anybody's reach to hit a given one.
+const DIGEST_BYTES: usize = 16;
+
+/// So that digest, hyphen and prefix fit a label value.
+const LONGEST_PREFIX: usize = 63 - 1 - 2 * DIGEST_BYTES;
+
+impl RequestTuple<'_> {
+    /// The name: the connector, as far as it fits, for people, and a digest of the whole tuple.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let Self {
+            subject_namespace,
+            subject_name,
+            connector,
+            permission,
+            pod_uid,
+        } = self;
+        let mut digest = Sha256::new();
+        for field in [
+            FORM,
+            subject_namespace,
+            subject_name,
+            connector,
+            permission.as_str(),
+            pod_uid,
+        ] {
+            // The length keeps the fields apart, whatever is in them.
+            digest.update(u64::try_from(field.len()).unwrap_or(u64::MAX).to_be_bytes());
+            digest.update(field);
+        }
+        let mut name = prefix(connector);
+        for byte in digest.finalize().iter().take(DIGEST_BYTES) {
+            // Writing to a String cannot fail.
+            let _ = write!(name, "{byte:02x}");
+        }
+        name
+    }
+}
+
+/// With a hyphen at its end, or empty.
+fn prefix(connector: &str) -> String {
+    let readable: String = connector
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_lowercase() || letter.is_ascii_digit() {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .take(LONGEST_PREFIX)
+        .collect();
+    match readable.trim_matches('-') {
+        "" => String::new(),
+        readable => format!("{readable}-"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::names::is_dns_label;
+
+    const TUPLE: RequestTuple<'_> = RequestTuple {
+        subject_namespace: "devops-ns1",
+        subject_name: "pipeline-sa",
+        connector: "prod-harbor",
+        permission: Permission::Apis,
+        pod_uid: "7d4c2a1e-0000-4000-8000-000000000001",
+    };
+
+    /// Processes of two releases must give one name, or a retry after an upgrade asks twice.
+    #[test]
+    fn the_name_is_the_same_in_every_release() {
+        assert_eq!(TUPLE.name(), "prod-harbor-ca75ce9bada1ea44f5a9ba4f8906fe17");
+    }
+
+    #[test]
+    fn every_field_counts() {
+        let names = [
+            TUPLE,
+            RequestTuple {
+                subject_namespace: "devops-ns2",
+                ..TUPLE
+            },
+            RequestTuple {
+                subject_name: "pipeline-sb",
+                ..TUPLE
+            },
+            RequestTuple {
+                connector: "prod-harbor2",
+                ..TUPLE
+            },
+            RequestTuple {
+                permission: Permission::Proxy,
+                ..TUPLE
+            },
+            RequestTuple {
+                pod_uid: "7d4c2a1e-0000-4000-8000-000000000002",
+                ..TUPLE
+            },
+            // The same text, cut elsewhere.
+            RequestTuple {
+                subject_namespace: "devops-ns1p",
+                subject_name: "ipeline-sa",
+                ..TUPLE
+            },
+            RequestTuple {
+                subject_namespace: "",
+                subject_name: "devops-ns1pipeline-sa",
+                ..TUPLE
+            },
+        ]
+        .map(|tuple| tuple.name());
+        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+    }
+
+    #[test]
+    fn people_can_read_which_connector_it_is_about() {
+        for (connector, readable) in [
+            ("prod-harbor", "prod-harbor-"),
+            ("harbor.example.com", "harbor-example-com-"),
+            (&"a".repeat(253), &format!("{}-", "a".repeat(30))),
+            (
+                &format!("{}.b", "a".repeat(29)),
+                &format!("{}-", "a".repeat(29)),
+            ),
+            ("", ""),
+            ("...", ""),
+        ] {
+            let name = RequestTuple { connector, ..TUPLE }.name();
+            assert_eq!(name.len(), readable.len() + 32, "{name}");
+            assert!(name.starts_with(readable) && is_dns_label(&name), "{name}");
+        }
+    }
+
+    fn tuples() -> impl Strategy<Value = ([String; 4], Permission)> {
+        // Short texts of few letters, so that fields shifted into each other are likely.
+        let field = || "[ab/:.-]{0,3}";
+        let fields = (field(), field(), field(), field()).prop_map(|(a, b, c, d)| [a, b, c, d]);
+        (fields, proptest::sample::select(Permission::ALL))
+    }
+
+    fn name(
+        ([namespace, subject, connector, uid], permission): &([String; 4], Permission),
+    ) -> String {
+        let tuple = RequestTuple {
+            subject_namespace: namespace,
+            subject_name: subject,
+            connector,
+            permission: *permission,
+            pod_uid: uid,
+        };
+        tuple.name()
+    }
+
+    proptest! {
+        #[test]
+        fn different_tuples_have_different_names(one in tuples(), other in tuples()) {
+            prop_assert_eq!(one == other, name(&one) == name(&other));
+        }
+
+        #[test]
+        fn a_name_is_always_valid(connector in "\\PC{0,80}", uid in "\\PC{0,40}") {
+            let name = RequestTuple { connector: &connector, pod_uid: &uid, ..TUPLE }.name();
+            prop_assert!(is_dns_label(&name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Texts with paths in braces, filled from the context object: `{.object.metadata.name}`.
+//!
+//! The dialect is the one of `kubectl -o jsonpath`, read by a parser of our own and evaluated as
+//! RFC 9535 (`path` translates). Wherever kubectl stops with an error and RFC 9535 skips, this
+//! stops too: a template gives one text or none, never a likely one. Double quotes around a key,
+//! which kubectl refuses, are read like single ones.
+//!
+//! Of the object's values, only its namespace and name appear in errors: it may live in another
+//! namespace than the reader.
+
+mod label;
+mod parse;
+mod path;
+mod problem;
+mod resource;
+mod root;
+mod select;
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+pub use label::{
+    LabelTemplates, LabelTemplatesError, LabelValue, LabelValueError, RenderLabelsError,
+    RenderedLabels,
+};
+pub use problem::{RenderError, RenderProblem, TemplateError, TemplateProblem};
+pub use resource::{RenderResourceError, ResourceTemplate, ResourceTemplateError};
+
+use crate::check_state::kind;
+use path::Path;
+use select::Budget;
+
+/// The longest template that any field accepts.
+const LONGEST: usize = 1024;
+
+/// A text with paths in braces.
+#[derive(Clone, Debug)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Text(String),
+    Path(Expression),
+}
+
+/// A path in braces.
+#[derive(Clone, Debug)]
+struct Expression {
+    /// As its author wrote it, with the braces.
+    written: String,
+    /// What is evaluated, under the canonical root.
+    path: Path,
+    /// The root was written another way.
+    respelled: bool,
+}
+
+/// What a template is filled from.
+#[derive(Clone, Debug)]
+pub struct TemplateData(Value);
+
+/// A spelling that works and should not be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The path as it is written.
+    pub written: String,
+    /// The path as it should be written.
+    pub canonical: String,
+}
+
+impl TemplateData {
+    /// Puts the context object where paths look for it.
+    #[must_use]
+    pub fn of(object: Value) -> Self {
+        Self(Value::Object(Map::from_iter([(
+            "object".to_owned(),
+            object,
+        )])))
+    }
+
+    fn object(&self) -> &Value {
+        self.0.get("object").unwrap_or(&Value::Null)
+    }
+}
+
+impl Template {
+    /// Reads a template.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        Ok(Self {
+            parts: parse::parts(text)?,
+        })
+    }
+
+    /// True when nothing in the text depends on an object.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        self.expressions().next().is_none()
+    }
+
+    /// What should be written another way.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        let respelled = self.expressions().filter(|expression| expression.respelled);
+        respelled
+            .map(|Expression { written, path, .. }| Warning {
+                written: written.clone(),
+                canonical: format!("{{{path}}}"),
+            })
+            .collect()
+    }
+
+    /// Fills the template. Every path must find exactly one text that is not empty.
+    pub fn render(&self, data: &TemplateData) -> Result<String, RenderError> {
+        let mut budget = Budget::default();
+        let mut rendered = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => rendered.push_str(text),
+                Part::Path(expression) => rendered.push_str(expression.find(data, &mut budget)?),
+            }
+        }
+        Ok(rendered)
+    }
+
+    fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(_) => None,
+            Part::Path(expression) => Some(expression),
+        })
+    }
+}
+
+impl Expression {
+    fn find<'a>(
+        &self,
+        TemplateData(data): &'a TemplateData,
+        budget: &mut Budget,
+    ) -> Result<&'a str, RenderError> {
+        let found = self
+            .path
+            .select(data, budget)
+            .and_then(|found| match *found {
+                [] => Err(RenderProblem::Nothing),
+                [Value::String(text)] if text.is_empty() => Err(RenderProblem::Empty),
+                [Value::String(text)] => Ok(text.as_str()),
+                [other] => Err(RenderProblem::NotText(kind(other))),
+                [..] => Err(RenderProblem::Several(found.len())),
+            });
+        found.map_err(|problem| RenderError {
+            path: self.written.clone(),
+            problem,
+        })
+    }
+}
+
+/// The canonical form: what kubectl reads, too.
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => f.write_str(text)?,
+                Part::Path(Expression { path, .. }) => write!(f, "{{{path}}}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { written, canonical } = self;
+        write!(f, "{written}: write {canonical}")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! Labels whose values are templates, and the selector that comes out of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use thiserror::Error;
+
+use super::{RenderError, Template, TemplateData, TemplateError, Warning};
+use crate::names::{is_label_key, is_label_value};
+
+/// A value that a label can have. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LabelValue(String);
+
+/// The text cannot be the value of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "not a label value: at most 63 of A-Z a-z 0-9 - _ . that begin and end with a letter or digit"
+)]
+pub struct LabelValueError;
+
+/// Labels of check objects, as a policy writes them. At least one.
+#[derive(Clone, Debug)]
+pub struct LabelTemplates(BTreeMap<String, Template>);
+
+/// Why labels of a policy are no templates.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LabelTemplatesError {
+    /// No label would select every object.
+    #[error("at least one label is needed; without one, every object would be selected")]
+    NoLabels,
+    /// Not a key.
+    #[error("`{0}` is not a label key")]
+    Key(String),
+    /// Not a template.
+    #[error("{key}: {error}")]
+    Template {
+        /// The label.
+        key: String,
+        /// What is wrong with its value.
+        error: TemplateError,
+    },
+    /// A text without paths that no label can have.
+    #[error("{key}: {error}")]
+    Value {
+        /// The label.
+        key: String,
+        /// What is wrong with its value.
+        error: LabelValueError,
+    },
+}
+
+/// Why no selector comes out of labels.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RenderLabelsError {
+    /// A path does not find what it needs.
+    #[error("{key}: {error}")]
+    Render {
+        /// The label.
+        key: String,
+        /// What went wrong.
+        error: RenderError,
+    },
+    /// What was found cannot be the value of a label.
+    #[error("{key}: {template}: {error}")]
+    Value {
+        /// The label.
+        key: String,
+        /// The template, because the value is not for everybody's eyes.
+        template: String,
+        /// What is wrong with the value.
+        error: LabelValueError,
+    },
+}
+
+/// Labels that an object must have, each with exactly this value. At least one: an empty selector
+/// would match everything, so there is no way to make one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RenderedLabels(BTreeMap<String, LabelValue>);
+
+impl LabelValue {
+    /// Reads a value.
+    pub fn parse(text: &str) -> Result<Self, LabelValueError> {
+        if is_label_value(text) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(LabelValueError)
+        }
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl LabelTemplates {
+    /// Reads the labels of a selector.
+    pub fn parse(labels: &BTreeMap<String, String>) -> Result<Self, LabelTemplatesError> {
+        if labels.is_empty() {
+            return Err(LabelTemplatesError::NoLabels);
+        }
+        let parse = |(key, text): (&String, &String)| {
+            // The key goes into list queries as it is: a comma in it would begin another label.
+            if !is_label_key(key) {
+                return Err(LabelTemplatesError::Key(key.clone()));
+            }
+            let template =
+                Template::parse(text).map_err(|error| LabelTemplatesError::Template {
+                    key: key.clone(),
+                    error,
+                })?;
+            match LabelValue::parse(text) {
+                Err(error) if template.is_fixed() => Err(LabelTemplatesError::Value {
+                    key: key.clone(),
+                    error,
+                }),
+                Ok(_) | Err(_) => Ok((key.clone(), template)),
+            }
+        };
+        labels.iter().map(parse).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What should be written another way, by label.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<(&str, Warning)> {
+        self.0
+            .iter()
+            .flat_map(|(key, template)| {
+                template
+                    .warnings()
+                    .into_iter()
+                    .map(|warning| (key.as_str(), warning))
+            })
+            .collect()
+    }
+
+    /// Fills every value. One that cannot be filled leaves no selector at all.
+    pub fn render(&self, data: &TemplateData) -> Result<RenderedLabels, RenderLabelsError> {
+        let render = |(key, template): (&String, &Template)| {
+            let text = template
+                .render(data)
+                .map_err(|error| RenderLabelsError::Render {
+                    key: key.clone(),
+                    error,
+                })?;
+            let value = LabelValue::parse(&text).map_err(|error| RenderLabelsError::Value {
+                key: key.clone(),
+                template: template.to_string(),
+                error,
+            })?;
+            Ok((key.clone(), value))
+        };
+        self.0
+            .iter()
+            .map(render)
+            .collect::<Result<_, _>>()
+            .map(RenderedLabels)
+    }
+}
+
+impl RenderedLabels {
+    /// True if these labels have every value.
+    #[must_use]
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let has = |(key, value): (&String, &LabelValue)| {
+            labels.get(key).is_some_and(|has| has == value.as_str())
+        };
+        !self.0.is_empty() && self.0.iter().all(has)
+    }
+
+    /// The labels, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &LabelValue)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value))
+    }
+}
+
+/// As the API server takes it: `key=value,key=value`.
+impl fmt::Display for RenderedLabels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, (key, LabelValue(value))) in self.0.iter().enumerate() {
+            let comma = if position == 0 { "" } else { "," };
+            write!(f, "{comma}{key}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

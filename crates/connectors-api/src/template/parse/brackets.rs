@@ -1,0 +1,142 @@
+//! What stands in brackets: keys, indexes, slices, unions of them, filters.
+
+use super::super::TemplateProblem;
+use super::super::path::{Condition, Literal, Operator, Selector, Step};
+use super::{Cursor, Parsed};
+
+/// Every reader of JSON reads numbers up to here alike.
+const MOST_DIGITS: usize = 15;
+
+impl Cursor<'_> {
+    /// Behind the opening bracket.
+    pub(super) fn brackets(&mut self) -> Parsed<Step> {
+        if self.eat("?") {
+            return self.filter();
+        }
+        if self.expect()? == ']' {
+            return Err(self.error(TemplateProblem::NoSelector));
+        }
+        let mut selectors = vec![self.selector()?];
+        while self.eat(",") {
+            self.skip_spaces();
+            selectors.push(self.selector()?);
+        }
+        self.require("]")?;
+        Ok(match <[Selector; 1]>::try_from(selectors) {
+            Ok([Selector::Field(name)]) => Step::Field(name),
+            Ok(selector) => Step::Brackets(selector.into()),
+            Err(selectors) => Step::Brackets(selectors),
+        })
+    }
+
+    fn selector(&mut self) -> Parsed<Selector> {
+        match self.expect()? {
+            '\'' | '"' => Ok(Selector::Field(self.key()?)),
+            '*' => {
+                self.require("*")?;
+                Ok(Selector::All)
+            }
+            '-' | ':' | '0'..='9' => self.index_or_slice(),
+            letter => Err(self.error(TemplateProblem::Unexpected(letter))),
+        }
+    }
+
+    fn index_or_slice(&mut self) -> Parsed<Selector> {
+        let start = self.number()?;
+        if !self.eat(":") {
+            let index = start.ok_or_else(|| self.error(TemplateProblem::Number))?;
+            return Ok(Selector::Index(index));
+        }
+        let end = self.number()?;
+        let mut step = None;
+        if self.eat(":") {
+            let begin = *self;
+            step = self.number()?;
+            if step.is_some_and(|step| step < 1) {
+                return Err(begin.error(TemplateProblem::SliceStep));
+            }
+        }
+        Ok(Selector::Slice { start, end, step })
+    }
+
+    /// A whole number, or none where none begins.
+    fn number(&mut self) -> Parsed<Option<i64>> {
+        let begin = *self;
+        let negative = self.eat("-");
+        let mut digits = String::new();
+        while let Some(digit) = self.peek().filter(char::is_ascii_digit) {
+            digits.push(digit);
+            self.advance(digit);
+        }
+        if digits.is_empty() && !negative {
+            return Ok(None);
+        }
+        let leading_zero = digits.starts_with('0') && (negative || digits.len() > 1);
+        if leading_zero || digits.len() > MOST_DIGITS {
+            return Err(begin.error(TemplateProblem::Number));
+        }
+        let number: i64 = digits
+            .parse()
+            .map_err(|_| begin.error(TemplateProblem::Number))?;
+        Ok(Some(if negative { -number } else { number }))
+    }
+
+    /// Behind `[?`.
+    fn filter(&mut self) -> Parsed<Step> {
+        if !self.eat("(") {
+            return Err(self.error(TemplateProblem::Filter));
+        }
+        self.skip_spaces();
+        let begin = *self;
+        let _ = self.eat("@");
+        let path = self.steps()?;
+        if !path.iter().all(Step::is_singular) {
+            return Err(begin.error(TemplateProblem::NotSingular));
+        }
+        if begin.at == self.at {
+            return Err(begin.error(TemplateProblem::Filter));
+        }
+        // kubectl looks for these before it reads names, so that no backslash protects them.
+        let mut letters = path.iter().filter_map(Step::field).flat_map(str::chars);
+        if let Some(letter) = letters.find(|letter| "!<>=()'\"".contains(*letter)) {
+            return Err(begin.error(TemplateProblem::InFilter(letter)));
+        }
+        self.skip_spaces();
+        let comparison = match self.operator() {
+            None => None,
+            Some(operator) => Some((operator, self.literal(operator)?)),
+        };
+        self.skip_spaces();
+        if self.rest().starts_with("&&") || self.rest().starts_with("||") {
+            return Err(self.error(TemplateProblem::Logic));
+        }
+        self.require(")")?;
+        self.require("]")?;
+        Ok(Step::Filter(Condition { path, comparison }))
+    }
+
+    fn operator(&mut self) -> Option<Operator> {
+        Operator::ALL
+            .into_iter()
+            .find(|operator| self.eat(operator.0))
+    }
+
+    fn literal(&mut self, operator: Operator) -> Parsed<Literal> {
+        self.skip_spaces();
+        let begin = *self;
+        let literal = match self.expect()? {
+            '"' | '\'' => Literal::Text(self.quoted_text()?),
+            '-' | '0'..='9' => {
+                let number = self.number()?;
+                Literal::Number(number.ok_or_else(|| begin.error(TemplateProblem::Literal))?)
+            }
+            _ if self.eat("true") => Literal::Bool(true),
+            _ if self.eat("false") => Literal::Bool(false),
+            _ => return Err(begin.error(TemplateProblem::Literal)),
+        };
+        if operator.is_order() && matches!(literal, Literal::Bool(_)) {
+            return Err(begin.error(TemplateProblem::Order));
+        }
+        Ok(literal)
+    }
+}

@@ -1,0 +1,240 @@
+//! A path, in both languages: kubectl's, in which people read and write it, and that of RFC 9535,
+//! in which it is evaluated.
+
+use std::fmt;
+
+use jsonpath_rust::parser::model::JpQuery;
+use jsonpath_rust::parser::parse_json_path;
+
+use super::TemplateProblem;
+
+/// A path from a value to others.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Path {
+    pub(super) steps: Vec<(Step, JpQuery)>,
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// `.name` and `['name']`.
+    Field(String),
+    /// `.*`: every field of an object, every item of a list.
+    Wildcard,
+    /// `[0]`, `[1:3]`, `[*]`, `['a','b']`.
+    Brackets(Vec<Selector>),
+    /// `..name`: the fields of this name at any depth.
+    Descendants(String),
+    /// `[?(@.type=="Ready")]`.
+    Filter(Condition),
+}
+
+/// What stands between commas in brackets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Selector {
+    Field(String),
+    Index(i64),
+    Slice {
+        start: Option<i64>,
+        end: Option<i64>,
+        step: Option<i64>,
+    },
+    All,
+}
+
+/// Which items of a list a filter lets through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    /// Fields and indexes, seen from the item.
+    pub(super) path: Vec<Step>,
+    /// Without one, the path must exist.
+    pub(super) comparison: Option<(Operator, Literal)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Operator(pub(super) &'static str);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Literal {
+    Text(String),
+    Number(i64),
+    Bool(bool),
+}
+
+impl Operator {
+    /// Longer ones first: `<` begins `<=`.
+    pub(super) const ALL: [Self; 6] = [
+        Self("=="),
+        Self("!="),
+        Self("<="),
+        Self(">="),
+        Self("<"),
+        Self(">"),
+    ];
+
+    pub(super) fn is_order(self) -> bool {
+        !matches!(self.0, "==" | "!=")
+    }
+}
+
+impl Path {
+    pub(super) fn new(steps: Vec<Step>) -> Result<Self, TemplateProblem> {
+        let translate = |step: Step| {
+            let query = parse_json_path(&format!("${}", step.rfc9535()))
+                .map_err(|error| TemplateProblem::Translation(error.to_string()))?;
+            Ok((step, query))
+        };
+        let steps = steps.into_iter().map(translate).collect::<Result<_, _>>()?;
+        Ok(Self { steps })
+    }
+
+    pub(super) fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().map(|(step, _)| step)
+    }
+}
+
+impl Step {
+    pub(super) fn field(&self) -> Option<&str> {
+        match self {
+            Self::Field(name) => Some(name),
+            Self::Wildcard | Self::Brackets(_) | Self::Descendants(_) | Self::Filter(_) => None,
+        }
+    }
+
+    /// True if the step finds at most one value.
+    pub(super) fn is_singular(&self) -> bool {
+        match self {
+            Self::Field(_) => true,
+            Self::Brackets(selectors) => matches!(selectors[..], [Selector::Index(_)]),
+            Self::Wildcard | Self::Descendants(_) | Self::Filter(_) => false,
+        }
+    }
+
+    fn rfc9535(&self) -> String {
+        match self {
+            Self::Field(name) => format!("[{}]", quoted(name)),
+            Self::Wildcard => "[*]".to_owned(),
+            Self::Brackets(selectors) => {
+                let selectors: Vec<_> = selectors.iter().map(Selector::rfc9535).collect();
+                format!("[{}]", selectors.join(","))
+            }
+            Self::Descendants(name) => format!("..[{}]", quoted(name)),
+            Self::Filter(Condition { path, comparison }) => {
+                let path: String = path.iter().map(Self::rfc9535).collect();
+                match comparison {
+                    None => format!("[?@{path}]"),
+                    // RFC 9535 takes what is absent for unequal; kubectl passes over it.
+                    Some((Operator("!="), value)) => {
+                        format!("[?@{path} && @{path}!={}]", value.rfc9535())
+                    }
+                    Some((Operator(word), value)) => format!("[?@{path}{word}{}]", value.rfc9535()),
+                }
+            }
+        }
+    }
+}
+
+impl Selector {
+    fn rfc9535(&self) -> String {
+        match self {
+            Self::Field(name) => quoted(name),
+            Self::Index(_) | Self::Slice { .. } | Self::All => self.to_string(),
+        }
+    }
+}
+
+impl Literal {
+    fn rfc9535(&self) -> String {
+        match self {
+            Self::Text(text) => quoted(text),
+            Self::Number(number) => number.to_string(),
+            Self::Bool(bool) => bool.to_string(),
+        }
+    }
+}
+
+/// A string of RFC 9535. Templates contain no control characters, which would need more.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
+}
+
+/// A name as kubectl reads it after a dot, or in quotes.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for letter in self.0.chars() {
+            if !is_plain(letter) {
+                f.write_str("\\")?;
+            }
+            write!(f, "{letter}")?;
+        }
+        Ok(())
+    }
+}
+
+/// True for what needs no backslash in a name. kubectl needs it for fewer characters; the others
+/// mean something elsewhere in a path, so that there they are rather a slip than part of a name.
+pub(super) fn is_plain(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '_' | '-' | '/' | ':')
+}
+
+/// True for what kubectl reads in a quoted key under no circumstances.
+pub(super) fn breaks_key(letter: char) -> bool {
+    matches!(letter, '\'' | ']' | ',')
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.steps().try_for_each(|step| step.fmt(f))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) if name.contains('.') && !name.contains(breaks_key) => {
+                write!(f, "['{}']", Escaped(name))
+            }
+            Self::Field(name) => write!(f, ".{}", Escaped(name)),
+            Self::Wildcard => f.write_str(".*"),
+            Self::Brackets(selectors) => {
+                let selectors: Vec<_> = selectors.iter().map(Selector::to_string).collect();
+                write!(f, "[{}]", selectors.join(","))
+            }
+            Self::Descendants(name) if name.starts_with(begins_descendants) => {
+                write!(f, "..{}", Escaped(name))
+            }
+            Self::Descendants(name) => write!(f, "..['{}']", Escaped(name)),
+            Self::Filter(Condition { path, comparison }) => {
+                f.write_str("[?(@")?;
+                path.iter().try_for_each(|step| step.fmt(f))?;
+                if let Some((Operator(word), value)) = comparison {
+                    write!(f, "{word}{}", value.rfc9535())?;
+                }
+                f.write_str(")]")
+            }
+        }
+    }
+}
+
+/// True for a letter with which a name may follow `..` in kubectl.
+pub(super) fn begins_descendants(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => write!(f, "'{}'", Escaped(name)),
+            Self::Index(index) => write!(f, "{index}"),
+            Self::Slice { start, end, step } => {
+                let number =
+                    |number: &Option<i64>| number.map(|n| n.to_string()).unwrap_or_default();
+                write!(f, "{}:{}", number(start), number(end))?;
+                step.map_or(Ok(()), |step| write!(f, ":{step}"))
+            }
+            Self::All => f.write_str("*"),
+        }
+    }
+}

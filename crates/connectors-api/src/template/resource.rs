@@ -1,0 +1,158 @@
+//! Resources to grant: `connectors/<permission>/<apiVersion>/<kind>/<namespace>/<name>`, of which the
+//! last two may come from the context object, and can only be its own.
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{
+    Expression, Part, RenderError, RenderProblem, Template, TemplateData, TemplateError, Warning,
+};
+use crate::access_resource::{AccessResource, AccessResourceError};
+use crate::check_state::kind;
+
+/// A resource as a policy with checks writes it.
+#[derive(Clone, Debug)]
+pub struct ResourceTemplate {
+    /// In the place of each path stands a placeholder.
+    shape: AccessResource,
+    own_namespace: bool,
+    own_name: bool,
+    warnings: Vec<Warning>,
+}
+
+/// Why a resource cannot be granted to whatever object.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ResourceTemplateError {
+    /// Not a template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// A path to something else, or in the place of something else.
+    #[error(
+        "{0}: only {{.object.metadata.namespace}} and {{.object.metadata.name}} may stand here, each alone in its place"
+    )]
+    Place(String),
+    /// Not an access resource.
+    #[error(transparent)]
+    Resource(#[from] AccessResourceError),
+    /// What all pods of the account would hold, without an approval of their own.
+    #[error(
+        "must end in /{{.object.metadata.namespace}}/{{.object.metadata.name}}: without it, one approval would open every pod of the ServiceAccount"
+    )]
+    Standing,
+}
+
+/// Why a resource cannot be granted to this object.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RenderResourceError {
+    /// The object has no namespace or no name.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// The object has a namespace or a name that no object has.
+    #[error(transparent)]
+    Resource(#[from] AccessResourceError),
+    /// The resource is about another object.
+    #[error("{0}: names another object than the one that asks")]
+    Foreign(AccessResource),
+}
+
+/// A name that is allowed wherever a path is.
+const PLACEHOLDER: &str = "x";
+
+impl ResourceTemplate {
+    /// Reads a resource.
+    pub fn parse(text: &str) -> Result<Self, ResourceTemplateError> {
+        let template = Template::parse(text)?;
+        let mut shape = String::new();
+        let mut places = Vec::new();
+        let mut behind_path = None;
+        for part in &template.parts {
+            match part {
+                Part::Text(text) => {
+                    if let Some(path) = behind_path.take()
+                        && !text.starts_with('/')
+                    {
+                        return Err(out_of_place(path));
+                    }
+                    shape.push_str(text);
+                }
+                Part::Path(path) => {
+                    if !shape.ends_with('/') {
+                        return Err(out_of_place(path));
+                    }
+                    behind_path = Some(path);
+                    places.push((slashes(&shape), path));
+                    shape.push_str(PLACEHOLDER);
+                }
+            }
+        }
+        let last = slashes(&shape);
+        let (mut own_namespace, mut own_name) = (false, false);
+        for (place, path) in places {
+            if place == last && path.path.is_metadata("name") {
+                own_name = true;
+            } else if place + 1 == last && path.path.is_metadata("namespace") {
+                own_namespace = true;
+            } else {
+                return Err(out_of_place(path));
+            }
+        }
+        let shape: AccessResource = shape.parse()?;
+        if shape.context.is_none() {
+            return Err(ResourceTemplateError::Standing);
+        }
+        Ok(Self {
+            shape,
+            own_namespace,
+            own_name,
+            warnings: template.warnings(),
+        })
+    }
+
+    /// What should be written another way.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The resource for one object. Whatever the template says, it is about this object.
+    pub fn render(&self, data: &TemplateData) -> Result<AccessResource, RenderResourceError> {
+        let (namespace, name) = (own(data, "namespace")?, own(data, "name")?);
+        let resource = self.shape.with_object(
+            self.own_namespace.then_some(namespace),
+            self.own_name.then_some(name),
+        )?;
+        if resource.is_of(namespace, name) {
+            Ok(resource)
+        } else {
+            Err(RenderResourceError::Foreign(resource))
+        }
+    }
+}
+
+fn out_of_place(path: &Expression) -> ResourceTemplateError {
+    ResourceTemplateError::Place(path.written.clone())
+}
+
+fn slashes(text: &str) -> usize {
+    text.matches('/').count()
+}
+
+fn own<'a>(data: &'a TemplateData, field: &str) -> Result<&'a str, RenderError> {
+    let problem = match data
+        .object()
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+    {
+        Some(Value::String(text)) if !text.is_empty() => return Ok(text),
+        Some(Value::String(_)) => RenderProblem::Empty,
+        Some(other) => RenderProblem::NotText(kind(other)),
+        None => RenderProblem::Nothing,
+    };
+    Err(RenderError {
+        path: format!("{{.object.metadata.{field}}}"),
+        problem,
+    })
+}
+
+#[cfg(test)]
+mod tests;

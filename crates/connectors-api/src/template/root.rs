@@ -1,0 +1,29 @@
+//! The root of a path: `.object` in the canonical form, and the other spellings of the source
+//! document.
+
+use super::path::{Path, Step};
+
+/// The steps of a path as its author wrote them, under the canonical root. None: another root.
+pub(super) fn canonical(mut steps: Vec<Step>) -> Option<(Vec<Step>, bool)> {
+    let names: Vec<_> = steps.iter().map_while(Step::field).collect();
+    let (pod, skipped) = match *names.as_slice() {
+        ["object", "pod", ..] => (true, 2),
+        ["object", ..] => (false, 1),
+        ["pod", ..] => (true, 1),
+        _ => return None,
+    };
+    // `.object.pod.name` stands for the pod's name, which is not a field of the pod itself.
+    let metadata =
+        pod && steps.len() == skipped + 1 && matches!(names[skipped..], ["name" | "namespace"]);
+    let root = ["object"].into_iter().chain(metadata.then_some("metadata"));
+    steps.splice(..skipped, root.map(|name| Step::Field(name.to_owned())));
+    Some((steps, pod))
+}
+
+impl Path {
+    /// True for the canonical path of a field of the object's metadata.
+    pub(super) fn is_metadata(&self, field: &str) -> bool {
+        let names: Vec<_> = self.steps().map(Step::field).collect();
+        names == [Some("object"), Some("metadata"), Some(field)]
+    }
+}

@@ -1,0 +1,142 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::testing::json_values;
+
+fn render(template: &str, object: Value) -> Result<String, RenderProblem> {
+    let template = Template::parse(template).unwrap();
+    template
+        .render(&TemplateData::of(object))
+        .map_err(|error| error.problem)
+}
+
+/// A value nested `depth` deep under the name `a`.
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!("end"), |inner, _| json!({"a": inner}))
+}
+
+#[test]
+fn a_path_without_object_or_name_has_an_error_of_its_own() {
+    use TemplateProblem::{Descendants, NoPath, Root};
+    for (template, problem) in [
+        ("{}", NoPath),
+        ("{ }", NoPath),
+        ("{$}", Root),
+        ("{@}", Root),
+        ("{.*}", Root),
+        ("{..name}", Root),
+        ("{.objects.name}", Root),
+        ("{.Object.name}", Root),
+        ("{.podx.name}", Root),
+        ("{..}", Descendants),
+        ("{.object..}", Descendants),
+        ("{.object...name}", Descendants),
+    ] {
+        let error = Template::parse(template).unwrap_err();
+        assert_eq!(error.problem, problem, "{template}");
+    }
+}
+
+#[test]
+fn an_error_names_the_path_and_no_value() {
+    let template = Template::parse("a{.object.metadata.name}-{.pod.metadata.labels.x}").unwrap();
+    let object = json!({"metadata": {"name": "n", "labels": {"x": ["secret"]}}});
+    let error = template.render(&TemplateData::of(object)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "{.pod.metadata.labels.x}: must be a string, not a list"
+    );
+}
+
+#[test]
+fn an_error_says_where() {
+    let error = Template::parse("größe-{.object.metadata|x}").unwrap_err();
+    assert_eq!(error.at, 24);
+    assert_eq!(error.problem, TemplateProblem::Unexpected('|'));
+}
+
+#[test]
+fn a_template_is_no_longer_than_its_field() {
+    assert!(Template::parse(&"x".repeat(1024)).is_ok());
+    let error = Template::parse(&"x".repeat(1025)).unwrap_err();
+    assert_eq!(error.problem, TemplateProblem::TooLong);
+}
+
+#[test]
+fn a_fixed_text_depends_on_nothing() {
+    assert!(Template::parse("fixed").unwrap().is_fixed());
+    assert!(Template::parse("{'fixed'}").unwrap().is_fixed());
+    assert!(!Template::parse("x{.object.a}").unwrap().is_fixed());
+}
+
+#[test]
+fn no_template_takes_as_long_as_its_author_likes() {
+    let descents = format!("{{.object{}}}", "..a".repeat(300));
+    let unions = format!("{{.object{}}}", "['a','a']".repeat(100));
+    let filters = format!("{{.object{}.list[?(@.x==\"y\")]}}", "['a','a']".repeat(12));
+    let list: Vec<_> = (0..1000).map(|_| json!({"x": "z"})).collect();
+    let mut deep = json!({"list": list});
+    for _ in 0..12 {
+        deep = json!({"a": deep});
+    }
+    for (template, object) in [
+        (&descents, nested(120)),
+        (&unions, nested(120)),
+        (&filters, deep),
+    ] {
+        assert_eq!(
+            render(template, object),
+            Err(RenderProblem::TooMuch),
+            "{template}"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "\\PC{0,60}") {
+        let _ = Template::parse(&text);
+    }
+
+    #[test]
+    fn no_template_like_text_panics_on_any_object(
+        text in r#"\{\.(object|pod)([.\[\]'"*:,\\?()@=!<>{} $0-9a-c-]|\.metadata|\.name|\['|'\]|\[\?\(@\.a==|\.\.){0,12}\}?"#,
+        object in json_values(),
+    ) {
+        if let Ok(template) = Template::parse(&text) {
+            if let Ok(rendered) = template.render(&TemplateData::of(object.clone())) {
+                prop_assert!(!rendered.is_empty());
+            }
+            // The canonical form is read alike.
+            let again = Template::parse(&template.to_string()).unwrap();
+            prop_assert_eq!(again.to_string(), template.to_string());
+            prop_assert_eq!(
+                again.render(&TemplateData::of(object.clone())).map_err(|error| error.problem),
+                template.render(&TemplateData::of(object)).map_err(|error| error.problem)
+            );
+        }
+    }
+
+    /// No name can be mistaken for another, however it is quoted on its way to the engine.
+    #[test]
+    fn every_name_that_can_be_written_is_found(name in "[^\\\\\\p{Cc}]{1,12}") {
+        let escaped: String = name.chars().flat_map(|letter| ['\\', letter]).collect();
+        let object = json!({name.clone(): "found", "other": "x"});
+        prop_assert_eq!(render(&format!("{{.object.{escaped}}}"), object.clone()), Ok("found".to_owned()));
+        if !name.contains(path::breaks_key) {
+            for quote in ['\'', '"'] {
+                let text = format!("{{.object[{quote}{escaped}{quote}]}}");
+                prop_assert_eq!(render(&text, object.clone()), Ok("found".to_owned()));
+            }
+        }
+    }
+
+    #[test]
+    fn every_text_that_can_be_written_is_compared_whole(text in "[^\\p{Cc}]{0,12}", other in "[^\\p{Cc}]{0,3}") {
+        let quoted = text.replace('\\', r"\\").replace('"', "\\\"");
+        let object = json!({"list": [{"x": text, "name": "found"}, {"x": format!("{text}{other}!"), "name": "other"}]});
+        let template = format!("{{.object.list[?(@.x==\"{quoted}\")].name}}");
+        prop_assert_eq!(render(&template, object), Ok("found".to_owned()));
+    }
+}

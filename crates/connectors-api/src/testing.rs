@@ -1,0 +1,27 @@
+//! Strategies that the property tests of several modules share.
+
+use proptest::prelude::*;
+use serde_json::{Map, Value};
+
+/// Any JSON value of moderate size, with the field names that evaluators look for among its keys.
+pub(crate) fn json_values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "\\PC{0,8}".prop_map(Value::from),
+        "(approved|passed|pending|rejected|ns|x)".prop_map(Value::from),
+    ];
+    let key = prop_oneof![
+        "(object|metadata|name|namespace|labels|status|state|spec|items|a|b|tekton\\.dev/x)",
+        "\\PC{0,6}",
+    ];
+    leaf.prop_recursive(5, 48, 6, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::vec((key.clone(), inner), 0..5)
+                .prop_map(|fields| Value::from(fields.into_iter().collect::<Map<_, _>>())),
+        ]
+    })
+}

@@ -1,0 +1,175 @@
+//! The admin server: `/healthz`, `/readyz` and `/metrics` for the kubelet and for Prometheus.
+//!
+//! It is bound before any work starts, so that a taken port ends the process at once, and it answers
+//! until the very end, so that a process that drains can be seen to be unready.
+
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
+use thiserror::Error;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+use tracing::{debug, info, warn};
+
+use crate::{
+    readiness::{Readiness, Status},
+    report,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Who connects and says nothing is let go after this.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The kubelet and a few scrapers; whoever holds more keeps others waiting, but costs no memory.
+const CONNECTIONS: usize = 64;
+/// A machine without free file descriptors is given time to get some.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The admin server cannot start.
+#[derive(Debug, Error)]
+#[error("cannot listen on {address} for health and metrics")]
+pub struct BindError {
+    /// Where it should have listened.
+    pub address: SocketAddr,
+    /// Why it cannot.
+    #[source]
+    pub source: io::Error,
+}
+
+/// A server that is bound, but does not answer yet.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+    local: SocketAddr,
+}
+
+/// What answers are made from.
+#[derive(Clone, Debug)]
+struct Sources {
+    readiness: Readiness,
+    metrics: Registry,
+}
+
+impl Admin {
+    /// Takes the address.
+    pub async fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        let failed = |source| BindError { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let local = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, local })
+    }
+
+    /// Where the server listens: the real port, when it was bound to port 0.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Answers from now on, until the process ends: it is no task that is told to stop.
+    pub fn start(self, readiness: Readiness, metrics: Registry) {
+        info!(address = %self.local, "serving health and metrics");
+        tokio::spawn(self.serve(Sources { readiness, metrics }));
+    }
+
+    async fn serve(self, sources: Sources) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            // The semaphore is never closed.
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            match self.listener.accept().await {
+                Ok((connection, _)) => {
+                    let sources = sources.clone();
+                    tokio::spawn(async move {
+                        converse(connection, sources).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    warn!(error = report(&error), "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+async fn converse(connection: TcpStream, sources: Sources) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let response = answer(request.method(), request.uri().path(), &sources);
+        async { Ok::<_, Infallible>(response) }
+    });
+    let conversation = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(TokioIo::new(connection), service);
+    if let Err(error) = conversation.await {
+        debug!(error = report(&error), "an admin connection broke");
+    }
+}
+
+fn answer(method: &Method, path: &str, sources: &Sources) -> Response<Full<Bytes>> {
+    let page: fn(&Sources) -> Response<Full<Bytes>> = match path {
+        "/healthz" => |_| text(StatusCode::OK, "ok\n".to_owned()),
+        "/readyz" => |sources| ready(&sources.readiness.status()),
+        "/metrics" => |sources| metrics(&sources.metrics),
+        _ => return text(StatusCode::NOT_FOUND, "not found\n".to_owned()),
+    };
+    if method == Method::GET {
+        return page(sources);
+    }
+    let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
+    let get = header::HeaderValue::from_static("GET");
+    refusal.headers_mut().insert(header::ALLOW, get);
+    refusal
+}
+
+fn ready(status: &Status) -> Response<Full<Bytes>> {
+    match status {
+        Status::Ready => text(StatusCode::OK, "ready\n".to_owned()),
+        Status::Missing(parts) => {
+            let parts = parts.join("\nwaiting for ");
+            text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("waiting for {parts}\n"),
+            )
+        }
+        Status::Stopping => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned()),
+    }
+}
+
+fn metrics(registry: &Registry) -> Response<Full<Bytes>> {
+    match TextEncoder::new().encode_to_string(&registry.gather()) {
+        Ok(page) => typed(StatusCode::OK, TEXT_FORMAT, page),
+        Err(error) => {
+            warn!(error = report(&error), "cannot write the metrics");
+            text(StatusCode::INTERNAL_SERVER_ERROR, "no metrics\n".to_owned())
+        }
+    }
+}
+
+fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    typed(status, "text/plain; charset=utf-8", body)
+}
+
+fn typed(status: StatusCode, media_type: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    let media_type = header::HeaderValue::from_static(media_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
+    response
+}

@@ -1,0 +1,166 @@
+//! The client for the Kubernetes API.
+
+use std::path::{Path, PathBuf};
+
+use http::{
+    HeaderValue, Response,
+    header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use kube::{
+    Client, Config,
+    client::{ClientBuilder, DynBody},
+    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use serde_json::json;
+use thiserror::Error;
+use tower::{BoxError, util::MapResponseLayer};
+
+use crate::tls;
+
+/// Why there is no client.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be used.
+    #[error("cannot use the kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// The file that was named.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: KubeconfigError,
+    },
+    /// No kubeconfig was named and this is no pod.
+    #[error("this process does not run in a cluster, and no kubeconfig was given")]
+    InCluster(#[source] InClusterError),
+    /// The configuration makes no client.
+    #[error("cannot make a client for {server}")]
+    Client {
+        /// The API server.
+        server: String,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
+}
+
+/// A client for the named cluster, or for the one that this process runs in. Nothing is sent yet.
+///
+/// There is no time limit on responses, because a watch may be silent for minutes: single calls get
+/// theirs from [`retry`](crate::retry).
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    tls::install_provider();
+    let config = match kubeconfig {
+        Some(path) => from_file(path).await?,
+        None => Config::incluster().map_err(ConnectError::InCluster)?,
+    };
+    let server = config.cluster_url.to_string();
+    let builder = ClientBuilder::try_from(config)
+        .map_err(|source| ConnectError::Client { server, source })?;
+    Ok(builder
+        .with_layer(&MapResponseLayer::new(keep_retry_after))
+        .build())
+}
+
+/// Puts the time to come back into the body, for the client reads no headers of errors.
+///
+/// An API server that is over its limits says so in plain text, and the time in a header only.
+fn keep_retry_after(response: Response<Box<DynBody>>) -> Response<Box<DynBody>> {
+    let header = |name| {
+        response
+            .headers()
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+    };
+    let is_json = header(CONTENT_TYPE).is_some_and(|media| media.starts_with("application/json"));
+    let seconds = header(RETRY_AFTER).and_then(|seconds| seconds.parse::<u32>().ok());
+    let (Some(seconds), false, false) = (seconds, is_json, response.status().is_success()) else {
+        return response;
+    };
+    let (mut parts, _) = response.into_parts();
+    let status = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": parts.status.as_u16(),
+        "message": "the server is busy",
+        "reason": "TooManyRequests",
+        "details": { "retryAfterSeconds": seconds },
+    });
+    parts.headers.remove(CONTENT_LENGTH);
+    let body = Full::<Bytes>::from(status.to_string()).map_err(BoxError::from);
+    Response::from_parts(parts, Box::new(body))
+}
+
+async fn from_file(path: &Path) -> Result<Config, ConnectError> {
+    let failed = |source| ConnectError::Kubeconfig {
+        path: path.to_owned(),
+        source,
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, time::Duration};
+
+    use http::{Response, StatusCode};
+    use http_body_util::{BodyExt, Full};
+    use hyper::body::Bytes;
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::{
+        Api,
+        client::{ClientBuilder, DynBody},
+    };
+    use tower::{BoxError, service_fn, util::MapResponseLayer};
+
+    use super::{connect, keep_retry_after};
+    use crate::retry::{Verdict, verdict};
+
+    /// What is to be done about an answer of 429 with this type and body, and ten seconds in the header.
+    async fn judged(media_type: &'static str, body: &'static str) -> Verdict {
+        let server = service_fn(move |_| async move {
+            let body = Full::<Bytes>::from(body).map_err(BoxError::from);
+            let body: Box<DynBody> = Box::new(body);
+            Response::builder()
+                .status(StatusCode::TOO_MANY_REQUESTS)
+                .header("retry-after", "10")
+                .header("content-type", media_type)
+                .body(body)
+        });
+        let client = ClientBuilder::new(server, "default")
+            .with_layer(&MapResponseLayer::new(keep_retry_after))
+            .build();
+        verdict(
+            &Api::<Pod>::default_namespaced(client)
+                .get("pod")
+                .await
+                .unwrap_err(),
+        )
+    }
+
+    #[tokio::test]
+    async fn the_time_to_come_back_is_kept_though_it_is_in_a_header_only() {
+        let verdict = judged("text/plain; charset=utf-8", "Too many requests").await;
+        assert_eq!(verdict, Verdict::After(Duration::from_secs(10)));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_says_its_time_itself_is_left_alone() {
+        let body = r#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":3}}"#;
+        let verdict = judged("application/json", body).await;
+        assert_eq!(verdict, Verdict::After(Duration::from_secs(3)));
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_missing_is_an_error_that_names_it() {
+        let Err(error) = connect(Some(Path::new("/no/such/file"))).await else {
+            panic!("connected");
+        };
+        assert_eq!(error.to_string(), "cannot use the kubeconfig /no/such/file");
+    }
+}

@@ -1,0 +1,284 @@
+//! What a candidate knows, and what follows from it. Nothing here waits, sends or reads a clock.
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use tokio::time::Instant;
+
+use super::{Leadership, Terms, record};
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Read the record.
+    Look,
+    /// Write the claim: take what is free, or renew what is held.
+    Write,
+    /// Somebody else holds the lease, until then if he stays silent.
+    Wait(Instant),
+}
+
+/// What was seen last, and since when it has been so.
+#[derive(Clone, Debug)]
+struct Sighting {
+    lease: Option<Lease>,
+    since: Instant,
+}
+
+/// Everything a candidate has seen and done.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    me: String,
+    terms: Terms,
+    last: Option<Sighting>,
+    /// Whether the last sighting may be acted on, or has to be looked at again first.
+    fresh: bool,
+    /// When the last renewal that succeeded was sent.
+    renewed: Option<Instant>,
+}
+
+impl Candidate {
+    pub(super) fn new(me: &str, terms: Terms) -> Self {
+        Self {
+            me: me.to_owned(),
+            terms,
+            last: None,
+            fresh: false,
+            renewed: None,
+        }
+    }
+
+    /// The decision.
+    pub(super) fn plan(&self, now: Instant) -> Action {
+        let Some(Sighting { lease, since }) = self.last.as_ref().filter(|_| self.fresh) else {
+            return Action::Look;
+        };
+        let free_at = match lease {
+            None => *since,
+            Some(lease) => match record::holder(lease) {
+                None => return Action::Write,
+                // Either held, or left by a former life of this process.
+                Some(holder) if holder == self.me => return Action::Write,
+                // The holder's own word counts when it is longer.
+                Some(_) => *since + self.terms.duration.max(record::duration(lease)),
+            },
+        };
+        if now >= free_at {
+            Action::Write
+        } else {
+            Action::Wait(free_at)
+        }
+    }
+
+    /// The record was read; the time is that of its arrival, for it may be older, but not younger.
+    pub(super) fn saw(&mut self, lease: Option<Lease>, now: Instant) {
+        self.fresh = true;
+        if lease.as_ref().and_then(record::holder) != Some(self.me.as_str()) {
+            self.renewed = None;
+        }
+        let unchanged = match (&self.last, &lease) {
+            (
+                Some(Sighting {
+                    lease: Some(last), ..
+                }),
+                Some(lease),
+            ) => record::same(last, lease),
+            (Some(Sighting { lease: None, .. }), None) => true,
+            (None | Some(_), _) => false,
+        };
+        if unchanged {
+            return;
+        }
+        let since = match (&self.last, &lease) {
+            // Deleted under a holder who may not know it yet: his time has to pass first.
+            (
+                Some(Sighting {
+                    lease: Some(last), ..
+                }),
+                None,
+            ) if record::holder(last).is_some() => {
+                now + self.terms.duration.max(record::duration(last))
+            }
+            (None | Some(_), _) => now,
+        };
+        self.last = Some(Sighting { lease, since });
+    }
+
+    /// A claim was written. Leadership counts from when it was sent: nobody can have seen it before.
+    pub(super) fn wrote(&mut self, lease: Lease, sent: Instant, now: Instant) {
+        self.last = Some(Sighting {
+            lease: Some(lease),
+            since: now,
+        });
+        self.fresh = true;
+        self.renewed = Some(sent);
+    }
+
+    /// Time passes, or a write failed or is in doubt: the record has to be looked at before the next step.
+    pub(super) fn rest(&mut self) {
+        self.fresh = false;
+    }
+
+    /// The record to write.
+    pub(super) fn claim(&self, name: &str, wall: Timestamp) -> Lease {
+        let before = self.last.as_ref().and_then(|last| last.lease.as_ref());
+        record::claimed(before, name, &self.me, self.terms.duration, wall)
+    }
+
+    pub(super) fn leadership(&self) -> Leadership {
+        match self.renewed {
+            Some(sent) => Leadership::Leader {
+                until: sent + self.terms.hold,
+            },
+            None => Leadership::Follower,
+        }
+    }
+
+    /// The record, if this candidate leads and knows its version.
+    pub(super) fn held(&self, now: Instant) -> Option<&Lease> {
+        let last = self
+            .last
+            .as_ref()
+            .filter(|_| self.leadership().is_leader_at(now))?;
+        last.lease
+            .as_ref()
+            .filter(|lease| record::holder(lease) == Some(self.me.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+    use tokio::time::Instant;
+
+    use super::{Action, Candidate};
+    use crate::lease::{Leadership, Terms};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn lease(version: &str, holder: Option<&str>, seconds: i32) -> Lease {
+        let mut lease = Lease::default();
+        lease.metadata.resource_version = Some(version.to_owned());
+        lease.spec = Some(LeaseSpec {
+            holder_identity: holder.map(str::to_owned),
+            lease_duration_seconds: Some(seconds),
+            ..LeaseSpec::default()
+        });
+        lease
+    }
+
+    fn me() -> Candidate {
+        Candidate::new("me", Terms::default())
+    }
+
+    /// What follows from one sighting, this many seconds after it.
+    fn after(lease: Option<Lease>, seconds: u32) -> (Action, Instant) {
+        let (mut candidate, start) = (me(), Instant::now());
+        candidate.saw(lease, start);
+        (candidate.plan(start + SECOND * seconds), start)
+    }
+
+    #[test]
+    fn nothing_is_done_before_the_record_was_looked_at() {
+        assert_eq!(me().plan(Instant::now()), Action::Look);
+    }
+
+    #[test]
+    fn what_is_free_is_taken_at_once() {
+        for free in [
+            None,
+            Some(lease("1", None, 15)),
+            Some(lease("1", Some(""), 15)),
+            Some(lease("1", Some("me"), 15)),
+        ] {
+            assert_eq!(after(free.clone(), 0).0, Action::Write, "{free:?}");
+        }
+    }
+
+    #[test]
+    fn a_silent_holder_is_left_alone_for_his_time_or_ours_whichever_is_longer() {
+        for (theirs, expected) in [(15, 15), (1, 15), (-5, 15), (60, 60)] {
+            let held = Some(lease("1", Some("other"), theirs));
+            let (action, start) = after(held.clone(), expected - 1);
+            assert_eq!(action, Action::Wait(start + SECOND * expected), "{theirs}");
+            assert_eq!(after(held, expected).0, Action::Write, "{theirs}");
+        }
+    }
+
+    #[test]
+    fn the_time_counts_from_when_the_change_was_seen_here() {
+        let (mut candidate, start) = (me(), Instant::now());
+        candidate.saw(Some(lease("1", Some("other"), 15)), start);
+        candidate.saw(Some(lease("1", Some("other"), 15)), start + SECOND * 14);
+        assert_eq!(candidate.plan(start + SECOND * 15), Action::Write);
+        candidate.saw(Some(lease("2", Some("other"), 15)), start + SECOND * 15);
+        assert_eq!(
+            candidate.plan(start + SECOND * 15),
+            Action::Wait(start + SECOND * 30)
+        );
+    }
+
+    #[test]
+    fn a_record_that_vanished_from_under_a_holder_is_not_free_at_once() {
+        let (mut candidate, start) = (me(), Instant::now());
+        candidate.saw(Some(lease("1", Some("other"), 15)), start);
+        candidate.saw(None, start + SECOND);
+        assert_eq!(
+            candidate.plan(start + SECOND),
+            Action::Wait(start + SECOND * 16)
+        );
+        candidate.saw(None, start + SECOND * 16);
+        assert_eq!(candidate.plan(start + SECOND * 16), Action::Write);
+    }
+
+    #[test]
+    fn a_leader_leads_from_when_it_sent_the_claim_and_not_for_the_whole_duration() {
+        let (mut candidate, start) = (me(), Instant::now());
+        candidate.saw(None, start);
+        candidate.wrote(lease("1", Some("me"), 15), start, start + SECOND * 4);
+        let leadership = candidate.leadership();
+        assert_eq!(
+            leadership,
+            Leadership::Leader {
+                until: start + SECOND * 10
+            }
+        );
+        assert!(leadership.is_leader_at(start + SECOND * 9));
+        assert!(!leadership.is_leader_at(start + SECOND * 10));
+        assert_eq!(candidate.plan(start + SECOND * 6), Action::Write);
+    }
+
+    #[test]
+    fn a_leader_that_sees_another_holder_or_none_leads_no_longer() {
+        for seen in [
+            Some(lease("2", Some("other"), 15)),
+            Some(lease("2", None, 15)),
+            None,
+        ] {
+            let (mut candidate, start) = (me(), Instant::now());
+            candidate.saw(None, start);
+            candidate.wrote(lease("1", Some("me"), 15), start, start);
+            candidate.saw(seen, start + SECOND);
+            assert_eq!(candidate.leadership(), Leadership::Follower);
+        }
+    }
+
+    #[test]
+    fn a_write_in_doubt_costs_a_look_and_no_leadership_before_its_time() {
+        let (mut candidate, start) = (me(), Instant::now());
+        candidate.saw(None, start);
+        candidate.wrote(lease("1", Some("me"), 15), start, start);
+        candidate.rest();
+        assert_eq!(candidate.plan(start + SECOND * 5), Action::Look);
+        assert!(candidate.leadership().is_leader_at(start + SECOND * 5));
+        candidate.saw(Some(lease("2", Some("me"), 15)), start + SECOND * 5);
+        assert_eq!(candidate.plan(start + SECOND * 5), Action::Write);
+        assert_eq!(
+            candidate.leadership(),
+            Leadership::Leader {
+                until: start + SECOND * 10
+            }
+        );
+    }
+}

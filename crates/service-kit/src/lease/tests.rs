@@ -1,0 +1,230 @@
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{Method, Request, StatusCode};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Client, client::Body};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{Election, Leadership, Terms, TermsError};
+use crate::fake_api::{self, Answer, answer, body, refusal};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// An API server that keeps one lease and refuses writes from an older version of it.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<(Option<Lease>, u32)>>);
+
+impl Server {
+    fn lease(&self) -> Option<Lease> {
+        self.0.lock().unwrap().0.clone()
+    }
+
+    fn holder(&self) -> Option<String> {
+        self.lease()?.spec?.holder_identity
+    }
+
+    fn serve(&self, method: &Method, claim: &[u8]) -> Answer {
+        let mut state = self.0.lock().unwrap();
+        let (lease, version) = &mut *state;
+        let current = lease
+            .as_ref()
+            .and_then(|lease| lease.metadata.resource_version.clone());
+        if *method != Method::GET {
+            let mut claim: Lease = serde_json::from_slice(claim).unwrap();
+            if claim.metadata.resource_version != current {
+                return refusal(StatusCode::CONFLICT);
+            }
+            *version += 1;
+            claim.metadata.resource_version = Some(version.to_string());
+            *lease = Some(claim);
+        }
+        match lease {
+            Some(lease) => answer(StatusCode::OK, serde_json::to_vec(lease).unwrap()),
+            None => refusal(StatusCode::NOT_FOUND),
+        }
+    }
+
+    /// A client, and the switch that cuts it off.
+    fn client(&self) -> (Client, Arc<AtomicBool>) {
+        let (server, cut) = (self.clone(), Arc::new(AtomicBool::new(false)));
+        let is_cut = Arc::clone(&cut);
+        let client = fake_api::client(move |request: Request<Body>| {
+            let (server, is_cut) = (server.clone(), Arc::clone(&is_cut));
+            async move {
+                if is_cut.load(Ordering::SeqCst) {
+                    std::future::pending::<()>().await;
+                }
+                let method = request.method().clone();
+                server.serve(&method, &body(request).await)
+            }
+        });
+        (client, cut)
+    }
+
+    fn stand(&self, identity: &str) -> Standing {
+        let (client, cut) = self.client();
+        let election = Election::new(client, "ns", "controller", identity, Terms::default());
+        let leadership = election.leadership();
+        let (release, released) = oneshot::channel::<()>();
+        let task = tokio::spawn(election.run(async {
+            let _ = released.await;
+        }));
+        Standing {
+            leadership,
+            cut,
+            release,
+            task,
+        }
+    }
+}
+
+/// A candidate that runs.
+struct Standing {
+    leadership: watch::Receiver<Leadership>,
+    cut: Arc<AtomicBool>,
+    release: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Standing {
+    fn leads(&self) -> bool {
+        self.leadership.borrow().is_leader()
+    }
+
+    /// Waits until it leads or no longer does, and says how long that took.
+    async fn until(&mut self, leads: bool) -> Duration {
+        let started = Instant::now();
+        let changed = self
+            .leadership
+            .wait_for(|leadership| leadership.is_leader() == leads);
+        timeout(SECOND * 60, changed).await.unwrap().unwrap();
+        started.elapsed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_candidate_leads_at_once_and_stays() {
+    let server = Server::default();
+    let mut first = server.stand("first");
+    assert_eq!(first.until(true).await, Duration::ZERO);
+    let second = server.stand("second");
+    for _ in 0..120 {
+        sleep(SECOND).await;
+        assert!(first.leads() && !second.leads());
+    }
+    let spec = server.lease().unwrap().spec.unwrap();
+    assert_eq!(spec.holder_identity.as_deref(), Some("first"));
+    assert_eq!(
+        (spec.lease_transitions, spec.lease_duration_seconds),
+        (Some(0), Some(15))
+    );
+    assert!(spec.renew_time > spec.acquire_time);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_stops_before_another_one_starts() {
+    let server = Server::default();
+    let mut first = server.stand("first");
+    first.until(true).await;
+    let mut second = server.stand("second");
+    sleep(SECOND * 5).await;
+
+    first.cut.store(true, Ordering::SeqCst);
+    let stopped = first.until(false).await;
+    assert!(stopped <= SECOND * 10, "{stopped:?}");
+    let started = stopped + second.until(true).await;
+    assert!(
+        started >= SECOND * 13 && started <= SECOND * 18,
+        "{started:?}"
+    );
+    assert_eq!(server.holder().as_deref(), Some("second"));
+
+    first.cut.store(false, Ordering::SeqCst);
+    sleep(SECOND * 30).await;
+    assert!(second.leads() && !first.leads());
+    assert_eq!(
+        server.lease().unwrap().spec.unwrap().lease_transitions,
+        Some(1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_lease_is_taken_without_waiting_for_its_end() {
+    let server = Server::default();
+    let mut first = server.stand("first");
+    first.until(true).await;
+    let mut second = server.stand("second");
+    sleep(SECOND).await;
+    first.release.send(()).unwrap();
+    first.task.await.unwrap();
+    assert!(!first.leadership.borrow().is_leader());
+    assert_eq!(server.holder(), None);
+    assert!(second.until(true).await <= SECOND * 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_that_ends_leaves_the_lease_alone() {
+    let server = Server::default();
+    let mut first = server.stand("first");
+    first.until(true).await;
+    let second = server.stand("second");
+    sleep(SECOND).await;
+    second.release.send(()).unwrap();
+    second.task.await.unwrap();
+    assert!(first.leads());
+    assert_eq!(server.holder().as_deref(), Some("first"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_process_goes_on_where_it_was_killed() {
+    let server = Server::default();
+    let mut first = server.stand("pod-1");
+    first.until(true).await;
+    first.task.abort();
+    let mut again = server.stand("pod-1");
+    assert_eq!(again.until(true).await, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leadership_ends_by_the_clock_though_nobody_says_so() {
+    let server = Server::default();
+    let mut first = server.stand("first");
+    first.until(true).await;
+    first.task.abort();
+    let last_word = *first.leadership.borrow();
+    sleep(SECOND * 9).await;
+    assert!(last_word.is_leader());
+    sleep(SECOND).await;
+    assert!(!last_word.is_leader());
+}
+
+#[test]
+fn terms_under_which_two_could_lead_are_refused() {
+    let millis = Duration::from_millis;
+    let good = Terms::new(SECOND * 15, SECOND * 10, SECOND * 2);
+    assert_eq!(good, Ok(Terms::default()));
+    let bad = [
+        (SECOND * 15, SECOND * 14, SECOND * 2),
+        (SECOND * 15, SECOND * 10, SECOND * 6),
+        (SECOND * 15, SECOND * 10, Duration::ZERO),
+        (millis(1_500), millis(1_000), millis(100)),
+    ];
+    for (duration, hold, period) in bad {
+        let refused = TermsError {
+            duration,
+            hold,
+            period,
+        };
+        assert_eq!(Terms::new(duration, hold, period), Err(refused));
+    }
+}

@@ -1,0 +1,63 @@
+//! The process shell that every service shares: how a process starts, says how it is, and ends.
+//!
+//! Owns: arguments and logs, the admin server with health, readiness and metrics, shutdown, the client
+//! for the Kubernetes API with its retries and guarded watches, the leader lease, TLS files, the clock.
+//!
+//! Refuses to know: what a service is for. No type, label or word of the product appears here.
+//!
+//! Invariant: what has not happened yet counts as not done. A process is unready until every part has
+//! said that it caught up, a task that dies ends the process, a lease that was not renewed in time is
+//! not held, an object that cannot be read is never mistaken for its last readable version.
+
+pub mod admin;
+pub mod args;
+pub mod client;
+pub mod clock;
+pub mod lease;
+pub mod readiness;
+pub mod retry;
+pub mod shutdown;
+pub mod telemetry;
+pub mod tls;
+pub mod watches;
+
+#[cfg(test)]
+mod fake_api;
+
+/// An error with everything that led to it, on one line as logs want it.
+#[must_use]
+pub fn report(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let line = cause.to_string();
+        // Several libraries put the text of the source into their own.
+        if !text.contains(&line) {
+            text.push_str(": ");
+            text.push_str(&line);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::report;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot open the door")]
+    struct Door(#[source] io::Error);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot leave: {0}")]
+    struct Leave(#[source] Door);
+
+    #[test]
+    fn a_report_names_every_cause_once() {
+        let error = Leave(Door(io::Error::other("no key")));
+        assert_eq!(report(&error), "cannot leave: cannot open the door: no key");
+    }
+}

@@ -1,0 +1,181 @@
+//! Single calls to the Kubernetes API, repeated while that can help.
+//!
+//! [`verdict`] is the table of what may be repeated. A call that timed out may have been carried out:
+//! its repetition then meets its own work, as a 409 on a named create or a 404 on a delete. Callers
+//! that cannot live with that (`generateName`) use [`Policy::once`].
+
+mod backoff;
+mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, time::Duration};
+
+use thiserror::Error;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::debug;
+
+use crate::report;
+
+pub use backoff::Backoff;
+pub use verdict::{Verdict, verdict};
+
+/// How often and how long a call is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How many times the call is made at most, the first included.
+    pub attempts: u32,
+    /// How long one attempt may take. The client itself has no limit.
+    pub attempt: Duration,
+    /// How long all attempts and the pauses between them may take.
+    pub total: Duration,
+    /// The pauses between attempts.
+    pub pauses: Backoff,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            attempt: Duration::from_secs(10),
+            total: Duration::from_secs(30),
+            pauses: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+        }
+    }
+}
+
+/// A call to the Kubernetes API failed, for good or for too long.
+#[derive(Debug, Error)]
+pub enum CallError {
+    /// The answer was an error that a repetition would not change.
+    #[error("cannot {call}")]
+    Refused {
+        /// What was asked for, as a verb and its object.
+        call: String,
+        /// The answer.
+        #[source]
+        source: kube::Error,
+    },
+    /// Every attempt failed with an error that may pass.
+    #[error("cannot {call}, tried {attempts} times")]
+    Exhausted {
+        /// What was asked for, as a verb and its object.
+        call: String,
+        /// How many times.
+        attempts: u32,
+        /// The error of the last attempt.
+        #[source]
+        source: kube::Error,
+    },
+    /// The last attempt had no answer in time. It may have been carried out.
+    #[error("cannot {call}, tried {attempts} times: no answer in time")]
+    NoAnswer {
+        /// What was asked for, as a verb and its object.
+        call: String,
+        /// How many times.
+        attempts: u32,
+    },
+}
+
+impl CallError {
+    /// The HTTP status of the API server's last answer, if it was the API server who answered.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        let answer = match self {
+            Self::Refused { source, .. } | Self::Exhausted { source, .. } => source,
+            Self::NoAnswer { .. } => return None,
+        };
+        if let kube::Error::Api(status) = answer {
+            Some(status.code)
+        } else {
+            None
+        }
+    }
+}
+
+/// What one attempt came to, when it did not succeed.
+enum Failure {
+    Error(kube::Error),
+    Timeout,
+}
+
+impl Policy {
+    /// One attempt, with a limit on its time.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self {
+            attempts: 1,
+            ..self
+        }
+    }
+
+    /// Makes a call, named for errors as a verb and its object: `get pod ns/name`.
+    pub async fn call<T, F, A>(
+        &self,
+        call: impl fmt::Display,
+        mut attempt: A,
+    ) -> Result<T, CallError>
+    where
+        A: FnMut() -> F,
+        F: Future<Output = Result<T, kube::Error>>,
+    {
+        let deadline = Instant::now() + self.total;
+        let mut pauses = self.pauses;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let limit = self.attempt.min(deadline - Instant::now());
+            let failure = match timeout(limit, attempt()).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(source)) => Failure::Error(source),
+                Err(_) => Failure::Timeout,
+            };
+            let pause = match &failure {
+                Failure::Timeout => pauses.pause(),
+                Failure::Error(source) => match verdict(source) {
+                    Verdict::GiveUp => return Err(refused(&call, failure)),
+                    Verdict::Again => pauses.pause(),
+                    // Never sooner than the server wants, never all at the same moment.
+                    Verdict::After(time) => time + pauses.pause(),
+                },
+            };
+            if attempts >= self.attempts || Instant::now() + pause >= deadline {
+                return Err(exhausted(&call, attempts, failure));
+            }
+            debug!(%call, attempts, ?pause, problem = %failure, "trying again");
+            sleep(pause).await;
+        }
+    }
+}
+
+fn refused(call: &impl fmt::Display, failure: Failure) -> CallError {
+    match failure {
+        Failure::Error(source) => CallError::Refused {
+            call: call.to_string(),
+            source,
+        },
+        Failure::Timeout => exhausted(call, 1, Failure::Timeout),
+    }
+}
+
+fn exhausted(call: &impl fmt::Display, attempts: u32, failure: Failure) -> CallError {
+    let call = call.to_string();
+    match failure {
+        Failure::Error(source) => CallError::Exhausted {
+            call,
+            attempts,
+            source,
+        },
+        Failure::Timeout => CallError::NoAnswer { call, attempts },
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(error) => f.write_str(&report(error)),
+            Self::Timeout => f.write_str("no answer in time"),
+        }
+    }
+}

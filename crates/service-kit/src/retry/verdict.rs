@@ -1,0 +1,66 @@
+use std::time::Duration;
+
+use kube::{Error, core::Status};
+
+/// Whether it can help to repeat a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The error may pass.
+    Again,
+    /// The error may pass, and the server said when to come back at the soonest.
+    After(Duration),
+    /// The same call would fail the same way.
+    GiveUp,
+}
+
+/// The table of what may be repeated.
+///
+/// | answer | verdict |
+/// |---|---|
+/// | 429, 503 and other passing ones below, with `retryAfterSeconds` | `After` |
+/// | 408, 429, 500, 502, 503, 504 | `Again`: the server is busy, starting, or behind something that is |
+/// | every other status, among them 401, 403, 404, 409, 410, 422 | `GiveUp`: an answer, not a failure |
+/// | no connection, a broken one | `Again` |
+/// | a response that cannot be read | `GiveUp`: it would be the same |
+/// | a request, a configuration or a credential that is wrong here | `GiveUp` |
+#[must_use]
+#[allow(
+    clippy::match_same_arms,
+    clippy::wildcard_enum_match_arm,
+    unreachable_patterns,
+    reason = "the last arm is for variants of features that are off here, and another crate may switch on"
+)]
+pub fn verdict(error: &Error) -> Verdict {
+    match error {
+        Error::Api(status) => of_status(status),
+        Error::HyperError(_) | Error::Service(_) | Error::ReadEvents(_) => Verdict::Again,
+        Error::FromUtf8(_)
+        | Error::SerdeError(_)
+        | Error::LinesCodecMaxLineLengthExceeded
+        | Error::HttpError(_)
+        | Error::BuildRequest(_)
+        | Error::InferConfig(_)
+        | Error::InferKubeconfig(_)
+        | Error::Discovery(_)
+        | Error::RustlsTls(_)
+        | Error::TlsRequired
+        | Error::Auth(_)
+        | Error::ProxyProtocolUnsupported { .. }
+        | Error::ProxyProtocolDisabled { .. } => Verdict::GiveUp,
+        _ => Verdict::GiveUp,
+    }
+}
+
+fn of_status(status: &Status) -> Verdict {
+    if !matches!(status.code, 408 | 429 | 500 | 502 | 503 | 504) {
+        return Verdict::GiveUp;
+    }
+    match status
+        .details
+        .as_ref()
+        .map_or(0, |details| details.retry_after_seconds)
+    {
+        0 => Verdict::Again,
+        seconds => Verdict::After(Duration::from_secs(seconds.into())),
+    }
+}

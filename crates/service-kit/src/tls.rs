@@ -1,0 +1,260 @@
+//! TLS from files that change: Kubernetes swaps the files of a Secret under a symbolic link.
+//!
+//! Files are compared by content, because nothing else about them is dependable across such a swap. New
+//! connections use what the files held when they were last read and found good; what is not good (a key
+//! that is not the certificate's, a file half written, a file gone) changes nothing, is logged once and
+//! counted, and looked at again with the next change.
+
+mod files;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use thiserror::Error;
+use tokio::sync::watch;
+
+use crate::shutdown::Stop;
+use files::Files;
+
+pub use files::TlsMetrics;
+
+/// Why files make no TLS configuration.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file is not PEM, or holds nothing of what it is for.
+    #[error("{} holds no {what} in PEM", path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What it is for.
+        what: &'static str,
+        /// What is wrong with it.
+        #[source]
+        source: pem::Error,
+    },
+    /// The certificate and the key are no pair, or of a kind that is not supported.
+    #[error("the certificate in {} and its key cannot be used", certificate.display())]
+    Pair {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// Why not.
+        #[source]
+        source: rustls::Error,
+    },
+    /// A root certificate cannot be used.
+    #[error("a certificate in {} is no root of trust", path.display())]
+    Root {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: rustls::Error,
+    },
+}
+
+/// Makes ring the process' provider of cryptography. Repetitions change nothing.
+pub fn install_provider() {
+    // An error says that there is one already, and the dependencies allow no other than this one.
+    let _ = ring::default_provider().install_default();
+}
+
+/// The server's side: a certificate and its key.
+#[derive(Debug)]
+pub struct ServerTls {
+    config: Arc<ServerConfig>,
+    current: Arc<Current>,
+    files: Files<2>,
+}
+
+/// The certificate of the next handshake.
+#[derive(Debug)]
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // A lock that is poisoned still guards a whole value: it is only ever replaced.
+        Some(Arc::clone(
+            &self.0.read().unwrap_or_else(PoisonError::into_inner),
+        ))
+    }
+}
+
+impl ServerTls {
+    /// Reads a certificate chain and its key. At the start there is no last good pair: a broken one is an error.
+    pub fn load(
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+        protocols: &[&str],
+        metrics: &TlsMetrics,
+    ) -> Result<Self, TlsError> {
+        install_provider();
+        let paths = [certificate.into(), key.into()];
+        let (files, pair) = Files::open("certificate", paths, metrics, pair)?;
+        let current = Arc::new(Current(RwLock::new(Arc::new(pair))));
+        let resolver: Arc<dyn ResolvesServerCert> = Arc::<Current>::clone(&current);
+        let mut config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_cert_resolver(resolver);
+        config.alpn_protocols = wire(protocols);
+        // A resumed session shows no certificate, and would outlive the one it was made under.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Self {
+            config: Arc::new(config),
+            current,
+            files,
+        })
+    }
+
+    /// The configuration to accept connections with; it stays the same when the files change.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+
+    /// Follows the files until it is time to stop.
+    pub async fn follow(mut self, stop: Stop) {
+        while self.files.pause(&stop).await {
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        if let Some(pair) = self.files.changed(pair) {
+            *self
+                .current
+                .0
+                .write()
+                .unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
+        }
+    }
+}
+
+/// The client's side: the roots that servers are trusted by.
+#[derive(Debug)]
+pub struct ClientTls {
+    protocols: Vec<Vec<u8>>,
+    current: watch::Sender<Arc<ClientConfig>>,
+    files: Files<1>,
+}
+
+impl ClientTls {
+    /// Reads root certificates.
+    pub fn load(
+        roots_file: impl Into<PathBuf>,
+        protocols: &[&str],
+        metrics: &TlsMetrics,
+    ) -> Result<Self, TlsError> {
+        install_provider();
+        let (files, roots) = Files::open("roots", [roots_file.into()], metrics, roots)?;
+        let protocols = wire(protocols);
+        let config = client_config(roots, &protocols);
+        Ok(Self {
+            protocols,
+            current: watch::Sender::new(config),
+            files,
+        })
+    }
+
+    /// The configuration for the next connection, now and whenever the file changes.
+    #[must_use]
+    pub fn config(&self) -> watch::Receiver<Arc<ClientConfig>> {
+        self.current.subscribe()
+    }
+
+    /// Follows the file until it is time to stop.
+    pub async fn follow(mut self, stop: Stop) {
+        while self.files.pause(&stop).await {
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        if let Some(roots) = self.files.changed(roots) {
+            self.current
+                .send_replace(client_config(roots, &self.protocols));
+        }
+    }
+}
+
+fn wire(protocols: &[&str]) -> Vec<Vec<u8>> {
+    protocols
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect()
+}
+
+fn client_config(roots: RootCertStore, protocols: &[Vec<u8>]) -> Arc<ClientConfig> {
+    let mut config = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.to_vec();
+    Arc::new(config)
+}
+
+/// One file as it was read.
+type Read<'a> = (&'a Path, &'a [u8]);
+
+fn certificates((path, bytes): Read<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |source| TlsError::Pem {
+        path: path.to_owned(),
+        what: "certificate",
+        source,
+    };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(bytes)
+        .collect::<Result<_, _>>()
+        .map_err(failed)?;
+    if chain.is_empty() {
+        return Err(failed(pem::Error::NoItemsFound));
+    }
+    Ok(chain)
+}
+
+fn pair([certificate, (key_path, key)]: [Read<'_>; 2]) -> Result<CertifiedKey, TlsError> {
+    let chain = certificates(certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|source| TlsError::Pem {
+        path: key_path.to_owned(),
+        what: "private key",
+        source,
+    })?;
+    // Reading two files is no one step: a certificate of before a swap and a key of after it end here.
+    CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|source| TlsError::Pair {
+        certificate: certificate.0.to_owned(),
+        source,
+    })
+}
+
+fn roots([file]: [Read<'_>; 1]) -> Result<RootCertStore, TlsError> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        store.add(certificate).map_err(|source| TlsError::Root {
+            path: file.0.to_owned(),
+            source,
+        })?;
+    }
+    Ok(store)
+}

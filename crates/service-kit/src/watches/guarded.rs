@@ -1,0 +1,258 @@
+use std::{borrow::Cow, fmt, marker::PhantomData};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+/// How the text of one object becomes a value. Kinds that are parsed more strictly than by plain
+/// deserialization have a parser of their own, which their service names.
+pub trait Parse<K> {
+    /// Reads one object, or says why not. The words go to the log: they quote no values.
+    fn parse(json: &str) -> Result<K, String>;
+}
+
+/// Plain deserialization; errors name the field.
+#[derive(Clone, Copy, Debug)]
+pub enum Plain {}
+
+impl<K: DeserializeOwned> Parse<K> for Plain {
+    fn parse(json: &str) -> Result<K, String> {
+        let mut text = serde_json::Deserializer::from_str(json);
+        serde_path_to_error::deserialize(&mut text).map_err(|error| {
+            let path = error.path().to_string();
+            let problem = without_value(&error.into_inner().to_string());
+            if path == "." {
+                problem
+            } else {
+                format!("{path}: {problem}")
+            }
+        })
+    }
+}
+
+/// Without the value that some of serde's messages quote: it may be nobody's business.
+fn without_value(message: &str) -> String {
+    let quotes = ["invalid type: ", "invalid value: ", "unknown variant "]
+        .iter()
+        .find(|start| message.starts_with(**start));
+    let (Some(start), Some(end)) = (quotes, message.rfind(", expected ")) else {
+        return message.to_owned();
+    };
+    format!("{}{}", start.trim_end_matches([' ', ':']), &message[end..])
+}
+
+/// An object as it was read, or why it could not be.
+pub struct Guarded<K, P = Plain> {
+    /// The object, if it is one.
+    pub object: Result<K, Unreadable>,
+    parser: PhantomData<fn() -> P>,
+}
+
+/// An object that is there and cannot be read.
+#[derive(Clone, Debug, Error)]
+#[error("{problem}")]
+pub struct Unreadable {
+    /// Its name, namespace, UID and resource version; nothing else.
+    pub metadata: ObjectMeta,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// The part of an object that is read even if nothing else can be. Fields that it does not name are
+/// skipped without recursion: `managedFields` repeat the shape of the object and may be as deep.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    metadata: Identity,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Identity {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl<K, P: Parse<K>> Guarded<K, P> {
+    fn parse(json: &str) -> Self {
+        let object = P::parse(json).map_err(|problem| Unreadable {
+            metadata: name(json),
+            problem,
+        });
+        Self {
+            object,
+            parser: PhantomData,
+        }
+    }
+}
+
+fn name(json: &str) -> ObjectMeta {
+    let Named { metadata } = serde_json::from_str(json).unwrap_or_default();
+    ObjectMeta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        ..ObjectMeta::default()
+    }
+}
+
+impl<'de, K, P: Parse<K>> Deserialize<'de> for Guarded<K, P> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self::parse(text.get()))
+    }
+}
+
+impl<K: Clone, P> Clone for Guarded<K, P> {
+    fn clone(&self) -> Self {
+        Self {
+            object: self.object.clone(),
+            parser: PhantomData,
+        }
+    }
+}
+
+impl<K: fmt::Debug, P> fmt::Debug for Guarded<K, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Guarded").field(&self.object).finish()
+    }
+}
+
+impl<K: Resource, P> Resource for Guarded<K, P> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::kind(of)
+    }
+
+    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::group(of)
+    }
+
+    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::version(of)
+    }
+
+    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::plural(of)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match &self.object {
+            Ok(object) => object.meta(),
+            Err(unreadable) => &unreadable.metadata,
+        }
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match &mut self.object {
+            Ok(object) => object.meta_mut(),
+            Err(unreadable) => &mut unreadable.metadata,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    use kube::{ResourceExt, core::DeserializeGuard, core::ObjectList};
+
+    use super::{Guarded, without_value};
+
+    /// A config map with a field that is deeper than any parser of trees allows.
+    fn deep(levels: usize) -> String {
+        let (open, close) = ("{\"f\":".repeat(levels), "}".repeat(levels));
+        let metadata = format!(
+            r#"{{"managedFields":[{{"fieldsV1":{open}1{close}}}],"namespace":"a","name":"deep","resourceVersion":"7"}}"#
+        );
+        format!(r#"{{"metadata":{metadata},"data":{open}1{close}}}"#)
+    }
+
+    fn page(items: &[&str]) -> String {
+        let items = items.join(",");
+        format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMapList","metadata":{{"resourceVersion":"9"}},"items":[{items}]}}"#
+        )
+    }
+
+    const GOOD: &str = r#"{"metadata":{"name":"good"},"data":{"a":"b"}}"#;
+
+    #[test]
+    fn the_guard_of_kube_loses_a_page_with_one_deep_object() {
+        let page = page(&[GOOD, &deep(130)]);
+        let error =
+            serde_json::from_str::<ObjectList<DeserializeGuard<ConfigMap>>>(&page).unwrap_err();
+        assert!(
+            error.to_string().starts_with("recursion limit exceeded"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_deep_object_is_unreadable_alone_and_under_its_own_name() {
+        let page = page(&[&deep(130), GOOD, &deep(1_000_000)]);
+        let list: ObjectList<Guarded<ConfigMap>> = serde_json::from_str(&page).unwrap();
+        let names: Vec<_> = list
+            .iter()
+            .map(|item| (item.name_any(), item.object.is_ok()))
+            .collect();
+        let deep = ("deep".to_owned(), false);
+        assert_eq!(names, [deep.clone(), ("good".to_owned(), true), deep]);
+        assert_eq!(list.items[0].namespace().as_deref(), Some("a"));
+        assert_eq!(list.items[0].resource_version().as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn an_object_of_another_shape_says_where_and_not_what() {
+        let json = r#"{"metadata":{"name":"x"},"spec":{"containers":"hunter2, expected"}}"#;
+        let pod: Guarded<Pod> = serde_json::from_str(json).unwrap();
+        let problem = pod.object.unwrap_err().problem;
+        assert!(
+            problem.starts_with("spec.containers: invalid type, expected "),
+            "{problem}"
+        );
+        assert!(!problem.contains("hunter2"), "{problem}");
+    }
+
+    #[test]
+    fn an_object_without_usable_metadata_is_unreadable_too() {
+        for json in [
+            r#"{"metadata":[]}"#,
+            r#"{"metadata":{"name":1}}"#,
+            "[]",
+            "null",
+        ] {
+            let pod: Guarded<Pod> = serde_json::from_str(json).unwrap();
+            assert!(pod.object.is_err(), "{json}");
+            assert_eq!(pod.name_any(), "", "{json}");
+        }
+    }
+
+    #[test]
+    fn messages_lose_the_value_and_keep_the_rest() {
+        let cases = [
+            (
+                "invalid value: string \"a, expected b\", expected c",
+                "invalid value, expected c",
+            ),
+            (
+                "unknown variant `secret`, expected `A` or `B`",
+                "unknown variant, expected `A` or `B`",
+            ),
+            (
+                "unknown field `nmae`, expected `name`",
+                "unknown field `nmae`, expected `name`",
+            ),
+            ("missing field `name`", "missing field `name`"),
+        ];
+        for (message, expected) in cases {
+            assert_eq!(without_value(message), expected);
+        }
+    }
+}

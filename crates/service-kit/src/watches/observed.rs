@@ -1,0 +1,99 @@
+use std::collections::BTreeSet;
+
+use kube::{Resource, ResourceExt, runtime::watcher::Event};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use tracing::warn;
+
+use super::Guarded;
+
+/// What watches tell about their troubles.
+///
+/// Objects have no name in metrics: whoever may create objects could otherwise grow the metrics. The
+/// log names them.
+#[derive(Clone, Debug)]
+pub struct WatchMetrics {
+    restarts: IntCounterVec,
+    unreadable: IntGaugeVec,
+}
+
+impl WatchMetrics {
+    /// Makes the metrics, once per process.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let restarts = Opts::new(
+            "watch_restarts_total",
+            "Lists and watches that failed and were started again",
+        );
+        let unreadable = Opts::new(
+            "watch_unreadable_objects",
+            "Objects that are there and cannot be read",
+        );
+        let metrics = Self {
+            restarts: IntCounterVec::new(restarts, &["watch"])?,
+            unreadable: IntGaugeVec::new(unreadable, &["watch"])?,
+        };
+        registry.register(Box::new(metrics.restarts.clone()))?;
+        registry.register(Box::new(metrics.unreadable.clone()))?;
+        Ok(metrics)
+    }
+
+    pub(super) fn observe(&self, watch: &str) -> Observed {
+        Observed {
+            watch: watch.to_owned(),
+            restarts: self.restarts.with_label_values(&[watch]),
+            gauge: self.unreadable.with_label_values(&[watch]),
+            unreadable: BTreeSet::new(),
+        }
+    }
+}
+
+/// The troubles of one watch.
+pub(super) struct Observed {
+    watch: String,
+    restarts: IntCounter,
+    gauge: IntGauge,
+    unreadable: BTreeSet<(Option<String>, String)>,
+}
+
+impl Observed {
+    pub(super) fn restart(&self) {
+        self.restarts.inc();
+    }
+
+    pub(super) fn event<K: Resource, P>(&mut self, event: &Event<Guarded<K, P>>) {
+        match event {
+            Event::Init => self.unreadable.clear(),
+            Event::InitApply(object) | Event::Apply(object) => self.object(object),
+            Event::Delete(object) => {
+                self.unreadable.remove(&key(object));
+            }
+            // Only now the set is whole again.
+            Event::InitDone => {}
+        }
+        if !matches!(event, Event::Init | Event::InitApply(_)) {
+            self.gauge
+                .set(self.unreadable.len().try_into().unwrap_or(i64::MAX));
+        }
+    }
+
+    fn object<K: Resource, P>(&mut self, object: &Guarded<K, P>) {
+        let key = key(object);
+        match &object.object {
+            Ok(_) => {
+                self.unreadable.remove(&key);
+            }
+            Err(unreadable) => {
+                let (namespace, name) = (key.0.as_deref().unwrap_or_default(), &key.1);
+                let problem = &unreadable.problem;
+                warn!(
+                    watch = self.watch,
+                    namespace, name, problem, "object cannot be read"
+                );
+                self.unreadable.insert(key);
+            }
+        }
+    }
+}
+
+fn key(object: &impl Resource) -> (Option<String>, String) {
+    (object.meta().namespace.clone(), object.name_any())
+}
