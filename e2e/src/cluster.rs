@@ -142,7 +142,7 @@ impl Cluster {
 
     /// Makes an image known to the node.
     pub fn load(&self, archive: &Archive) -> Result<(), CommandError> {
-        Tool::new("ctr")
+        Tool::ending_with_us("ctr")
             .args([format!("--address={}", self.layout.text("containerd.sock"))])
             .args(["--namespace", "k8s.io", "images", "import"])
             .args([&archive.path])

@@ -32,6 +32,9 @@ pub enum CommandError {
     },
 }
 
+/// Lets a program end with the process that started it.
+const END_WITH_US: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
+
 /// A program about to be run to its end.
 #[derive(Debug)]
 pub struct Tool(Command);
@@ -46,9 +49,8 @@ impl Tool {
 
     /// A program that must not go on when this process ends, however it ends: a build, an installation.
     pub fn ending_with_us(program: impl AsRef<OsStr>) -> Self {
-        Self::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
-            .args([program])
+        let [setpriv, flags @ ..] = END_WITH_US;
+        Self::new(setpriv).args(flags).args([program])
     }
 
     /// Adds arguments.
@@ -119,9 +121,21 @@ impl Tool {
         }
     }
 
+    /// The command itself, for what this type does not cover.
+    pub(crate) fn into_command(self) -> Command {
+        self.0
+    }
+
     fn line(&self) -> String {
-        std::iter::once(self.0.get_program())
-            .chain(self.0.get_args())
+        let words = std::iter::once(self.0.get_program()).chain(self.0.get_args());
+        // What a person would type does not bind the program's life to ours.
+        let unbound = if self.0.get_program() == END_WITH_US[0] {
+            END_WITH_US.len()
+        } else {
+            0
+        };
+        words
+            .skip(unbound)
             .map(|part| part.to_string_lossy())
             .collect::<Vec<_>>()
             .join(" ")
@@ -167,6 +181,15 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("exit 3"), "{text}");
         assert!(text.ends_with("broken"), "{text}");
+    }
+
+    #[test]
+    fn a_program_that_ends_with_us_is_named_as_a_person_would_type_it() {
+        let error = Tool::ending_with_us("false")
+            .args(["x"])
+            .output()
+            .unwrap_err();
+        assert!(error.to_string().starts_with("`false x` failed"), "{error}");
     }
 
     #[test]

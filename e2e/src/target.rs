@@ -1,6 +1,7 @@
 //! The cluster that something runs on: the local one, or any whose kubeconfig is given.
 
 use std::{
+    ffi::OsString,
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -8,7 +9,7 @@ use std::{
 
 use crate::{
     cluster::{Cluster, Launcher, UpError, layout::ClusterName},
-    command::{CommandError, last_lines},
+    command::{CommandError, Tool, last_lines},
     progress::Progress,
 };
 
@@ -104,11 +105,17 @@ impl Kubectl {
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        command.arg("--kubeconfig").arg(&self.kubeconfig);
-        if let Some(cache) = &self.cache {
-            command.arg("--cache-dir").arg(cache);
-        }
+        command.args(self.flags());
         command
+    }
+
+    /// What every command line begins with.
+    fn flags(&self) -> Vec<OsString> {
+        let mut flags = vec!["--kubeconfig".into(), self.kubeconfig.clone().into()];
+        if let Some(cache) = &self.cache {
+            flags.extend(["--cache-dir".into(), cache.clone().into()]);
+        }
+        flags
     }
 
     /// Runs a command line, its words separated by blanks, and gives its output.
@@ -132,8 +139,8 @@ impl Kubectl {
         file: Option<&Path>,
         input: &str,
     ) -> Result<String, CommandError> {
-        let mut command = self.command();
-        command.args(words.split(' '));
+        let kubectl = Tool::ending_with_us(&self.program).args(self.flags());
+        let mut command = kubectl.args(words.split(' ')).into_command();
         if let Some(file) = file {
             command.arg("--filename").arg(file);
         }
