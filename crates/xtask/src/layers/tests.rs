@@ -1,0 +1,163 @@
+//! Each rule broken once, in a copy of this workspace.
+
+use super::*;
+
+/// A workspace with this repository's manifests and lock file, and empty sources.
+fn copy_of_this_workspace() -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    let original = e2e::repository();
+    for file in ["Cargo.toml", "Cargo.lock"] {
+        fs::copy(original.join(file), copy.path().join(file)).unwrap();
+    }
+    let manifest: String = fs::read_to_string(original.join("Cargo.toml")).unwrap();
+    let members = manifest
+        .lines()
+        .find(|line| line.starts_with("members = "))
+        .unwrap();
+    for member in members.split('"').skip(1).step_by(2) {
+        let dir = copy.path().join(member);
+        add_crate_files(&dir);
+        fs::copy(
+            original.join(member).join("Cargo.toml"),
+            dir.join("Cargo.toml"),
+        )
+        .unwrap();
+    }
+    copy
+}
+
+fn add_crate_files(dir: &Path) {
+    fs::create_dir_all(dir.join("src")).unwrap();
+    for file in ["src/lib.rs", "src/main.rs"] {
+        fs::write(dir.join(file), "").unwrap();
+    }
+    // Test targets that are named in a manifest must exist.
+    for target in ["api", "node", "cluster"] {
+        fs::create_dir_all(dir.join("tests").join(target)).unwrap();
+        fs::write(dir.join("tests").join(target).join("main.rs"), "").unwrap();
+    }
+}
+
+fn add_service(workspace: &Path, name: &str, dependencies: &str) {
+    let dir = workspace.join("crates").join(name);
+    add_crate_files(&dir);
+    let manifest = format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{dependencies}"
+    );
+    fs::write(dir.join("Cargo.toml"), manifest).unwrap();
+    let root = workspace.join("Cargo.toml");
+    let text = fs::read_to_string(&root).unwrap();
+    let member = format!("members = [\"crates/{name}\", ");
+    fs::write(&root, text.replacen("members = [", &member, 1)).unwrap();
+}
+
+fn broken(workspace: &Path) -> Vec<String> {
+    check(workspace)
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[test]
+fn this_workspace_keeps_its_layers() {
+    assert_eq!(broken(&e2e::repository()), Vec::<String>::new());
+}
+
+#[test]
+fn refuses_tokio_in_connectors_api() {
+    let copy = copy_of_this_workspace();
+    let manifest = copy.path().join("crates/connectors-api/Cargo.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let with_tokio = text.replacen(
+        "[dependencies]",
+        "[dependencies]\ntokio.workspace = true",
+        1,
+    );
+    fs::write(&manifest, with_tokio).unwrap();
+    let expected = "connectors-api depends on tokio: decisions and types do no input or output";
+    assert!(broken(copy.path()).contains(&expected.to_owned()));
+}
+
+#[test]
+fn refuses_a_service_that_uses_another_service() {
+    let copy = copy_of_this_workspace();
+    add_service(copy.path(), "webhook", "");
+    assert_eq!(broken(copy.path()), Vec::<String>::new());
+    add_service(
+        copy.path(),
+        "csi-node",
+        "[dependencies]\nwebhook = { path = \"../webhook\" }",
+    );
+    assert_eq!(
+        broken(copy.path()),
+        ["csi-node depends on webhook: services meet only at custom resources and at the protocol"]
+    );
+}
+
+#[test]
+fn refuses_a_service_that_reaches_another_through_a_helper() {
+    let copy = copy_of_this_workspace();
+    add_service(copy.path(), "webhook", "");
+    add_service(
+        copy.path(),
+        "helper",
+        "[dependencies]\nwebhook = { path = \"../webhook\" }",
+    );
+    add_service(
+        copy.path(),
+        "csi-node",
+        "[dependencies]\nhelper = { path = \"../helper\" }",
+    );
+    let broken = broken(copy.path());
+    assert!(
+        broken
+            .iter()
+            .any(|line| line.starts_with("csi-node depends on webhook")),
+        "{broken:?}"
+    );
+}
+
+#[test]
+fn refuses_the_standard_librarys_files_in_connectors_api() {
+    let copy = copy_of_this_workspace();
+    let source = copy.path().join("crates/connectors-api/src/lib.rs");
+    fs::write(source, "use std::fs::File;").unwrap();
+    assert_eq!(
+        broken(copy.path()),
+        [
+            "connectors-api (src/lib.rs) depends on std::fs: decisions and types do no input or output"
+        ]
+    );
+}
+
+#[test]
+fn refuses_test_code_in_a_service_but_not_in_its_tests() {
+    let copy = copy_of_this_workspace();
+    add_service(
+        copy.path(),
+        "webhook",
+        "[dev-dependencies]\ne2e = { path = \"../../e2e\" }",
+    );
+    assert_eq!(broken(copy.path()), Vec::<String>::new());
+    add_service(
+        copy.path(),
+        "csi-node",
+        "[dependencies]\ne2e = { path = \"../../e2e\" }",
+    );
+    assert_eq!(
+        broken(copy.path()),
+        ["csi-node depends on e2e: it is for tests and never part of a program that ships"]
+    );
+}
+
+#[test]
+fn refuses_domain_types_in_the_process_shell() {
+    let copy = copy_of_this_workspace();
+    let uses = "[dependencies]\nconnectors-api = { path = \"../connectors-api\" }";
+    add_service(copy.path(), "service-kit", uses);
+    assert_eq!(
+        broken(copy.path()),
+        ["service-kit depends on connectors-api: the process shell knows no domain types"]
+    );
+}
