@@ -187,6 +187,9 @@ mod tests {
         let mut documents = serde_yaml::Deserializer::from_str(CONNECTOR);
         let class = serde_json::Value::deserialize(documents.next().unwrap()).unwrap();
         let class: ConnectorClass = parse::object(&class).unwrap();
-        assert_eq!(class.metadata.name.as_deref(), Some("oci"));
+        assert_eq!(
+            class.metadata.name.as_deref(),
+            Some("connectors-approval-demo")
+        );
     }
 }
