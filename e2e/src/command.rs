@@ -33,7 +33,18 @@ pub enum CommandError {
 }
 
 /// Lets a program end with the process that started it.
-const END_WITH_US: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
+///
+/// The starter may have ended before the kernel knows of that wish; an orphan has another parent by then, and
+/// does not begin. The starter's process id follows as `$0`, then the program.
+const END_WITH_US: [&str; 7] = [
+    "setpriv",
+    "--pdeathsig",
+    "KILL",
+    "--",
+    "sh",
+    "-c",
+    r#"[ "$PPID" = "$0" ] && exec "$@""#,
+];
 
 /// A program about to be run to its end.
 #[derive(Debug)]
@@ -50,7 +61,8 @@ impl Tool {
     /// A program that must not go on when this process ends, however it ends: a build, an installation.
     pub fn ending_with_us(program: impl AsRef<OsStr>) -> Self {
         let [setpriv, flags @ ..] = END_WITH_US;
-        Self::new(setpriv).args(flags).args([program])
+        let us = std::process::id().to_string();
+        Self::new(setpriv).args(flags).args([us]).args([program])
     }
 
     /// Adds arguments.
@@ -130,7 +142,7 @@ impl Tool {
         let words = std::iter::once(self.0.get_program()).chain(self.0.get_args());
         // What a person would type does not bind the program's life to ours.
         let unbound = if self.0.get_program() == END_WITH_US[0] {
-            END_WITH_US.len()
+            END_WITH_US.len() + 1
         } else {
             0
         };

@@ -37,6 +37,7 @@ fn with_packages_missing_that_cannot_be_installed_it_names_the_command() {
     let programs = Programs::new();
     programs.add("go", "exit 0");
     programs.link("setpriv");
+    programs.link("sh");
     programs.add("apt-get", "echo 'no network' >&2; exit 100");
     let message = refused(programs.only_these(), "nopkg");
     assert!(
