@@ -23,19 +23,24 @@ pub mod access_resource;
 pub mod check_state;
 pub mod check_verdict;
 pub mod conditions;
+pub mod config;
 pub mod connector;
 pub mod connector_class;
+pub mod context_view;
 pub mod crd;
 pub mod duration;
+pub mod field_selector;
 pub mod labels;
 pub mod names;
 pub mod opaque;
 pub mod parse;
 pub mod permission;
+pub mod policy_match;
 pub mod reason;
 #[cfg(feature = "rego")]
 pub mod rego;
 pub mod request_name;
+pub mod request_order;
 pub mod selector;
 pub mod template;
 

@@ -72,6 +72,54 @@ words! {
     }
 }
 
+words! {
+    /// May the pod mount, and if not: what is awaited, or what ended the request?
+    Ready {
+        /// The pod may mount.
+        Granted,
+        /// The connector does not exist yet.
+        ConnectorNotFound,
+        /// No policy selects the connector and accepts the asker yet.
+        NoAccessPolicy,
+        /// An approval is awaited.
+        ChecksPending,
+        /// A check cannot be judged, or its proof does not hold.
+        ChecksFailed,
+        /// Nobody could be asked what the checks say; it is tried again.
+        EvaluatorUnavailable,
+        /// The checks pass, and writing the Role or the RoleBinding failed; it is tried again.
+        GrantNotWritten,
+        /// The feature is switched off: nothing new is granted.
+        ApprovalsDisabled,
+        /// The pod is being deleted: nothing new is granted to it.
+        PodTerminating,
+        /// Too many requests of the pod's namespace are waiting already.
+        TooManyRequests,
+        /// A check said no. Final.
+        CheckRejected,
+        /// The wait was longer than the policy allows. Final.
+        PendingTimeout,
+        /// The pod ran to its end. Final.
+        PodFinished,
+        /// The pod is gone, or another pod took its name. Final.
+        PodGone,
+        /// A check stopped holding after the grant. Final.
+        CheckLapsed,
+        /// The grant reached the end of its time. Final.
+        Expired,
+        /// The policy behind the grant is gone. Final.
+        PolicyDeleted,
+        /// The connector is gone, or another one took its name. Final.
+        ConnectorDeleted,
+        /// The pod runs as another service account than the request says. Final.
+        WrongSubject,
+        /// Another request for the same subject, connector, permission and pod decides. Final.
+        DuplicateRequest,
+        /// The request cannot be read as one. Final.
+        Unreadable,
+    }
+}
+
 macro_rules! reasons_of {
     ($($set:ident)+) => {$(
         impl Reason for $set {
@@ -84,7 +132,7 @@ macro_rules! reasons_of {
     )+};
 }
 
-reasons_of! { ContextObjectValid ConnectorResolved AccessPolicyMatched AccessCheckReady AccessPermissionSync }
+reasons_of! { ContextObjectValid ConnectorResolved AccessPolicyMatched AccessCheckReady AccessPermissionSync Ready }
 
 #[cfg(test)]
 mod tests {

@@ -31,6 +31,16 @@ impl LabelSelector {
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
+
+    /// Whether an object with these labels satisfies every requirement. Without a requirement nothing
+    /// is selected: an empty selector is a mistake here, never "everything".
+    #[must_use]
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let has_label = |(key, value)| labels.get(key) == Some(value);
+        !self.is_empty()
+            && self.match_labels.iter().all(has_label)
+            && self.match_expressions.iter().all(|it| it.holds(labels))
+    }
 }
 
 /// One requirement on one label.
@@ -58,6 +68,20 @@ pub struct Requirement {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 64), inner(length(max = 63), regex(pattern = schema::LABEL_VALUE)))]
     pub values: Vec<String>,
+}
+
+impl Requirement {
+    fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
+        let value = labels.get(&self.key);
+        let is_listed = value.is_some_and(|value| self.values.contains(value));
+        match self.operator {
+            // The schema refuses an empty list with both; without the schema it must not select all.
+            Operator::In => is_listed,
+            Operator::NotIn => !self.values.is_empty() && !is_listed,
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+        }
+    }
 }
 
 /// How a label is compared.
@@ -97,6 +121,50 @@ mod tests {
         assert!(
             !selector(json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]})).is_empty()
         );
+    }
+
+    #[test]
+    fn labels_are_compared_as_kubernetes_does() {
+        let expression = |key: &str, operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        for (wanted, on_ab, on_none) in [
+            (json!({"matchLabels": {"a": "b"}}), true, false),
+            (json!({"matchLabels": {"a": "c"}}), false, false),
+            (json!({"matchLabels": {"a": ""}}), false, false),
+            (json!({"matchLabels": {"a": "b", "x": "y"}}), false, false),
+            (expression("a", "In", &["c", "b"]), true, false),
+            (expression("a", "In", &["c"]), false, false),
+            (expression("a", "NotIn", &["c"]), true, true),
+            (expression("a", "NotIn", &["b"]), false, true),
+            (expression("a", "Exists", &[]), true, false),
+            (expression("a", "DoesNotExist", &[]), false, true),
+            (
+                json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}),
+                false,
+                false,
+            ),
+        ] {
+            let selector = selector(wanted.clone());
+            let labels = [("a".to_owned(), "b".to_owned())].into();
+            assert_eq!(selector.matches(&labels), on_ab, "{wanted}");
+            assert_eq!(selector.matches(&BTreeMap::new()), on_none, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn what_requires_nothing_selects_nothing() {
+        let labels = [("a".to_owned(), "b".to_owned())].into();
+        for nothing in [
+            json!({}),
+            json!({"matchLabels": {}, "matchExpressions": []}),
+            json!({"matchExpressions": [{"key": "a", "operator": "In", "values": []}]}),
+            json!({"matchExpressions": [{"key": "a", "operator": "NotIn"}]}),
+        ] {
+            assert!(!selector(nothing.clone()).matches(&labels), "{nothing}");
+            assert!(
+                !selector(nothing.clone()).matches(&BTreeMap::new()),
+                "{nothing}"
+            );
+        }
     }
 
     #[test]

@@ -1,0 +1,143 @@
+//! What an installation can be told while it runs, in one ConfigMap.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::words::words;
+
+/// Name of the ConfigMap, in the namespace of the installation.
+pub const CONFIG_MAP: &str = "connectors-config";
+/// Whether mounts are gated and approvals granted: `true` or `false`.
+pub const ENABLE: &str = "enable-connectors-approval";
+/// Who may ask where a policy does not say.
+pub const DEFAULT_REQUESTERS: &str = "default-requesters";
+
+words! {
+    /// Who may ask for a permission under checks where the policy names no requesters.
+    DefaultRequesters {
+        /// The service accounts of the policy's namespace.
+        Namespace,
+        /// Everybody. Approvals are looked up in the pod's namespace, so whoever may make them there
+        /// may let himself in.
+        Any,
+    }
+}
+
+/// What the installation was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Whether mounts are gated and approvals granted. Revocation does not depend on it.
+    pub enabled: bool,
+    /// Who may ask where a policy does not say.
+    pub default_requesters: DefaultRequesters,
+}
+
+/// What is known of the configuration. The switch keeps its last known value: neither an accident nor
+/// somebody who deletes a ConfigMap turns it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Knowledge {
+    enabled: Option<bool>,
+    default_requesters: Option<DefaultRequesters>,
+}
+
+/// Something in the ConfigMap that was not understood and changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigProblem {
+    /// The switch is missing.
+    #[error("{CONFIG_MAP}: {ENABLE} is missing; the last known value holds")]
+    NoSwitch,
+    /// The switch holds another word.
+    #[error("{CONFIG_MAP}: {ENABLE} must be \"true\" or \"false\"; the last known value holds")]
+    Switch,
+    /// No such default.
+    #[error(
+        "{CONFIG_MAP}: {DEFAULT_REQUESTERS} must be Namespace or Any; the last known value holds"
+    )]
+    DefaultRequesters,
+}
+
+impl Knowledge {
+    /// Takes in what the ConfigMap holds now. One that is gone is not taken in at all.
+    pub fn learn(&mut self, data: &BTreeMap<String, String>) -> Vec<ConfigProblem> {
+        let mut problems = Vec::new();
+        match data.get(ENABLE).map(String::as_str) {
+            Some("true") => self.enabled = Some(true),
+            Some("false") => self.enabled = Some(false),
+            Some(_) => problems.push(ConfigProblem::Switch),
+            None => problems.push(ConfigProblem::NoSwitch),
+        }
+        match data.get(DEFAULT_REQUESTERS).map(String::as_str) {
+            Some("Any") => self.default_requesters = Some(DefaultRequesters::Any),
+            // Without the key the narrower reading holds, so that removing it never widens anything.
+            Some("Namespace") | None => {
+                self.default_requesters = Some(DefaultRequesters::Namespace);
+            }
+            Some(_) => problems.push(ConfigProblem::DefaultRequesters),
+        }
+        problems
+    }
+
+    /// The configuration, once the switch has been known.
+    #[must_use]
+    pub fn config(&self) -> Option<Config> {
+        Some(Config {
+            enabled: self.enabled?,
+            default_requesters: self
+                .default_requesters
+                .unwrap_or(DefaultRequesters::Namespace),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        entries.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn the_switch_is_known_once_it_was_one_of_two_words() {
+        let mut known = Knowledge::default();
+        assert_eq!(known.config(), None);
+        for (word, problem) in [
+            ("", ConfigProblem::Switch),
+            ("True", ConfigProblem::Switch),
+            ("yes", ConfigProblem::Switch),
+            ("true ", ConfigProblem::Switch),
+        ] {
+            assert_eq!(known.learn(&data(&[(ENABLE, word)])), [problem]);
+            assert_eq!(known.config(), None, "{word:?}");
+        }
+        assert_eq!(known.learn(&data(&[])), [ConfigProblem::NoSwitch]);
+        assert_eq!(known.config(), None);
+        assert_eq!(known.learn(&data(&[(ENABLE, "true")])), []);
+        assert!(known.config().unwrap().enabled);
+        assert_eq!(known.learn(&data(&[(ENABLE, "false")])), []);
+        assert!(!known.config().unwrap().enabled);
+    }
+
+    #[test]
+    fn what_is_not_understood_changes_nothing() {
+        let mut known = Knowledge::default();
+        known.learn(&data(&[(ENABLE, "true"), (DEFAULT_REQUESTERS, "Any")]));
+        let before = known.config();
+        known.learn(&data(&[(ENABLE, "off"), (DEFAULT_REQUESTERS, "any")]));
+        assert_eq!(known.config(), before);
+        assert_eq!(before.unwrap().default_requesters, DefaultRequesters::Any);
+    }
+
+    #[test]
+    fn without_a_word_only_the_policys_namespace_may_ask() {
+        let mut known = Knowledge::default();
+        known.learn(&data(&[(ENABLE, "true"), (DEFAULT_REQUESTERS, "nobody")]));
+        let requesters = |known: &Knowledge| known.config().unwrap().default_requesters;
+        assert_eq!(requesters(&known), DefaultRequesters::Namespace);
+        known.learn(&data(&[(ENABLE, "true"), (DEFAULT_REQUESTERS, "Any")]));
+        known.learn(&data(&[(ENABLE, "true")]));
+        assert_eq!(requesters(&known), DefaultRequesters::Namespace);
+    }
+}

@@ -1,0 +1,88 @@
+//! What a policy may see of the pod that asks.
+
+use serde_json::{Map, Value};
+
+/// Fields of the metadata that a policy of another namespace sees.
+const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "labels"];
+
+/// The pod as templates and Rego of a policy see it: whole in the policy's own namespace, and of a pod
+/// of another one its identity, labels and service account. What else a pod holds is its tenant's.
+#[must_use]
+pub fn of(pod: &Value, policy_namespace: &str) -> Value {
+    let namespace = pod.pointer("/metadata/namespace").and_then(Value::as_str);
+    if namespace == Some(policy_namespace) {
+        return pod.clone();
+    }
+    let mut view = Map::new();
+    copy(pod, &["apiVersion", "kind"], &mut view);
+    view.insert("metadata".to_owned(), part(pod, "metadata", &IDENTITY));
+    view.insert(
+        "spec".to_owned(),
+        part(pod, "spec", &["serviceAccountName"]),
+    );
+    view.into()
+}
+
+fn part(pod: &Value, name: &str, fields: &[&str]) -> Value {
+    let mut part = Map::new();
+    copy(&pod[name], fields, &mut part);
+    part.into()
+}
+
+fn copy(from: &Value, fields: &[&str], to: &mut Map<String, Value>) {
+    for field in fields {
+        if let Some(value) = from.get(field) {
+            to.insert((*field).to_owned(), value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::of;
+    use crate::testing::json_values;
+
+    #[test]
+    fn a_policy_of_the_pods_namespace_sees_the_pod() {
+        let pod =
+            json!({"metadata": {"namespace": "a", "annotations": {"x": "y"}}, "spec": {"env": 1}});
+        assert_eq!(of(&pod, "a"), pod);
+    }
+
+    #[test]
+    fn a_policy_of_another_namespace_sees_who_it_is() {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "a", "uid": "u", "labels": {"l": "v"}, "annotations": {"x": "y"}, "ownerReferences": []},
+            "spec": {"serviceAccountName": "s", "containers": [{"env": "hidden"}]},
+            "status": {"podIP": "hidden"},
+        });
+        let seen = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "a", "uid": "u", "labels": {"l": "v"}},
+            "spec": {"serviceAccountName": "s"},
+        });
+        assert_eq!(of(&pod, "b"), seen);
+        // No namespace is not the policy's, whatever that is called.
+        assert_eq!(
+            of(&json!({"status": 1}), ""),
+            json!({"metadata": {}, "spec": {}})
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_else_is_ever_seen(pod in json_values()) {
+            let view = of(&pod, "no-such-namespace");
+            let keys = |value: &serde_json::Value| -> Vec<String> {
+                value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
+            };
+            prop_assert!(keys(&view).iter().all(|key| ["apiVersion", "kind", "metadata", "spec"].contains(&key.as_str())));
+            prop_assert!(keys(&view["metadata"]).iter().all(|key| super::IDENTITY.contains(&key.as_str())));
+            prop_assert!(keys(&view["spec"]).iter().all(|key| key == "serviceAccountName"));
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Does a policy apply to a request: does it select the connector, and does it accept the asker?
+
+use std::collections::BTreeMap;
+
+use crate::access_policy::{CheckGrantedPermission, SubjectForm, SubjectSpec};
+use crate::config::DefaultRequesters;
+use crate::{AccessPolicySpec, Permission};
+
+type Labels = BTreeMap<String, String>;
+
+/// The service account that asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its labels; absent when they are not known, and then no selector finds it.
+    pub labels: Option<&'a Labels>,
+    /// The labels of its namespace; absent when they are not known, and then no selector finds it.
+    pub namespace_labels: Option<&'a Labels>,
+}
+
+/// The connector that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Its name.
+    pub connector: &'a str,
+    /// Its labels.
+    pub labels: &'a Labels,
+    /// The capability.
+    pub permission: Permission,
+}
+
+/// What a policy says about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applies {
+    /// It selects the connector and accepts the asker.
+    Yes,
+    /// It grants nothing under checks.
+    NoChecks,
+    /// It is about another capability.
+    OtherPermission,
+    /// It does not select the connector.
+    OtherConnector,
+    /// It does not accept the asker.
+    OtherAsker,
+}
+
+/// Whether a policy applies.
+#[must_use]
+pub fn applies(
+    policy: &AccessPolicySpec,
+    policy_namespace: &str,
+    wanted: Wanted<'_>,
+    asker: Asker<'_>,
+    default_requesters: DefaultRequesters,
+) -> Applies {
+    let Some(granted) = &policy.check_granted_permission else {
+        return Applies::NoChecks;
+    };
+    if policy.permission != wanted.permission {
+        return Applies::OtherPermission;
+    }
+    if !selects(policy, wanted) {
+        return Applies::OtherConnector;
+    }
+    if !accepts(granted, policy_namespace, asker, default_requesters) {
+        return Applies::OtherAsker;
+    }
+    Applies::Yes
+}
+
+/// Whether the labels of the asker's account, or of its namespace, could decide anything.
+#[must_use]
+pub fn looks_at_labels(policy: &AccessPolicySpec) -> bool {
+    let granted = policy.check_granted_permission.as_ref();
+    let requesters = granted.and_then(|granted| granted.requesters.as_ref());
+    let has_selector = |subject: &SubjectSpec| {
+        subject.name_selector.is_some() || subject.namespace_selector.is_some()
+    };
+    requesters.is_some_and(|subjects| subjects.iter().any(has_selector))
+}
+
+fn selects(policy: &AccessPolicySpec, wanted: Wanted<'_>) -> bool {
+    let selector = &policy.connector;
+    let by_name = |names: &Vec<String>| names.iter().any(|name| name == wanted.connector);
+    selector.names.as_ref().is_none_or(by_name)
+        && selector
+            .selector
+            .as_ref()
+            .is_none_or(|labels| labels.matches(wanted.labels))
+}
+
+fn accepts(
+    granted: &CheckGrantedPermission,
+    policy_namespace: &str,
+    asker: Asker<'_>,
+    default_requesters: DefaultRequesters,
+) -> bool {
+    match &granted.requesters {
+        Some(subjects) => subjects
+            .iter()
+            // One that cannot be understood accepts nobody; the others still count.
+            .filter_map(|subject| SubjectForm::try_from(subject).ok())
+            .any(|subject| is_meant(&subject, policy_namespace, asker)),
+        None => match default_requesters {
+            DefaultRequesters::Any => true,
+            DefaultRequesters::Namespace => asker.namespace == policy_namespace,
+        },
+    }
+}
+
+fn is_meant(subject: &SubjectForm, policy_namespace: &str, asker: Asker<'_>) -> bool {
+    let in_selected_namespace = |selector: &crate::LabelSelector| {
+        asker
+            .namespace_labels
+            .is_some_and(|labels| selector.matches(labels))
+    };
+    match subject {
+        SubjectForm::ServiceAccount { namespace, name } => {
+            let namespace = namespace.as_deref().unwrap_or(policy_namespace);
+            asker.namespace == namespace && asker.name == name
+        }
+        SubjectForm::ServiceAccountsByLabel {
+            selector,
+            namespaces,
+        } => {
+            let in_namespace = match namespaces {
+                Some(namespaces) => in_selected_namespace(namespaces),
+                None => asker.namespace == policy_namespace,
+            };
+            in_namespace && asker.labels.is_some_and(|labels| selector.matches(labels))
+        }
+        SubjectForm::ServiceAccountGroupsByNamespace { namespaces } => {
+            in_selected_namespace(namespaces)
+        }
+        SubjectForm::Group { name } => {
+            let own = format!("system:serviceaccounts:{}", asker.namespace);
+            ["system:serviceaccounts", "system:authenticated", &own].contains(&name.as_str())
+        }
+        SubjectForm::User { name } => {
+            *name == format!("system:serviceaccount:{}:{}", asker.namespace, asker.name)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn policy(connector: &Value, requesters: &Value) -> AccessPolicySpec {
+        let mut granted = json!({"spec": {
+            "checks": [{"name": "c", "selector": {"labels": {"a": "b"}, "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"}}}],
+            "permissions": {"roleTemplate": {"rules": []}},
+        }});
+        if !requesters.is_null() {
+            granted["requesters"] = requesters.clone();
+        }
+        let mut spec = json!({"checkGrantedPermission": granted});
+        if !connector.is_null() {
+            spec["connector"] = connector.clone();
+        }
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn labels(entries: &[(&str, &str)]) -> Labels {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        entries.iter().map(owned).collect()
+    }
+
+    fn asked(policy: &AccessPolicySpec, namespace: &str, name: &str) -> Applies {
+        let (connector, account, home) = (
+            labels(&[("class", "harbor")]),
+            labels(&[("role", "builder")]),
+            labels(&[("project", "devops")]),
+        );
+        let wanted = Wanted {
+            connector: "prod",
+            labels: &connector,
+            permission: Permission::Apis,
+        };
+        let asker = Asker {
+            namespace,
+            name,
+            labels: Some(&account),
+            namespace_labels: Some(&home),
+        };
+        applies(policy, "own", wanted, asker, DefaultRequesters::Namespace)
+    }
+
+    #[test]
+    fn a_connector_must_satisfy_names_and_selector() {
+        use Applies::{OtherConnector, Yes};
+        for (selector, expected) in [
+            (json!(null), Yes),
+            (json!({}), Yes),
+            (json!({"names": ["prod"]}), Yes),
+            (json!({"names": ["test", "prod"]}), Yes),
+            (json!({"names": ["pro"]}), OtherConnector),
+            (json!({"names": []}), OtherConnector),
+            (
+                json!({"selector": {"matchLabels": {"class": "harbor"}}}),
+                Yes,
+            ),
+            (
+                json!({"selector": {"matchLabels": {"class": "git"}}}),
+                OtherConnector,
+            ),
+            // Refused by the schema; without the schema it selects nothing.
+            (json!({"selector": {}}), OtherConnector),
+            (
+                json!({"names": ["prod"], "selector": {"matchLabels": {"class": "git"}}}),
+                OtherConnector,
+            ),
+            (
+                json!({"names": ["test"], "selector": {"matchLabels": {"class": "harbor"}}}),
+                OtherConnector,
+            ),
+        ] {
+            assert_eq!(
+                asked(&policy(&selector, &json!(null)), "own", "sa"),
+                expected,
+                "{selector}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_requesters_only_the_own_namespace_may_ask() {
+        let policy = policy(&json!(null), &json!(null));
+        assert_eq!(asked(&policy, "own", "sa"), Applies::Yes);
+        assert_eq!(asked(&policy, "other", "sa"), Applies::OtherAsker);
+        let (connector, none) = (labels(&[]), labels(&[]));
+        let wanted = Wanted {
+            connector: "prod",
+            labels: &connector,
+            permission: Permission::Apis,
+        };
+        let asker = Asker {
+            namespace: "other",
+            name: "sa",
+            labels: Some(&none),
+            namespace_labels: None,
+        };
+        assert_eq!(
+            applies(&policy, "own", wanted, asker, DefaultRequesters::Any),
+            Applies::Yes
+        );
+    }
+
+    #[test]
+    fn requesters_are_understood_in_every_form() {
+        use Applies::{OtherAsker, Yes};
+        let devops = json!({"matchLabels": {"project": "devops"}});
+        let builders = json!({"matchLabels": {"role": "builder"}});
+        for (subject, own, other) in [
+            (
+                json!({"kind": "ServiceAccount", "name": "sa"}),
+                Yes,
+                OtherAsker,
+            ),
+            (
+                json!({"kind": "ServiceAccount", "name": "sb"}),
+                OtherAsker,
+                OtherAsker,
+            ),
+            (
+                json!({"kind": "ServiceAccount", "name": "sa", "namespace": "other"}),
+                OtherAsker,
+                Yes,
+            ),
+            (
+                json!({"kind": "ServiceAccount", "name": "system:serviceaccount:other:sa"}),
+                OtherAsker,
+                Yes,
+            ),
+            (
+                json!({"kind": "ServiceAccount", "nameSelector": builders}),
+                Yes,
+                OtherAsker,
+            ),
+            (
+                json!({"kind": "ServiceAccount", "nameSelector": builders, "namespaceSelector": devops}),
+                Yes,
+                Yes,
+            ),
+            (
+                json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"role": "x"}}}),
+                OtherAsker,
+                OtherAsker,
+            ),
+            (
+                json!({"kind": "ServiceAccount", "nameSelector": {}}),
+                OtherAsker,
+                OtherAsker,
+            ),
+            (
+                json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": devops}),
+                Yes,
+                Yes,
+            ),
+            (
+                json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {"matchLabels": {"project": "x"}}}),
+                OtherAsker,
+                OtherAsker,
+            ),
+            (
+                json!({"kind": "Group", "name": "system:serviceaccounts:other"}),
+                OtherAsker,
+                Yes,
+            ),
+            (
+                json!({"kind": "Group", "name": "system:serviceaccounts"}),
+                Yes,
+                Yes,
+            ),
+            (
+                json!({"kind": "Group", "name": "system:authenticated"}),
+                Yes,
+                Yes,
+            ),
+            (
+                json!({"kind": "Group", "name": "system:unauthenticated"}),
+                OtherAsker,
+                OtherAsker,
+            ),
+            (
+                json!({"kind": "User", "name": "system:serviceaccount:other:sa"}),
+                OtherAsker,
+                Yes,
+            ),
+            (
+                json!({"kind": "User", "name": "sa"}),
+                OtherAsker,
+                OtherAsker,
+            ),
+        ] {
+            let policy = policy(&json!(null), &json!([subject]));
+            assert_eq!(asked(&policy, "own", "sa"), own, "{subject}");
+            assert_eq!(asked(&policy, "other", "sa"), other, "{subject}");
+        }
+        let nobody = policy(&json!(null), &json!([]));
+        assert_eq!(asked(&nobody, "own", "sa"), OtherAsker);
+    }
+
+    #[test]
+    fn unknown_labels_are_found_by_no_selector() {
+        let subjects = json!([
+            {"kind": "ServiceAccount", "nameSelector": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}},
+            {"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}},
+        ]);
+        let policy = policy(&json!(null), &subjects);
+        assert!(looks_at_labels(&policy));
+        assert_eq!(asked(&policy, "own", "sa"), Applies::Yes);
+        let none = labels(&[]);
+        let wanted = Wanted {
+            connector: "prod",
+            labels: &none,
+            permission: Permission::Apis,
+        };
+        let asker = Asker {
+            namespace: "own",
+            name: "sa",
+            labels: None,
+            namespace_labels: None,
+        };
+        assert_eq!(
+            applies(&policy, "own", wanted, asker, DefaultRequesters::Any),
+            Applies::OtherAsker
+        );
+    }
+
+    #[test]
+    fn a_policy_without_checks_or_for_another_capability_does_not_apply() {
+        let mut other = policy(&json!(null), &json!(null));
+        other.permission = Permission::Proxy;
+        assert_eq!(asked(&other, "own", "sa"), Applies::OtherPermission);
+        other.check_granted_permission = None;
+        assert_eq!(asked(&other, "own", "sa"), Applies::NoChecks);
+        assert!(!looks_at_labels(&other));
+    }
+}

@@ -1,0 +1,137 @@
+//! Which of several requests of one tuple decides.
+
+use crate::access_request::Phase;
+use crate::{AccessRequest, AccessRequestSpec};
+
+/// Whether two requests of one namespace are about the same subject, connector, permission and pod. A
+/// request that names no pod by its UID is about none.
+#[must_use]
+pub fn same_tuple(a: &AccessRequestSpec, b: &AccessRequestSpec) -> bool {
+    let uid = |spec: &AccessRequestSpec| {
+        let uid = spec.context.object_ref.uid.clone();
+        uid.filter(|uid| !uid.is_empty())
+    };
+    uid(a).is_some()
+        && uid(a) == uid(b)
+        && a.subject_namespace() == b.subject_namespace()
+        && a.subject.name == b.subject.name
+        && a.connector_ref.name == b.connector_ref.name
+        && a.permission == b.permission
+}
+
+/// The one that decides: a granted, rejected or revoked one, else the oldest, then the smaller UID.
+/// Of several that were granted, rejected or revoked, again the oldest.
+pub fn deciding<'a>(
+    requests: impl IntoIterator<Item = &'a AccessRequest>,
+) -> Option<&'a AccessRequest> {
+    requests.into_iter().min_by(|a, b| rank(a).cmp(&rank(b)))
+}
+
+/// Smaller decides.
+fn rank(request: &AccessRequest) -> impl Ord + '_ {
+    let phase = request.status.as_ref().and_then(|status| status.phase);
+    let undecided = match phase {
+        Some(Phase::Granted | Phase::Rejected | Phase::Revoked) => false,
+        Some(Phase::Pending | Phase::Invalid) | None => true,
+    };
+    let metadata = &request.metadata;
+    let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
+    // One that does not say when it was made is not yet stored, so it is the youngest.
+    (
+        undecided,
+        created.is_none(),
+        created,
+        metadata.uid.as_deref(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(uid: &str, created: Option<&str>, phase: Option<&str>) -> AccessRequest {
+        serde_json::from_value(json!({
+            "metadata": {"name": uid, "uid": uid, "creationTimestamp": created},
+            "spec": {
+                "subject": {"kind": "ServiceAccount", "name": "s"},
+                "connectorRef": {"name": "c"},
+                "context": {"objectRef": {"apiVersion": "v1", "kind": "Pod", "namespace": "n", "name": "p", "uid": "u"}},
+            },
+            "status": {"phase": phase},
+        }))
+        .unwrap()
+    }
+
+    const EARLY: Option<&str> = Some("2026-01-01T00:00:00Z");
+    const LATE: Option<&str> = Some("2026-01-01T00:00:01Z");
+
+    #[test]
+    fn what_was_decided_decides_then_age_then_uid() {
+        for (first, second) in [
+            (
+                request("b", LATE, Some("Granted")),
+                request("a", EARLY, None),
+            ),
+            (
+                request("b", LATE, Some("Rejected")),
+                request("a", EARLY, Some("Pending")),
+            ),
+            (
+                request("b", LATE, Some("Revoked")),
+                request("a", EARLY, Some("Invalid")),
+            ),
+            (
+                request("b", EARLY, Some("Rejected")),
+                request("a", LATE, Some("Granted")),
+            ),
+            (
+                request("b", EARLY, None),
+                request("a", LATE, Some("Pending")),
+            ),
+            (
+                request("b", EARLY, Some("Invalid")),
+                request("a", LATE, None),
+            ),
+            (request("a", EARLY, None), request("b", EARLY, None)),
+            (request("b", LATE, None), request("a", None, None)),
+        ] {
+            let name = |found: Option<&AccessRequest>| found.unwrap().metadata.uid.clone();
+            assert_eq!(name(deciding([&first, &second])), first.metadata.uid);
+            assert_eq!(name(deciding([&second, &first])), first.metadata.uid);
+        }
+        assert!(deciding([]).is_none());
+    }
+
+    #[test]
+    fn every_part_of_the_tuple_counts() {
+        let base = request("a", None, None).spec;
+        assert!(same_tuple(&base, &base));
+        let mut written_out = base.clone();
+        written_out.subject.namespace = Some("n".to_owned());
+        written_out.connector_ref.namespace =
+            Some("anything: it can only be the request's".to_owned());
+        written_out.context.object_ref.name = "the UID says which pod".to_owned();
+        assert!(same_tuple(&base, &written_out));
+
+        let changed: [fn(&mut AccessRequestSpec); 6] = [
+            |spec| spec.subject.name = "t".to_owned(),
+            |spec| spec.subject.namespace = Some("m".to_owned()),
+            |spec| spec.connector_ref.name = "d".to_owned(),
+            |spec| spec.permission = crate::Permission::Proxy,
+            |spec| spec.context.object_ref.uid = Some("v".to_owned()),
+            |spec| spec.context.object_ref.uid = None,
+        ];
+        for change in changed {
+            let mut other = base.clone();
+            change(&mut other);
+            assert!(!same_tuple(&base, &other), "{other:?}");
+        }
+        for nobody in [None, Some(String::new())] {
+            let mut nobodys = base.clone();
+            nobodys.context.object_ref.uid = nobody;
+            assert!(!same_tuple(&nobodys, &nobodys));
+        }
+    }
+}
