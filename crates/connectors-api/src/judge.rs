@@ -1,0 +1,318 @@
+//! What the checks of a policy say about one pod, from objects that somebody else has read.
+//!
+//! In two steps, because Rego may only run in processes that can be killed: [`prepare`] finds out what
+//! has to be asked, [`Prepared::finish`] takes the answers. In between lies everything that waits.
+//!
+//! What is wrong with the question as a whole is a [`JudgeError`]. What is wrong with one check or one
+//! object is part of the judgement and fails that check; nothing that went wrong ever lets anybody in.
+
+mod approvers;
+mod candidate;
+mod input;
+mod message;
+mod object;
+mod reason;
+mod rules;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+pub use input::JudgeError;
+pub use reason::{JudgeReason, RulesReason};
+pub use rules::{GrantedRule, NoRules};
+
+use crate::access_policy::{Check, CheckGrantedSpec};
+use crate::check_state::{CheckOutcome, ObjectState};
+use crate::check_verdict::{of_checks, of_objects};
+use crate::reason::AccessCheckReady;
+use crate::template::TemplateData;
+use crate::{Permission, context_view};
+use candidate::Selection;
+use input::Checked;
+use object::Object;
+
+/// A policy, the pod that asks, and what was found for the policy's checks.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The `AccessPolicy`, or what was kept of it when access was granted.
+    pub policy: Value,
+    /// The pod, whole. What the policy must not see of it is hidden here.
+    pub context: Value,
+    /// The connector that was asked for, in the policy's namespace.
+    pub connector: String,
+    /// What was found for each check, by the check's name. One that is not named found nothing.
+    pub candidates: BTreeMap<String, Vec<Value>>,
+    /// Before or after the grant.
+    pub stage: Stage,
+}
+
+/// When checks are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Candidates must be what the check selects; rules are rendered when all checks pass.
+    BeforeGrant,
+    /// Candidates are the objects that access was granted on, and only their states count. What is
+    /// gone is for the caller to judge, by the check's latch: no object is never a yes here.
+    AfterGrant,
+}
+
+/// What the checks say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// What they say together.
+    pub verdict: AccessCheckReady,
+    /// Each of them, in the policy's order.
+    pub checks: Vec<CheckJudgement>,
+    /// What is granted: only before a grant, and only when all checks pass.
+    pub rules: Option<Result<Vec<GrantedRule>, NoRules>>,
+}
+
+/// What one check says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckJudgement {
+    /// The check's name.
+    pub check: String,
+    /// What it says.
+    pub verdict: AccessCheckReady,
+    /// Why, as one word.
+    pub reason: JudgeReason,
+    /// Why, as a sentence with what would help.
+    pub message: String,
+    /// Each object that was judged, in the order of their names.
+    pub objects: Vec<ObjectJudgement>,
+}
+
+/// What one object says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectJudgement {
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// The version that was judged.
+    pub resource_version: String,
+    /// The state that was read; empty when none could be.
+    pub state: String,
+    /// What the state means for the check.
+    pub verdict: AccessCheckReady,
+    /// Why, as one word.
+    pub reason: JudgeReason,
+    /// Why, as a sentence.
+    pub message: String,
+    /// Who approved, where the object records it.
+    pub approved_by: Vec<String>,
+}
+
+/// A question to a Rego module. The module was not looked at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RegoJob<'a> {
+    /// The module.
+    pub module: &'a str,
+    /// The check object.
+    pub input: &'a Value,
+    /// The pod as the policy may see it.
+    pub context: &'a Value,
+}
+
+/// What a module says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegoAnswer {
+    /// The state that it gives the object.
+    pub state: ObjectState,
+    /// Why, in its words.
+    pub message: Option<String>,
+}
+
+/// Why a module says nothing. The texts may quote the objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegoFailure {
+    /// It went beyond a limit, or there was nobody left to ask.
+    Limit(String),
+    /// It is no module that could decide, or gives no answer for the object.
+    Failed(String),
+}
+
+/// A question that was understood, and waits for the answers of its modules.
+#[derive(Debug)]
+pub struct Prepared {
+    spec: CheckGrantedSpec,
+    permission: Permission,
+    view: Value,
+    data: TemplateData,
+    /// The policy and the pod are not in one namespace.
+    is_foreign: bool,
+    checks: Vec<PreparedCheck>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+struct PreparedCheck {
+    check: Check,
+    /// The reason why the check fails whatever its objects say.
+    selection: Result<Selection, (JudgeReason, String)>,
+    objects: Vec<Object>,
+}
+
+/// Finds out what has to be asked.
+pub fn prepare(question: Question) -> Result<Prepared, JudgeError> {
+    let Checked {
+        spec,
+        permission,
+        policy_namespace,
+        pod,
+        pod_namespace,
+        mut candidates,
+        stage,
+    } = input::check(question)?;
+    let view = context_view::of(&pod, &policy_namespace);
+    let data = TemplateData::of(view.clone());
+    let prepare = |check: &Check| {
+        let found = candidates.remove(&check.name).unwrap_or_default();
+        let mut objects: Vec<Object> = found.into_iter().map(Object::read).collect();
+        objects.sort_by_cached_key(Object::order);
+        PreparedCheck {
+            selection: Selection::of(check, &pod_namespace, &data, stage),
+            check: check.clone(),
+            objects,
+        }
+    };
+    Ok(Prepared {
+        checks: spec.checks.iter().map(prepare).collect(),
+        is_foreign: pod_namespace != policy_namespace,
+        spec,
+        permission,
+        view,
+        data,
+        stage,
+    })
+}
+
+impl PreparedCheck {
+    /// The module that reads the objects of the check, unless it fails anyway.
+    fn module(&self) -> Option<&str> {
+        let rego = self.check.state.as_ref().map(|state| state.rego.as_str());
+        rego.filter(|module| self.selection.is_ok() && !module.is_empty())
+    }
+
+    fn jobs<'a>(&'a self, context: &'a Value) -> impl Iterator<Item = RegoJob<'a>> {
+        let selection = self.selection.as_ref().ok();
+        let asked = self.module().zip(selection).into_iter();
+        asked.flat_map(move |(module, selection)| {
+            let counts = |object: &&Object| selection.problem_with(object).is_none();
+            let job = move |object: &'a Object| RegoJob {
+                module,
+                input: &object.value,
+                context,
+            };
+            self.objects.iter().filter(counts).map(job)
+        })
+    }
+}
+
+impl Prepared {
+    /// What has to be asked, always in the same order.
+    pub fn rego_jobs(&self) -> impl Iterator<Item = RegoJob<'_>> {
+        self.checks.iter().flat_map(|check| check.jobs(&self.view))
+    }
+
+    /// The judgement, given the answers in the order of the questions. One that is missing is a failure.
+    #[must_use]
+    pub fn finish(
+        self,
+        answers: impl IntoIterator<Item = Result<RegoAnswer, RegoFailure>>,
+    ) -> Judgement {
+        let mut answers = answers.into_iter();
+        let Self {
+            spec,
+            permission,
+            view: _,
+            data,
+            is_foreign,
+            checks,
+            stage,
+        } = self;
+        let judge = |check: PreparedCheck| judge(check, is_foreign, &mut answers);
+        let checks: Vec<_> = checks.into_iter().map(judge).collect();
+        let verdict = of_checks(checks.iter().map(|check| check.verdict));
+        let grants = stage == Stage::BeforeGrant && verdict == AccessCheckReady::AccessCheckPassed;
+        Judgement {
+            verdict,
+            checks,
+            rules: grants.then(|| rules::render(&spec.permissions, permission, &data)),
+        }
+    }
+}
+
+fn judge(
+    prepared: PreparedCheck,
+    is_foreign: bool,
+    answers: &mut impl Iterator<Item = Result<RegoAnswer, RegoFailure>>,
+) -> CheckJudgement {
+    let is_rego = prepared.module().is_some();
+    let PreparedCheck {
+        check,
+        selection,
+        objects,
+    } = prepared;
+    let judged: Vec<object::Judged> = match &selection {
+        Err((reason, message)) => {
+            let failed = |object| object::Judged::failed(object, *reason, message.clone());
+            objects.iter().map(failed).collect()
+        }
+        Ok(selection) => {
+            let judge = |object| {
+                if let Some((reason, message)) = selection.problem_with(object) {
+                    return object::Judged::failed(object, reason, message);
+                }
+                let said = is_rego.then(|| {
+                    let missing = || Err(RegoFailure::Limit("was not asked".to_owned()));
+                    answers.next().unwrap_or_else(missing)
+                });
+                object.judge(&check, selection, said, is_foreign)
+            };
+            objects.iter().map(judge).collect()
+        }
+    };
+    let outcomes = judged.iter().map(object::Judged::outcome);
+    let was_misled = judged.iter().any(object::Judged::is_not_selected);
+    let verdict = match selection {
+        Ok(_) if !was_misled => of_objects(check.match_, outcomes),
+        Ok(_) | Err(_) => AccessCheckReady::AccessCheckFailed,
+    };
+    let objects: Vec<_> = judged.into_iter().map(object::Judged::told).collect();
+    let (reason, message) = match selection {
+        Err(problem) => problem,
+        Ok(_) => message::of_check(&check, verdict, &objects),
+    };
+    CheckJudgement {
+        check: check.name,
+        verdict,
+        reason,
+        message,
+        objects,
+    }
+}
+
+/// What the verdict of one object is, before and after the grant.
+const fn verdict(outcome: Option<CheckOutcome>) -> AccessCheckReady {
+    match outcome {
+        Some(CheckOutcome::Passed) => AccessCheckReady::AccessCheckPassed,
+        Some(CheckOutcome::Pending | CheckOutcome::NotHolding) => {
+            AccessCheckReady::AccessCheckPending
+        }
+        Some(CheckOutcome::Rejected) => AccessCheckReady::AccessCheckRejected,
+        None => AccessCheckReady::AccessCheckFailed,
+    }
+}

@@ -1,0 +1,141 @@
+//! Which objects a check selects, and whether it can be judged without looking at any.
+
+use super::object::Object;
+use super::{JudgeReason, Stage};
+use crate::access_policy::{Check, ObjectKind, Provenance};
+use crate::field_selector::FieldSelector;
+use crate::template::{LabelTemplates, RenderedLabels, TemplateData};
+
+/// Groups of kinds whose objects belong to a pipeline run.
+const WITH_LINEAGE: [&str; 2] = ["tekton.dev", "openshift-pipelines.org"];
+/// The group of the kind that records who approved.
+const RECORDS_APPROVERS: (&str, &str) = ("openshift-pipelines.org", "ApprovalTask");
+
+/// What an object must be to decide a check.
+#[derive(Debug)]
+pub(super) enum Selection {
+    /// What the policy says now.
+    ByPolicy(Box<ByPolicy>),
+    /// What the access was granted on.
+    ByGrant,
+}
+
+#[derive(Debug)]
+pub(super) struct ByPolicy {
+    kind: ObjectKind,
+    namespace: String,
+    labels: RenderedLabels,
+    fields: Option<FieldSelector>,
+}
+
+type Problem = (JudgeReason, String);
+
+impl Selection {
+    /// Why the check fails, if it does so whatever its objects say.
+    pub(super) fn of(
+        check: &Check,
+        pod_namespace: &str,
+        data: &TemplateData,
+        stage: Stage,
+    ) -> Result<Self, Problem> {
+        proof(check)?;
+        if check.approvers.is_some() && !records_approvers(&check.selector.object_ref) {
+            let message = format!(
+                "a {} does not record who approved; remove approvers from the check",
+                check.selector.object_ref.kind
+            );
+            return Err((JudgeReason::ApproversUnsupported, message));
+        }
+        if stage == Stage::AfterGrant {
+            return Ok(Self::ByGrant);
+        }
+        let failed = |error: &dyn std::fmt::Display| {
+            let message = format!("selector.labels: {error}");
+            (JudgeReason::TemplateFailed, message)
+        };
+        let labels =
+            LabelTemplates::parse(&check.selector.labels).map_err(|error| failed(&error))?;
+        let labels = labels.render(data).map_err(|error| failed(&error))?;
+        let fields = check.selector.field_selector.as_ref();
+        let fields = fields.map(FieldSelector::parse).transpose();
+        let fields = fields.map_err(|error| (JudgeReason::SelectorInvalid, error.to_string()))?;
+        Ok(Self::ByPolicy(Box::new(ByPolicy {
+            kind: check.selector.object_ref.clone(),
+            namespace: pod_namespace.to_owned(),
+            labels,
+            fields,
+        })))
+    }
+
+    /// Whether an object that is being deleted counts as deleted. What access was granted on counts
+    /// until the caller finds it gone.
+    pub(super) const fn leaves_out_what_is_being_deleted(&self) -> bool {
+        match self {
+            Self::ByPolicy(_) => true,
+            Self::ByGrant => false,
+        }
+    }
+
+    /// Why an object should not have been found for the check.
+    pub(super) fn problem_with(&self, object: &Object) -> Option<Problem> {
+        let Some(identity) = &object.identity else {
+            let message = "an object without apiVersion, kind, namespace, name, UID or \
+                           resourceVersion cannot be told from another"
+                .to_owned();
+            return Some((JudgeReason::NotSelected, message));
+        };
+        let Self::ByPolicy(by_policy) = self else {
+            return None;
+        };
+        let ByPolicy {
+            kind,
+            namespace,
+            labels,
+            fields,
+        } = by_policy.as_ref();
+        let other = if identity.api_version != kind.api_version || identity.kind != kind.kind {
+            "is of another kind than the check selects"
+        } else if identity.namespace != *namespace {
+            "is not in the pod's namespace"
+        } else if !labels.matches(&object.labels()) {
+            "does not have the labels that the check selects"
+        } else if fields
+            .as_ref()
+            .is_some_and(|fields| !fields.matches(&object.value))
+        {
+            "does not have the fields that the check selects"
+        } else {
+            return None;
+        };
+        let message = format!("{identity} {other}");
+        Some((JudgeReason::NotSelected, message))
+    }
+}
+
+/// Proof of lineage is not available in this version, so what needs it fails.
+fn proof(check: &Check) -> Result<(), Problem> {
+    let kind = &check.selector.object_ref;
+    let needed = match check.provenance {
+        Provenance::Required => true,
+        Provenance::Auto => WITH_LINEAGE.contains(&group(kind)),
+        Provenance::None => false,
+    };
+    if needed {
+        let message = format!(
+            "this version cannot prove that a {} belongs to the pod's pipeline run; \
+             provenance: None in the check accepts it without proof",
+            kind.kind
+        );
+        return Err((JudgeReason::ProofUnavailable, message));
+    }
+    Ok(())
+}
+
+pub(super) fn records_approvers(kind: &ObjectKind) -> bool {
+    (group(kind), kind.kind.as_str()) == RECORDS_APPROVERS
+}
+
+fn group(kind: &ObjectKind) -> &str {
+    let group_version = kind.api_version.split_once('/');
+    group_version.map_or("", |(group, _)| group)
+}

@@ -1,0 +1,31 @@
+//! What a check says in one word and one sentence, out of what its objects say.
+
+use super::{JudgeReason, ObjectJudgement};
+use crate::access_policy::Check;
+use crate::reason::AccessCheckReady;
+
+/// The word and the sentence of the object that the verdict hangs on; of several the first by name.
+pub(super) fn of_check(
+    check: &Check,
+    verdict: AccessCheckReady,
+    objects: &[ObjectJudgement],
+) -> (JudgeReason, String) {
+    // A misled check fails though all its objects but one may have passed, and that is the one to tell.
+    let misled = |object: &&ObjectJudgement| object.reason == JudgeReason::NotSelected;
+    let decisive = |object: &&ObjectJudgement| object.verdict == verdict;
+    let first = objects.iter().find(misled);
+    let first = first.or_else(|| objects.iter().find(decisive));
+    let Some(first) = first.or(objects.first()) else {
+        let kind = &check.selector.object_ref.kind;
+        let message =
+            format!("no {kind} that the check selects was found in the pod's namespace yet");
+        return (JudgeReason::NoObjects, message);
+    };
+    let others = objects.iter().filter(decisive).count().saturating_sub(1);
+    let message = if others == 0 || misled(&first) {
+        first.message.clone()
+    } else {
+        format!("{} (and {others} more like it)", first.message)
+    };
+    (first.reason, message)
+}

@@ -1,0 +1,271 @@
+//! One object, and what it says.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+use super::approvers::{self, Approvals};
+use super::candidate::{Selection, records_approvers};
+use super::{JudgeReason, ObjectJudgement, RegoAnswer, RegoFailure, verdict};
+use crate::access_policy::{Check, ObjectKind};
+use crate::check_state::{CheckOutcome, ObjectState, StateError};
+
+/// What a pod's tenant may read and the policy's author may not.
+const HIDDEN: &str = "the policy's Rego module decided; its words are not shown because the pod is \
+                      in another namespace than the policy";
+
+/// An object that was found for a check.
+#[derive(Debug)]
+pub(super) struct Object {
+    pub(super) value: Value,
+    /// None when a part of it is missing.
+    pub(super) identity: Option<Identity>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Identity {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    uid: String,
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    resource_version: String,
+}
+
+/// Never the whole object: names are all that anybody is told.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// An object with what it says.
+pub(super) struct Judged {
+    identity: Identity,
+    state: String,
+    /// None when it cannot be told.
+    outcome: Option<CheckOutcome>,
+    reason: JudgeReason,
+    message: String,
+    approved_by: Vec<String>,
+}
+
+impl Object {
+    pub(super) fn read(value: Value) -> Self {
+        let text = |pointer| {
+            let text = value.pointer(pointer).and_then(Value::as_str);
+            text.filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let identity = || {
+            Some(Identity {
+                namespace: text("/metadata/namespace")?,
+                name: text("/metadata/name")?,
+                uid: text("/metadata/uid")?,
+                api_version: text("/apiVersion")?,
+                kind: text("/kind")?,
+                resource_version: text("/metadata/resourceVersion")?,
+            })
+        };
+        Self {
+            identity: identity(),
+            value,
+        }
+    }
+
+    /// The same for the same objects, however they came.
+    pub(super) fn order(&self) -> (Option<Identity>, String) {
+        (self.identity.clone(), self.value.to_string())
+    }
+
+    /// Labels that are texts; others select nothing.
+    pub(super) fn labels(&self) -> BTreeMap<String, String> {
+        let labels = self.value.pointer("/metadata/labels");
+        let labels = labels.and_then(Value::as_object).into_iter().flatten();
+        labels
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect()
+    }
+
+    fn is_being_deleted(&self) -> bool {
+        self.value
+            .pointer("/metadata/deletionTimestamp")
+            .is_some_and(|time| !time.is_null())
+    }
+
+    /// What the object says. It is one that the check selects.
+    pub(super) fn judge(
+        &self,
+        check: &Check,
+        selection: &Selection,
+        rego: Option<Result<RegoAnswer, RegoFailure>>,
+        is_foreign: bool,
+    ) -> Judged {
+        let identity = self.identity.clone().unwrap_or_default();
+        let kind = &check.selector.object_ref;
+        let approvals = records_approvers(kind).then(|| approvers::of(&self.value));
+        let (state, words) = match rego {
+            None => match ObjectState::of(&self.value) {
+                Ok(state) => (state, None),
+                Err(error) => return unreadable(self, error),
+            },
+            Some(Ok(RegoAnswer { state, message })) if is_foreign => {
+                (hidden(state), message.map(|_| HIDDEN.to_owned()))
+            }
+            Some(Ok(RegoAnswer { state, message })) => (state, message),
+            Some(Err(failure)) => return rego_failed(self, &failure, is_foreign),
+        };
+        let words = words.filter(|words| !words.is_empty());
+        let (outcome, reason, message) =
+            if self.is_being_deleted() && selection.leaves_out_what_is_being_deleted() {
+                let message = format!("{identity} is being deleted");
+                let outcome = CheckOutcome::NotHolding;
+                (Some(outcome), JudgeReason::BeingDeleted, message)
+            } else {
+                by_state(
+                    check,
+                    &state,
+                    words.as_deref(),
+                    approvals.as_ref(),
+                    &identity,
+                )
+            };
+        Judged {
+            state: state.as_str().to_owned(),
+            outcome,
+            reason,
+            message,
+            approved_by: approvals.map(Approvals::everybody).unwrap_or_default(),
+            identity,
+        }
+    }
+}
+
+fn by_state(
+    check: &Check,
+    state: &ObjectState,
+    words: Option<&str>,
+    approvals: Option<&Approvals>,
+    identity: &Identity,
+) -> (Option<CheckOutcome>, JudgeReason, String) {
+    let outcome = state.outcome();
+    let said = |sentence: String| words.map_or(sentence, str::to_owned);
+    match outcome {
+        CheckOutcome::Passed => {
+            if let (Some(wanted), Some(approvals)) = (&check.approvers, approvals)
+                && let Err(short) = approvals.meet(wanted)
+            {
+                let message = format!("{identity} {short}");
+                return (None, JudgeReason::QuorumNotMet, message);
+            }
+            let message = said(format!("{identity} is {}", state.as_str()));
+            (Some(outcome), JudgeReason::Approved, message)
+        }
+        CheckOutcome::Pending => {
+            let message = said(pending(&check.selector.object_ref, identity));
+            (Some(outcome), JudgeReason::Pending, message)
+        }
+        CheckOutcome::Rejected => {
+            let message = said(format!("{identity} is rejected"));
+            (Some(outcome), JudgeReason::Rejected, message)
+        }
+        CheckOutcome::NotHolding => {
+            let sentence = format!(
+                "{identity} is in state {:?}; only approved and passed let through",
+                state.as_str()
+            );
+            (Some(outcome), JudgeReason::NotHolding, said(sentence))
+        }
+    }
+}
+
+/// A word that a module makes up can be any part of any object.
+fn hidden(state: ObjectState) -> ObjectState {
+    match state {
+        ObjectState::Other(_) => ObjectState::from_word("other").unwrap_or(ObjectState::Pending),
+        ObjectState::Approved
+        | ObjectState::Passed
+        | ObjectState::Pending
+        | ObjectState::Rejected => state,
+    }
+}
+
+fn pending(kind: &ObjectKind, identity: &Identity) -> String {
+    if records_approvers(kind) {
+        let Identity {
+            namespace, name, ..
+        } = identity;
+        format!(
+            "{identity} waits for its approvers: tkn-approvaltask approve {name} -n {namespace}"
+        )
+    } else {
+        format!("{identity} is pending")
+    }
+}
+
+fn unreadable(object: &Object, error: StateError) -> Judged {
+    let identity = object.identity.clone().unwrap_or_default();
+    let message = format!("{identity}: {error}");
+    Judged::failed(object, JudgeReason::StateUnreadable, message)
+}
+
+fn rego_failed(object: &Object, failure: &RegoFailure, is_foreign: bool) -> Judged {
+    let identity = object.identity.clone().unwrap_or_default();
+    let (reason, detail) = match failure {
+        RegoFailure::Limit(detail) => (JudgeReason::RegoLimit, detail),
+        RegoFailure::Failed(detail) => (JudgeReason::RegoFailed, detail),
+    };
+    let message = if is_foreign {
+        format!("the Rego module gives no answer for {identity}")
+    } else {
+        format!("the Rego module gives no answer for {identity}: {detail}")
+    };
+    Judged::failed(object, reason, message)
+}
+
+impl Judged {
+    pub(super) fn failed(object: &Object, reason: JudgeReason, message: String) -> Self {
+        Self {
+            identity: object.identity.clone().unwrap_or_default(),
+            state: String::new(),
+            outcome: None,
+            reason,
+            message,
+            approved_by: Vec::new(),
+        }
+    }
+
+    /// What the check makes of it.
+    pub(super) fn outcome(&self) -> Result<CheckOutcome, ()> {
+        self.outcome.ok_or(())
+    }
+
+    /// Whoever collected the objects made a mistake, and may have made others.
+    pub(super) fn is_not_selected(&self) -> bool {
+        self.reason == JudgeReason::NotSelected
+    }
+
+    pub(super) fn told(self) -> ObjectJudgement {
+        let Self {
+            identity,
+            state,
+            outcome,
+            reason,
+            message,
+            approved_by,
+        } = self;
+        ObjectJudgement {
+            api_version: identity.api_version,
+            kind: identity.kind,
+            namespace: identity.namespace,
+            name: identity.name,
+            uid: identity.uid,
+            resource_version: identity.resource_version,
+            state,
+            verdict: verdict(outcome),
+            reason,
+            message,
+            approved_by,
+        }
+    }
+}

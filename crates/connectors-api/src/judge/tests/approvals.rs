@@ -1,0 +1,193 @@
+//! Whose approvals count.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The policy's approvers, the object's, whether they are enough, and who approved.
+type Case = (Value, Value, bool, &'static [&'static str]);
+
+fn cases() -> Vec<Case> {
+    let user = |name: &str, input: &str| json!({"name": name, "type": "User", "input": input});
+    let group = |name: &str, users: Value| json!({"name": name, "type": "Group", "input": "approve", "users": users});
+    let (alice, bob) = (user("alice", "approve"), user("bob", "approve"));
+    let wanted = |users: &[&str], groups: &[&str], minimum: i32| json!({"users": users, "groups": groups, "minimum": minimum});
+    let only_alice = wanted(&["alice"], &[], 1);
+    vec![
+        (only_alice.clone(), json!([alice]), true, &["alice"]),
+        (only_alice.clone(), json!([bob]), false, &["bob"]),
+        (
+            only_alice.clone(),
+            json!([user("alice", "pending")]),
+            false,
+            &[],
+        ),
+        (
+            only_alice.clone(),
+            json!([user("alice", "approved")]),
+            false,
+            &[],
+        ),
+        (
+            only_alice.clone(),
+            json!([{"name": "alice", "input": "approve"}]),
+            true,
+            &["alice"],
+        ),
+        (
+            only_alice.clone(),
+            json!([{"name": "alice", "input": "approve", "type": ""}]),
+            true,
+            &["alice"],
+        ),
+        (
+            only_alice.clone(),
+            json!([{"name": "alice", "input": "approve", "type": "Robot"}]),
+            false,
+            &[],
+        ),
+        (
+            only_alice.clone(),
+            json!([{"name": "alice", "input": "approve", "type": 1}]),
+            false,
+            &[],
+        ),
+        // A group of the name of a user is no user, and the other way round.
+        (
+            only_alice.clone(),
+            json!([group("alice", json!([]))]),
+            false,
+            &[],
+        ),
+        (
+            wanted(&[], &["sec"], 1),
+            json!([user("sec", "approve")]),
+            false,
+            &["sec"],
+        ),
+        // A member counts as itself and for its group; the group alone does not count.
+        (
+            only_alice.clone(),
+            json!([group("sec", json!([alice]))]),
+            true,
+            &["alice"],
+        ),
+        (
+            wanted(&[], &["sec"], 1),
+            json!([group("sec", json!([bob]))]),
+            true,
+            &["bob"],
+        ),
+        (
+            wanted(&[], &["sec"], 1),
+            json!([group("ops", json!([bob]))]),
+            false,
+            &["bob"],
+        ),
+        (
+            wanted(&[], &["sec"], 1),
+            json!([group("sec", json!([]))]),
+            false,
+            &[],
+        ),
+        // A member who has not said yes is no approval, though the group has one.
+        (
+            wanted(&[], &["sec"], 1),
+            json!([group("sec", json!([user("bob", "pending")]))]),
+            false,
+            &[],
+        ),
+        // One person is one approval, however often it is given.
+        (
+            wanted(&["alice", "bob"], &["sec"], 2),
+            json!([alice, alice, group("sec", json!([alice]))]),
+            false,
+            &["alice"],
+        ),
+        (
+            wanted(&["alice"], &["sec"], 2),
+            json!([alice, group("sec", json!([bob]))]),
+            true,
+            &["alice", "bob"],
+        ),
+        (wanted(&["alice"], &[], 0), json!([]), false, &[]),
+    ]
+}
+
+fn task(approvers: &Value, state: &str) -> Value {
+    let mut task = gate("task", state);
+    task["apiVersion"] = "openshift-pipelines.org/v1alpha1".into();
+    task["kind"] = "ApprovalTask".into();
+    task["spec"] = json!({"approvers": approvers});
+    task
+}
+
+fn about_tasks(question: Question) -> Question {
+    question.with(|it| {
+        it.check()["selector"]["objectRef"] =
+            json!({"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"});
+        it.check()["provenance"] = "None".into();
+    })
+}
+
+#[test]
+fn approvals_are_counted_from_what_each_approver_said() {
+    for (wanted, approvers, met, approved_by) in cases() {
+        let judged = |state: &str, stage| {
+            about_tasks(question())
+                .with(|it| {
+                    it.stage = stage;
+                    it.check()["approvers"] = wanted.clone();
+                })
+                .found([task(&approvers, state)])
+                .judged()
+        };
+        for stage in [Stage::BeforeGrant, Stage::AfterGrant] {
+            let judgement = judged("approved", stage);
+            let expected = if met {
+                (Passed, JudgeReason::Approved)
+            } else {
+                (Failed, JudgeReason::QuorumNotMet)
+            };
+            assert_eq!(judgement.said(), expected, "{wanted} {approvers}");
+            assert_eq!(judgement.only().objects[0].approved_by, approved_by);
+        }
+        // Approvals alone are not enough.
+        assert_eq!(
+            judged("pending", Stage::BeforeGrant).only().verdict,
+            Pending
+        );
+        assert_eq!(
+            judged("rejected", Stage::BeforeGrant).only().verdict,
+            Rejected
+        );
+    }
+}
+
+#[test]
+fn approvals_in_no_form_of_a_list_are_none() {
+    for approvers in [
+        json!(null),
+        json!({}),
+        json!("alice"),
+        json!([1, null, "alice", {"name": 1}]),
+    ] {
+        let judgement = about_tasks(question())
+            .with(|it| it.check()["approvers"] = json!({"users": ["alice"]}))
+            .found([task(&approvers, "approved")])
+            .judged();
+        assert_eq!(judgement.said(), (Failed, JudgeReason::QuorumNotMet));
+    }
+}
+
+#[test]
+fn approvers_of_a_kind_without_approvals_fail_the_check() {
+    let judgement = question()
+        .with(|it| it.check()["approvers"] = json!({"users": ["alice"]}))
+        .found([gate("a", "approved")])
+        .judged();
+    assert_eq!(
+        judgement.said(),
+        (Failed, JudgeReason::ApproversUnsupported)
+    );
+}

@@ -1,0 +1,114 @@
+//! Rego modules, as far as they can be judged without running one.
+
+use super::*;
+
+fn with_rego(question: Question) -> Question {
+    question.with(|it| it.check()["state"] = json!({"rego": "package approval"}))
+}
+
+fn answer(state: &str, message: Option<&str>) -> RegoAnswer {
+    RegoAnswer {
+        state: ObjectState::from_word(state).unwrap(),
+        message: message.map(str::to_owned),
+    }
+}
+
+#[test]
+fn a_module_is_asked_about_each_object_and_speaks_for_it() {
+    let asked = with_rego(question()).found([gate("b", "pending"), gate("a", "rejected")]);
+    let prepared = prepare(asked).unwrap();
+    let jobs: Vec<_> = prepared.rego_jobs().collect();
+    let names: Vec<_> = jobs
+        .iter()
+        .map(|job| &job.input["metadata"]["name"])
+        .collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(jobs[0].module, "package approval");
+    assert_eq!(
+        jobs[0].context["spec"]["containers"][0]["name"],
+        "secret-thing"
+    );
+    let judgement = prepared.finish([
+        Ok(answer("passed", Some("all well"))),
+        Ok(answer("approved", None)),
+    ]);
+    assert_eq!(judgement.said(), (Passed, JudgeReason::Approved));
+    let objects = &judgement.only().objects;
+    assert_eq!(
+        (&*objects[0].state, &*objects[0].message),
+        ("passed", "all well")
+    );
+    assert_eq!(objects[1].message, "ConfigMap devops/b is approved");
+}
+
+#[test]
+fn a_module_without_an_answer_fails_the_check() {
+    let limit = || Err(RegoFailure::Limit("took too long".to_owned()));
+    let failed = || Err(RegoFailure::Failed("no such function".to_owned()));
+    for (answers, reason) in [
+        (vec![limit()], JudgeReason::RegoLimit),
+        (vec![failed()], JudgeReason::RegoFailed),
+        (vec![], JudgeReason::RegoLimit),
+    ] {
+        let asked = with_rego(question()).found([gate("a", "approved")]);
+        let judgement = prepare(asked).unwrap().finish(answers);
+        assert_eq!(judgement.said(), (Failed, reason));
+        assert_eq!(judgement.rules, None);
+    }
+}
+
+#[test]
+fn a_module_is_not_asked_about_what_does_not_count() {
+    let mut wrong = gate("b", "approved");
+    wrong["metadata"]["labels"] = json!({});
+    let asked = with_rego(question()).found([wrong, gate("a", "pending")]);
+    let prepared = prepare(asked).unwrap();
+    assert_eq!(prepared.rego_jobs().count(), 1);
+    let judgement = prepared.finish([Ok(answer("approved", None))]);
+    assert_eq!(judgement.said(), (Failed, JudgeReason::NotSelected));
+    assert_eq!(judgement.only().objects[0].verdict, Passed);
+
+    let asked = with_rego(question())
+        .with(|it| it.check()["provenance"] = "Required".into())
+        .found([gate("a", "approved")]);
+    assert_eq!(prepare(asked).unwrap().rego_jobs().count(), 0);
+}
+
+#[test]
+fn an_empty_module_is_none() {
+    let judgement = question()
+        .with(|it| it.check()["state"] = json!({"rego": ""}))
+        .found([gate("a", "approved")])
+        .judged();
+    assert_eq!(judgement.said(), (Passed, JudgeReason::Approved));
+}
+
+#[test]
+fn a_policy_of_another_namespace_sees_and_says_little() {
+    let asked = with_rego(question())
+        .with(|it| it.policy["metadata"]["namespace"] = "tools".into())
+        .found([gate("a", "approved")]);
+    let prepared = prepare(asked.clone()).unwrap();
+    let jobs: Vec<_> = prepared.rego_jobs().collect();
+    assert_eq!(
+        jobs[0].context["spec"],
+        json!({"serviceAccountName": "builder"})
+    );
+    let judgement = prepared.finish([Ok(answer("pending", Some("containers: secret-thing")))]);
+    assert_eq!(judgement.said(), (Pending, JudgeReason::Pending));
+    assert!(!format!("{judgement:?}").contains("secret-thing"));
+
+    let word = Ok(answer("secret-thing", None));
+    let judgement = prepare(asked.clone()).unwrap().finish([word]);
+    assert_eq!(judgement.said(), (Pending, JudgeReason::NotHolding));
+    assert_eq!(judgement.only().objects[0].state, "other");
+    assert!(!format!("{judgement:?}").contains("secret-thing"));
+
+    let leaky = Err(RegoFailure::Failed("at secret-thing".to_owned()));
+    let judgement = prepare(asked).unwrap().finish([leaky]);
+    assert!(!format!("{judgement:?}").contains("secret-thing"));
+    assert_eq!(
+        judgement.only().message,
+        "the Rego module gives no answer for ConfigMap devops/a"
+    );
+}

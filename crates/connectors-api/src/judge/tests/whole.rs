@@ -1,0 +1,141 @@
+//! The question as a whole, and what is granted in the end.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+#[test]
+fn rules_that_cannot_be_granted_leave_none() {
+    type Change = fn(&mut Value);
+    let cases: [(Change, RulesReason); 9] = [
+        (
+            |it| it["apiGroups"] = json!([""]),
+            RulesReason::WrongApiGroup,
+        ),
+        (|it| it["apiGroups"] = json!([]), RulesReason::WrongApiGroup),
+        (|it| it["verbs"] = json!([]), RulesReason::NoVerbs),
+        (|it| it["resources"] = json!([]), RulesReason::WrongResource),
+        (
+            |it| it["resources"] = json!(["connectors/apis"]),
+            RulesReason::WrongResource,
+        ),
+        (
+            |it| it["resources"] = json!(["connectors/apis/v1/pod/devops/another"]),
+            RulesReason::WrongResource,
+        ),
+        (
+            |it| it["resources"] = json!(["secrets/apis/v1/pod/devops/deploy"]),
+            RulesReason::WrongResource,
+        ),
+        (
+            |it| it["resources"] = json!(["*"]),
+            RulesReason::WrongResource,
+        ),
+        (
+            |it| it["resources"] = json!(["connectors/proxy/v1/pod/devops/deploy"]),
+            RulesReason::WrongPermission,
+        ),
+    ];
+    for (change, reason) in cases {
+        let mut asked = question().found([gate("a", "approved")]);
+        let template = &mut asked.policy["spec"]["checkGrantedPermission"]["spec"]["permissions"]["roleTemplate"];
+        // A good one before it does not help.
+        let good = template["rules"][0].clone();
+        template["rules"].as_array_mut().unwrap().push(good);
+        change(&mut template["rules"][1]);
+        let judgement = asked.judged();
+        assert_eq!(judgement.verdict, Passed);
+        let error = judgement.rules.unwrap().unwrap_err();
+        assert_eq!(error.reason(), reason, "{error}");
+    }
+    let judgement =
+        question()
+            .found([gate("a", "approved")])
+            .with(|it| {
+                it.policy["spec"]["checkGrantedPermission"]["spec"]["permissions"]["roleTemplate"]
+                    ["rules"] = json!([]);
+            })
+            .judged();
+    assert_eq!(judgement.rules, Some(Err(NoRules::Empty)));
+}
+
+#[test]
+fn a_question_that_makes_no_sense_is_an_error() {
+    type Change = fn(&mut Question);
+    let cases: [(Change, &str); 13] = [
+        (
+            |it| it.policy = json!(null),
+            "policy: must be an AccessPolicy",
+        ),
+        (
+            |it| it.policy["kind"] = "AccessRequest".into(),
+            "policy: must be an AccessPolicy",
+        ),
+        (
+            |it| it.policy["apiVersion"] = "connectors.alauda.io/v1".into(),
+            "policy: must be an AccessPolicy",
+        ),
+        (
+            |it| it.policy["spec"]["chekGranted"] = json!({}),
+            "policy: spec.chekGranted",
+        ),
+        (
+            |it| it.check()["aprovers"] = json!({}),
+            "policy: spec.checkGrantedPermission.spec.checks[0].aprovers",
+        ),
+        (
+            |it| it.policy["spec"]["checkGrantedPermission"] = json!({}),
+            "policy: has no checkGrantedPermission",
+        ),
+        (
+            |it| it.policy["metadata"]["namespace"] = Value::Null,
+            "policy: metadata.namespace",
+        ),
+        (
+            |it| it.context["kind"] = "Job".into(),
+            "context object: must be a Pod",
+        ),
+        (
+            |it| it.context["metadata"]["uid"] = "".into(),
+            "context object: metadata.uid",
+        ),
+        (
+            |it| it.context["metadata"]["name"] = "a/b".into(),
+            "context object: metadata.name",
+        ),
+        (
+            |it| it.context["metadata"]["namespace"] = json!(1),
+            "context object: metadata.namespace",
+        ),
+        (|it| it.connector = "a/b".to_owned(), "connector:"),
+        (
+            |it| {
+                it.candidates.insert("typo".to_owned(), vec![]);
+            },
+            "candidates: the policy has no check `typo`",
+        ),
+    ];
+    for (change, message) in cases {
+        let error = prepare(question().with(change)).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+}
+
+#[test]
+fn the_snapshot_of_a_grant_is_a_policy_too() {
+    let asked = question().found([gate("a", "approved")]).with(|it| {
+        it.stage = Stage::AfterGrant;
+        it.policy["metadata"] =
+            json!({"name": "p", "namespace": "devops", "uid": "u", "generation": 3});
+    });
+    assert_eq!(asked.judged().verdict, Passed);
+}
+
+#[test]
+fn a_policy_without_checks_lets_nobody_in() {
+    let asked = question().with(|it| {
+        it.policy["spec"]["checkGrantedPermission"]["spec"]["checks"] = json!([]);
+    });
+    let judgement = asked.judged();
+    assert_eq!((judgement.verdict, judgement.rules), (Failed, None));
+}

@@ -1,0 +1,375 @@
+//! One answer.
+
+use connectors_api::access_request::Phase;
+use connectors_api::reason::{AccessCheckReady, AccessPermissionSync, Ready};
+use jiff::Timestamp;
+use prost_types::Timestamp as WireTimestamp;
+use thiserror::Error;
+
+use crate::v1;
+
+/// What the evaluation service says to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessAnswer {
+    /// Yes or no.
+    pub decision: Decision,
+    /// What the decision rests on, as a sentence for people of the connector's namespace.
+    pub reason: String,
+    /// The request that decides for this subject, connector, permission and pod, if there is one.
+    pub request: Option<RequestSeen>,
+    /// The cluster was looked at as of this moment, or later.
+    pub fresh_as_of: Option<Timestamp>,
+}
+
+/// Yes or no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// No permission was found.
+    Denied,
+    /// A permission that holds at any time covers the question.
+    AllowedStanding(Binding),
+    /// A permission of this very pod covers the question, and its request is granted.
+    AllowedPod(Binding),
+}
+
+/// What gives a permission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// `RoleBinding` or `ClusterRoleBinding`.
+    pub kind: String,
+    /// Empty for a `ClusterRoleBinding`.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// An `AccessRequest` as the service saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestSeen {
+    /// Its name; it is in the connector's namespace.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version that was seen.
+    pub resource_version: String,
+    /// Where it stands; none when no controller has looked at it yet.
+    pub phase: Option<Phase>,
+    /// What the checks say; none when that is not known, or said in a word of another version.
+    pub check_reason: Option<AccessCheckReady>,
+    /// Where the permission is; none when that is not known, or said in a word of another version.
+    pub permission_reason: Option<AccessPermissionSync>,
+    /// What is awaited or what ended it; none when that is not known, or said in a word of another
+    /// version.
+    pub ready_reason: Option<Ready>,
+    /// The same as a sentence.
+    pub message: String,
+}
+
+/// Why an answer cannot be used. It is as good as none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AnswerError {
+    /// There is nothing in it.
+    #[error("the answer is empty")]
+    Empty,
+    /// Neither yes nor no.
+    #[error("the answer's decision {0} is not known here")]
+    Decision(i32),
+    /// A yes without what it rests on.
+    #[error("the answer is a yes without a binding")]
+    NoBinding,
+    /// A yes for one pod without its request.
+    #[error("the answer is a yes for one pod without a granted request")]
+    NotGranted,
+    /// The request is in a phase that nobody here knows.
+    #[error("the answer's request is in phase {0}, which is not known here")]
+    Phase(i32),
+}
+
+impl AccessAnswer {
+    /// Whether the answer is a yes.
+    #[must_use]
+    pub const fn is_allowed(&self) -> bool {
+        match self.decision {
+            Decision::AllowedStanding(_) | Decision::AllowedPod(_) => true,
+            Decision::Denied => false,
+        }
+    }
+
+    /// Whether two answers say the same, whenever they were found.
+    #[must_use]
+    pub fn says_the_same_as(&self, other: &Self) -> bool {
+        let Self {
+            decision,
+            reason,
+            request,
+            fresh_as_of: _,
+        } = self;
+        (decision, reason, request) == (&other.decision, &other.reason, &other.request)
+    }
+}
+
+impl TryFrom<v1::AccessAnswer> for AccessAnswer {
+    type Error = AnswerError;
+
+    fn try_from(answer: v1::AccessAnswer) -> Result<Self, AnswerError> {
+        let v1::AccessAnswer {
+            decision,
+            reason,
+            binding,
+            request,
+            fresh_as_of,
+        } = answer;
+        let known = v1::AccessDecision::try_from(decision);
+        let known = known.map_err(|_| AnswerError::Decision(decision))?;
+        let request = request.map(RequestSeen::try_from).transpose()?;
+        let binding = binding.map(Binding::from).ok_or(AnswerError::NoBinding);
+        let decision = match known {
+            v1::AccessDecision::Unspecified => return Err(AnswerError::Decision(decision)),
+            v1::AccessDecision::Denied => Decision::Denied,
+            v1::AccessDecision::AllowedStanding => Decision::AllowedStanding(binding?),
+            v1::AccessDecision::AllowedPod => {
+                let phase = request.as_ref().and_then(|request| request.phase);
+                if phase != Some(Phase::Granted) {
+                    return Err(AnswerError::NotGranted);
+                }
+                Decision::AllowedPod(binding?)
+            }
+        };
+        Ok(Self {
+            decision,
+            reason,
+            request,
+            fresh_as_of: fresh_as_of.as_ref().and_then(time),
+        })
+    }
+}
+
+fn time(WireTimestamp { seconds, nanos }: &WireTimestamp) -> Option<Timestamp> {
+    Timestamp::new(*seconds, *nanos).ok()
+}
+
+impl From<v1::Binding> for Binding {
+    fn from(binding: v1::Binding) -> Self {
+        let v1::Binding {
+            kind,
+            namespace,
+            name,
+            uid,
+        } = binding;
+        Self {
+            kind,
+            namespace,
+            name,
+            uid,
+        }
+    }
+}
+
+impl TryFrom<v1::Request> for RequestSeen {
+    type Error = AnswerError;
+
+    fn try_from(request: v1::Request) -> Result<Self, AnswerError> {
+        let phase = v1::RequestPhase::try_from(request.phase);
+        let phase = match phase.map_err(|_| AnswerError::Phase(request.phase))? {
+            v1::RequestPhase::Unspecified => None,
+            v1::RequestPhase::Pending => Some(Phase::Pending),
+            v1::RequestPhase::Granted => Some(Phase::Granted),
+            v1::RequestPhase::Rejected => Some(Phase::Rejected),
+            v1::RequestPhase::Revoked => Some(Phase::Revoked),
+            v1::RequestPhase::Invalid => Some(Phase::Invalid),
+        };
+        Ok(Self {
+            phase,
+            check_reason: word(
+                AccessCheckReady::ALL,
+                &request.check_reason,
+                AccessCheckReady::as_str,
+            ),
+            permission_reason: word(
+                AccessPermissionSync::ALL,
+                &request.permission_reason,
+                AccessPermissionSync::as_str,
+            ),
+            ready_reason: word(Ready::ALL, &request.ready_reason, Ready::as_str),
+            name: request.name,
+            uid: request.uid,
+            resource_version: request.resource_version,
+            message: request.message,
+        })
+    }
+}
+
+fn word<W: Copy>(all: &[W], text: &str, as_str: fn(W) -> &'static str) -> Option<W> {
+    all.iter().copied().find(|word| as_str(*word) == text)
+}
+
+impl From<AccessAnswer> for v1::AccessAnswer {
+    fn from(answer: AccessAnswer) -> Self {
+        let AccessAnswer {
+            decision,
+            reason,
+            request,
+            fresh_as_of,
+        } = answer;
+        let (decision, binding) = match decision {
+            Decision::Denied => (v1::AccessDecision::Denied, None),
+            Decision::AllowedStanding(binding) => {
+                (v1::AccessDecision::AllowedStanding, Some(binding))
+            }
+            Decision::AllowedPod(binding) => (v1::AccessDecision::AllowedPod, Some(binding)),
+        };
+        Self {
+            decision: decision.into(),
+            reason,
+            binding: binding.map(Into::into),
+            request: request.map(Into::into),
+            fresh_as_of: fresh_as_of.map(|time| WireTimestamp {
+                seconds: time.as_second(),
+                nanos: time.subsec_nanosecond(),
+            }),
+        }
+    }
+}
+
+impl From<Binding> for v1::Binding {
+    fn from(binding: Binding) -> Self {
+        let Binding {
+            kind,
+            namespace,
+            name,
+            uid,
+        } = binding;
+        Self {
+            kind,
+            namespace,
+            name,
+            uid,
+        }
+    }
+}
+
+impl From<RequestSeen> for v1::Request {
+    fn from(request: RequestSeen) -> Self {
+        let phase = match request.phase {
+            None => v1::RequestPhase::Unspecified,
+            Some(Phase::Pending) => v1::RequestPhase::Pending,
+            Some(Phase::Granted) => v1::RequestPhase::Granted,
+            Some(Phase::Rejected) => v1::RequestPhase::Rejected,
+            Some(Phase::Revoked) => v1::RequestPhase::Revoked,
+            Some(Phase::Invalid) => v1::RequestPhase::Invalid,
+        };
+        let text = |word: Option<&'static str>| word.unwrap_or_default().to_owned();
+        Self {
+            name: request.name,
+            uid: request.uid,
+            resource_version: request.resource_version,
+            phase: phase.into(),
+            check_reason: text(request.check_reason.map(AccessCheckReady::as_str)),
+            permission_reason: text(request.permission_reason.map(AccessPermissionSync::as_str)),
+            ready_reason: text(request.ready_reason.map(Ready::as_str)),
+            message: request.message,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn binding() -> v1::Binding {
+        v1::Binding {
+            kind: "RoleBinding".to_owned(),
+            namespace: "tools".to_owned(),
+            name: "b".to_owned(),
+            uid: "u".to_owned(),
+        }
+    }
+
+    fn answer(decision: i32) -> v1::AccessAnswer {
+        v1::AccessAnswer {
+            decision,
+            reason: "because".to_owned(),
+            binding: (decision > 1).then(binding),
+            request: Some(v1::Request {
+                name: "r".to_owned(),
+                uid: "u".to_owned(),
+                resource_version: "7".to_owned(),
+                phase: v1::RequestPhase::Granted.into(),
+                check_reason: "AccessCheckPassed".to_owned(),
+                permission_reason: "AccessPermissionGranted".to_owned(),
+                ready_reason: "Granted".to_owned(),
+                message: "m".to_owned(),
+            }),
+            fresh_as_of: Some(WireTimestamp {
+                seconds: 1,
+                nanos: 2,
+            }),
+        }
+    }
+
+    #[test]
+    fn an_answer_comes_back_as_it_was_sent() {
+        for decision in 1..=3 {
+            let parsed = AccessAnswer::try_from(answer(decision)).unwrap();
+            assert_eq!(parsed.is_allowed(), decision > 1);
+            assert_eq!(v1::AccessAnswer::from(parsed), answer(decision));
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_no_answer() {
+        type Change = fn(&mut v1::AccessAnswer);
+        let cases: [(Change, AnswerError); 6] = [
+            (|a| a.decision = 0, AnswerError::Decision(0)),
+            (|a| a.decision = 4, AnswerError::Decision(4)),
+            (|a| a.binding = None, AnswerError::NoBinding),
+            (|a| a.request = None, AnswerError::NotGranted),
+            (
+                |a| a.request.as_mut().unwrap().phase = 3,
+                AnswerError::NotGranted,
+            ),
+            (
+                |a| a.request.as_mut().unwrap().phase = 9,
+                AnswerError::Phase(9),
+            ),
+        ];
+        for (change, error) in cases {
+            let mut wire = answer(3);
+            change(&mut wire);
+            assert_eq!(AccessAnswer::try_from(wire), Err(error));
+        }
+    }
+
+    #[test]
+    fn a_word_of_another_version_explains_nothing_and_breaks_nothing() {
+        let mut wire = answer(1);
+        wire.request.as_mut().unwrap().ready_reason = "Tomorrow".to_owned();
+        let parsed = AccessAnswer::try_from(wire).unwrap();
+        assert_eq!(parsed.request.unwrap().ready_reason, None);
+    }
+
+    #[test]
+    fn freshness_is_no_news() {
+        let old = AccessAnswer::try_from(answer(2)).unwrap();
+        let mut new = old.clone();
+        new.fresh_as_of = None;
+        assert!(old.says_the_same_as(&new));
+        new.reason = "other".to_owned();
+        assert!(!old.says_the_same_as(&new));
+    }
+
+    proptest! {
+        #[test]
+        fn only_two_numbers_are_a_yes(decision in any::<i32>(), phase in any::<i32>()) {
+            let mut wire = answer(decision);
+            wire.request.as_mut().unwrap().phase = phase;
+            if let Ok(parsed) = AccessAnswer::try_from(wire) {
+                prop_assert_eq!(parsed.is_allowed(), decision == 2 || decision == 3 && phase == 2);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The connection: HTTP/2 over TLS of the caller's configuration.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::transport::{Channel, Endpoint};
+
+const CONNECT: Duration = Duration::from_secs(3);
+/// A server that is gone is noticed after at most the sum of both.
+const PING_EVERY: Duration = Duration::from_secs(4);
+const PONG_WITHIN: Duration = Duration::from_secs(3);
+
+const HTTP_2: &[u8] = b"h2";
+
+/// The URL is not one of a gRPC server behind TLS.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not a URL of the form https://host:port")]
+pub struct UrlError(String);
+
+/// Opens no connection yet.
+pub(super) fn open(
+    url: &str,
+    tls: watch::Receiver<Arc<ClientConfig>>,
+) -> Result<Channel, UrlError> {
+    let wrong = || UrlError(url.to_owned());
+    let uri: Uri = url.parse().map_err(|_| wrong())?;
+    if uri.scheme_str() != Some("https") || !matches!(uri.path(), "" | "/") || uri.query().is_some()
+    {
+        return Err(wrong());
+    }
+    let host = uri.host().ok_or_else(wrong)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| wrong())?;
+    let address = (host.to_owned(), uri.port_u16().unwrap_or(443));
+    let connector = tower::service_fn(move |_: Uri| {
+        let config = tls.borrow().clone();
+        let (address, name) = (address.clone(), name.clone());
+        async move { connect(address, name, config).await.map(TokioIo::new) }
+    });
+    Ok(Endpoint::from(uri)
+        .connect_timeout(CONNECT)
+        .http2_keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PONG_WITHIN)
+        .keep_alive_while_idle(true)
+        .connect_with_connector_lazy(connector))
+}
+
+async fn connect(
+    address: (String, u16),
+    name: ServerName<'static>,
+    config: Arc<ClientConfig>,
+) -> io::Result<TlsStream<TcpStream>> {
+    let mut config = ClientConfig::clone(&config);
+    config.alpn_protocols = vec![HTTP_2.to_vec()];
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let stream = TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await?;
+    if stream.get_ref().1.alpn_protocol() == Some(HTTP_2) {
+        Ok(stream)
+    } else {
+        Err(io::Error::other("the server does not speak HTTP/2"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_https_and_nothing_behind_the_port() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = ClientConfig::builder()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        let (_sender, tls) = watch::channel(Arc::new(config));
+        for good in [
+            "https://a.b.svc:8443",
+            "https://a",
+            "https://127.0.0.1:1/",
+            "https://[::1]:1",
+        ] {
+            assert!(open(good, tls.clone()).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "a:1",
+            "http://a:1",
+            "https://",
+            "https://a:1/x",
+            "https://a:1?x",
+            "https://a_b c",
+        ] {
+            assert_eq!(open(bad, tls.clone()).err(), Some(UrlError(bad.to_owned())));
+        }
+    }
+}

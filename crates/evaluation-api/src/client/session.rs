@@ -1,0 +1,132 @@
+//! One stream after another, for as long as anybody is interested.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+use tracing::{debug, warn};
+
+use super::watcher::Table;
+use super::{CallError, Service};
+use crate::v1::{WatchAccessRequest, WatchAccessResponse};
+
+/// How long the beginning of a stream may take.
+const BEGIN: Duration = Duration::from_secs(10);
+/// Pauses after failures: the first one of a new trouble, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A stream that lasted as long was a good one.
+const GOOD: Duration = Duration::from_secs(10);
+/// What is said and not yet written to the network.
+const UNWRITTEN: usize = 64;
+
+/// Runs until nobody is interested any more.
+pub(super) async fn run(service: Service, table: Arc<Table>) {
+    let mut pause = FIRST_PAUSE;
+    while wanted(&table).await {
+        let started = Instant::now();
+        let ended = stream(&service, &table).await;
+        table.lock().disconnected();
+        if started.elapsed() >= GOOD {
+            pause = FIRST_PAUSE;
+        }
+        match ended {
+            Ok(()) => debug!("the stream of access answers ended"),
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                warn!(error, "the stream of access answers ended");
+            }
+        }
+        tokio::select! {
+            // Never all callers at the same moment.
+            () = sleep(pause.mul_f64(rand::random_range(0.5..1.0))) => {}
+            () = closed(&table) => return,
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Waits for the first question; false when there will be none.
+async fn wanted(table: &Table) -> bool {
+    loop {
+        {
+            let questions = table.lock();
+            if questions.closed {
+                return false;
+            }
+            if !questions.is_empty() {
+                return true;
+            }
+        }
+        table.changed.notified().await;
+    }
+}
+
+async fn closed(table: &Table) {
+    while !table.lock().closed {
+        table.changed.notified().await;
+    }
+}
+
+/// One stream, to its end.
+async fn stream(service: &Service, table: &Table) -> Result<(), CallError> {
+    let (said, unwritten) = mpsc::channel(UNWRITTEN);
+    table.lock().start_over();
+    let heard = begin(service, unwritten);
+    let heard = timeout(BEGIN, heard)
+        .await
+        .unwrap_or(Err(CallError::Deadline {
+            call: "WatchAccess",
+            limit: BEGIN,
+        }))?;
+    converse(table, said, heard)
+        .await
+        .map_err(|status| CallError::Status {
+            call: "WatchAccess",
+            status: Box::new(status),
+        })
+}
+
+async fn begin(
+    service: &Service,
+    unwritten: mpsc::Receiver<WatchAccessRequest>,
+) -> Result<Streaming<WatchAccessResponse>, CallError> {
+    let Service { mut stub, token } = service.clone();
+    let request = token
+        .shown_with(ReceiverStream::new(unwritten), None)
+        .await?;
+    super::answered("WatchAccess", stub.watch_access(request).await)
+}
+
+/// Reads and writes at the same time: a server that waits to be read must not be waited for.
+async fn converse(
+    table: &Table,
+    said: mpsc::Sender<WatchAccessRequest>,
+    mut heard: Streaming<WatchAccessResponse>,
+) -> Result<(), Status> {
+    loop {
+        let (closed, more) = {
+            let questions = table.lock();
+            (questions.closed, questions.has_something_to_say())
+        };
+        if closed {
+            return Ok(());
+        }
+        tokio::select! {
+            message = heard.message() => match message? {
+                Some(message) => table.lock().hear(message),
+                None => return Ok(()),
+            },
+            place = said.reserve(), if more => {
+                let Ok(place) = place else { return Ok(()) };
+                if let Some(action) = table.lock().say() {
+                    place.send(action);
+                }
+            },
+            () = table.changed.notified() => {}
+        }
+    }
+}

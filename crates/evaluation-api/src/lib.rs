@@ -1,0 +1,32 @@
+//! The gRPC protocol of the evaluation service.
+//!
+//! Owns: the generated types ([`v1`]), the same as types that need no second look ([`access`]), and the
+//! [`client`] with its TLS, token, deadlines and reconnects.
+//!
+//! Refuses to know: how an answer is found, and what anybody does with it.
+//!
+//! Invariant: what is not understood is never a yes. An unknown decision, phase or verdict converts to
+//! an error, and every error is for its caller the same as no answer.
+
+pub mod access;
+pub mod client;
+pub mod verdict;
+
+/// The generated types of `connectors.evaluation.v1`.
+#[allow(
+    clippy::large_enum_variant,
+    clippy::pedantic,
+    clippy::wildcard_enum_match_arm,
+    missing_docs,
+    unreachable_pub,
+    reason = "generated code"
+)]
+pub mod v1 {
+    include!("generated/connectors.evaluation.v1.rs");
+}
+
+/// What a token must be for, to be shown to the evaluation service.
+pub const TOKEN_AUDIENCE: &str = "connectors-evaluation";
+
+/// The longest message of either side. What is longer is refused, never cut.
+pub const LONGEST_MESSAGE: usize = 8 * 1024 * 1024;
