@@ -1,0 +1,138 @@
+//! The arguments of the process.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use jiff::SignedDuration;
+use service_kit::args::CommonArgs;
+
+use crate::rego::Limits;
+
+/// Answers access questions from watch caches and evaluates approval checks; changes nothing.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "evaluation-service", version)]
+pub struct Args {
+    /// What every service has.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// Where the gRPC API is served, over TLS
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
+    pub listen_address: SocketAddr,
+
+    /// The serving certificate, in PEM; followed when it changes
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/etc/connectors/tls/tls.crt"
+    )]
+    pub tls_certificate: PathBuf,
+
+    /// The key of the serving certificate, in PEM; followed when it changes
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/etc/connectors/tls/tls.key"
+    )]
+    pub tls_key: PathBuf,
+
+    /// How many Rego evaluations run at the same time, each in a process of its own
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub rego_workers: u16,
+
+    /// How long one Rego evaluation may take
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = rego_timeout)]
+    pub rego_timeout: Duration,
+
+    /// How much memory one Rego worker may use, in MiB of address space
+    #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u64).range(32..=4096))]
+    pub rego_memory: u64,
+
+    /// The longest answer of a Rego evaluation, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 16 * 1024, value_parser = clap::value_parser!(u32).range(1024..=1024 * 1024))]
+    pub rego_output_size: u32,
+
+    /// The longest Rego module that is evaluated, in bytes; a policy holds at most 16384
+    #[arg(long, value_name = "BYTES", default_value_t = 16 * 1024, value_parser = clap::value_parser!(u32).range(1..=16 * 1024))]
+    pub rego_module_size: u32,
+}
+
+impl Args {
+    /// What a Rego module may use.
+    #[must_use]
+    pub fn rego_limits(&self) -> Limits {
+        let size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Limits {
+            workers: self.rego_workers.into(),
+            time: self.rego_timeout,
+            memory: self.rego_memory * 1024 * 1024,
+            output: size(self.rego_output_size),
+            module: size(self.rego_module_size),
+        }
+    }
+}
+
+/// A worker needs some time even to begin.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// Longer than this no caller waits.
+const LONGEST: Duration = Duration::from_secs(10);
+
+fn rego_timeout(text: &str) -> Result<Duration, String> {
+    let hint = || "write a duration between 10ms and 10s, such as 500ms or 1s".to_owned();
+    let duration: SignedDuration = text.parse().map_err(|_| hint())?;
+    let duration = Duration::try_from(duration).map_err(|_| hint())?;
+    if duration < SHORTEST || duration > LONGEST {
+        return Err(hint());
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Args, clap::Error> {
+        Args::try_parse_from(["evaluation-service"].iter().chain(arguments))
+    }
+
+    #[test]
+    fn the_declaration_is_sound_and_everything_has_a_default() {
+        Args::command().debug_assert();
+        let limits = parse(&[]).unwrap().rego_limits();
+        let expected = Limits {
+            workers: 2,
+            time: Duration::from_secs(1),
+            memory: 128 << 20,
+            output: 16 << 10,
+            module: 16 << 10,
+        };
+        assert_eq!(limits, expected);
+    }
+
+    #[test]
+    fn limits_cannot_be_switched_off() {
+        for wrong in [
+            "--rego-workers=0",
+            "--rego-timeout=0s",
+            "--rego-timeout=1h",
+            "--rego-timeout=-1s",
+            "--rego-timeout=1",
+            "--rego-memory=0",
+            "--rego-output-size=0",
+            "--rego-module-size=0",
+            "--rego-module-size=16385",
+        ] {
+            assert!(parse(&[wrong]).is_err(), "{wrong}");
+        }
+        let limits = parse(&["--rego-timeout=250ms", "--rego-workers=5"]);
+        let limits = limits.unwrap().rego_limits();
+        assert_eq!(
+            (limits.time, limits.workers),
+            (Duration::from_millis(250), 5)
+        );
+    }
+}

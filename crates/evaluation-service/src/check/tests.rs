@@ -1,0 +1,359 @@
+use connectors_api::reason::Ready;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::fixtures::{POD_FORM, question, request, role, role_binding};
+
+fn binding_seen() -> Binding {
+    Binding {
+        kind: "RoleBinding".to_owned(),
+        namespace: "tools".to_owned(),
+        name: "b".to_owned(),
+        uid: "uid-b".to_owned(),
+    }
+}
+
+/// What is there when request `a` is granted.
+#[derive(Clone)]
+struct Objects {
+    requests: Vec<AccessRequest>,
+    role: Role,
+    binding: RoleBinding,
+}
+
+impl Objects {
+    fn granted() -> Self {
+        Self {
+            requests: vec![request("a", "Granted")],
+            role: role("b", POD_FORM),
+            binding: role_binding("b"),
+        }
+    }
+
+    fn world(self) -> World {
+        let mut world = World::default();
+        world.rbac.apply(self.role).unwrap();
+        world.rbac.apply(self.binding).unwrap();
+        for request in self.requests {
+            world.requests.apply(request);
+        }
+        world
+    }
+
+    fn label(&mut self, key: &str, value: Option<&str>) {
+        let labels = self.binding.metadata.labels.as_mut().unwrap();
+        match value {
+            Some(value) => labels.insert(key.to_owned(), value.to_owned()),
+            None => labels.remove(key),
+        };
+    }
+}
+
+fn decision(world: &World) -> Decision {
+    answer(world, &question()).decision
+}
+
+fn now() -> Time {
+    Time("2026-01-01T00:00:00Z".parse().unwrap())
+}
+
+#[test]
+fn nothing_known_is_a_no() {
+    let said = answer(&World::default(), &question());
+    let expected = AccessAnswer {
+        decision: Decision::Denied,
+        reason: "no permission for \"*\" on connectors/apis of tools/harbor to ServiceAccount devops/builder".to_owned(),
+        request: None,
+        fresh_as_of: None,
+    };
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn the_binding_of_the_granted_request_lets_its_pod_in() {
+    let said = answer(&Objects::granted().world(), &question());
+    assert_eq!(said.decision, Decision::AllowedPod(binding_seen()));
+    assert_eq!(
+        said.reason,
+        "RBAC: allowed by RoleBinding \"b/tools\" of Role \"b\" to ServiceAccount \"builder/devops\""
+    );
+    let seen = RequestSeen {
+        name: "a".to_owned(),
+        uid: "uid-a".to_owned(),
+        resource_version: "7".to_owned(),
+        phase: Some(Phase::Granted),
+        check_reason: None,
+        permission_reason: None,
+        ready_reason: Some(Ready::ChecksPending),
+        message: "waits".to_owned(),
+    };
+    assert_eq!(said.request, Some(seen));
+}
+
+#[test]
+fn everything_about_the_grant_must_be_right() {
+    type Change = fn(&mut Objects);
+    let changes: [(&str, Change); 20] = [
+        ("no request", |it| it.requests.clear()),
+        ("pending", |it| it.requests = vec![request("a", "Pending")]),
+        ("rejected", |it| {
+            it.requests = vec![request("a", "Rejected")];
+        }),
+        ("revoked", |it| it.requests = vec![request("a", "Revoked")]),
+        ("invalid", |it| it.requests = vec![request("a", "Invalid")]),
+        ("no status", |it| it.requests[0].status = None),
+        ("deleting", |it| {
+            it.requests[0].metadata.deletion_timestamp = Some(now());
+        }),
+        ("another request", |it| {
+            it.requests = vec![request("other", "Granted")];
+        }),
+        ("another namespace", |it| {
+            it.requests[0].metadata.namespace = Some("devops".to_owned());
+        }),
+        ("no uid", |it| it.requests[0].metadata.uid = None),
+        ("another pod uid", |it| {
+            it.requests[0].spec.context.object_ref.uid = Some("earlier".to_owned());
+        }),
+        ("no pod uid", |it| {
+            it.requests[0].spec.context.object_ref.uid = None;
+        }),
+        ("another pod name", |it| {
+            it.requests[0].spec.context.object_ref.name = "other".to_owned();
+        }),
+        ("another pod namespace", |it| {
+            it.requests[0].spec.context.object_ref.namespace = "other".to_owned();
+        }),
+        ("another subject", |it| {
+            it.requests[0].spec.subject.name = "other".to_owned();
+        }),
+        ("another connector", |it| {
+            it.requests[0].spec.connector_ref.name = "other".to_owned();
+        }),
+        ("another permission", |it| {
+            it.requests[0].spec.permission = connectors_api::Permission::Proxy;
+        }),
+        ("not managed", |it| it.label(MANAGED_BY, Some("somebody"))),
+        ("no request uid", |it| it.label(ACCESS_REQUEST_UID, None)),
+        ("binding deleting", |it| {
+            it.binding.metadata.deletion_timestamp = Some(now());
+        }),
+    ];
+    for (what, change) in changes {
+        let mut objects = Objects::granted();
+        change(&mut objects);
+        assert_eq!(decision(&objects.world()), Decision::Denied, "{what}");
+    }
+    let mut objects = Objects::granted();
+    objects.label(ACCESS_REQUEST_UID, Some(""));
+    objects.requests[0].metadata.uid = Some(String::new());
+    assert_eq!(decision(&objects.world()), Decision::Denied);
+}
+
+#[test]
+fn a_request_that_does_not_decide_lets_nobody_in() {
+    let mut objects = Objects::granted();
+    let mut older = request("older", "Rejected");
+    older.metadata.creation_timestamp = Some(Time("2025-01-01T00:00:00Z".parse().unwrap()));
+    objects.requests.push(older);
+    let said = answer(&objects.world(), &question());
+    assert_eq!(said.decision, Decision::Denied);
+    assert_eq!(said.request.unwrap().phase, Some(Phase::Rejected));
+}
+
+#[test]
+fn a_question_must_come_from_that_very_pod() {
+    type Change = fn(&mut AccessQuestion);
+    let changes: [(&str, Change); 9] = [
+        ("no pod", |it| it.pod = None),
+        ("no uid", |it| it.pod.as_mut().unwrap().uid.clear()),
+        ("another uid", |it| {
+            it.pod.as_mut().unwrap().uid = "later".to_owned();
+        }),
+        ("another name", |it| {
+            it.pod.as_mut().unwrap().name = "other".to_owned();
+        }),
+        ("another subject", |it| it.subject.name = "other".to_owned()),
+        ("another namespace", |it| {
+            it.subject.namespace = "other".to_owned();
+        }),
+        ("another connector", |it| {
+            it.connector.name = "other".to_owned();
+        }),
+        ("another connector namespace", |it| {
+            it.connector.namespace = "other".to_owned();
+        }),
+        ("another permission", |it| {
+            it.permission = connectors_api::Permission::Proxy;
+        }),
+    ];
+    let world = Objects::granted().world();
+    for (what, change) in changes {
+        let mut asked = question();
+        change(&mut asked);
+        assert_eq!(answer(&world, &asked).decision, Decision::Denied, "{what}");
+    }
+}
+
+#[test]
+fn all_bindings_of_the_pod_form_are_looked_at() {
+    let objects = Objects::granted();
+    let mut world = objects.clone().world();
+    // Others of the same role that do not count, on both sides in the order of names.
+    for name in ["a0", "z9"] {
+        let mut other = objects.clone();
+        other.binding.metadata.name = Some(name.to_owned());
+        other.label(ACCESS_REQUEST_UID, Some("elsewhere"));
+        world.rbac.apply(other.binding).unwrap();
+    }
+    assert_eq!(decision(&world), Decision::AllowedPod(binding_seen()));
+}
+
+fn standing(resource: &str) -> World {
+    let mut world = World::default();
+    world.rbac.apply(role("b", resource)).unwrap();
+    let mut binding = role_binding("b");
+    binding.metadata.labels = None;
+    world.rbac.apply(binding).unwrap();
+    world
+}
+
+#[test]
+fn a_standing_permission_needs_no_request_and_no_pod() {
+    let world = standing("connectors/apis");
+    let mut asked = question();
+    for _ in 0..2 {
+        let said = answer(&world, &asked).decision;
+        assert_eq!(said, Decision::AllowedStanding(binding_seen()));
+        asked.pod = None;
+    }
+}
+
+#[test]
+fn a_pod_form_that_nobody_manages_lets_nobody_in() {
+    let mut world = standing(POD_FORM);
+    world.requests.apply(request("a", "Granted"));
+    let said = answer(&world, &question());
+    assert_eq!(said.decision, Decision::Denied);
+    assert!(
+        said.reason
+            .starts_with("no granted AccessRequest of this very pod"),
+        "{}",
+        said.reason
+    );
+}
+
+#[test]
+fn a_standing_binding_of_ours_that_is_being_deleted_is_gone_and_one_of_others_is_not() {
+    for (ours, expected) in [
+        (true, Decision::Denied),
+        (false, Decision::AllowedStanding(binding_seen())),
+    ] {
+        let mut objects = Objects::granted();
+        objects.role = role("b", "connectors/apis");
+        objects.binding.metadata.deletion_timestamp = Some(now());
+        if !ours {
+            objects.label(MANAGED_BY, None);
+        }
+        assert_eq!(decision(&objects.world()), expected);
+    }
+}
+
+#[test]
+fn groups_and_cluster_roles_count_for_the_standing_form() {
+    let mut world = World::default();
+    let role: ClusterRole = serde_json::from_value(json!({
+        "metadata": {"name": "admin"},
+        "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+    }))
+    .unwrap();
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "admins", "uid": "u"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"kind": "Group", "name": "system:serviceaccounts:devops"}],
+    }))
+    .unwrap();
+    world.rbac.apply(role).unwrap();
+    assert_eq!(decision(&world), Decision::Denied);
+    world.rbac.apply(binding).unwrap();
+    let Decision::AllowedStanding(binding) = decision(&world) else {
+        panic!("denied");
+    };
+    assert_eq!(
+        (&*binding.kind, &*binding.namespace),
+        ("ClusterRoleBinding", "")
+    );
+    let mut asked = question();
+    asked.subject.namespace = "other".to_owned();
+    assert_eq!(answer(&world, &asked).decision, Decision::Denied);
+}
+
+#[test]
+fn a_cluster_wide_binding_is_nobodys_grant_whatever_its_labels_say() {
+    let mut world = World::default();
+    world.requests.apply(request("a", "Granted"));
+    let role: ClusterRole = serde_json::from_value(json!({
+        "metadata": {"name": "b"},
+        "rules": [{"apiGroups": ["*"], "resources": [POD_FORM], "verbs": ["*"]}],
+    }))
+    .unwrap();
+    let binding = role_binding("b");
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "b", "uid": "u", "labels": binding.metadata.labels},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "b"},
+        "subjects": binding.subjects,
+    }))
+    .unwrap();
+    world.rbac.apply(role).unwrap();
+    world.rbac.apply(binding).unwrap();
+    assert_eq!(decision(&world), Decision::Denied);
+}
+
+#[test]
+fn a_role_for_some_verbs_is_none_for_all() {
+    let mut objects = Objects::granted();
+    let rules = objects.role.rules.as_mut().unwrap();
+    rules[0].verbs = vec!["get".to_owned()];
+    let world = objects.world();
+    assert_eq!(decision(&world), Decision::Denied);
+    let mut asked = question();
+    asked.verb = "get".to_owned();
+    assert_eq!(
+        answer(&world, &asked).decision,
+        Decision::AllowedPod(binding_seen())
+    );
+}
+
+proptest! {
+    /// However the world is put together: a yes for a pod names a binding and a granted request of it.
+    #[test]
+    fn a_yes_for_a_pod_rests_on_its_granted_request(
+        phases in proptest::collection::vec(
+            (0..3_usize, prop::sample::select(&["Granted", "Pending", "Rejected", "Revoked", "Invalid"][..]), any::<bool>()),
+            0..4,
+        ),
+        labelled in prop::sample::select(&["uid-0", "uid-1", "uid-2", "", "other"][..]),
+        uid in prop::sample::select(&["pod-uid", "", "later"][..]),
+    ) {
+        let mut objects = Objects::granted();
+        objects.label(ACCESS_REQUEST_UID, Some(labelled));
+        objects.requests = phases.into_iter().map(|(name, phase, going)| {
+            let mut request = request(&name.to_string(), phase);
+            request.metadata.deletion_timestamp = going.then(now);
+            request
+        }).collect();
+        let world = objects.world();
+        let mut asked = question();
+        asked.pod.as_mut().unwrap().uid = uid.to_owned();
+        let said = answer(&world, &asked);
+        if said.is_allowed() {
+            let seen = said.request.unwrap();
+            prop_assert_eq!(seen.phase, Some(Phase::Granted));
+            prop_assert_eq!(seen.uid, labelled);
+            prop_assert_eq!(uid, "pod-uid");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What the service tells about itself.
+
+use std::time::Duration;
+
+use connectors_api::judge::{RegoAnswer, RegoFailure};
+use evaluation_api::access::{AccessAnswer, Decision};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+};
+use tonic::Code;
+
+/// The metrics of the service. No label takes a value that a caller chooses.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    calls: IntCounterVec,
+    call_seconds: HistogramVec,
+    decisions: IntCounterVec,
+    reviews: IntCounterVec,
+    rego: IntCounterVec,
+    rego_seconds: Histogram,
+    rego_workers: IntCounter,
+    /// Streams that are open.
+    pub(crate) streams: IntGauge,
+    /// Questions on all streams.
+    pub(crate) subscriptions: IntGauge,
+    /// Connections that are open.
+    pub(crate) connections: IntGauge,
+    /// Objects whose version in the caches is older than what could not be read.
+    pub(crate) dropped: IntCounterVec,
+}
+
+const SECONDS: &[f64] = &[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+impl Metrics {
+    /// Makes the metrics, once per process.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counters = |name, help, labels: &[&str]| {
+            let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(counters.clone()))?;
+            Ok::<_, prometheus::Error>(counters)
+        };
+        let gauge = |name, help| {
+            let gauge = IntGauge::new(name, help)?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok::<_, prometheus::Error>(gauge)
+        };
+        let seconds =
+            |name: &str, help: &str| HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+        let metrics = Self {
+            calls: counters(
+                "evaluation_calls_total",
+                "Calls, by what was asked and the gRPC code of the answer",
+                &["call", "code"],
+            )?,
+            call_seconds: HistogramVec::new(
+                seconds("evaluation_call_seconds", "Time to the answer of a call"),
+                &["call"],
+            )?,
+            decisions: counters(
+                "evaluation_decisions_total",
+                "Answers to access questions, by decision",
+                &["decision"],
+            )?,
+            reviews: counters(
+                "evaluation_reviews_total",
+                "Reviews of callers by the API server, by kind and result",
+                &["review", "result"],
+            )?,
+            rego: counters(
+                "evaluation_rego_jobs_total",
+                "Rego evaluations, by result",
+                &["result"],
+            )?,
+            rego_seconds: Histogram::with_opts(seconds(
+                "evaluation_rego_seconds",
+                "Time of a Rego evaluation, waiting for a worker included",
+            ))?,
+            rego_workers: IntCounter::new(
+                "evaluation_rego_workers_started_total",
+                "Worker processes for Rego that were started",
+            )?,
+            streams: gauge("evaluation_streams", "Streams of access answers")?,
+            subscriptions: gauge(
+                "evaluation_subscriptions",
+                "Questions on all streams of access answers",
+            )?,
+            connections: gauge("evaluation_connections", "Connections of callers")?,
+            dropped: counters(
+                "evaluation_unreadable_objects_total",
+                "Objects that were left out of decisions because they cannot be read, by kind",
+                &["kind"],
+            )?,
+        };
+        registry.register(Box::new(metrics.call_seconds.clone()))?;
+        registry.register(Box::new(metrics.rego_seconds.clone()))?;
+        registry.register(Box::new(metrics.rego_workers.clone()))?;
+        Ok(metrics)
+    }
+
+    pub(crate) fn call(&self, call: &str, code: Code, time: Duration) {
+        let code = format!("{code:?}");
+        self.calls.with_label_values(&[call, code.as_str()]).inc();
+        self.call_seconds
+            .with_label_values(&[call])
+            .observe(time.as_secs_f64());
+    }
+
+    pub(crate) fn decision(&self, answer: &AccessAnswer) {
+        let decision = match answer.decision {
+            Decision::Denied => "denied",
+            Decision::AllowedStanding(_) => "allowed_standing",
+            Decision::AllowedPod(_) => "allowed_pod",
+        };
+        self.decisions.with_label_values(&[decision]).inc();
+    }
+
+    pub(crate) fn review(&self, review: &str, result: &str) {
+        self.reviews.with_label_values(&[review, result]).inc();
+    }
+
+    pub(crate) fn rego(&self, outcome: &Result<RegoAnswer, RegoFailure>, time: Duration) {
+        let result = match outcome {
+            Ok(_) => "answered",
+            Err(RegoFailure::Limit(_)) => "limit",
+            Err(RegoFailure::Failed(_)) => "failed",
+        };
+        self.rego.with_label_values(&[result]).inc();
+        self.rego_seconds.observe(time.as_secs_f64());
+    }
+
+    pub(crate) fn rego_worker_started(&self) {
+        self.rego_workers.inc();
+    }
+}

@@ -1,0 +1,13 @@
+//! Rego in processes that can be killed.
+//!
+//! Whoever may write a policy may write a module that never ends, or asks for all memory there is. So a
+//! module is parsed and evaluated in a worker: this very program, started by itself, without environment,
+//! with limits on address space, processor time and files. It takes one job at a time and is killed when
+//! it takes too long. What happens to one worker is the matter of one job.
+
+mod frame;
+mod pool;
+mod worker;
+
+pub use pool::{Limits, Pool, StartError};
+pub use worker::{ARGUMENT, run as run_worker};

@@ -1,0 +1,153 @@
+//! What goes through the pipes between service and worker: a length, then JSON.
+
+use std::io::{self, Read, Write};
+
+use connectors_api::check_state::ObjectState;
+use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Bytes of the length.
+pub(super) const HEAD: usize = 4;
+
+/// A job on its way.
+#[derive(Serialize)]
+pub(super) struct JobOut<'a> {
+    module: &'a str,
+    input: &'a Value,
+    context: &'a Value,
+}
+
+/// A job as it arrives.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JobIn {
+    pub(super) module: String,
+    pub(super) input: Value,
+    pub(super) context: Value,
+}
+
+/// The answer to a job.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) enum Reply {
+    /// The module said something.
+    Answer {
+        state: String,
+        message: Option<String>,
+    },
+    /// The module went beyond the time that it looks at itself.
+    Limit(String),
+    /// The module says nothing.
+    Failed(String),
+}
+
+impl<'a> From<RegoJob<'a>> for JobOut<'a> {
+    fn from(job: RegoJob<'a>) -> Self {
+        let RegoJob {
+            module,
+            input,
+            context,
+        } = job;
+        Self {
+            module,
+            input,
+            context,
+        }
+    }
+}
+
+impl From<Reply> for Result<RegoAnswer, RegoFailure> {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Answer { state, message } => {
+                let state = ObjectState::from_word(&state);
+                let too_long = || RegoFailure::Failed("the state is too long".to_owned());
+                let state = state.ok_or_else(too_long)?;
+                Ok(RegoAnswer { state, message })
+            }
+            Reply::Limit(why) => Err(RegoFailure::Limit(why)),
+            Reply::Failed(why) => Err(RegoFailure::Failed(why)),
+        }
+    }
+}
+
+/// Length and content in one piece; none when the content is too long for a length.
+pub(super) fn encode<T: Serialize>(message: &T) -> Option<Vec<u8>> {
+    let mut frame = vec![0; HEAD];
+    serde_json::to_writer(&mut frame, message).ok()?;
+    let length = u32::try_from(frame.len() - HEAD).ok()?;
+    frame
+        .get_mut(..HEAD)?
+        .copy_from_slice(&length.to_be_bytes());
+    Some(frame)
+}
+
+/// The length that a frame begins with.
+pub(super) fn length(head: [u8; HEAD]) -> Option<usize> {
+    usize::try_from(u32::from_be_bytes(head)).ok()
+}
+
+/// The next frame; none at the end.
+pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+    let mut head = [0; HEAD];
+    match from.read_exact(&mut head) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let length = length(head).ok_or(io::ErrorKind::InvalidData)?;
+    let mut content = vec![0; length];
+    from.read_exact(&mut content)?;
+    Ok(Some(content))
+}
+
+/// Writes a frame at once.
+pub(super) fn write(to: &mut impl Write, frame: &[u8]) -> io::Result<()> {
+    to.write_all(frame)?;
+    to.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_back_one_by_one() {
+        let mut pipe = Vec::new();
+        for reply in [
+            Reply::Failed("a".to_owned()),
+            Reply::Answer {
+                state: "approved".to_owned(),
+                message: None,
+            },
+        ] {
+            write(&mut pipe, &encode(&reply).unwrap()).unwrap();
+        }
+        let mut pipe = pipe.as_slice();
+        let first = read(&mut pipe).unwrap().unwrap();
+        assert_eq!(
+            serde_json::from_slice::<Reply>(&first).unwrap(),
+            Reply::Failed("a".to_owned())
+        );
+        assert!(read(&mut pipe).unwrap().is_some());
+        assert!(read(&mut pipe).unwrap().is_none());
+    }
+
+    #[test]
+    fn half_a_frame_is_an_error() {
+        let frame = encode(&Reply::Limit(String::new())).unwrap();
+        assert!(read(&mut &frame[..frame.len() - 1]).is_err());
+        assert!(read(&mut &frame[..2]).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_reply_that_is_no_state_is_a_failure() {
+        let reply = Reply::Answer {
+            state: "x".repeat(64),
+            message: None,
+        };
+        let answer: Result<RegoAnswer, RegoFailure> = reply.into();
+        assert!(matches!(answer, Err(RegoFailure::Failed(_))));
+    }
+}

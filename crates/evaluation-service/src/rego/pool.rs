@@ -1,0 +1,234 @@
+//! The workers, as the service sees them.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
+use serde_json::Value;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use tracing::warn;
+
+use super::frame::{self, HEAD, JobOut, Reply};
+use super::worker::ARGUMENT;
+use crate::metrics::Metrics;
+
+/// What a worker does before it is replaced, so that nothing adds up in it.
+const JOBS_PER_WORKER: usize = 1000;
+/// Jobs that wait for a worker. More would not be answered in time anyway.
+const MOST_WAITING: usize = 256;
+/// How long a job waits for a worker.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// A worker that watches its time itself need not be killed.
+const GRACE: Duration = Duration::from_millis(200);
+/// How long the very first job may take: the program may have to be read from a disk.
+const FIRST_JOB: Duration = Duration::from_secs(20);
+
+type Outcome = Result<RegoAnswer, RegoFailure>;
+
+/// What a module may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many workers there are.
+    pub workers: usize,
+    /// Wall time for one job.
+    pub time: Duration,
+    /// Address space of a worker, in bytes.
+    pub memory: u64,
+    /// The longest reply, in bytes.
+    pub output: usize,
+    /// The longest module, in bytes.
+    pub module: usize,
+}
+
+/// No worker can be started, or it does not work.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The program cannot be started.
+    #[error("cannot start a worker for Rego")]
+    Spawn(#[source] io::Error),
+    /// It does not do what it should.
+    #[error("a worker for Rego does not work under the given limits: {0:?}")]
+    Broken(RegoFailure),
+}
+
+/// Workers, started as they are needed. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Pool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    program: PathBuf,
+    limits: Limits,
+    places: Semaphore,
+    idle: Mutex<Vec<Worker>>,
+    waiting: AtomicUsize,
+    metrics: Metrics,
+}
+
+#[derive(Debug)]
+struct Worker {
+    /// Killed when it is dropped, by whatever turn of events.
+    _process: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+    jobs: usize,
+}
+
+/// Counts a job as waiting for as long as it does.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Pool {
+    /// Starts one worker and gives it a job: a process whose workers do not work should not begin.
+    pub async fn start(
+        program: PathBuf,
+        limits: Limits,
+        metrics: Metrics,
+    ) -> Result<Self, StartError> {
+        let inner = Inner {
+            places: Semaphore::new(limits.workers),
+            idle: Mutex::new(Vec::new()),
+            waiting: AtomicUsize::new(0),
+            program,
+            limits,
+            metrics,
+        };
+        let worker = inner.spawn().map_err(StartError::Spawn)?;
+        let job = RegoJob {
+            module: "package approval\noutput := {\"state\": \"passed\"}",
+            input: &Value::Null,
+            context: &Value::Null,
+        };
+        let deadline = Instant::now() + FIRST_JOB;
+        match inner.work(worker, job, deadline).await {
+            Ok(_) => Ok(Self(Arc::new(inner))),
+            Err(failure) => Err(StartError::Broken(failure)),
+        }
+    }
+
+    /// What a module says, or why it says nothing. When this is dropped, the worker is killed.
+    pub async fn evaluate(&self, job: RegoJob<'_>) -> Outcome {
+        let started = Instant::now();
+        let outcome = self.0.evaluate(job).await;
+        self.0.metrics.rego(&outcome, started.elapsed());
+        outcome
+    }
+
+    /// As many jobs as are worked on at the same time.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.0.limits.workers
+    }
+}
+
+fn limit(why: impl Into<String>) -> RegoFailure {
+    RegoFailure::Limit(why.into())
+}
+
+impl Inner {
+    async fn evaluate(&self, job: RegoJob<'_>) -> Outcome {
+        let most = self.limits.module;
+        if job.module.len() > most {
+            return Err(limit(format!("the module is longer than {most} bytes")));
+        }
+        let _place = {
+            let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+            let _waiting = Waiting(&self.waiting);
+            if before >= MOST_WAITING {
+                return Err(limit("too many evaluations are waiting"));
+            }
+            let deadline = Instant::now() + LONGEST_WAIT;
+            let place = timeout_at(deadline, self.places.acquire()).await;
+            let busy = || limit(format!("no worker was free within {LONGEST_WAIT:?}"));
+            // The semaphore is never closed.
+            place.map_err(|_| busy())?.map_err(|_| busy())?
+        };
+        let idle = self.lock().pop();
+        let worker = match idle.map_or_else(|| self.spawn(), Ok) {
+            Ok(worker) => worker,
+            Err(error) => {
+                warn!(%error, "cannot start a worker for Rego");
+                return Err(limit("no worker could be started"));
+            }
+        };
+        let deadline = Instant::now() + self.limits.time + GRACE;
+        self.work(worker, job, deadline).await
+    }
+
+    /// One job. A worker that failed at it is not used again.
+    async fn work(&self, mut worker: Worker, job: RegoJob<'_>, deadline: Instant) -> Outcome {
+        let Some(frame) = frame::encode(&JobOut::from(job)) else {
+            return Err(limit("the objects are too large"));
+        };
+        let reply = timeout_at(deadline, worker.ask(&frame, self.limits.output)).await;
+        let time = self.limits.time;
+        let reply = reply.map_err(|_| limit(format!("took longer than {time:?}")))?;
+        let reply = reply.map_err(|error| {
+            if error.kind() == io::ErrorKind::InvalidData {
+                limit("the answer is too long, or none")
+            } else {
+                limit("used too much memory or processor time")
+            }
+        })?;
+        worker.jobs += 1;
+        if worker.jobs < JOBS_PER_WORKER {
+            self.lock().push(worker);
+        }
+        reply.into()
+    }
+
+    fn spawn(&self) -> io::Result<Worker> {
+        let limits = &self.limits;
+        let mut process = Command::new(&self.program)
+            .arg(ARGUMENT)
+            .arg(limits.time.as_millis().to_string())
+            .arg(limits.memory.to_string())
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let pipes = process.stdin.take().zip(process.stdout.take());
+        let (input, output) = pipes.ok_or(io::ErrorKind::BrokenPipe)?;
+        self.metrics.rego_worker_started();
+        Ok(Worker {
+            _process: process,
+            input,
+            output,
+            jobs: 0,
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Worker>> {
+        // Workers are put in and taken out whole.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Worker {
+    async fn ask(&mut self, frame: &[u8], most: usize) -> io::Result<Reply> {
+        self.input.write_all(frame).await?;
+        self.input.flush().await?;
+        let mut head = [0; HEAD];
+        self.output.read_exact(&mut head).await?;
+        let length = frame::length(head).filter(|length| *length <= most);
+        let mut content = vec![0; length.ok_or(io::ErrorKind::InvalidData)?];
+        self.output.read_exact(&mut content).await?;
+        serde_json::from_slice(&content).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+}

@@ -1,0 +1,194 @@
+//! The worker: reads jobs, answers each, and ends with its input.
+
+use std::collections::HashMap;
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use connectors_api::rego::{Answer, CheckModule, EvaluationError, ModuleError};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+use sha2::{Digest, Sha256};
+
+use super::frame::{self, JobIn, Reply};
+
+/// The first argument of a worker. What follows are milliseconds per job and bytes of memory.
+pub const ARGUMENT: &str = "rego-worker";
+
+/// Modules that are kept ready. Each is at most as long as a policy can hold.
+const MODULES: usize = 32;
+/// Pipes and the like; a module opens nothing.
+const FILES: u64 = 16;
+
+type Digested = [u8; 32];
+
+struct Worker {
+    limit: Duration,
+    modules: HashMap<Digested, Result<CheckModule, ModuleError>>,
+}
+
+/// Works until the input ends. Says nothing on standard error: it could be a secret.
+#[must_use]
+pub fn run(arguments: &[String]) -> ExitCode {
+    let Some((limit, memory)) = parse(arguments) else {
+        return ExitCode::FAILURE;
+    };
+    let mut worker = Worker {
+        limit,
+        modules: HashMap::new(),
+    };
+    match confine(memory).and_then(|()| worker.work()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn parse(arguments: &[String]) -> Option<(Duration, u64)> {
+    let [limit, memory] = arguments else {
+        return None;
+    };
+    let limit = Duration::from_millis(limit.parse().ok()?);
+    Some((limit, memory.parse().ok()?))
+}
+
+/// From here on nothing outside can be touched, and not much inside.
+fn confine(memory: u64) -> io::Result<()> {
+    let at_most = |most| Rlimit {
+        current: Some(most),
+        maximum: Some(most),
+    };
+    setrlimit(Resource::As, at_most(memory))?;
+    // A core file would hold the objects.
+    setrlimit(Resource::Core, at_most(0))?;
+    setrlimit(Resource::Fsize, at_most(0))?;
+    setrlimit(Resource::Nofile, at_most(FILES))?;
+    Ok(())
+}
+
+impl Worker {
+    fn work(&mut self) -> io::Result<()> {
+        let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+        while let Some(job) = frame::read(&mut input)? {
+            self.allow_time()?;
+            let reply = match serde_json::from_slice(&job) {
+                Ok(job) => self.answer(&job),
+                Err(_) => Reply::Failed("the job cannot be read".to_owned()),
+            };
+            let frame = frame::encode(&reply).ok_or(io::ErrorKind::InvalidData)?;
+            frame::write(&mut output, &frame)?;
+        }
+        Ok(())
+    }
+
+    /// The service kills a worker that is late. This is for a worker whose service is gone.
+    fn allow_time(&self) -> io::Result<()> {
+        let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec;
+        let used = u64::try_from(used).unwrap_or_default();
+        let most = Rlimit {
+            current: Some(used + self.limit.as_secs() + 2),
+            maximum: None,
+        };
+        Ok(setrlimit(Resource::Cpu, most)?)
+    }
+
+    fn answer(&mut self, job: &JobIn) -> Reply {
+        let JobIn {
+            module,
+            input,
+            context,
+        } = job;
+        let module = match self.module(module) {
+            Ok(module) => module,
+            Err(error @ ModuleError::Evaluation(EvaluationError::Timeout)) => {
+                return Reply::Limit(error.to_string());
+            }
+            Err(error) => return Reply::Failed(error.to_string()),
+        };
+        match module.evaluate(input, context) {
+            Ok(Answer { state, message }) => Reply::Answer {
+                state: state.as_str().to_owned(),
+                message,
+            },
+            Err(error @ EvaluationError::Timeout) => Reply::Limit(error.to_string()),
+            Err(error) => Reply::Failed(error.to_string()),
+        }
+    }
+
+    /// The module, parsed once. What is no module is remembered as well.
+    fn module(&mut self, source: &str) -> &Result<CheckModule, ModuleError> {
+        let digest = Sha256::digest(source).into();
+        if self.modules.len() >= MODULES && !self.modules.contains_key(&digest) {
+            self.modules.clear();
+        }
+        let limit = self.limit;
+        self.modules
+            .entry(digest)
+            .or_insert_with(|| CheckModule::parse(source, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const STATE: &str = "package approval\noutput := {\"state\": input.state}";
+
+    fn worker() -> Worker {
+        Worker {
+            limit: Duration::from_secs(5),
+            modules: HashMap::new(),
+        }
+    }
+
+    fn job(module: &str, input: serde_json::Value) -> JobIn {
+        JobIn {
+            module: module.to_owned(),
+            input,
+            context: json!({}),
+        }
+    }
+
+    #[test]
+    fn jobs_are_answered_each_by_its_own_module() {
+        let mut worker = worker();
+        let constant = "package approval\noutput := {\"state\": \"rejected\"}";
+        for (module, input, state) in [
+            (STATE, json!({"state": "approved"}), "approved"),
+            (constant, json!({}), "rejected"),
+            (STATE, json!({"state": "pending"}), "pending"),
+        ] {
+            match worker.answer(&job(module, input)) {
+                Reply::Answer { state: said, .. } => assert_eq!(said, state),
+                other @ (Reply::Limit(_) | Reply::Failed(_)) => panic!("{other:?}"),
+            }
+        }
+        let failed = worker.answer(&job("package other", json!({})));
+        assert!(matches!(failed, Reply::Failed(_)), "{failed:?}");
+        assert_eq!(worker.modules.len(), 3);
+    }
+
+    #[test]
+    fn no_more_modules_are_kept_than_allowed() {
+        let mut worker = worker();
+        for number in 0..=MODULES {
+            let module = format!("{STATE}\n# {number}");
+            worker.answer(&job(&module, json!({"state": ""})));
+            assert!(worker.modules.len() <= MODULES);
+        }
+    }
+
+    #[test]
+    fn arguments_are_two_numbers() {
+        let arguments = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let parse = |texts| {
+            let arguments: Vec<String> = arguments(texts);
+            parse(&arguments)
+        };
+        assert_eq!(parse(&["5", "7"]), Some((Duration::from_millis(5), 7)));
+        for wrong in [&[][..], &["5"], &["5", "7", "9"], &["a", "7"], &["5", "-7"]] {
+            assert_eq!(parse(wrong), None);
+        }
+    }
+}

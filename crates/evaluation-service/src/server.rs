@@ -1,0 +1,139 @@
+//! Connections: TCP, TLS, HTTP/2.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use service_kit::shutdown::Stop;
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, warn};
+
+use crate::gate::Gate;
+use crate::service::Service;
+
+/// Callers are one per node and a few services; whoever opens more keeps others waiting.
+const CONNECTIONS: usize = 4096;
+/// Calls on one connection at the same time.
+const CALLS: u32 = 256;
+/// Who connects and says nothing is let go after this.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// A caller that is gone without a word is noticed after at most the sum of both.
+const PING_EVERY: Duration = Duration::from_secs(20);
+const PONG_WITHIN: Duration = Duration::from_secs(10);
+/// Metadata is a token and little else.
+const LONGEST_HEADERS: u32 = 32 * 1024;
+/// A machine without free file descriptors is given time to get some.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The address is not free.
+#[derive(Debug, Error)]
+#[error("cannot listen on {address} for gRPC")]
+pub struct BindError {
+    address: SocketAddr,
+    #[source]
+    source: io::Error,
+}
+
+/// A server that is bound, but does not accept yet.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Takes the address.
+    pub async fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        let failed = |source| BindError { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it listens: the real port, when it was bound to port 0.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until it is time to stop, and then until every call has its answer.
+    pub async fn run(self, service: Service, tls: Arc<ServerConfig>, stop: Stop) {
+        let open = service.metrics.connections.clone();
+        let gate = Gate::new(service);
+        let acceptor = TlsAcceptor::from(tls);
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+                () = stop.stopped() => break,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    warn!(%error, "cannot accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                debug!("too many connections");
+                continue;
+            };
+            let (acceptor, gate) = (acceptor.clone(), gate.clone());
+            let (stop, open) = (stop.clone(), open.clone());
+            connections.spawn(async move {
+                open.inc();
+                serve(stream, acceptor, gate, stop).await;
+                open.dec();
+                drop(place);
+            });
+        }
+        drop(self.listener);
+        while connections.join_next().await.is_some() {}
+    }
+}
+
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, gate: Gate, stop: Stop) {
+    // Answers are small, and somebody waits for each.
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%error, "a connection was lost");
+        return;
+    }
+    let stream = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return debug!(%error, "a TLS handshake failed"),
+        Err(_) => return debug!("a TLS handshake took too long"),
+    };
+    let mut builder = Builder::new(TokioExecutor::new()).http2_only();
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PONG_WITHIN)
+        .max_concurrent_streams(CALLS)
+        .max_header_list_size(LONGEST_HEADERS);
+    let service = TowerToHyperService::new(gate);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.stopped() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(error, "a connection ended");
+    }
+}

@@ -1,0 +1,259 @@
+//! `WatchAccess`: one task per stream.
+//!
+//! A change wakes the task at once. What is to be said is found only when there is room to say it, so a
+//! slow reader gets the latest answers and never a queue of old ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evaluation_api::access::AccessQuestion;
+use evaluation_api::v1::{
+    Refusal, Subscribe, Unsubscribe, WatchAccessRequest, WatchAccessResponse,
+    watch_access_request::Action, watch_access_response::Event,
+};
+use service_kit::shutdown::Stop;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
+use tonic::{Status, Streaming};
+use tracing::debug;
+
+use crate::auth::{Caller, Callers};
+use crate::check;
+use crate::error::Refused;
+use crate::metrics::Metrics;
+use crate::questions::Questions;
+use crate::world::{Change, Shared};
+
+/// A stream ends between one and two times this, and the caller proves again who it is.
+const AGE: Duration = Duration::from_mins(5);
+/// How often it is looked whether the caller may still ask about each namespace.
+const AUTHORIZE_EVERY: Duration = Duration::from_secs(30);
+/// Answers that are on their way.
+pub(crate) const UNSENT: usize = 64;
+/// Questions that are looked at before anything else has its turn.
+const AT_ONCE: usize = 256;
+/// How long a caller may leave unread what has to be said.
+const UNREAD: Duration = Duration::from_secs(10);
+/// Changes to the whole cluster that come closer together than this are one.
+const TOGETHER: Duration = Duration::from_millis(20);
+
+pub(crate) type Said = Result<WatchAccessResponse, Status>;
+
+/// What a stream needs to know of the service.
+pub(crate) struct Context {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) callers: Callers,
+    pub(crate) caller: Caller,
+    pub(crate) metrics: Metrics,
+    pub(crate) stop: Stop,
+}
+
+struct Running {
+    context: Context,
+    questions: Questions,
+    changes: broadcast::Receiver<Change>,
+    said: mpsc::Sender<Said>,
+    reviews: JoinSet<(String, Result<(), Refused>)>,
+    /// Namespaces that the caller was found to be allowed to ask about.
+    allowed: std::collections::HashSet<String>,
+    /// When everything is to be looked at.
+    everything: Option<Instant>,
+}
+
+/// Runs a stream to its end.
+pub(crate) async fn run(
+    context: Context,
+    heard: Streaming<WatchAccessRequest>,
+    said: mpsc::Sender<Said>,
+) {
+    context.metrics.streams.inc();
+    let mut running = Running {
+        changes: context.shared.changes(),
+        questions: Questions::default(),
+        reviews: JoinSet::new(),
+        allowed: std::collections::HashSet::new(),
+        everything: None,
+        said: said.clone(),
+        context,
+    };
+    let ended = running.converse(heard).await;
+    let questions = i64::try_from(running.questions.len()).unwrap_or_default();
+    running.context.metrics.subscriptions.sub(questions);
+    running.context.metrics.streams.dec();
+    if let Err(refused) = ended {
+        debug!(reason = %refused, "a stream of access answers is ended");
+        // Nobody reads it when the caller is gone already.
+        let _ = timeout(UNREAD, said.send(Err(refused.into()))).await;
+    }
+}
+
+impl Running {
+    async fn converse(&mut self, mut heard: Streaming<WatchAccessRequest>) -> Result<(), Refused> {
+        let now = Instant::now();
+        let age = AGE.mul_f64(rand::random_range(1.0..2.0));
+        let mut authorize = interval_at(now + AUTHORIZE_EVERY, AUTHORIZE_EVERY);
+        authorize.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let stop = self.context.stop.clone();
+        let unsaid = self.said.clone();
+        loop {
+            let everything = self.everything.unwrap_or(now);
+            tokio::select! {
+                message = heard.message() => match message {
+                    Ok(Some(message)) => self.hear(message).await?,
+                    // The caller is gone, politely or not.
+                    Ok(None) | Err(_) => return Ok(()),
+                },
+                change = self.changes.recv() => self.touch(change)?,
+                () = sleep_until(everything), if self.everything.is_some() => {
+                    self.everything = None;
+                    self.questions.touch(&Change::Everything);
+                }
+                place = unsaid.reserve(), if self.questions.is_dirty() => {
+                    let Ok(place) = place else { return Ok(()) };
+                    if let Some(news) = self.news() {
+                        place.send(Ok(news));
+                    }
+                }
+                Some(review) = self.reviews.join_next(), if !self.reviews.is_empty() => {
+                    let (namespace, result) = review.map_err(|_| Refused::Internal)?;
+                    self.reviewed(&namespace, result).await?;
+                }
+                _ = authorize.tick() => self.review_again(),
+                () = sleep_until(now + age) => return Err(Refused::TooOld),
+                () = stop.stopped() => return Err(Refused::NotReady),
+            }
+        }
+    }
+
+    async fn hear(&mut self, message: WatchAccessRequest) -> Result<(), Refused> {
+        match message.action.ok_or(Refused::NoAction)? {
+            Action::Unsubscribe(Unsubscribe { id }) => {
+                let before = self.questions.len();
+                self.questions.close(id);
+                self.count(before);
+            }
+            Action::Subscribe(Subscribe { id, question }) => {
+                self.questions.take_id(id)?;
+                let question = AccessQuestion::try_from(question.unwrap_or_default());
+                let opened = question
+                    .map_err(Refused::from)
+                    .and_then(|question| self.open(id, question));
+                if let Err(refused) = opened {
+                    self.refuse(id, refused).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, id: u64, question: AccessQuestion) -> Result<(), Refused> {
+        let namespace = question.connector.namespace.clone();
+        let is_allowed = self.allowed.contains(&namespace);
+        let is_known = is_allowed || self.questions.has_namespace(&namespace);
+        let before = self.questions.len();
+        self.questions.open(id, question, is_allowed)?;
+        self.count(before);
+        if !is_known {
+            self.review(namespace);
+        }
+        Ok(())
+    }
+
+    fn count(&self, before: usize) {
+        let change = i64::try_from(self.questions.len())
+            .unwrap_or_default()
+            .saturating_sub(i64::try_from(before).unwrap_or_default());
+        self.context.metrics.subscriptions.add(change);
+    }
+
+    fn review(&mut self, namespace: String) {
+        let (callers, caller) = (self.context.callers.clone(), self.context.caller.clone());
+        self.reviews.spawn(async move {
+            let result = callers.authorize(&caller, &namespace).await;
+            (namespace, result)
+        });
+    }
+
+    /// What was allowed once need not be allowed any more.
+    fn review_again(&mut self) {
+        self.allowed
+            .retain(|namespace| self.questions.has_namespace(namespace));
+        let namespaces: Vec<_> = self.questions.namespaces().cloned().collect();
+        if self.reviews.is_empty() {
+            for namespace in namespaces {
+                self.review(namespace);
+            }
+        }
+    }
+
+    async fn reviewed(
+        &mut self,
+        namespace: &str,
+        result: Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        match result {
+            Ok(()) => {
+                self.allowed.insert(namespace.to_owned());
+                self.questions.allow(namespace);
+                Ok(())
+            }
+            Err(Refused::Forbidden(_)) => {
+                self.allowed.remove(namespace);
+                let before = self.questions.len();
+                let refused = self.questions.refuse(namespace);
+                self.count(before);
+                for id in refused {
+                    self.refuse(id, Refused::Forbidden(namespace.to_owned()))
+                        .await?;
+                }
+                Ok(())
+            }
+            // Nobody knows. The caller begins again, and is told no more until somebody does.
+            Err(other) => Err(other),
+        }
+    }
+
+    async fn refuse(&self, id: u64, refused: Refused) -> Result<(), Refused> {
+        let refusal = Refusal {
+            code: refused.code().into(),
+            message: refused.to_string(),
+        };
+        let event = Some(Event::Refusal(refusal));
+        let sent = self.said.send(Ok(WatchAccessResponse { id, event }));
+        let sent = timeout(UNREAD, sent).await.map_err(|_| Refused::Unread)?;
+        // That the caller is gone is found where it is listened to.
+        let _ = sent;
+        Ok(())
+    }
+
+    fn touch(&mut self, change: Result<Change, RecvError>) -> Result<(), Refused> {
+        match change {
+            Ok(Change::Everything) | Err(RecvError::Lagged(_)) => {
+                let soon = Instant::now() + TOGETHER;
+                self.everything.get_or_insert(soon);
+                Ok(())
+            }
+            Ok(change @ (Change::Tuple(_) | Change::Namespace(_))) => {
+                self.questions.touch(&change);
+                Ok(())
+            }
+            Err(RecvError::Closed) => Err(Refused::NotReady),
+        }
+    }
+
+    fn news(&mut self) -> Option<WatchAccessResponse> {
+        let shared = &self.context.shared;
+        let (id, answer) = {
+            let world = shared.read();
+            let answer = |question: &AccessQuestion| check::answer(&world, question);
+            self.questions.news(AT_ONCE, answer)?
+        };
+        self.context.metrics.decision(&answer);
+        Some(WatchAccessResponse {
+            id,
+            event: Some(Event::Answer(answer.into())),
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! What is known of the cluster, and who is told when it changes.
+
+mod follow;
+mod requests;
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use authz::RbacIndex;
+use jiff::Timestamp;
+use tokio::sync::broadcast;
+
+pub use follow::{Follow, ParsedRequest};
+pub use requests::{Requests, Tuple};
+
+/// Changes that a stream has not looked at yet; a stream that is further behind looks at everything.
+const CHANGES: usize = 1024;
+
+/// What decisions are made from, at one moment.
+#[derive(Debug, Default)]
+pub struct World {
+    /// Roles and bindings.
+    pub rbac: RbacIndex,
+    /// Access requests.
+    pub requests: Requests,
+    /// When each of the caches last heard something.
+    heard: [Option<Timestamp>; SOURCES],
+}
+
+/// Roles, role bindings, cluster roles, cluster role bindings, access requests.
+const SOURCES: usize = 5;
+
+/// What a change can make a difference to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Questions about one subject, connector, permission and pod.
+    Tuple(Tuple),
+    /// Questions about the connectors of one namespace.
+    Namespace(String),
+    /// All questions.
+    Everything,
+}
+
+/// The world, shared. Decisions read it, the watches write it.
+#[derive(Debug)]
+pub struct Shared {
+    world: RwLock<World>,
+    changes: broadcast::Sender<Change>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            world: RwLock::default(),
+            changes: broadcast::Sender::new(CHANGES),
+        }
+    }
+}
+
+impl World {
+    /// The slowest of the caches showed the cluster as of this moment, or later.
+    #[must_use]
+    pub fn fresh_as_of(&self) -> Option<Timestamp> {
+        self.heard.iter().copied().min().flatten()
+    }
+}
+
+impl Shared {
+    /// The world as it is now. To be let go before anything is waited for.
+    pub fn read(&self) -> RwLockReadGuard<'_, World> {
+        // After a panic in the middle of a change nobody knows what holds: the task that panicked ends
+        // the process, and what is answered until then is what the API server said last.
+        self.world.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every change from now on.
+    #[must_use]
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    /// Changes the world, then tells what it can make a difference to.
+    pub fn change(&self, change: impl FnOnce(&mut World) -> Vec<Change>) {
+        let changes = {
+            let mut world = self.world.write().unwrap_or_else(PoisonError::into_inner);
+            change(&mut world)
+        };
+        for change in changes {
+            // An error says that nobody listens.
+            let _ = self.changes.send(change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_cache_says_how_fresh_an_answer_is() {
+        let mut world = World::default();
+        assert_eq!(world.fresh_as_of(), None);
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for source in 0..SOURCES {
+            assert_eq!(world.fresh_as_of(), None);
+            world.heard[source] = Some(at(10));
+        }
+        world.heard[3] = Some(at(5));
+        assert_eq!(world.fresh_as_of(), Some(at(5)));
+    }
+
+    #[test]
+    fn who_listens_hears_of_a_change_when_it_can_be_seen() {
+        let shared = Shared::default();
+        let mut changes = shared.changes();
+        shared.change(|_| vec![Change::Namespace("a".to_owned()), Change::Everything]);
+        assert_eq!(changes.try_recv(), Ok(Change::Namespace("a".to_owned())));
+        assert_eq!(changes.try_recv(), Ok(Change::Everything));
+        assert!(changes.try_recv().is_err());
+    }
+}

@@ -1,0 +1,215 @@
+//! A Kubernetes API server that is as much of one as the service asks for.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use futures::channel::mpsc;
+use futures::{StreamExt, stream};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::{Bytes, Frame};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// The server. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct FakeApi(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    /// Lists are answered when this is true.
+    open: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By plural: objects by namespace and name.
+    objects: HashMap<String, HashMap<String, Value>>,
+    watches: HashMap<String, Vec<mpsc::UnboundedSender<String>>>,
+    /// What a watch of each was ever told: one that begins late is told what it missed.
+    told: HashMap<String, Vec<String>>,
+    /// Namespaces that callers may ask about.
+    allowed: Vec<String>,
+    /// Reviews are answered with an error.
+    broken: bool,
+    token_reviews: usize,
+    access_reviews: Vec<Value>,
+}
+
+fn name(object: &Value) -> String {
+    format!(
+        "{}/{}",
+        object["metadata"]["namespace"], object["metadata"]["name"]
+    )
+}
+
+impl FakeApi {
+    pub(crate) fn new() -> Self {
+        let state = State {
+            allowed: vec!["tools".to_owned()],
+            ..State::default()
+        };
+        Self(Arc::new(Inner {
+            state: Mutex::new(state),
+            open: watch::Sender::new(true),
+        }))
+    }
+
+    pub(crate) fn client(&self) -> kube::Client {
+        let api = self.clone();
+        let service = tower::service_fn(move |request| {
+            let api = api.clone();
+            async move { Ok::<_, Infallible>(api.serve(request).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap()
+    }
+
+    pub(crate) fn open(&self, open: bool) {
+        self.0.open.send_replace(open);
+    }
+
+    pub(crate) fn allow(&self, namespaces: &[&str]) {
+        self.state().allowed = namespaces.iter().map(|it| (*it).to_owned()).collect();
+    }
+
+    pub(crate) fn break_reviews(&self) {
+        self.state().broken = true;
+    }
+
+    pub(crate) fn token_reviews(&self) -> usize {
+        self.state().token_reviews
+    }
+
+    pub(crate) fn access_reviews(&self) -> Vec<Value> {
+        self.state().access_reviews.clone()
+    }
+
+    pub(crate) fn put(&self, plural: &str, object: &Value) {
+        let mut state = self.state();
+        let objects = state.objects.entry(plural.to_owned()).or_default();
+        objects.insert(name(object), object.clone());
+        state.tell(plural, "MODIFIED", object);
+    }
+
+    pub(crate) fn remove(&self, plural: &str, object: &Value) {
+        let mut state = self.state();
+        let objects = state.objects.entry(plural.to_owned()).or_default();
+        objects.remove(&name(object));
+        state.tell(plural, "DELETED", object);
+    }
+
+    async fn serve(&self, request: Request<Body>) -> Answer {
+        let path = request.uri().path().to_owned();
+        let plural = path.rsplit('/').next().unwrap().to_owned();
+        let is_watch = request
+            .uri()
+            .query()
+            .unwrap_or_default()
+            .contains("watch=true");
+        if *request.method() == Method::POST {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            return self.review(&plural, serde_json::from_slice(&body).unwrap());
+        }
+        let mut open = self.0.open.subscribe();
+        open.wait_for(|open| *open).await.unwrap();
+        if is_watch {
+            return self.watch(plural, version(request.uri().query().unwrap_or_default()));
+        }
+        let state = self.state();
+        let items: Vec<_> = state.objects.get(&plural).into_iter().flatten().collect();
+        let items: Vec<_> = items.into_iter().map(|(_, object)| object).collect();
+        answer(
+            StatusCode::OK,
+            &json!({"metadata": {"resourceVersion": state.version(&plural)}, "items": items}),
+        )
+    }
+
+    fn watch(&self, plural: String, since: usize) -> Answer {
+        let (sender, lines) = mpsc::unbounded();
+        let mut state = self.state();
+        for line in state.told.get(&plural).into_iter().flatten().skip(since) {
+            sender.unbounded_send(line.clone()).unwrap();
+        }
+        state.watches.entry(plural).or_default().push(sender);
+        let frames = lines.map(|line: String| Ok(Frame::data(Bytes::from(line))));
+        // It stays open, like a real one.
+        let body = StreamBody::new(frames.chain(stream::pending()));
+        Response::new(BodyExt::boxed_unsync(body))
+    }
+
+    fn review(&self, plural: &str, mut review: Value) -> Answer {
+        let mut state = self.state();
+        if state.broken {
+            let error = json!({"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError", "message": "broken"});
+            return answer(StatusCode::INTERNAL_SERVER_ERROR, &error);
+        }
+        review["status"] = match plural {
+            "tokenreviews" => {
+                state.token_reviews += 1;
+                assert_eq!(
+                    review["spec"]["audiences"],
+                    json!(["connectors-evaluation"])
+                );
+                token_status(review["spec"]["token"].as_str().unwrap())
+            }
+            "subjectaccessreviews" => {
+                state.access_reviews.push(review["spec"].clone());
+                let namespace = &review["spec"]["resourceAttributes"]["namespace"];
+                let is_allowed = state.allowed.iter().any(|it| namespace == it.as_str());
+                json!({"allowed": is_allowed})
+            }
+            other => panic!("{other}"),
+        };
+        answer(StatusCode::CREATED, &review)
+    }
+}
+
+/// A token `good-<name>` belongs to the service account of that name.
+fn token_status(token: &str) -> Value {
+    match token.strip_prefix("good-") {
+        Some(name) => json!({
+            "authenticated": true, "audiences": ["connectors-evaluation"],
+            "user": {"username": format!("system:serviceaccount:tools:{name}"), "groups": ["system:serviceaccounts"], "extra": {"a": ["b"]}},
+        }),
+        None => json!({"authenticated": false, "error": "not known"}),
+    }
+}
+
+/// Versions of lists begin here.
+const FIRST: usize = 100;
+
+fn version(query: &str) -> usize {
+    let version = query
+        .split('&')
+        .find_map(|it| it.strip_prefix("resourceVersion="));
+    version.unwrap().parse::<usize>().unwrap() - FIRST
+}
+
+impl State {
+    fn version(&self, plural: &str) -> String {
+        (FIRST + self.told.get(plural).map_or(0, Vec::len)).to_string()
+    }
+
+    fn tell(&mut self, plural: &str, kind: &str, object: &Value) {
+        // The type first, as the API server writes it.
+        let line = format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
+        let watches = self.watches.entry(plural.to_owned()).or_default();
+        watches.retain(|watch| watch.unbounded_send(line.clone()).is_ok());
+        self.told.entry(plural.to_owned()).or_default().push(line);
+    }
+}
+
+fn answer(status: StatusCode, body: &Value) -> Answer {
+    let body = Full::new(Bytes::from(body.to_string())).boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,118 @@
+//! The protocol of the stream, spoken by hand.
+
+use evaluation_api::v1::evaluation_client::EvaluationClient;
+use evaluation_api::v1::{
+    CheckAccessRequest, Subscribe, WatchAccessRequest, WatchAccessResponse,
+    watch_access_request::Action, watch_access_response::Event,
+};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Request, Status, Streaming};
+
+use crate::world::{SOON, World, question};
+
+struct Spoken {
+    said: mpsc::Sender<WatchAccessRequest>,
+    heard: Streaming<WatchAccessResponse>,
+}
+
+fn with_token<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    let token = "Bearer good-somebody".parse().unwrap();
+    request.metadata_mut().insert("authorization", token);
+    request
+}
+
+impl Spoken {
+    async fn begin(world: &World) -> Self {
+        let (said, unsaid) = mpsc::channel(8);
+        let request = with_token(ReceiverStream::new(unsaid));
+        let mut stub = EvaluationClient::new(world.channel());
+        let heard = stub.watch_access(request).await.unwrap().into_inner();
+        Self { said, heard }
+    }
+
+    async fn subscribe(&self, id: u64) {
+        let action = Some(Action::Subscribe(Subscribe {
+            id,
+            question: Some(question().into()),
+        }));
+        self.said.send(WatchAccessRequest { action }).await.unwrap();
+    }
+
+    async fn hear(&mut self) -> Result<Option<WatchAccessResponse>, Status> {
+        timeout(SOON, self.heard.message()).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_is_used_twice_ends_the_stream() {
+    let world = World::new().await;
+    let mut spoken = Spoken::begin(&world).await;
+    spoken.subscribe(5).await;
+    let first = spoken.hear().await.unwrap().unwrap();
+    assert_eq!(first.id, 5);
+    assert!(matches!(first.event, Some(Event::Answer(_))));
+    spoken.subscribe(5).await;
+    let end = spoken.hear().await.unwrap_err();
+    assert_eq!(end.code(), Code::InvalidArgument);
+    assert_eq!(end.message(), "the id 5 was used before on this stream");
+}
+
+#[tokio::test]
+async fn a_message_without_an_action_ends_the_stream() {
+    let world = World::new().await;
+    let mut spoken = Spoken::begin(&world).await;
+    let nothing = WatchAccessRequest { action: None };
+    spoken.said.send(nothing).await.unwrap();
+    let end = spoken.hear().await.unwrap_err();
+    assert_eq!(end.code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_question_without_fields_is_refused() {
+    let world = World::new().await;
+    let mut spoken = Spoken::begin(&world).await;
+    let action = Some(Action::Subscribe(Subscribe {
+        id: 1,
+        question: None,
+    }));
+    let message = WatchAccessRequest { action };
+    spoken.said.send(message).await.unwrap();
+    match spoken.hear().await.unwrap().unwrap().event {
+        Some(Event::Refusal(refusal)) => {
+            assert_eq!(refusal.message, "question: subject is missing");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn without_a_token_nothing_is_read_and_nobody_is_asked() {
+    let world = World::new().await;
+    let mut stub = EvaluationClient::new(world.channel());
+    let error = stub.check_access(CheckAccessRequest::default()).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.code(), Code::Unauthenticated);
+    assert_eq!(world.api.token_reviews(), 0);
+    let (_said, unsaid) = mpsc::channel(1);
+    let stream = stub.watch_access(ReceiverStream::new(unsaid)).await;
+    assert_eq!(stream.unwrap_err().code(), Code::Unauthenticated);
+    let counted = "evaluation_calls_total{call=\"CheckAccess\",code=\"Unauthenticated\"}";
+    assert_eq!(world.metric(counted), "1");
+}
+
+#[tokio::test]
+async fn a_caller_that_does_not_read_blocks_nobody_else() {
+    let world = World::new().await;
+    let spoken = Spoken::begin(&world).await;
+    for id in 0..200 {
+        spoken.subscribe(id).await;
+    }
+    // Nobody reads this stream; another one is served all the same.
+    let mut other = Spoken::begin(&world).await;
+    other.subscribe(1).await;
+    assert!(other.hear().await.unwrap().is_some());
+    drop(spoken);
+}

@@ -1,0 +1,248 @@
+//! Real workers: what a module does to its own is nobody else's matter.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
+use evaluation_service::metrics::Metrics;
+use evaluation_service::rego::{Limits, Pool, StartError};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+const STATE: &str =
+    "package approval\noutput := {\"state\": input.state, \"message\": data.context.name}";
+
+fn limits() -> Limits {
+    Limits {
+        workers: 2,
+        time: Duration::from_secs(1),
+        memory: 128 << 20,
+        output: 16 << 10,
+        module: 16 << 10,
+    }
+}
+
+fn metrics() -> Metrics {
+    Metrics::register(&prometheus::Registry::new()).unwrap()
+}
+
+async fn start(limits: Limits) -> Result<Pool, StartError> {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_evaluation-service"));
+    Pool::start(program, limits, metrics()).await
+}
+
+async fn ask(pool: &Pool, module: &str, input: &Value) -> Result<RegoAnswer, RegoFailure> {
+    let context = json!({"name": "pod"});
+    let job = RegoJob {
+        module,
+        input,
+        context: &context,
+    };
+    pool.evaluate(job).await
+}
+
+/// A module that makes a text of ten bytes, doubled as often.
+fn text(doubled: usize) -> String {
+    let double = (0..doubled).map(|n| format!("s{} := concat(\"\", [s{n}, s{n}])\n", n + 1));
+    let double: String = double.collect();
+    format!(
+        "package approval\ns0 := \"0123456789\"\n{double}output := {{\"state\": \"approved\", \"message\": s{doubled}}}"
+    )
+}
+
+/// The next job works, with the module of before and with its own objects.
+async fn works(pool: &Pool) {
+    for state in ["approved", "pending"] {
+        let answer = ask(pool, STATE, &json!({"state": state})).await.unwrap();
+        assert_eq!(answer.state.as_str(), state);
+        assert_eq!(answer.message.as_deref(), Some("pod"));
+    }
+}
+
+#[tokio::test]
+async fn what_a_module_does_is_over_in_time_and_the_next_job_works() {
+    let pool = start(limits()).await.unwrap();
+    works(&pool).await;
+    let brackets = format!(
+        "package approval\noutput := {}1{}",
+        "[".repeat(60),
+        "]".repeat(60)
+    );
+    let deep = format!(
+        "package approval\noutput := {}1{}",
+        "(".repeat(7000),
+        ")".repeat(7000)
+    );
+    let text = text(26);
+    let modules = [
+        ("loop", "package approval\nn := numbers.range(1, 3000)\noutput := {\"state\": \"approved\"} if count([1 | some a in n; some b in n; some c in n; a + b == c * 7777777]) == 0".to_owned()),
+        ("builtin", "package approval\noutput := {\"state\": \"approved\"} if count(numbers.range(1, 1000000000)) > 0".to_owned()),
+        ("text", text),
+        ("brackets", brackets),
+        ("parentheses", deep),
+        ("regex", "package approval\noutput := {\"state\": \"approved\"} if not regex.match(\"(((a{0,100}){0,100}){0,100}){0,100}b\", \"a\")".to_owned()),
+    ];
+    for (name, module) in modules {
+        let started = Instant::now();
+        let answer = ask(&pool, &module, &json!({})).await;
+        let took = started.elapsed();
+        println!("{name}: {took:?} {answer:?}");
+        assert!(answer.is_err(), "{name}: {answer:?}");
+        assert!(took < Duration::from_secs(3), "{name}: {took:?}");
+        works(&pool).await;
+    }
+}
+
+#[tokio::test]
+async fn memory_is_limited_however_much_time_there_is() {
+    let time = Duration::from_secs(10);
+    let pool = start(Limits { time, ..limits() }).await.unwrap();
+    let little = ask(&pool, &text(10), &json!({})).await.unwrap();
+    assert_eq!(little.state.as_str(), "approved");
+    let answer = ask(&pool, &text(26), &json!({})).await;
+    let expected = RegoFailure::Limit("used too much memory or processor time".to_owned());
+    assert_eq!(answer, Err(expected));
+    works(&pool).await;
+}
+
+#[tokio::test]
+async fn a_module_that_misbehaves_keeps_nobody_from_a_free_worker() {
+    let pool = start(limits()).await.unwrap();
+    let brackets = format!(
+        "package approval\noutput := {}1{}",
+        "[".repeat(60),
+        "]".repeat(60)
+    );
+    let (bad, ()) = tokio::join!(ask(&pool, &brackets, &Value::Null), async {
+        let started = Instant::now();
+        works(&pool).await;
+        assert!(started.elapsed() < Duration::from_millis(900));
+    });
+    assert!(matches!(bad, Err(RegoFailure::Limit(_))), "{bad:?}");
+}
+
+#[tokio::test]
+async fn who_waits_for_a_worker_gets_one_in_turn() {
+    let pool = start(Limits {
+        workers: 1,
+        ..limits()
+    })
+    .await
+    .unwrap();
+    let input = json!({"state": "approved"});
+    let all = (0..20).map(|_| ask(&pool, STATE, &input));
+    for answer in futures::future::join_all(all).await {
+        assert_eq!(answer.unwrap().state.as_str(), "approved");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_nobody_waits_for_any_more_harms_nobody() {
+    let pool = start(Limits {
+        workers: 1,
+        ..limits()
+    })
+    .await
+    .unwrap();
+    let brackets = format!(
+        "package approval\noutput := {}1{}",
+        "[".repeat(60),
+        "]".repeat(60)
+    );
+    let late = tokio::time::timeout(
+        Duration::from_millis(50),
+        ask(&pool, &brackets, &Value::Null),
+    );
+    assert!(late.await.is_err());
+    works(&pool).await;
+}
+
+#[tokio::test]
+async fn sizes_are_looked_at() {
+    let pool = start(Limits {
+        module: 100,
+        output: 40,
+        ..limits()
+    })
+    .await;
+    assert!(matches!(pool, Err(StartError::Broken(_))), "{pool:?}");
+
+    let pool = start(Limits {
+        module: 100,
+        output: 64,
+        ..limits()
+    })
+    .await
+    .unwrap();
+    let long = format!("{STATE}\n#{}", "x".repeat(100));
+    let answer = ask(&pool, &long, &json!({"state": "approved"})).await;
+    let expected = RegoFailure::Limit("the module is longer than 100 bytes".to_owned());
+    assert_eq!(answer, Err(expected));
+
+    let chatty = "package approval\noutput := {\"state\": \"approved\", \"message\": input}";
+    let answer = ask(&pool, chatty, &json!("x".repeat(100))).await;
+    let expected = RegoFailure::Limit("the answer is too long, or none".to_owned());
+    assert_eq!(answer, Err(expected));
+    let answer = ask(&pool, chatty, &json!("x")).await.unwrap();
+    assert_eq!(answer.message.as_deref(), Some("x"));
+}
+
+#[tokio::test]
+async fn what_is_no_module_is_a_failure_with_its_reason() {
+    let pool = start(limits()).await.unwrap();
+    for (module, reason) in [
+        ("", "rego: empty"),
+        (
+            "package other\noutput := 1",
+            "rego: package must be `approval`",
+        ),
+        (
+            "package approval\nx := 1",
+            "rego: the rule `output` is missing",
+        ),
+        (
+            "package approval\noutput := http.send({})",
+            "rego: the function `http.send` is not available",
+        ),
+        (
+            "package approval\noutput := opa.runtime()",
+            "rego: the function `opa.runtime` is not available",
+        ),
+    ] {
+        match ask(&pool, module, &json!({})).await {
+            Err(RegoFailure::Failed(why)) => assert!(why.starts_with(reason), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_no_worker_is_found_out_at_the_start() {
+    for program in ["/no/such/program", "/bin/true"] {
+        let pool = Pool::start(program.into(), limits(), metrics()).await;
+        assert!(pool.is_err(), "{program}");
+    }
+}
+
+#[test]
+fn a_worker_ends_with_its_input() {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_evaluation-service"))
+        .args(["rego-worker", "1000", "134217728"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(worker.stdin.take());
+    let mut said = Vec::new();
+    worker
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_end(&mut said)
+        .unwrap();
+    assert_eq!((said, worker.wait().unwrap().success()), (vec![], true));
+}
