@@ -1,0 +1,230 @@
+//! Whether an access request may be created: pure, from what it says and what was found.
+
+use connectors_api::{AccessRequestSpec, names};
+use k8s_openapi::api::authentication::v1::UserInfo;
+use thiserror::Error;
+
+use crate::review::{Refusal, RefusalStatus};
+
+/// What the API server adds to a user who shows a token that is bound to a pod: the pod's node.
+pub(crate) const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+
+/// Who creates the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Creator {
+    /// The node plugin, on this node, if its token says so.
+    NodePlugin(Option<String>),
+    /// Anybody else.
+    Other,
+}
+
+impl Creator {
+    /// Tells them apart by the account of the node plugin.
+    pub(crate) fn of(user: &UserInfo, node_plugin: &str) -> Self {
+        if user.username.as_deref() != Some(node_plugin) {
+            return Self::Other;
+        }
+        let nodes = user.extra.as_ref().and_then(|extra| extra.get(NODE_NAME));
+        // More than one name is no name.
+        match nodes.map(Vec::as_slice) {
+            Some([node]) if !node.is_empty() => Self::NodePlugin(Some(node.clone())),
+            Some(_) | None => Self::NodePlugin(None),
+        }
+    }
+}
+
+/// What a decision needs to know of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodFacts {
+    pub(crate) uid: String,
+    pub(crate) account: String,
+    pub(crate) node: Option<String>,
+    pub(crate) finished: bool,
+    pub(crate) deleting: bool,
+}
+
+/// What was seen of the pod that a request names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Nothing: the creator may not look at it, so it was not looked at for him.
+    Hidden,
+    /// It is not known.
+    NoAnswer,
+    /// There is none of that name.
+    Missing,
+    Found(PodFacts),
+}
+
+/// What is wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Problem {
+    /// It cannot be read as a request.
+    #[error("{0}")]
+    Unreadable(String),
+    /// No object can be called so.
+    #[error("{0}: not the name of an object")]
+    Name(&'static str),
+    /// A request is about a connector of its own namespace.
+    #[error(
+        "spec.connectorRef.namespace: must be {own:?}, the request's own namespace, or left out"
+    )]
+    ConnectorNamespace {
+        /// The request's namespace.
+        own: String,
+    },
+    /// A pod runs as an account of its own namespace.
+    #[error("spec.subject.namespace: must be {pod:?}, the pod's namespace, or left out")]
+    SubjectNamespace {
+        /// The pod's namespace.
+        pod: String,
+    },
+    /// All that somebody is told who may not get the pod: whether it exists or not.
+    #[error("spec.context.objectRef: there is no such pod, or you may not get it")]
+    Hidden,
+    /// Somebody who may get the pod asks about one that is not there.
+    #[error("spec.context.objectRef: there is no pod {0}")]
+    Missing(String),
+    /// Nothing was filled in, as it is for every request that passes the first webhook.
+    #[error("spec.context.objectRef.uid: required")]
+    NoUid,
+    /// The pod was replaced.
+    #[error("spec.context.objectRef.uid: the pod {0} has another UID")]
+    OtherUid(String),
+    /// The pod runs as somebody else.
+    #[error("spec.subject.name: the pod {pod} runs as {account:?}")]
+    OtherAccount {
+        /// The pod.
+        pod: String,
+        /// Its account.
+        account: String,
+    },
+    /// The pod needs nothing any more.
+    #[error("spec.context.objectRef: the pod {0} has finished")]
+    Finished(String),
+    /// The pod is about to end.
+    #[error("spec.context.objectRef: the pod {0} is being deleted")]
+    Deleting(String),
+    /// The node plugin's token is bound to no pod, so that its node is not known.
+    #[error("the node plugin does not prove which node it is on")]
+    NoNode,
+    /// A node plugin speaks for the pods of its node only.
+    #[error("the pod {0} is not on the node of this node plugin")]
+    OtherNode(String),
+    /// The API server did not answer, or not in time.
+    #[error("spec.context.objectRef: the pod cannot be looked up now; try again")]
+    Unanswered,
+}
+
+impl Problem {
+    /// The table of what each problem is on the wire.
+    const fn status(&self) -> RefusalStatus {
+        match self {
+            Self::Unreadable(_)
+            | Self::Name(_)
+            | Self::ConnectorNamespace { .. }
+            | Self::SubjectNamespace { .. } => RefusalStatus::Invalid,
+            Self::Hidden
+            | Self::Missing(_)
+            | Self::NoUid
+            | Self::OtherUid(_)
+            | Self::OtherAccount { .. }
+            | Self::Finished(_)
+            | Self::Deleting(_)
+            | Self::NoNode
+            | Self::OtherNode(_) => RefusalStatus::Forbidden,
+            Self::Unanswered => RefusalStatus::Unavailable,
+        }
+    }
+}
+
+/// All problems in one refusal, or nothing if there is none.
+pub(crate) fn refusal(problems: &[Problem]) -> Option<Refusal> {
+    // What will not change outweighs what may: a creator who tries again should be able to succeed.
+    let status = problems.iter().map(Problem::status).max()?;
+    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    Some(Refusal {
+        status,
+        message: lines.join("; "),
+    })
+}
+
+/// What can be said without looking at anything else.
+pub(crate) fn of_itself(spec: &AccessRequestSpec, namespace: &str) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let pod = &spec.context.object_ref;
+    if !names::is_dns_label(&pod.namespace) {
+        problems.push(Problem::Name("spec.context.objectRef.namespace"));
+    }
+    if !names::is_dns_subdomain(&pod.name) {
+        problems.push(Problem::Name("spec.context.objectRef.name"));
+    }
+    if !names::is_dns_subdomain(&spec.subject.name) {
+        problems.push(Problem::Name("spec.subject.name"));
+    }
+    if !names::is_dns_subdomain(&spec.connector_ref.name) {
+        problems.push(Problem::Name("spec.connectorRef.name"));
+    }
+    let connector_namespace = spec.connector_ref.namespace.as_deref();
+    if connector_namespace.is_some_and(|given| given != namespace) {
+        problems.push(Problem::ConnectorNamespace {
+            own: namespace.to_owned(),
+        });
+    }
+    if spec.subject_namespace() != pod.namespace {
+        problems.push(Problem::SubjectNamespace {
+            pod: pod.namespace.clone(),
+        });
+    }
+    problems
+}
+
+/// What the pod says to it.
+pub(crate) fn of_the_pod(spec: &AccessRequestSpec, creator: &Creator, seen: &Seen) -> Vec<Problem> {
+    let asked = &spec.context.object_ref;
+    let name = || format!("{}/{}", asked.namespace, asked.name);
+    let mut problems = Vec::new();
+    if *creator == Creator::NodePlugin(None) {
+        problems.push(Problem::NoNode);
+    }
+    let pod = match seen {
+        Seen::Hidden => {
+            problems.push(Problem::Hidden);
+            return problems;
+        }
+        Seen::NoAnswer => {
+            problems.push(Problem::Unanswered);
+            return problems;
+        }
+        Seen::Missing => {
+            problems.push(Problem::Missing(name()));
+            return problems;
+        }
+        Seen::Found(pod) => pod,
+    };
+    match asked.uid.as_deref() {
+        None | Some("") => problems.push(Problem::NoUid),
+        Some(uid) if uid != pod.uid => problems.push(Problem::OtherUid(name())),
+        Some(_) => {}
+    }
+    if spec.subject.name != pod.account {
+        problems.push(Problem::OtherAccount {
+            pod: name(),
+            account: pod.account.clone(),
+        });
+    }
+    if pod.finished {
+        problems.push(Problem::Finished(name()));
+    }
+    if pod.deleting {
+        problems.push(Problem::Deleting(name()));
+    }
+    if let Creator::NodePlugin(Some(node)) = creator
+        && pod.node.as_deref() != Some(node)
+    {
+        problems.push(Problem::OtherNode(name()));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests;

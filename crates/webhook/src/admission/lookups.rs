@@ -1,0 +1,178 @@
+//! What the API server is asked about the creator and the pod of a request.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    authentication::v1::UserInfo,
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    core::v1::Pod,
+};
+use kube::{Api, Client, api::PostParams};
+use service_kit::{
+    report,
+    retry::{Backoff, Policy},
+    watches::Guarded,
+};
+use tracing::warn;
+
+use super::judge::{PodFacts, Seen};
+
+/// Several tries have to fit into the time of one review.
+const CALLS: Policy = Policy {
+    attempts: 3,
+    attempt: Duration::from_millis(1500),
+    total: Duration::from_millis(3500),
+    pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(200)),
+};
+
+/// The account of a pod that names none.
+const DEFAULT_ACCOUNT: &str = "default";
+
+/// There was no answer that could be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unanswered;
+
+/// Asks.
+#[derive(Clone)]
+pub(crate) struct Lookups {
+    client: Client,
+}
+
+impl Lookups {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Whether a user may get a pod, whether or not it exists.
+    pub(crate) async fn may_get(
+        &self,
+        user: &UserInfo,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, Unanswered> {
+        let UserInfo {
+            username,
+            groups,
+            uid,
+            extra,
+        } = user.clone();
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: username,
+                groups,
+                uid,
+                extra,
+                resource_attributes: Some(ResourceAttributes {
+                    verb: Some("get".to_owned()),
+                    version: Some("v1".to_owned()),
+                    resource: Some("pods".to_owned()),
+                    namespace: Some(namespace.to_owned()),
+                    name: Some(name.to_owned()),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let params = PostParams::default();
+        let answer = CALLS
+            .call("review access to a pod", || api.create(&params, &review))
+            .await
+            .map_err(|error| {
+                warn!(error = report(&error), "a request cannot be judged");
+                Unanswered
+            })?;
+        // Only a plain yes is one.
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
+    /// The pod of this name, as it is now.
+    pub(crate) async fn pod(&self, namespace: &str, name: &str) -> Seen {
+        let api: Api<Guarded<Pod>> = Api::namespaced(self.client.clone(), namespace);
+        let call = format!("get pod {namespace}/{name}");
+        match CALLS.call(call, || api.get_opt(name)).await {
+            Ok(None) => Seen::Missing,
+            Ok(Some(Guarded {
+                object: Ok(pod), ..
+            })) => facts(pod).map_or(Seen::NoAnswer, Seen::Found),
+            Ok(Some(Guarded {
+                object: Err(error), ..
+            })) => {
+                warn!(
+                    namespace,
+                    name,
+                    error = report(&error),
+                    "a pod cannot be read"
+                );
+                Seen::NoAnswer
+            }
+            Err(error) => {
+                warn!(error = report(&error), "a request cannot be judged");
+                Seen::NoAnswer
+            }
+        }
+    }
+}
+
+/// Nothing for a pod without a UID, which no server sends.
+fn facts(pod: Pod) -> Option<PodFacts> {
+    let spec = pod.spec.unwrap_or_default();
+    let phase = pod.status.and_then(|status| status.phase);
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    Some(PodFacts {
+        uid: given(pod.metadata.uid)?,
+        account: given(spec.service_account_name).unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned()),
+        node: given(spec.node_name),
+        finished: matches!(phase.as_deref(), Some("Succeeded" | "Failed")),
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    use super::{PodFacts, facts};
+
+    fn of(pod: serde_json::Value) -> Option<PodFacts> {
+        facts(serde_json::from_value::<Pod>(pod).unwrap())
+    }
+
+    #[test]
+    fn a_pod_runs_as_its_account_and_otherwise_as_default() {
+        for (spec, account) in [
+            (json!({"containers": [], "serviceAccountName": "ci"}), "ci"),
+            (
+                json!({"containers": [], "serviceAccountName": ""}),
+                "default",
+            ),
+            (json!({"containers": []}), "default"),
+        ] {
+            let pod = of(json!({"metadata": {"uid": "u"}, "spec": spec})).unwrap();
+            assert_eq!(pod.account, account);
+            assert_eq!(pod.node, None);
+        }
+    }
+
+    #[test]
+    fn a_pod_has_finished_in_two_phases() {
+        for (phase, finished) in [
+            ("Pending", false),
+            ("Running", false),
+            ("Unknown", false),
+            ("Succeeded", true),
+            ("Failed", true),
+        ] {
+            let pod = of(json!({"metadata": {"uid": "u"}, "status": {"phase": phase}})).unwrap();
+            assert_eq!(pod.finished, finished, "{phase}");
+        }
+    }
+
+    #[test]
+    fn a_pod_without_a_uid_is_none() {
+        assert_eq!(of(json!({"metadata": {}})), None);
+        assert_eq!(of(json!({"metadata": {"uid": ""}})), None);
+    }
+}

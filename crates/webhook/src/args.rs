@@ -1,0 +1,87 @@
+//! The arguments of this service.
+
+use std::net::SocketAddr;
+
+use service_kit::args::CommonArgs;
+
+/// Admission of access requests, and the certificates of the installation
+#[derive(Clone, Debug, PartialEq, Eq, clap::Parser)]
+#[command(name = "webhook", version)]
+pub struct Args {
+    /// What every service has.
+    #[command(flatten)]
+    pub common: CommonArgs,
+
+    /// The namespace of the installation, which holds the certificates
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POD_NAMESPACE",
+        default_value = "connectors-system"
+    )]
+    pub namespace: String,
+
+    /// Where the API server is served
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
+    pub listen_address: SocketAddr,
+
+    /// The user name of the node plugin, which may ask for the pods of its node
+    #[arg(
+        long,
+        value_name = "USER",
+        default_value = "system:serviceaccount:connectors-system:csi-node"
+    )]
+    pub node_plugin_account: String,
+
+    /// The mutating webhook configuration that calls this service, and is told which certificates to trust
+    #[arg(long, value_name = "NAME", default_value = "connectors-approval")]
+    pub mutating_configuration: String,
+
+    /// The validating webhook configuration that calls this service, and is told which certificates to trust
+    #[arg(long, value_name = "NAME", default_value = "connectors-approval")]
+    pub validating_configuration: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::Args;
+
+    #[test]
+    fn the_declaration_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_has_a_default_for_a_pod_in_a_cluster() {
+        let args = Args::try_parse_from(["webhook"]).unwrap();
+        assert_eq!(args.namespace, "connectors-system");
+        assert_eq!(args.listen_address, ([0, 0, 0, 0], 8443).into());
+        let account = "system:serviceaccount:connectors-system:csi-node";
+        assert_eq!(args.node_plugin_account, account);
+        assert_eq!(args.mutating_configuration, "connectors-approval");
+        assert_eq!(args.validating_configuration, "connectors-approval");
+    }
+
+    #[test]
+    fn everything_can_be_given() {
+        let args = Args::try_parse_from([
+            "webhook",
+            "--namespace=n",
+            "--listen-address=127.0.0.1:1",
+            "--node-plugin-account=a",
+            "--mutating-configuration=m",
+            "--validating-configuration=v",
+        ])
+        .unwrap();
+        let given = [
+            &args.namespace,
+            &args.node_plugin_account,
+            &args.mutating_configuration,
+            &args.validating_configuration,
+        ];
+        assert_eq!(given, ["n", "a", "m", "v"]);
+        assert_eq!(args.listen_address, ([127, 0, 0, 1], 1).into());
+    }
+}

@@ -1,0 +1,115 @@
+//! Admission of access requests, and the certificates of the installation.
+//!
+//! Owns: what the API server asks before an `AccessRequest` is created, and the one certificate authority
+//! of the installation with the serving certificates of webhook and evaluation service.
+//!
+//! Refuses to know policies, approvals and grants: a request that is admitted has been granted nothing,
+//! and the request controller checks again everything but who created it.
+//!
+//! Invariant: what cannot be judged is refused; whoever may not get a pod learns nothing about it; no
+//! certificate is in use before those who have to trust it were told.
+
+mod admission;
+mod args;
+mod certs;
+mod error;
+mod metrics;
+mod review;
+mod server;
+#[cfg(test)]
+mod testing;
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use prometheus::Registry;
+use service_kit::{
+    admin::Admin,
+    args::CommonArgs,
+    client, clock,
+    readiness::Readiness,
+    retry::Policy,
+    shutdown::{Outcome, Tasks, signals},
+    telemetry,
+};
+use tokio::net::TcpListener;
+use tracing::info;
+
+use admission::Admission;
+use certs::{Keeper, Place, serving::Serving};
+use metrics::Metrics;
+use server::Handler;
+
+pub use args::Args;
+pub use error::RunError;
+
+/// Longer than lingering and one answer take, shorter than the kubelet waits.
+const DRAIN: Duration = Duration::from_secs(15);
+
+/// Runs until the process is to end.
+pub async fn run(args: Args) -> Result<Outcome, RunError> {
+    let Args {
+        common:
+            CommonArgs {
+                log_filter,
+                log_format,
+                admin_address,
+                kubeconfig,
+            },
+        namespace,
+        listen_address,
+        node_plugin_account,
+        mutating_configuration,
+        validating_configuration,
+    } = args;
+    telemetry::init(&log_filter, log_format)?;
+    let registry = Registry::new();
+    let metrics = Metrics::register(&registry)?;
+    let (readiness, start) = Readiness::starting();
+    Admin::bind(admin_address)
+        .await?
+        .start(readiness.clone(), registry);
+    let signals = signals()?;
+    let failed = |source| RunError::Listen {
+        address: listen_address,
+        source,
+    };
+    let listener = TcpListener::bind(listen_address).await.map_err(failed)?;
+    let client = client::connect(kubeconfig.as_deref()).await?;
+
+    let serving = Serving::default();
+    let tls = serving.config();
+    let place = Place {
+        client: client.clone(),
+        policy: Policy::default(),
+        namespace,
+        mutating: mutating_configuration,
+        validating: validating_configuration,
+        creator: certs::creator(),
+    };
+    let ready = readiness.part("a certificate that the API server was told to trust");
+    let keeper = Keeper::new(
+        place,
+        Arc::new(clock::now),
+        serving,
+        metrics.certificates,
+        ready,
+    );
+    let handler = Handler::new(Admission::new(client, node_plugin_account), metrics.reviews);
+
+    let mut tasks = Tasks::new();
+    let stop = tasks.stop();
+    tasks.spawn("certificates", endless(keeper.keep(stop.clone())));
+    tasks.spawn(
+        "admission",
+        endless(server::serve(listener, tls, handler, stop)),
+    );
+    info!(address = %listen_address, "admission starts");
+    start.ready();
+    Ok(tasks.run(signals, &readiness, DRAIN).await)
+}
+
+/// A task that ends only when it is told to, and cannot fail.
+async fn endless(task: impl Future<Output = ()>) -> Result<(), Infallible> {
+    task.await;
+    Ok(())
+}

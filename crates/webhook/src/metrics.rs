@@ -1,0 +1,146 @@
+//! What this service counts.
+
+use std::time::Duration;
+
+use prometheus::{
+    GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
+};
+
+use crate::{certs::x509::Validity, server::Page};
+
+/// Everything.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics {
+    pub(crate) reviews: ReviewMetrics,
+    pub(crate) certificates: CertificateMetrics,
+}
+
+/// What became of reviews.
+#[derive(Clone, Debug)]
+pub(crate) struct ReviewMetrics {
+    answers: IntCounterVec,
+    seconds: HistogramVec,
+}
+
+/// How the certificates stand.
+#[derive(Clone, Debug)]
+pub(crate) struct CertificateMetrics {
+    ends: GaugeVec,
+    renewals: IntCounterVec,
+    failures: IntCounter,
+}
+
+/// How a review was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Admitted as it is, or with what was filled in.
+    Allowed,
+    /// Refused for what it says.
+    Refused,
+    /// Refused because it could not be judged.
+    Unjudged,
+    /// No review at all.
+    Malformed,
+}
+
+impl Outcome {
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Allowed,
+        Self::Refused,
+        Self::Unjudged,
+        Self::Malformed,
+    ];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Refused => "refused",
+            Self::Unjudged => "unjudged",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+impl Metrics {
+    /// Makes the metrics, once per process.
+    pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let answers = IntCounterVec::new(
+            Opts::new("admission_reviews_total", "Admission reviews, by answer"),
+            &["webhook", "answer"],
+        )?;
+        let seconds = HistogramVec::new(
+            HistogramOpts::new("admission_review_seconds", "Time to answer a review").buckets(
+                vec![0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0],
+            ),
+            &["webhook"],
+        )?;
+        for page in Page::ALL {
+            // All results are there from the start, so that a rate over them has a zero to begin from.
+            for outcome in Outcome::ALL {
+                answers.with_label_values(&[page.word(), outcome.word()]);
+            }
+            seconds.with_label_values(&[page.word()]);
+        }
+        let ends = GaugeVec::new(
+            Opts::new(
+                "certificates_not_after_seconds",
+                "When a stored certificate ends, in seconds since 1970",
+            ),
+            &["certificate"],
+        )?;
+        let renewals = IntCounterVec::new(
+            Opts::new(
+                "certificates_renewals_total",
+                "Writes of this process to keep the certificates",
+            ),
+            &["object"],
+        )?;
+        let failures = IntCounter::new(
+            "certificates_failures_total",
+            "Attempts to bring the certificates in order that failed",
+        )?;
+        registry.register(Box::new(answers.clone()))?;
+        registry.register(Box::new(seconds.clone()))?;
+        registry.register(Box::new(ends.clone()))?;
+        registry.register(Box::new(renewals.clone()))?;
+        registry.register(Box::new(failures.clone()))?;
+        Ok(Self {
+            reviews: ReviewMetrics { answers, seconds },
+            certificates: CertificateMetrics {
+                ends,
+                renewals,
+                failures,
+            },
+        })
+    }
+}
+
+impl ReviewMetrics {
+    pub(crate) fn answered(&self, page: Page, outcome: Outcome, took: Duration) {
+        let labels = [page.word(), outcome.word()];
+        self.answers.with_label_values(&labels).inc();
+        let seconds = self.seconds.with_label_values(&labels[..1]);
+        seconds.observe(took.as_secs_f64());
+    }
+
+    #[cfg(test)]
+    pub(crate) fn counted(&self, page: Page, outcome: Outcome) -> u64 {
+        let labels = [page.word(), outcome.word()];
+        self.answers.with_label_values(&labels).get()
+    }
+}
+
+impl CertificateMetrics {
+    pub(crate) fn ends(&self, certificate: &str, validity: Validity) {
+        let ends = validity.until.as_duration().as_secs_f64();
+        self.ends.with_label_values(&[certificate]).set(ends);
+    }
+
+    pub(crate) fn renewed(&self, object: &str) {
+        self.renewals.with_label_values(&[object]).inc();
+    }
+
+    pub(crate) fn failed(&self) {
+        self.failures.inc();
+    }
+}

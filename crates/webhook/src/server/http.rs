@@ -1,0 +1,185 @@
+//! From an HTTP request to an answer.
+//!
+//! | | |
+//! |---|---|
+//! | another path | 404 |
+//! | another method than POST | 405 |
+//! | another content type than `application/json` | 415 |
+//! | a body that is too large | 413 |
+//! | a body that does not come in time | 408 |
+//! | a body that is no `AdmissionReview` of v1, or asks nothing | 400 |
+//! | everything else, refusals among it | 200 with an `AdmissionReview` |
+
+use std::time::Duration;
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes};
+use service_kit::report;
+use tokio::time::{Instant, timeout_at};
+use tracing::{error, info};
+
+use crate::{
+    admission::Admission,
+    metrics::{Outcome, ReviewMetrics},
+    review::{self, Answer, RefusalStatus},
+};
+
+/// The API server waits five seconds: our own words are better than its.
+const ANSWER: Duration = Duration::from_secs(4);
+/// Objects have at most 1.5 MiB in etcd, and the API server takes requests of 3 MiB.
+const LARGEST: usize = 4 * 1024 * 1024;
+
+/// What is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    MutateAccessRequests,
+    ValidateAccessRequests,
+}
+
+impl Page {
+    pub(crate) const ALL: [Self; 2] = [Self::MutateAccessRequests, Self::ValidateAccessRequests];
+
+    const fn path(self) -> &'static str {
+        match self {
+            Self::MutateAccessRequests => "/mutate/accessrequests",
+            Self::ValidateAccessRequests => "/validate/accessrequests",
+        }
+    }
+
+    /// For metrics and logs.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::MutateAccessRequests => "mutate-accessrequests",
+            Self::ValidateAccessRequests => "validate-accessrequests",
+        }
+    }
+}
+
+/// What answers are made from.
+#[derive(Clone)]
+pub(crate) struct Handler {
+    admission: Admission,
+    metrics: ReviewMetrics,
+}
+
+impl Handler {
+    pub(crate) fn new(admission: Admission, metrics: ReviewMetrics) -> Self {
+        Self { admission, metrics }
+    }
+
+    /// Answers within [`ANSWER`].
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let start = Instant::now();
+        let Some(page) = Page::ALL
+            .into_iter()
+            .find(|page| page.path() == request.uri().path())
+        else {
+            return text(StatusCode::NOT_FOUND, "not found");
+        };
+        if request.method() != Method::POST {
+            let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only POST");
+            let post = HeaderValue::from_static("POST");
+            refusal.headers_mut().insert(header::ALLOW, post);
+            return refusal;
+        }
+        let (response, outcome) = self.review(page, request, start + ANSWER).await;
+        self.metrics.answered(page, outcome, start.elapsed());
+        response
+    }
+
+    async fn review<B>(
+        &self,
+        page: Page,
+        request: Request<B>,
+        deadline: Instant,
+    ) -> (Response<Full<Bytes>>, Outcome)
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let malformed = |status, words: &str| (text(status, words), Outcome::Malformed);
+        if !is_json(&request) {
+            return malformed(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only application/json");
+        }
+        let body = Limited::new(request.into_body(), LARGEST).collect();
+        let body = match timeout_at(deadline, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                return malformed(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+            }
+            Ok(Err(_)) => return malformed(StatusCode::BAD_REQUEST, "the body cannot be read"),
+            Err(_) => return malformed(StatusCode::REQUEST_TIMEOUT, "the body did not come"),
+        };
+        let asked = match review::parse(&body) {
+            Ok(asked) => asked,
+            Err(error) => return malformed(StatusCode::BAD_REQUEST, &error.to_string()),
+        };
+        let answer = match page {
+            Page::MutateAccessRequests => self.admission.mutate(&asked, deadline).await,
+            Page::ValidateAccessRequests => self.admission.validate(&asked, deadline).await,
+        };
+        let outcome = match &answer {
+            Answer::Allowed(_) => Outcome::Allowed,
+            Answer::Refused(refusal) => {
+                info!(
+                    webhook = page.word(),
+                    uid = asked.uid,
+                    creator = asked.user_info.username,
+                    namespace = asked.namespace,
+                    refusal = refusal.message,
+                    "refused"
+                );
+                match refusal.status {
+                    RefusalStatus::Unavailable => Outcome::Unjudged,
+                    RefusalStatus::Forbidden
+                    | RefusalStatus::Invalid
+                    | RefusalStatus::BadRequest => Outcome::Refused,
+                }
+            }
+        };
+        match review::render(&asked.uid, &answer) {
+            Ok(body) => (typed(StatusCode::OK, "application/json", body), outcome),
+            Err(problem) => {
+                error!(error = report(&problem), "cannot write an answer");
+                let words = "the answer cannot be written";
+                let response = text(StatusCode::INTERNAL_SERVER_ERROR, words);
+                (response, Outcome::Unjudged)
+            }
+        }
+    }
+}
+
+/// Parameters, such as the character set, are of no interest.
+fn is_json<B>(request: &Request<B>) -> bool {
+    let media_type = request.headers().get(header::CONTENT_TYPE);
+    let media_type = media_type.and_then(|value| value.to_str().ok());
+    media_type
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|value| value.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn text(status: StatusCode, words: &str) -> Response<Full<Bytes>> {
+    typed(
+        status,
+        "text/plain; charset=utf-8",
+        format!("{words}\n").into(),
+    )
+}
+
+fn typed(status: StatusCode, media_type: &'static str, body: Vec<u8>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    let media_type = HeaderValue::from_static(media_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+use std::sync::Mutex;
+
+use ::http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    body::Bytes,
+    client::conn::{http1, http2},
+};
+use jiff::{SignedDuration, Timestamp};
+use prometheus::Registry;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use serde_json::{Value, json};
+use service_kit::{
+    clock,
+    readiness::Readiness,
+    retry::Policy,
+    shutdown::{Outcome, Signal, Tasks},
+};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use super::*;
+use crate::{
+    admission::Admission,
+    certs::{
+        Keeper, Place, creator,
+        plan::{KEPT, SPREADING},
+        serving::Serving,
+    },
+    metrics::Metrics,
+    testing::{FakeApi, MUTATING, NAMESPACE, config_map, pod, secret},
+};
+
+/// A whole replica in this process, without the loop that looks after the certificates.
+struct Replica {
+    api: FakeApi,
+    keeper: Keeper,
+    readiness: Readiness,
+    address: std::net::SocketAddr,
+    tasks: Tasks,
+    ahead: Arc<Mutex<SignedDuration>>,
+}
+
+impl Replica {
+    async fn start() -> Self {
+        let api = FakeApi::installed();
+        api.let_read("ada");
+        api.put(
+            &pod("team", "build-1"),
+            json!({
+                "metadata": {"name": "build-1", "namespace": "team", "uid": "u1"},
+                "spec": {"containers": [], "serviceAccountName": "builder"},
+            }),
+        );
+        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let (readiness, start) = Readiness::starting();
+        let place = Place {
+            client: api.client(),
+            policy: Policy::default(),
+            namespace: NAMESPACE.to_owned(),
+            mutating: "connectors-approval".to_owned(),
+            validating: "connectors-approval".to_owned(),
+            creator: creator(),
+        };
+        let ahead = Arc::new(Mutex::new(SignedDuration::ZERO));
+        let added = Arc::clone(&ahead);
+        let time = move || -> Timestamp { clock::now() + *added.lock().unwrap() };
+        let serving = Serving::default();
+        let tls = serving.config();
+        let ready = readiness.part("certificate");
+        let keeper = Keeper::new(place, Arc::new(time), serving, metrics.certificates, ready);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let handler = Handler::new(
+            Admission::new(api.client(), "plugin".to_owned()),
+            metrics.reviews,
+        );
+        let mut tasks = Tasks::new();
+        let stop = tasks.stop();
+        tasks.spawn("admission", async move {
+            serve(listener, tls, handler, stop).await;
+            Ok::<_, std::convert::Infallible>(())
+        });
+        start.ready();
+        Self {
+            api,
+            keeper,
+            readiness,
+            address,
+            tasks,
+            ahead,
+        }
+    }
+
+    fn later(&self, time: SignedDuration) {
+        *self.ahead.lock().unwrap() += time;
+    }
+
+    fn certificate(&self) -> String {
+        self.api.text(&secret("webhook-tls"), "tls.crt")
+    }
+
+    fn caller(&self) -> Caller {
+        Caller {
+            api: self.api.clone(),
+            address: self.address,
+        }
+    }
+}
+
+/// The API server's side: trusts what its webhook configuration says at the time of each connection.
+#[derive(Clone)]
+struct Caller {
+    api: FakeApi,
+    address: std::net::SocketAddr,
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Sender = http1::SendRequest<Full<Bytes>>;
+
+impl Caller {
+    async fn connect(&self) -> Result<Sender, Failure> {
+        let (sender, conversation) = http1::handshake(self.handshake().await?).await?;
+        tokio::spawn(conversation);
+        Ok(sender)
+    }
+
+    async fn handshake(&self) -> Result<TokioIo<TlsStream<TcpStream>>, Failure> {
+        let bundle = self.api.announced(MUTATING, 1).unwrap_or_default();
+        let mut roots = RootCertStore::empty();
+        for root in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
+            roots.add(root?)?;
+        }
+        let config = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from("webhook.connectors-system.svc")?;
+        let connection = TcpStream::connect(self.address).await?;
+        let connection = TlsConnector::from(Arc::new(config))
+            .connect(name, connection)
+            .await?;
+        Ok(TokioIo::new(connection))
+    }
+
+    fn request() -> Request<Full<Bytes>> {
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "review-1", "operation": "CREATE", "namespace": "tools",
+                "resource": {"group": "connectors.alauda.io", "version": "v1alpha1", "resource": "accessrequests"},
+                "userInfo": {"username": "ada"},
+                "object": {"metadata": {}, "spec": {
+                    "subject": {"kind": "ServiceAccount", "name": "builder"},
+                    "connectorRef": {"name": "harbor"},
+                    "context": {"objectRef": {
+                        "apiVersion": "v1", "kind": "Pod", "namespace": "team", "name": "build-1", "uid": "u1",
+                    }},
+                }},
+            },
+        });
+        Request::post("https://webhook.connectors-system.svc/validate/accessrequests")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(review.to_string())))
+            .unwrap()
+    }
+
+    async fn create(sender: &mut Sender) -> Result<Value, hyper::Error> {
+        sender.ready().await?;
+        let response = sender.send_request(Self::request()).await?;
+        assert_eq!(response.status(), StatusCode::OK);
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok(serde_json::from_slice(&body).unwrap())
+    }
+}
+
+#[tokio::test]
+async fn a_creation_is_admitted_over_tls_that_the_configuration_trusts() {
+    let mut replica = Replica::start().await;
+    replica.caller().connect().await.unwrap_err();
+    replica.keeper.pass().await.unwrap();
+    let mut sender = replica.caller().connect().await.unwrap();
+    let answer = Caller::create(&mut sender).await.unwrap();
+    assert_eq!(
+        answer["response"],
+        json!({"uid": "review-1", "allowed": true})
+    );
+}
+
+#[tokio::test]
+async fn certificates_rotate_while_requests_run_and_none_fails() {
+    let mut replica = Replica::start().await;
+    replica.keeper.pass().await.unwrap();
+    let first = replica.certificate();
+    let (done, running) = tokio::sync::watch::channel(false);
+    let calls: Vec<_> = [true, false]
+        .map(|keep_alive| {
+            let (caller, running) = (replica.caller(), running.clone());
+            tokio::spawn(async move {
+                let mut count = 0;
+                let mut sender = caller.connect().await.unwrap();
+                while !*running.borrow() {
+                    if !keep_alive {
+                        sender = caller.connect().await.unwrap();
+                    }
+                    let answer = Caller::create(&mut sender).await.unwrap();
+                    assert_eq!(answer["response"]["allowed"], true);
+                    count += 1;
+                }
+                count
+            })
+        })
+        .into();
+    // The authority is lost, its successor published, and everything signed anew.
+    replica.api.delete(&secret("connectors-ca"));
+    for wait in [SignedDuration::ZERO, SPREADING, KEPT, KEPT] {
+        replica.later(wait);
+        replica.keeper.pass().await.unwrap();
+        let mut sender = replica.caller().connect().await.unwrap();
+        Caller::create(&mut sender).await.unwrap();
+    }
+    assert_ne!(replica.certificate(), first);
+    let bundle = replica.api.text(&config_map("connectors-ca"), "ca.crt");
+    assert_eq!(
+        bundle.matches("BEGIN CERTIFICATE").count(),
+        1,
+        "the old authority is forgotten"
+    );
+    let mut sender = replica.caller().connect().await.unwrap();
+    Caller::create(&mut sender).await.unwrap();
+    done.send_replace(true);
+    for call in calls {
+        assert!(call.await.unwrap() > 3);
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_stops_answers_what_it_was_asked() {
+    let mut replica = Replica::start().await;
+    replica.keeper.pass().await.unwrap();
+    // As the API server does it: one connection that stays open.
+    let connection = replica.caller().handshake().await.unwrap();
+    let (mut idle, open) = http2::handshake(TokioExecutor::new(), connection)
+        .await
+        .unwrap();
+    let open = tokio::spawn(open);
+    let answer = idle.send_request(Caller::request()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    answer.into_body().collect().await.unwrap();
+    let mut asking = replica.caller().connect().await.unwrap();
+    // The answer waits for the API server until its own deadline.
+    replica.api.hang();
+    let asked = tokio::spawn(async move { Caller::create(&mut asking).await });
+    while replica.api.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let signals = futures::stream::iter([Signal::Terminate]);
+    let signals = futures::StreamExt::chain(signals, futures::stream::pending());
+    let stopping = replica
+        .tasks
+        .run(signals, &replica.readiness, Duration::from_secs(15));
+    let outcome = stopping.await;
+    assert_eq!(outcome, Outcome::Drained);
+    // It was answered before the process could have ended.
+    let answer = timeout(Duration::from_millis(200), asked).await.unwrap();
+    let answer = answer.unwrap().unwrap();
+    assert_eq!(answer["response"]["status"]["code"], 503);
+    open.await.unwrap().unwrap();
+    assert!(idle.is_closed());
+    assert!(TcpStream::connect(replica.address).await.is_err());
+}
