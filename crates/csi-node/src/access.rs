@@ -1,0 +1,351 @@
+//! Whether a pod may use its connectors, and the wait until it may.
+//!
+//! One [`Case`] per connector. The evaluation service decides, the API server confirms: both must say
+//! yes. Whatever else happens (no answer, a broken stream, a word that nobody knows) is no yes, and the
+//! case goes on waiting.
+
+use std::time::Duration;
+
+use connectors_api::{AccessRequest, AccessResource, access_request::Phase, reason::Ready};
+use evaluation_api::access::{AccessAnswer, Decision, RequestSeen};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::{
+    error::{PublishError, Trouble, awaited, refused},
+    evaluator::{Answers, Evaluator, question},
+    kubernetes::{Created, Kubernetes, Lookup, Word, asks_the_same, request, review},
+    told::{Told, Topic},
+    volume::{ConnectorKey, Wish},
+};
+
+/// How long a permission may be granted and not be seen by the API server, which reads caches.
+const UNSEEN: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_millis(800);
+/// Between two tries while the API server does not answer; each of them already took its time.
+const TROUBLED_PAUSE: Duration = Duration::from_secs(1);
+/// Between two tries while an old request is on its way out.
+const BLOCKED_PAUSE: Duration = Duration::from_secs(5);
+
+/// The pod may use the connector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Admitted {
+    /// The name of the request that access comes from; empty when it comes from none.
+    pub(crate) request: String,
+    /// Since when that is known.
+    pub(crate) since: Instant,
+}
+
+/// What a look at an answer came to, when it is no error.
+#[derive(Debug)]
+enum Step {
+    Go(Admitted),
+    Wait { again: Option<Duration> },
+}
+
+/// One connector of one call.
+pub(crate) struct Case<'a, E, K> {
+    evaluator: &'a E,
+    kubernetes: &'a K,
+    told: &'a Told,
+    wish: &'a Wish,
+    connector: &'a ConnectorKey,
+    /// The request that we would make.
+    ours: AccessRequest,
+    /// The API server's own no to a standing permission was heard.
+    standing_refused: bool,
+    /// Our request was made, or need not be.
+    made: bool,
+    /// A request was seen; when it is gone, somebody wants a new start.
+    seen: bool,
+    /// Since when there is a permission that the API server does not see, and the next pause.
+    unseen: Option<(Instant, Duration)>,
+    trouble: Option<Trouble>,
+    awaited: String,
+}
+
+impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
+    /// Nothing is known yet.
+    pub(crate) fn new(
+        evaluator: &'a E,
+        kubernetes: &'a K,
+        told: &'a Told,
+        wish: &'a Wish,
+        connector: &'a ConnectorKey,
+    ) -> Self {
+        Self {
+            evaluator,
+            kubernetes,
+            told,
+            wish,
+            connector,
+            ours: request(wish, connector),
+            standing_refused: false,
+            made: false,
+            seen: false,
+            unseen: None,
+            trouble: Some(Trouble::Evaluator),
+            awaited: awaited(None, "", false),
+        }
+    }
+
+    /// One look, which also makes the request if there is none.
+    pub(crate) async fn ask(
+        &mut self,
+        deadline: Instant,
+    ) -> Result<Option<Admitted>, PublishError> {
+        let question = question(self.wish, self.connector);
+        let look = async {
+            let answer = self.evaluator.ask(question).await;
+            self.judge(answer.as_ref()).await
+        };
+        match timeout_at(deadline, look).await {
+            Ok(Ok(Step::Go(admitted))) => Ok(Some(admitted)),
+            Ok(Ok(Step::Wait { .. })) => Ok(None),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(self.too_late()),
+        }
+    }
+
+    /// Waits for access.
+    pub(crate) async fn hold(&mut self, deadline: Instant) -> Result<Admitted, PublishError> {
+        match timeout_at(deadline, self.follow()).await {
+            Ok(result) => result,
+            Err(_) => Err(self.too_late()),
+        }
+    }
+
+    /// What is said when the time is over.
+    pub(crate) fn too_late(&self) -> PublishError {
+        let connector = self.connector.clone();
+        match self.trouble {
+            Some(trouble) => PublishError::Unreachable { connector, trouble },
+            None => PublishError::Waiting {
+                connector,
+                awaited: self.awaited.clone(),
+            },
+        }
+    }
+
+    async fn follow(&mut self) -> Result<Admitted, PublishError> {
+        let mut answers = self.evaluator.follow(question(self.wish, self.connector));
+        let mut answer = None;
+        let mut again: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                biased;
+                next = answers.next() => answer = next,
+                // Polled only when there is something to look at again.
+                () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {}
+            }
+            match self.judge(answer.as_ref()).await? {
+                Step::Go(admitted) => return Ok(admitted),
+                Step::Wait { again: pause } => again = pause.map(|pause| Instant::now() + pause),
+            }
+        }
+    }
+
+    async fn judge(&mut self, answer: Option<&AccessAnswer>) -> Result<Step, PublishError> {
+        let Some(AccessAnswer {
+            decision, request, ..
+        }) = answer
+        else {
+            return Ok(self.troubled(Trouble::Evaluator, None));
+        };
+        match decision {
+            Decision::AllowedStanding(_) => self.confirm(false, request.as_ref()).await,
+            Decision::AllowedPod(_) => self.confirm(true, request.as_ref()).await,
+            Decision::Denied => self.denied(request.as_ref()).await,
+        }
+    }
+
+    /// The API server has the last word on a yes.
+    async fn confirm(
+        &mut self,
+        pod_form: bool,
+        request: Option<&RequestSeen>,
+    ) -> Result<Step, PublishError> {
+        let resource = if pod_form {
+            let pod = &self.wish.pod;
+            AccessResource::pod(self.wish.permission, &pod.namespace, &pod.name)
+        } else {
+            AccessResource::standing(self.wish.permission)
+        };
+        let since = Instant::now();
+        match self.may(&resource).await {
+            Err(trouble) => Ok(self.troubled(trouble, Some(TROUBLED_PAUSE))),
+            Ok(false) => self.unseen(request),
+            Ok(true) => Ok(Step::Go(Admitted {
+                request: request
+                    .filter(|_| pod_form)
+                    .map(|request| request.name.clone())
+                    .unwrap_or_default(),
+                since,
+            })),
+        }
+    }
+
+    async fn may(&self, resource: &AccessResource) -> Result<bool, Trouble> {
+        let question = review(&self.wish.pod, self.connector, resource);
+        let answer = self.kubernetes.review_access(question).await;
+        answer.map_err(|_| Trouble::Kubernetes)
+    }
+
+    async fn denied(&mut self, request: Option<&RequestSeen>) -> Result<Step, PublishError> {
+        if !self.standing_refused {
+            let since = Instant::now();
+            let standing = AccessResource::standing(self.wish.permission);
+            match self.may(&standing).await {
+                Err(trouble) => return Ok(self.troubled(trouble, Some(TROUBLED_PAUSE))),
+                // Other authorizers than RBAC may know more.
+                Ok(true) => {
+                    let request = String::new();
+                    return Ok(Step::Go(Admitted { request, since }));
+                }
+                Ok(false) => self.standing_refused = true,
+            }
+        }
+        let Some(request) = request else {
+            self.unseen = None;
+            return self.ensure_request().await;
+        };
+        self.seen = true;
+        if is_ending(request.ready_reason) {
+            return Err(PublishError::PodEnding);
+        }
+        match request.phase {
+            Some(Phase::Granted) => self.unseen(Some(request)),
+            Some(Phase::Rejected | Phase::Revoked | Phase::Invalid) => {
+                let error = PublishError::Denied {
+                    connector: self.connector.clone(),
+                    refusal: refused(request.ready_reason, &request.message, self.at_home()),
+                };
+                self.tell(Word::Denied, &request.uid, &error);
+                Err(error)
+            }
+            Some(Phase::Pending) | None => {
+                self.unseen = None;
+                self.trouble = None;
+                self.awaited = awaited(request.ready_reason, &request.message, self.at_home());
+                Ok(Step::Wait { again: None })
+            }
+        }
+    }
+
+    /// A permission is there and a review does not see it: caches get some seconds to catch up.
+    fn unseen(&mut self, request: Option<&RequestSeen>) -> Result<Step, PublishError> {
+        self.trouble = None;
+        let now = Instant::now();
+        let (since, pause) = self.unseen.unwrap_or((now, FIRST_PAUSE));
+        let left = (since + UNSEEN).saturating_duration_since(now);
+        if left.is_zero() {
+            let error = PublishError::Unusable {
+                connector: self.connector.clone(),
+            };
+            let uid = request.map_or("", |request| &request.uid);
+            self.tell(Word::Unusable, uid, &error);
+            return Err(error);
+        }
+        self.unseen = Some((since, (pause * 2).min(LONGEST_PAUSE)));
+        Ok(Step::Wait {
+            again: Some(pause.min(left)),
+        })
+    }
+
+    /// There is no request. It is made once per call, and again only when one that was seen is gone.
+    async fn ensure_request(&mut self) -> Result<Step, PublishError> {
+        if std::mem::take(&mut self.seen) {
+            self.made = false;
+        }
+        if self.made {
+            self.trouble = None;
+            return Ok(Step::Wait { again: None });
+        }
+        let namespace = &self.connector.namespace;
+        let Ok(created) = self.kubernetes.create_request(namespace, &self.ours).await else {
+            return Ok(self.troubled(Trouble::Kubernetes, Some(TROUBLED_PAUSE)));
+        };
+        match created {
+            // Without a namespace there is no connector, and a missing connector is waited for.
+            Created::Made | Created::NoNamespace => self.made = true,
+            Created::Refused => {
+                return Err(PublishError::RequestRefused {
+                    connector: self.connector.clone(),
+                });
+            }
+            Created::Exists => return self.meet_request().await,
+        }
+        self.trouble = None;
+        self.awaited = awaited(None, "", self.at_home());
+        Ok(Step::Wait { again: None })
+    }
+
+    /// Something has the name of our request. It is ours if it says the same.
+    async fn meet_request(&mut self) -> Result<Step, PublishError> {
+        let name = self.ours.metadata.name.as_deref().unwrap_or_default();
+        let found = self
+            .kubernetes
+            .request(&self.connector.namespace, name)
+            .await;
+        match found {
+            Err(_) => Ok(self.troubled(Trouble::Kubernetes, Some(TROUBLED_PAUSE))),
+            Ok(Lookup::Unreadable) => Err(self.squatted()),
+            Ok(Lookup::Absent) => Ok(self.blocked()),
+            Ok(Lookup::Found(found)) if !asks_the_same(&found, &self.ours) => Err(self.squatted()),
+            // On its way out: a new one can be made when it is gone.
+            Ok(Lookup::Found(found)) if found.metadata.deletion_timestamp.is_some() => {
+                Ok(self.blocked())
+            }
+            Ok(Lookup::Found(_)) => {
+                self.made = true;
+                self.trouble = None;
+                Ok(Step::Wait { again: None })
+            }
+        }
+    }
+
+    fn squatted(&self) -> PublishError {
+        let error = PublishError::Squatted {
+            connector: self.connector.clone(),
+        };
+        self.tell(Word::Denied, "", &error);
+        error
+    }
+
+    fn blocked(&mut self) -> Step {
+        self.trouble = None;
+        Step::Wait {
+            again: Some(BLOCKED_PAUSE),
+        }
+    }
+
+    fn troubled(&mut self, trouble: Trouble, again: Option<Duration>) -> Step {
+        self.trouble = Some(trouble);
+        Step::Wait { again }
+    }
+
+    fn tell(&self, word: Word, request_uid: &str, error: &PublishError) {
+        let topic = Topic {
+            word,
+            pod_uid: self.wish.pod.uid.clone(),
+            connector: self.connector.clone(),
+            request_uid: request_uid.to_owned(),
+        };
+        if self.told.is_news(topic) {
+            self.kubernetes.tell(&self.wish.pod, word, error.text());
+        }
+    }
+
+    /// The pod lives where the connector lives, and may read about it.
+    fn at_home(&self) -> bool {
+        self.wish.pod.namespace == self.connector.namespace
+    }
+}
+
+/// The pod will not start any more.
+fn is_ending(reason: Option<Ready>) -> bool {
+    matches!(
+        reason,
+        Some(Ready::PodTerminating | Ready::PodGone | Ready::PodFinished)
+    )
+}

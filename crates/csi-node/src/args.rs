@@ -1,0 +1,118 @@
+//! The driver's arguments.
+
+use std::{path::PathBuf, time::Duration};
+
+use connectors_api::{PositiveDuration, duration::DurationError};
+use service_kit::args::CommonArgs;
+
+/// Holds pods at their volume mount until access to their connectors is there
+#[derive(Clone, Debug, PartialEq, Eq, clap::Parser)]
+#[command(version)]
+pub struct Args {
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+
+    /// The namespace of the installation, in which the configuration is
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "POD_NAMESPACE",
+        default_value = "connectors-system"
+    )]
+    pub(crate) namespace: String,
+
+    /// The node that this process runs on
+    #[arg(long, value_name = "NODE", env = "NODE_NAME")]
+    pub(crate) node_name: String,
+
+    /// The name of the driver, which is also that of its `CSIDriver` object and of its socket's folder
+    #[arg(long, value_name = "NAME", default_value = "connectors-csi", value_parser = driver_name)]
+    pub(crate) driver_name: String,
+
+    /// The kubelet's folder, under the same path here as on the node
+    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/kubelet")]
+    pub(crate) kubelet_dir: PathBuf,
+
+    /// Where the evaluation service is
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "https://evaluation-service.connectors-system.svc:8443"
+    )]
+    pub(crate) evaluation_url: String,
+
+    /// The certificates that the evaluation service is trusted by
+    #[arg(long, value_name = "FILE", default_value = "/etc/connectors/ca/ca.crt")]
+    pub(crate) evaluation_ca: PathBuf,
+
+    /// The token that is shown to the evaluation service
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/var/run/secrets/connectors-evaluation/token"
+    )]
+    pub(crate) evaluation_token: PathBuf,
+
+    /// How long a mount may be held; the kubelet gives up after two minutes
+    #[arg(long, value_name = "DURATION", default_value = "115s", value_parser = duration)]
+    pub(crate) hold: Duration,
+
+    /// How many mounts may be held at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) max_held: u32,
+}
+
+/// What the kubelet takes for the name of a driver, and what is the name of a folder.
+fn driver_name(text: &str) -> Result<String, String> {
+    if connectors_api::names::is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be a name of lower-case letters, digits and hyphens".to_owned())
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration: PositiveDuration = text
+        .parse()
+        .map_err(|error: DurationError| error.to_string())?;
+    // What is positive has no other sign.
+    Ok(duration.get().unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Args, clap::Error> {
+        Args::try_parse_from(["csi-node", "--node-name=node-1"].iter().chain(args))
+    }
+
+    #[test]
+    fn the_declaration_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_but_the_node_has_a_default_for_a_pod_in_a_cluster() {
+        let args = parse(&[]).unwrap();
+        assert_eq!(args.driver_name, "connectors-csi");
+        assert_eq!(args.kubelet_dir, PathBuf::from("/var/lib/kubelet"));
+        assert_eq!((args.hold, args.max_held), (Duration::from_secs(115), 512));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for bad in [
+            "--driver-name=a/b",
+            "--driver-name=",
+            "--hold=0s",
+            "--hold=-1s",
+            "--hold=long",
+            "--max-held=0",
+        ] {
+            assert!(parse(&[bad]).is_err(), "{bad}");
+        }
+    }
+}

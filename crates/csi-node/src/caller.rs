@@ -1,0 +1,186 @@
+//! The proof of who calls. What the kubelet says about the pod is compared with what the API server
+//! says about the pod's own token; neither alone is believed.
+//!
+//! A volume that was delivered is not proven again when the kubelet looks after it: its place is bound
+//! to the UID that was proven, and its own record, which no pod can write, says whose it is.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::authentication::v1::{TokenReviewStatus, UserInfo};
+use thiserror::Error;
+
+use crate::volume::{AUDIENCE, Pod, TokenError};
+
+const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
+const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+
+/// Why the caller is not the pod that it is said to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum CallerError {
+    /// There is nothing to prove it with.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The API server does not know the token, or its pod is gone.
+    #[error("the pod's token is not valid")]
+    NotAuthenticated,
+    /// The token is for somebody else.
+    #[error("the pod's token is not for audience {AUDIENCE}")]
+    Audience,
+    /// The token names another account, pod or node, or none.
+    #[error("the pod's token is not of this {0}")]
+    Other(&'static str),
+}
+
+/// Compares the answer about a token with the pod of the call.
+pub(crate) fn prove(review: &TokenReviewStatus, pod: &Pod, node: &str) -> Result<(), CallerError> {
+    if review.authenticated != Some(true) {
+        return Err(CallerError::NotAuthenticated);
+    }
+    // A server that does not know about audiences leaves them out, and would pass any token.
+    let audiences = review.audiences.as_deref().unwrap_or_default();
+    if !audiences.iter().any(|audience| audience == AUDIENCE) {
+        return Err(CallerError::Audience);
+    }
+    let UserInfo {
+        username, extra, ..
+    } = review.user.as_ref().ok_or(CallerError::NotAuthenticated)?;
+    let account = format!(
+        "system:serviceaccount:{}:{}",
+        pod.namespace, pod.service_account
+    );
+    if username.as_deref() != Some(account.as_str()) {
+        return Err(CallerError::Other("service account"));
+    }
+    for (key, expected, what) in [
+        (POD_UID, pod.uid.as_str(), "pod"),
+        (POD_NAME, pod.name.as_str(), "pod"),
+        (NODE_NAME, node, "node"),
+    ] {
+        if only(extra.as_ref(), key) != Some(expected) {
+            return Err(CallerError::Other(what));
+        }
+    }
+    Ok(())
+}
+
+/// The value of a claim that has exactly one.
+fn only<'a>(extra: Option<&'a BTreeMap<String, Vec<String>>>, key: &str) -> Option<&'a str> {
+    match extra?.get(key)?.as_slice() {
+        [value] => Some(value),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod() -> Pod {
+        Pod {
+            namespace: "shop".to_owned(),
+            name: "deploy-1".to_owned(),
+            uid: "uid-1".to_owned(),
+            service_account: "builder".to_owned(),
+        }
+    }
+
+    fn review() -> Value {
+        json!({
+            "authenticated": true,
+            "audiences": ["connectors.alauda.io"],
+            "user": {
+                "username": "system:serviceaccount:shop:builder",
+                "extra": {
+                    "authentication.kubernetes.io/pod-name": ["deploy-1"],
+                    "authentication.kubernetes.io/pod-uid": ["uid-1"],
+                    "authentication.kubernetes.io/node-name": ["node-1"],
+                },
+            },
+        })
+    }
+
+    fn proven(review: Value) -> Result<(), CallerError> {
+        prove(&serde_json::from_value(review).unwrap(), &pod(), "node-1")
+    }
+
+    #[test]
+    fn a_token_of_this_pod_on_this_node_proves_it() {
+        assert_eq!(proven(review()), Ok(()));
+    }
+
+    #[test]
+    fn everything_that_is_absent_empty_or_different_is_refused() {
+        let other = |what| Err(CallerError::Other(what));
+        let cases = [
+            (
+                "/authenticated",
+                Err(CallerError::NotAuthenticated),
+                json!(false),
+            ),
+            (
+                "/audiences",
+                Err(CallerError::Audience),
+                json!(["https://kubernetes.default.svc"]),
+            ),
+            ("/audiences", Err(CallerError::Audience), json!([])),
+            (
+                "/user/username",
+                other("service account"),
+                json!("system:serviceaccount:shop:other"),
+            ),
+            (
+                "/user/username",
+                other("service account"),
+                json!("system:serviceaccount:other:builder"),
+            ),
+            ("/user/username", other("service account"), json!("builder")),
+            (
+                "/user/extra/authentication.kubernetes.io~1pod-uid",
+                other("pod"),
+                json!(["uid-2"]),
+            ),
+            (
+                "/user/extra/authentication.kubernetes.io~1pod-uid",
+                other("pod"),
+                json!([]),
+            ),
+            (
+                "/user/extra/authentication.kubernetes.io~1pod-uid",
+                other("pod"),
+                json!(["uid-1", "uid-2"]),
+            ),
+            (
+                "/user/extra/authentication.kubernetes.io~1pod-name",
+                other("pod"),
+                json!(["deploy-2"]),
+            ),
+            (
+                "/user/extra/authentication.kubernetes.io~1node-name",
+                other("node"),
+                json!(["node-2"]),
+            ),
+        ];
+        for (pointer, expected, value) in cases {
+            let mut changed = review();
+            *changed.pointer_mut(pointer).unwrap() = value;
+            assert_eq!(proven(changed), expected, "{pointer}");
+            let mut absent = review();
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            let parent = absent.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+            parent.remove(&field.replace("~1", "/")).unwrap();
+            assert_eq!(proven(absent), expected, "{pointer} absent");
+        }
+        for absent in ["user", "extra"] {
+            let mut changed = review();
+            match absent {
+                "user" => changed.as_object_mut().unwrap().remove("user"),
+                _ => changed["user"].as_object_mut().unwrap().remove("extra"),
+            };
+            assert!(proven(changed).is_err(), "{absent}");
+        }
+        assert_eq!(proven(json!({})), Err(CallerError::NotAuthenticated));
+    }
+}

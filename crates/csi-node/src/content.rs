@@ -1,0 +1,198 @@
+//! What a pod finds in its volume: facts about each connector, no secrets.
+
+use connectors_api::{Connector, ConnectorClass, Permission};
+use serde::{Deserialize, Serialize};
+
+use crate::volume::{ConnectorKey, Place, Pod, Wish};
+
+/// The facts about one connector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// The connector.
+    pub(crate) connector: ConnectorKey,
+    /// Where the tool is.
+    pub(crate) address: String,
+    /// Its class.
+    pub(crate) class: String,
+    /// What access was asked for.
+    pub(crate) permission: Permission,
+    /// The request that access comes from; empty when it comes from none.
+    pub(crate) request: String,
+}
+
+impl Facts {
+    /// The folder of the facts.
+    pub(crate) fn folder(&self) -> String {
+        // Neither name can hold the character between them.
+        format!("{}_{}", self.connector.namespace, self.connector.name)
+    }
+
+    /// Each fact in a file of its own: name and content.
+    pub(crate) fn files(&self) -> [(&'static str, &str); 6] {
+        [
+            ("name", &self.connector.name),
+            ("namespace", &self.connector.namespace),
+            ("address", &self.address),
+            ("class", &self.class),
+            ("permission", self.permission.as_str()),
+            ("request", &self.request),
+        ]
+    }
+}
+
+/// The address of a connector: its own, or the one that its class gives to all. An empty one is none.
+pub(crate) fn address(connector: &Connector, class: Option<&ConnectorClass>) -> Option<String> {
+    let given = |address: Option<&String>| address.filter(|text| !text.is_empty()).cloned();
+    given(connector.spec.address.as_ref()).or_else(|| {
+        let declared = class?.spec.address.as_ref()?;
+        given(declared.default.as_ref())
+    })
+}
+
+/// Whose a volume is: written into it last, and what every later call goes by. Fields of a later version
+/// are skipped, so that a driver of before it still knows its volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Record {
+    volume: String,
+    pod: RecordedPod,
+    permission: Permission,
+    connectors: Vec<RecordedConnector>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordedPod {
+    namespace: String,
+    name: String,
+    uid: String,
+    service_account: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordedConnector {
+    namespace: String,
+    name: String,
+}
+
+impl Record {
+    /// What will be said about a volume that holds what was wished.
+    pub(crate) fn new(place: &Place, wish: &Wish) -> Self {
+        let Wish {
+            pod,
+            connectors,
+            permission,
+        } = wish;
+        let Pod {
+            namespace,
+            name,
+            uid,
+            service_account,
+        } = pod.clone();
+        let recorded = |connector: &ConnectorKey| RecordedConnector {
+            namespace: connector.namespace.clone(),
+            name: connector.name.clone(),
+        };
+        Self {
+            volume: place.volume_id(),
+            pod: RecordedPod {
+                namespace,
+                name,
+                uid,
+                service_account,
+            },
+            permission: *permission,
+            connectors: connectors.iter().map(recorded).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{testing::wish, volume::PodsDir};
+
+    fn connector(address: Option<&str>) -> Connector {
+        serde_json::from_value(json!({
+            "metadata": {"name": "harbor", "namespace": "tools"},
+            "spec": {"connectorClassName": "oci", "address": address},
+        }))
+        .unwrap()
+    }
+
+    fn class(address: &Value) -> ConnectorClass {
+        serde_json::from_value(json!({
+            "metadata": {"name": "oci"},
+            "spec": {"address": address},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_address_is_the_connectors_own_or_that_of_its_class() {
+        let with_default = class(&json!({"name": "address", "default": "https://default"}));
+        for (own, class, expected) in [
+            (
+                Some("https://own"),
+                Some(&with_default),
+                Some("https://own"),
+            ),
+            (None, Some(&with_default), Some("https://default")),
+            (Some(""), Some(&with_default), Some("https://default")),
+            (Some("https://own"), None, Some("https://own")),
+            (None, None, None),
+            (None, Some(&class(&Value::Null)), None),
+            (None, Some(&class(&json!({"name": "address"}))), None),
+            (
+                None,
+                Some(&class(&json!({"name": "address", "default": ""}))),
+                None,
+            ),
+        ] {
+            let found = address(&connector(own), class);
+            assert_eq!(found.as_deref(), expected, "{own:?} {class:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_differs_with_everything_that_was_wished() {
+        let pods = PodsDir::new(Path::new("/k"));
+        let at = |volume: &str| {
+            let path = format!("/k/pods/uid-1/volumes/kubernetes.io~csi/{volume}/mount");
+            pods.at(Path::new(&path)).unwrap()
+        };
+        let usual = Record::new(&at("tool"), &wish(&["a/b"]));
+        assert_eq!(usual, Record::new(&at("tool"), &wish(&["a/b"])));
+        let mut proxy = wish(&["a/b"]);
+        proxy.permission = Permission::Proxy;
+        let mut account = wish(&["a/b"]);
+        account.pod.service_account = "other".to_owned();
+        for (place, other) in [
+            ("other", wish(&["a/b"])),
+            ("tool", wish(&["a/c"])),
+            ("tool", wish(&["a/b", "a/c"])),
+            ("tool", proxy),
+            ("tool", account),
+        ] {
+            assert_ne!(usual, Record::new(&at(place), &other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_survives_a_restart() {
+        let pods = PodsDir::new(Path::new("/k"));
+        let place = pods
+            .at(Path::new(
+                "/k/pods/uid-1/volumes/kubernetes.io~csi/tool/mount",
+            ))
+            .unwrap();
+        let record = Record::new(&place, &wish(&["a/b", "c/d"]));
+        let json = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&json).unwrap(), record);
+    }
+}

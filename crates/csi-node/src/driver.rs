@@ -1,0 +1,346 @@
+//! One call of the kubelet, from its arguments to the volume.
+//!
+//! A call runs as a task of its own, which has the volume's lock until everything is as it will stay:
+//! neither a kubelet that hangs up nor a panic leaves something half done behind.
+
+mod admit;
+mod republish;
+
+#[cfg(test)]
+mod tests;
+
+use std::{panic::AssertUnwindSafe, path::Path, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use service_kit::{report, shutdown::Stop};
+use thiserror::Error;
+use tokio::{
+    sync::{Semaphore, oneshot},
+    time::{Instant, sleep, timeout_at},
+};
+use tonic::{Code, Status};
+use tracing::{error, info, warn};
+
+use crate::{
+    caller::prove,
+    content::Record,
+    error::{PublishError, Trouble},
+    evaluator::Evaluator,
+    kubernetes::Kubernetes,
+    locks::{Lock, Locks},
+    metrics::Metrics,
+    mounter::{Found, MountError, Mounter},
+    proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
+    switch::{DriverObject, Switch},
+    told::Told,
+    volume::{Place, PlaceError, PodsDir, Publish, Wish},
+};
+
+/// How long before the kubelet gives up we answer, so that our words reach the pod and not its own.
+const HEAD_START: Duration = Duration::from_secs(3);
+/// Between two tries while the API server does not answer; each of them already took its time.
+const TROUBLED_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the driver was told at its start.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The node that this is.
+    pub(crate) node: String,
+    /// Where volumes may appear.
+    pub(crate) pods: PodsDir,
+    /// How long a call may be held.
+    pub(crate) hold: Duration,
+}
+
+/// The driver behind its socket.
+pub(crate) struct Driver<E, K, M> {
+    pub(crate) settings: Settings,
+    pub(crate) evaluator: E,
+    pub(crate) kubernetes: K,
+    pub(crate) mounter: Arc<M>,
+    pub(crate) switch: Switch,
+    pub(crate) object: DriverObject,
+    pub(crate) metrics: Metrics,
+    pub(crate) stop: Stop,
+    /// A place for each call that may be held.
+    pub(crate) places: Arc<Semaphore>,
+    pub(crate) told: Told,
+    pub(crate) locks: Locks,
+}
+
+/// Why a volume is not removed.
+#[derive(Debug, Error)]
+pub(crate) enum UnpublishError {
+    /// The call is not understood.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The same volume is being worked on.
+    #[error("another call for this volume is running")]
+    InFlight,
+    /// Something is still there.
+    #[error("the volume could not be removed; the driver's log says why")]
+    Stuck,
+}
+
+impl From<UnpublishError> for Status {
+    fn from(error: UnpublishError) -> Self {
+        let code = match error {
+            UnpublishError::Place(_) => Code::InvalidArgument,
+            UnpublishError::InFlight => Code::Aborted,
+            UnpublishError::Stuck => Code::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// How a call ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    /// A volume was made.
+    Made,
+    /// It was there, and is as it should be now.
+    LookedAfter,
+}
+
+impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
+    /// Makes a volume available to a pod, or looks after one that is there. `limit` is how long the
+    /// kubelet will wait.
+    pub(crate) async fn publish(
+        self: &Arc<Self>,
+        request: NodePublishVolumeRequest,
+        limit: Option<Duration>,
+    ) -> Result<(), PublishError> {
+        let result = self.begin(request, limit).await;
+        let word = match &result {
+            Ok(Published::Made) => "made",
+            Ok(Published::LookedAfter) => "looked_after",
+            Err(error) => error.as_str(),
+        };
+        self.metrics.published(word);
+        result.map(|_| ())
+    }
+
+    async fn begin(
+        self: &Arc<Self>,
+        request: NodePublishVolumeRequest,
+        limit: Option<Duration>,
+    ) -> Result<Published, PublishError> {
+        let deadline = Instant::now() + patience(self.settings.hold, limit);
+        let pods = &self.settings.pods;
+        let place = pods
+            .place(&request.volume_id, &request.target_path)
+            .map_err(|error| PublishError::Volume(error.into()))?;
+        let lock = self.locks.take(&place).ok_or(PublishError::InFlight)?;
+        let driver = Arc::clone(self);
+        // Dropped when the kubelet hangs up, because this future is.
+        let (caller, gone) = oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            let result = driver.supervised(&place, &request, deadline, gone).await;
+            drop(lock);
+            result
+        });
+        let result = task.await.unwrap_or(Err(PublishError::Broken));
+        drop(caller);
+        result
+    }
+
+    /// Whatever happens inside, the answer says truly whether something is left.
+    async fn supervised(
+        &self,
+        place: &Place,
+        request: &NodePublishVolumeRequest,
+        deadline: Instant,
+        gone: oneshot::Receiver<()>,
+    ) -> Result<Published, PublishError> {
+        let attempt = AssertUnwindSafe(self.attempt(place, request, deadline, gone));
+        let result = attempt.catch_unwind().await.unwrap_or_else(|_| {
+            error!(volume = place.volume_id(), "a call panicked");
+            Err(PublishError::Broken)
+        });
+        let error = match result {
+            Ok(published) => return Ok(published),
+            Err(error) => error,
+        };
+        info!(volume = place.volume_id(), result = error.as_str(), %error, "not published");
+        if error.is_final() && !self.left_nothing(place).await {
+            return Err(PublishError::Left(Box::new(error)));
+        }
+        Err(error)
+    }
+
+    /// Removes what is not complete. A volume that a pod may be using is left to the kubelet.
+    async fn left_nothing(&self, place: &Place) -> bool {
+        let cleared = self.mounting(place, |mounter, place| match mounter.look(place)? {
+            Found::Nothing => Ok(true),
+            Found::Partial => mounter.clear(place).map(|()| true),
+            Found::Published(_) | Found::Emptied(_) => Ok(false),
+        });
+        cleared.await.unwrap_or(false)
+    }
+
+    async fn attempt(
+        &self,
+        place: &Place,
+        request: &NodePublishVolumeRequest,
+        deadline: Instant,
+        mut gone: oneshot::Receiver<()>,
+    ) -> Result<Published, PublishError> {
+        let look = self.mounting(place, M::look);
+        match look.await? {
+            Found::Published(record) => {
+                self.look_after(place, request, &record, false).await?;
+                return Ok(Published::LookedAfter);
+            }
+            Found::Emptied(record) => {
+                self.look_after(place, request, &record, true).await?;
+                return Ok(Published::LookedAfter);
+            }
+            // Of a process that died: nobody was told that it is there.
+            Found::Partial => {
+                self.mounting(place, M::clear).await?;
+            }
+            Found::Nothing => {}
+        }
+        let Publish { wish, token } = Publish::parse(place, request)?;
+        let token = token.map_err(|error| PublishError::Caller(error.into()))?;
+        let work = async {
+            self.object_is_right(deadline).await?;
+            self.prove(&wish, &token, deadline).await?;
+            let admitted = self.admit(&wish, deadline).await?;
+            let facts = self.facts(&wish, &admitted).await?;
+            Ok::<_, PublishError>((admitted, facts))
+        };
+        let (admitted, facts) = tokio::select! {
+            biased;
+            _ = &mut gone => return Err(PublishError::Cancelled),
+            () = self.stop.stopped() => return Err(PublishError::Stopping),
+            ready = work => ready?,
+        };
+        let record = Record::new(place, &wish);
+        self.mounting(place, move |mounter, place| {
+            mounter.publish(place, &record, &facts)
+        })
+        .await?;
+        if let Some(since) = admitted.iter().map(|admitted| admitted.since).max() {
+            self.metrics.mounted(since.elapsed());
+        }
+        let pod = &wish.pod;
+        info!(
+            volume = place.volume_id(),
+            namespace = pod.namespace,
+            pod = pod.name,
+            "published"
+        );
+        Ok(Published::Made)
+    }
+
+    async fn object_is_right(&self, deadline: Instant) -> Result<(), PublishError> {
+        let mut object = self.object.clone();
+        let known = timeout_at(deadline, object.wait_for(Option::is_some)).await;
+        match known {
+            Ok(Ok(known)) => match *known {
+                Some(Ok(())) => Ok(()),
+                Some(Err(problem)) => Err(PublishError::Driver(problem)),
+                None => Err(PublishError::Starting),
+            },
+            Ok(Err(_)) | Err(_) => Err(PublishError::Starting),
+        }
+    }
+
+    async fn prove(
+        &self,
+        wish: &Wish,
+        token: &crate::volume::Token,
+        deadline: Instant,
+    ) -> Result<(), PublishError> {
+        let review = async {
+            loop {
+                if let Ok(review) = self.kubernetes.review_token(token).await {
+                    return review;
+                }
+                sleep(TROUBLED_PAUSE).await;
+            }
+        };
+        let review = timeout_at(deadline, review)
+            .await
+            .map_err(|_| PublishError::NotProven(Trouble::Kubernetes))?;
+        prove(&review, &wish.pod, &self.settings.node).map_err(PublishError::Caller)
+    }
+
+    /// Removes a volume. What is not there is removed already.
+    pub(crate) async fn unpublish(
+        &self,
+        request: &NodeUnpublishVolumeRequest,
+    ) -> Result<(), UnpublishError> {
+        let NodeUnpublishVolumeRequest {
+            volume_id,
+            target_path,
+        } = request;
+        if volume_id.is_empty() {
+            return Err(PlaceError::NoVolumeId.into());
+        }
+        if target_path.is_empty() {
+            return Err(PlaceError::NoTargetPath.into());
+        }
+        // The id is not looked at: whatever is at the kubelet's own path is to go.
+        let Some(place) = self.settings.pods.at(Path::new(target_path)) else {
+            return self.never_ours(target_path).await;
+        };
+        let lock: Lock = self.locks.take(&place).ok_or(UnpublishError::InFlight)?;
+        let mounter = Arc::clone(&self.mounter);
+        let id = place.volume_id();
+        // The lock goes with the work, which a kubelet that hangs up does not stop.
+        let cleared = tokio::task::spawn_blocking(move || {
+            let cleared = mounter.clear(&place);
+            drop(lock);
+            cleared
+        });
+        match cleared.await {
+            Ok(Ok(())) => {
+                info!(volume = id, "unpublished");
+                Ok(())
+            }
+            Ok(Err(error)) => {
+                warn!(volume = id, error = report(&error), "cannot unpublish");
+                Err(UnpublishError::Stuck)
+            }
+            Err(_) => Err(UnpublishError::Stuck),
+        }
+    }
+
+    /// A path where no volume of ours can be. An error would make the kubelet ask for ever.
+    async fn never_ours(&self, path: &str) -> Result<(), UnpublishError> {
+        match tokio::fs::symlink_metadata(path).await {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Ok(_) | Err(_) => Err(PlaceError::Shape.into()),
+        }
+    }
+
+    /// Work on the file system, which blocks.
+    async fn mounting<T, F>(&self, place: &Place, work: F) -> Result<T, PublishError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&M, &Place) -> Result<T, MountError> + Send + 'static,
+    {
+        let mounter = Arc::clone(&self.mounter);
+        let owned = place.clone();
+        match tokio::task::spawn_blocking(move || work(&mounter, &owned)).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(problem)) => {
+                let volume = place.volume_id();
+                error!(volume, error = report(&problem), "the volume's place");
+                Err(PublishError::Broken)
+            }
+            Err(_) => Err(PublishError::Broken),
+        }
+    }
+}
+
+/// How long a call may take in all.
+fn patience(hold: Duration, limit: Option<Duration>) -> Duration {
+    match limit {
+        // Of a very short time most is left to wait in.
+        Some(limit) => hold.min(limit.saturating_sub(HEAD_START).max(limit / 2)),
+        None => hold,
+    }
+}

@@ -1,0 +1,159 @@
+//! All connectors of a volume: every one must be allowed at the same time.
+
+use std::time::Duration;
+
+use connectors_api::reason::Ready;
+use futures::future::try_join_all;
+use tokio::{
+    sync::TryAcquireError,
+    time::{Instant, sleep, timeout_at},
+};
+
+use super::Driver;
+use crate::{
+    access::{Admitted, Case},
+    content::{Facts, address},
+    error::{PublishError, Trouble, awaited},
+    evaluator::Evaluator,
+    kubernetes::{Kubernetes, Lookup, NoAnswer},
+    mounter::Mounter,
+    volume::{ConnectorKey, Wish},
+};
+
+/// Between two rounds, should the answers of one moment and those of the stream ever disagree.
+const ROUND: Duration = Duration::from_millis(100);
+
+impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
+    /// Waits until the pod may use everything it wished for, or nobody asks.
+    pub(super) async fn admit(
+        &self,
+        wish: &Wish,
+        deadline: Instant,
+    ) -> Result<Vec<Admitted>, PublishError> {
+        let mut switch = self.switch.clone();
+        let known = async { switch.wait_for(Option::is_some).await.is_ok() };
+        if timeout_at(deadline, known).await != Ok(true) {
+            return Err(PublishError::Starting);
+        }
+        tokio::select! {
+            biased;
+            // A sender that is gone turns nothing off.
+            Ok(_) = switch.wait_for(|on| *on == Some(false)) => Ok(ungated(wish)),
+            admitted = self.admit_all(wish, deadline) => admitted,
+        }
+    }
+
+    async fn admit_all(
+        &self,
+        wish: &Wish,
+        deadline: Instant,
+    ) -> Result<Vec<Admitted>, PublishError> {
+        let case = |connector| {
+            let (evaluator, kubernetes) = (&self.evaluator, &self.kubernetes);
+            Case::new(evaluator, kubernetes, &self.told, wish, connector)
+        };
+        let mut cases: Vec<_> = wish.connectors.iter().map(case).collect();
+        let mut held = None;
+        loop {
+            let asked = try_join_all(cases.iter_mut().map(|case| case.ask(deadline))).await?;
+            if let Some(admitted) = asked.iter().cloned().collect() {
+                return Ok(admitted);
+            }
+            if held.is_none() {
+                let place = self.places.clone().try_acquire_owned();
+                let place = place.map_err(|error| match error {
+                    TryAcquireError::NoPermits | TryAcquireError::Closed => PublishError::Crowded,
+                })?;
+                held = Some((place, self.metrics.hold()));
+            }
+            let waiting = cases.iter_mut().zip(&asked);
+            let waiting = waiting.filter(|(_, admitted)| admitted.is_none());
+            let arrived = try_join_all(waiting.map(|(case, _)| case.hold(deadline))).await?;
+            // Of several, the first may have lapsed while the last was waited for.
+            if cases.len() == 1 {
+                return Ok(arrived);
+            }
+            if let Some(case) = cases.first().filter(|_| Instant::now() >= deadline) {
+                return Err(case.too_late());
+            }
+            sleep(ROUND).await;
+        }
+    }
+
+    /// What goes into the volume, read now.
+    pub(super) async fn facts(
+        &self,
+        wish: &Wish,
+        admitted: &[Admitted],
+    ) -> Result<Vec<Facts>, PublishError> {
+        let each = wish.connectors.iter().zip(admitted);
+        try_join_all(each.map(|(connector, admitted)| self.facts_of(wish, connector, admitted)))
+            .await
+    }
+
+    async fn facts_of(
+        &self,
+        wish: &Wish,
+        connector: &ConnectorKey,
+        admitted: &Admitted,
+    ) -> Result<Facts, PublishError> {
+        let unreachable = |NoAnswer| PublishError::Unreachable {
+            connector: connector.clone(),
+            trouble: Trouble::Kubernetes,
+        };
+        let ConnectorKey { namespace, name } = connector;
+        let found = self.kubernetes.connector(namespace, name).await;
+        let found = match found.map_err(unreachable)? {
+            Lookup::Found(found) if found.metadata.deletion_timestamp.is_none() => found,
+            // It was there when access was decided; what is gone or odd gives no content.
+            Lookup::Found(_) | Lookup::Absent | Lookup::Unreadable => {
+                return Err(PublishError::Waiting {
+                    connector: connector.clone(),
+                    awaited: awaited(Some(Ready::ConnectorNotFound), "", false),
+                });
+            }
+        };
+        let mut tool = address(&found, None);
+        if tool.is_none() {
+            let class = self
+                .kubernetes
+                .class(&found.spec.connector_class_name)
+                .await;
+            if let Lookup::Found(class) = class.map_err(unreachable)? {
+                tool = address(&found, Some(&class));
+            }
+        }
+        let address = tool.ok_or_else(|| PublishError::NoAddress {
+            connector: connector.clone(),
+        })?;
+        Ok(Facts {
+            connector: connector.clone(),
+            address,
+            class: found.spec.connector_class_name.clone(),
+            permission: wish.permission,
+            request: admitted.request.clone(),
+        })
+    }
+}
+
+/// The feature is off: everybody may.
+fn ungated(wish: &Wish) -> Vec<Admitted> {
+    let now = Instant::now();
+    let free = |_| Admitted {
+        request: String::new(),
+        since: now,
+    };
+    wish.connectors.iter().map(free).collect()
+}
+
+impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
+    /// Whether mounts are gated; none while nobody knows.
+    pub(super) fn is_gated(&self) -> Option<bool> {
+        *self.switch.borrow()
+    }
+
+    /// As [`ungated`], for volumes that are there.
+    pub(super) fn free(wish: &Wish) -> Vec<Admitted> {
+        ungated(wish)
+    }
+}

@@ -1,0 +1,111 @@
+//! One call after another against a world of fakes, with a clock that stands still until everybody waits.
+
+mod calls;
+mod gate;
+mod republish;
+
+use std::{sync::Arc, time::Duration};
+
+use connectors_api::{access_request::Phase, reason::Ready};
+use futures::poll;
+use tokio::time::{Instant, sleep};
+use tonic::Code;
+
+use super::*;
+use crate::{
+    error::{DriverProblem, is_final},
+    kubernetes::{Created, Lookup, Word, request as our_request},
+    testing::{
+        World, denied, granted, key, no_request, place, request, request_for, standing, wish,
+    },
+};
+
+type Result_ = Result<(), PublishError>;
+
+/// The call of the usual pod, answered as if the kubelet waited its two minutes.
+async fn publish(world: &World) -> Result_ {
+    call(world, request()).await
+}
+
+async fn call(world: &World, request: NodePublishVolumeRequest) -> Result_ {
+    let result = world
+        .driver
+        .publish(request, Some(Duration::from_mins(2)))
+        .await;
+    check_invariant(world, &result);
+    result
+}
+
+/// What the kubelet relies on, after every call of every test.
+fn check_invariant(world: &World, result: &Result_) {
+    let node = world.mounter.node();
+    let found = node.found.get(&place("tool"));
+    match result {
+        Ok(()) => assert!(
+            matches!(found, Some(Found::Published(_) | Found::Emptied(_))),
+            "published: {found:?}"
+        ),
+        Err(error) if is_final(error.code()) => assert_eq!(found, None, "{error}"),
+        Err(_) => {}
+    }
+}
+
+fn mounted(world: &World) -> bool {
+    let node = world.mounter.node();
+    matches!(node.found.get(&place("tool")), Some(Found::Published(_)))
+}
+
+fn calls(world: &World, call: &str) -> usize {
+    let cluster = world.kubernetes.cluster();
+    cluster
+        .calls
+        .iter()
+        .filter(|made| made.starts_with(call))
+        .count()
+}
+
+fn told(world: &World) -> Vec<Word> {
+    world
+        .kubernetes
+        .cluster()
+        .told
+        .iter()
+        .map(|(word, _)| *word)
+        .collect()
+}
+
+fn code(result: &Result_) -> Code {
+    result.as_ref().unwrap_err().code()
+}
+
+fn text(result: &Result_) -> String {
+    result.as_ref().unwrap_err().text()
+}
+
+/// A call that is held: it runs by itself until it is joined.
+async fn held(world: &World) -> tokio::task::JoinHandle<Result_> {
+    let driver = Arc::clone(&world.driver);
+    let call = tokio::spawn(async move {
+        driver
+            .publish(request(), Some(Duration::from_mins(2)))
+            .await
+    });
+    sleep(Duration::from_secs(1)).await;
+    assert!(!call.is_finished());
+    call
+}
+
+fn unpublish_request() -> NodeUnpublishVolumeRequest {
+    NodeUnpublishVolumeRequest {
+        volume_id: request().volume_id,
+        target_path: request().target_path,
+    }
+}
+
+async fn published() -> World {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    publish(&world).await.unwrap();
+    world.kubernetes.cluster().calls.clear();
+    world
+}

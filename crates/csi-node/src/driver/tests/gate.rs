@@ -1,0 +1,484 @@
+//! Who is let in, when, and what is said to the others.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn mounts_at_once_with_a_standing_permission_that_the_api_server_confirms() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(standing()));
+    world.kubernetes.cluster().standing = true;
+    publish(&world).await.unwrap();
+    let facts = &world.mounter.node().facts[0];
+    assert_eq!(
+        (facts.address.as_str(), facts.request.as_str()),
+        ("https://harbor", "")
+    );
+    assert_eq!(
+        world.kubernetes.cluster().calls,
+        ["review token", "review apis", "get connector"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn mounts_with_the_pods_own_permission_and_names_its_request() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    publish(&world).await.unwrap();
+    assert_eq!(world.mounter.node().facts[0].request, "the-request");
+    assert_eq!(calls(&world, "review apis/v1/pod/shop/deploy-1"), 1);
+    assert_eq!(calls(&world, "create"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn mounts_when_another_authorizer_knows_of_a_standing_permission() {
+    let world = World::new();
+    world.kubernetes.cluster().standing = true;
+    publish(&world).await.unwrap();
+    assert_eq!(calls(&world, "create"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_access_is_held_and_mounted_when_access_comes() {
+    let world = World::new();
+    let call = held(&world).await;
+    assert_eq!(
+        world.kubernetes.cluster().requests,
+        [our_request(&wish(&["tools/harbor"]), &key("tools/harbor"))]
+    );
+    world.evaluator.says(
+        "tools/harbor",
+        Some(denied(Phase::Pending, Ready::ChecksPending)),
+    );
+    sleep(Duration::from_mins(1)).await;
+    assert!(!call.is_finished() && !mounted(&world));
+    let before = Instant::now();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    call.await.unwrap().unwrap();
+    assert!(mounted(&world));
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    // One write, and no more reads than the kubelet's other calls cost.
+    assert_eq!(calls(&world, "create"), 1);
+    assert_eq!(calls(&world, "review"), 3);
+    assert_eq!(calls(&world, "get"), 1);
+    // Nobody listens any more.
+    assert_eq!(world.evaluator.followers("tools/harbor"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_before_the_kubelets_with_a_text_that_never_changes() {
+    let world = World::new();
+    let before = Instant::now();
+    let first = publish(&world).await;
+    assert_eq!(before.elapsed(), Duration::from_secs(115));
+    assert_eq!(code(&first), Code::PermissionDenied);
+    assert_eq!(
+        text(&first),
+        "connector tools/harbor: no access is granted to this pod yet"
+    );
+    assert_eq!(publish(&world).await, first);
+    // A kubelet that waits less gets its answer in its time.
+    let before = Instant::now();
+    world
+        .driver
+        .publish(request(), Some(Duration::from_secs(20)))
+        .await
+        .unwrap_err();
+    assert_eq!(before.elapsed(), Duration::from_secs(17));
+    let before = Instant::now();
+    world
+        .driver
+        .publish(request(), Some(Duration::from_secs(2)))
+        .await
+        .unwrap_err();
+    assert_eq!(before.elapsed(), Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_there_is_used() {
+    let world = World::new();
+    world.evaluator.says(
+        "tools/harbor",
+        Some(denied(Phase::Pending, Ready::ChecksPending)),
+    );
+    let result = publish(&world).await;
+    assert_eq!(
+        text(&result),
+        "connector tools/harbor: waiting for an approval"
+    );
+    assert_eq!(calls(&world, "create"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_home_a_pod_is_told_what_the_request_says() {
+    let world = World::new();
+    world.evaluator.says(
+        "shop/own",
+        Some(denied(Phase::Pending, Ready::ChecksPending)),
+    );
+    let result = call(&world, request_for("own")).await;
+    assert_eq!(
+        text(&result),
+        "connector shop/own: the sentence of the request"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_over_fails_the_mount_at_once_and_is_told_once() {
+    for phase in [Phase::Rejected, Phase::Revoked, Phase::Invalid] {
+        let world = World::new();
+        world
+            .evaluator
+            .says("tools/harbor", Some(denied(phase, Ready::CheckRejected)));
+        for _ in 0..3 {
+            let before = Instant::now();
+            let result = publish(&world).await;
+            assert_eq!(before.elapsed(), Duration::ZERO);
+            assert_eq!(code(&result), Code::PermissionDenied);
+            assert!(!text(&result).contains("sentence"));
+        }
+        assert_eq!(told(&world), [Word::Denied], "{phase}");
+        assert_eq!(calls(&world, "create"), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_ends_the_wait() {
+    let world = World::new();
+    let call = held(&world).await;
+    world.evaluator.says(
+        "tools/harbor",
+        Some(denied(Phase::Rejected, Ready::CheckRejected)),
+    );
+    assert_eq!(code(&call.await.unwrap()), Code::PermissionDenied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ends_is_let_go_at_once() {
+    for (phase, ready) in [
+        (Phase::Pending, Ready::PodTerminating),
+        (Phase::Granted, Ready::PodTerminating),
+        (Phase::Invalid, Ready::PodGone),
+        (Phase::Revoked, Ready::PodFinished),
+    ] {
+        let world = World::new();
+        let call = held(&world).await;
+        world
+            .evaluator
+            .says("tools/harbor", Some(denied(phase, ready)));
+        assert_eq!(code(&call.await.unwrap()), Code::Aborted, "{phase} {ready}");
+        assert_eq!(told(&world), []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_the_api_server_sees_late_is_waited_for() {
+    let world = World::new();
+    world.kubernetes.cluster().pod_form = false;
+    world.evaluator.says("tools/harbor", Some(granted()));
+    let call = held(&world).await;
+    world.kubernetes.cluster().pod_form = true;
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_no_mount_can_use_fails_with_an_event_of_its_own() {
+    for answer in [granted(), denied(Phase::Granted, Ready::Granted)] {
+        let world = World::new();
+        world.kubernetes.cluster().pod_form = false;
+        world.evaluator.says("tools/harbor", Some(answer));
+        let before = Instant::now();
+        let result = publish(&world).await;
+        assert!(
+            matches!(result, Err(PublishError::Unusable { .. })),
+            "{result:?}"
+        );
+        assert_eq!(before.elapsed(), Duration::from_secs(5));
+        assert!(calls(&world, "review") < 20);
+        assert_eq!(told(&world), [Word::Unusable]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_deleted_is_made_anew() {
+    let world = World::new();
+    let call = held(&world).await;
+    world.evaluator.says(
+        "tools/harbor",
+        Some(denied(Phase::Pending, Ready::ChecksPending)),
+    );
+    sleep(Duration::from_secs(1)).await;
+    world.evaluator.says("tools/harbor", Some(no_request()));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(calls(&world, "create"), 2);
+    world.evaluator.says("tools/harbor", Some(granted()));
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_request_of_an_earlier_call_is_met_by_its_name() {
+    let world = World::new();
+    let ours = our_request(&wish(&["tools/harbor"]), &key("tools/harbor"));
+    world.kubernetes.cluster().created = Created::Exists;
+    world.kubernetes.cluster().found = Lookup::Found(Box::new(ours));
+    let call = held(&world).await;
+    assert_eq!(calls(&world, "get request"), 1);
+    world.evaluator.says("tools/harbor", Some(granted()));
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_request_under_the_name_is_never_adopted() {
+    let mut other = our_request(&wish(&["tools/harbor"]), &key("tools/harbor"));
+    other.spec.subject.name = "attacker".to_owned();
+    for found in [Lookup::Found(Box::new(other)), Lookup::Unreadable] {
+        let world = World::new();
+        world.kubernetes.cluster().created = Created::Exists;
+        world.kubernetes.cluster().found = found;
+        let result = publish(&world).await;
+        assert!(
+            matches!(result, Err(PublishError::Squatted { .. })),
+            "{result:?}"
+        );
+        assert_eq!(told(&world), [Word::Denied]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_on_its_way_out_is_replaced_when_it_is_gone() {
+    let world = World::new();
+    let mut ours = our_request(&wish(&["tools/harbor"]), &key("tools/harbor"));
+    ours.metadata.deletion_timestamp = serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap();
+    world.kubernetes.cluster().created = Created::Exists;
+    world.kubernetes.cluster().found = Lookup::Found(Box::new(ours));
+    let call = held(&world).await;
+    world.kubernetes.cluster().created = Created::Made;
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.kubernetes.cluster().requests.len(), 1);
+    call.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_missing_looks_like_a_connector_that_is_missing() {
+    let world = World::new();
+    world.kubernetes.cluster().created = Created::NoNamespace;
+    let before = Instant::now();
+    let missing = publish(&world).await;
+    assert_eq!(before.elapsed(), Duration::from_secs(115));
+    let other = World::new();
+    other.evaluator.says(
+        "tools/harbor",
+        Some(denied(Phase::Pending, Ready::ConnectorNotFound)),
+    );
+    assert_eq!(publish(&other).await, missing);
+    assert_eq!(calls(&world, "create"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_the_cluster_refuses_fails_the_mount() {
+    let world = World::new();
+    world.kubernetes.cluster().created = Created::Refused;
+    let result = publish(&world).await;
+    assert!(
+        matches!(result, Err(PublishError::RequestRefused { .. })),
+        "{result:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_evaluation_service_nothing_is_mounted_and_nothing_is_asked_for() {
+    let world = World::new();
+    world.kubernetes.cluster().standing = true;
+    world.evaluator.says("tools/harbor", None);
+    let before = Instant::now();
+    let result = publish(&world).await;
+    assert_eq!(before.elapsed(), Duration::from_secs(115));
+    assert_eq!(code(&result), Code::Unavailable);
+    assert_eq!(calls(&world, "create") + calls(&world, "review apis"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evaluation_service_that_comes_back_is_heard() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", None);
+    let call = held(&world).await;
+    world.evaluator.says("tools/harbor", Some(granted()));
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_from_before_the_connection_broke_is_no_yes() {
+    let world = World::new();
+    world.kubernetes.cluster().pod_form = false;
+    world.evaluator.says("tools/harbor", Some(granted()));
+    let call = held(&world).await;
+    world.evaluator.says("tools/harbor", None);
+    sleep(Duration::from_millis(1)).await;
+    world.kubernetes.cluster().pod_form = true;
+    sleep(Duration::from_mins(1)).await;
+    assert!(!mounted(&world));
+    assert_eq!(code(&call.await.unwrap()), Code::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_api_server_nothing_is_mounted() {
+    for answer in [granted(), standing(), no_request()] {
+        let world = World::new();
+        let call = {
+            world.evaluator.says("tools/harbor", None);
+            let call = held(&world).await;
+            world.kubernetes.cluster().reachable = false;
+            world.evaluator.says("tools/harbor", Some(answer));
+            call
+        };
+        let result = call.await.unwrap();
+        assert_eq!(code(&result), Code::Unavailable);
+        assert!(
+            text(&result).contains("Kubernetes API"),
+            "{}",
+            text(&result)
+        );
+        assert!(!mounted(&world));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_comes_back_is_asked_again() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", None);
+    let call = held(&world).await;
+    world.kubernetes.cluster().reachable = false;
+    world.evaluator.says("tools/harbor", Some(granted()));
+    sleep(Duration::from_secs(30)).await;
+    world.kubernetes.cluster().reachable = true;
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_connectors_of_a_volume_must_be_allowed() {
+    let world = World::new();
+    let both = || request_for("tools/harbor,tools/git");
+    world.evaluator.says("tools/harbor", Some(granted()));
+    let driver = Arc::clone(&world.driver);
+    let call = tokio::spawn(async move { driver.publish(both(), None).await });
+    sleep(Duration::from_secs(10)).await;
+    assert!(!mounted(&world));
+    // The first lapses while the second comes.
+    world.evaluator.says(
+        "tools/harbor",
+        Some(denied(Phase::Pending, Ready::ChecksPending)),
+    );
+    world.evaluator.says("tools/git", Some(granted()));
+    sleep(Duration::from_secs(10)).await;
+    assert!(!mounted(&world) && !call.is_finished());
+    world.evaluator.says("tools/harbor", Some(granted()));
+    call.await.unwrap().unwrap();
+    assert_eq!(world.mounter.node().facts.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_rejected_connector_fails_the_volume() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    world.evaluator.says(
+        "tools/git",
+        Some(denied(Phase::Rejected, Ready::CheckRejected)),
+    );
+    let result = call(&world, request_for("tools/harbor,tools/git")).await;
+    assert!(text(&result).starts_with("connector tools/git: access was rejected"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_feature_is_off_nobody_is_asked() {
+    let world = World::new();
+    world.switch.send_replace(Some(false));
+    world.evaluator.says("tools/harbor", None);
+    publish(&world).await.unwrap();
+    assert_eq!(
+        world.kubernetes.cluster().calls,
+        ["review token", "get connector"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_call_is_let_through_when_the_feature_is_switched_off() {
+    let world = World::new();
+    let call = held(&world).await;
+    world.switch.send_replace(Some(false));
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_knows_no_configuration_waits_for_it() {
+    let world = World::new();
+    world.switch.send_replace(None);
+    let result = publish(&world).await;
+    assert_eq!(result, Err(PublishError::Starting));
+    assert_eq!(code(&result), Code::Unavailable);
+    let call = held(&world).await;
+    world.switch.send_replace(Some(false));
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_wrong_driver_object_nothing_is_mounted() {
+    let world = World::new();
+    world.switch.send_replace(Some(false));
+    world.object.send_replace(Some(Err(DriverProblem::PodInfo)));
+    assert_eq!(code(&publish(&world).await), Code::FailedPrecondition);
+    world.object.send_replace(None);
+    assert_eq!(publish(&world).await, Err(PublishError::Starting));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_is_not_proven_gets_nothing_even_while_the_feature_is_off() {
+    let world = World::new();
+    world.switch.send_replace(Some(false));
+    world.kubernetes.cluster().token.authenticated = Some(false);
+    assert_eq!(code(&publish(&world).await), Code::Unauthenticated);
+    let mut without_token = request();
+    without_token.secrets.clear();
+    assert_eq!(
+        code(&call(&world, without_token).await),
+        Code::Unauthenticated
+    );
+    world.kubernetes.cluster().reachable = false;
+    assert_eq!(code(&publish(&world).await), Code::Unavailable);
+    assert_eq!(calls(&world, "get") + calls(&world, "create"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connector_that_is_gone_gives_no_volume() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    let connectors = std::mem::take(&mut world.kubernetes.cluster().connectors);
+    assert_eq!(code(&publish(&world).await), Code::PermissionDenied);
+    let mut deleting = connectors;
+    let harbor = deleting.get_mut("tools/harbor").unwrap();
+    harbor.metadata.deletion_timestamp = serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap();
+    world.kubernetes.cluster().connectors = deleting;
+    assert_eq!(code(&publish(&world).await), Code::PermissionDenied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_class_gives_the_address_where_the_connector_has_none() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    let without = |world: &World| {
+        let mut cluster = world.kubernetes.cluster();
+        cluster
+            .connectors
+            .get_mut("tools/harbor")
+            .unwrap()
+            .spec
+            .address = None;
+    };
+    without(&world);
+    assert_eq!(code(&publish(&world).await), Code::FailedPrecondition);
+    let class = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "oci"},
+        "spec": {"address": {"name": "address", "default": "https://default"}},
+    }));
+    world.kubernetes.cluster().class = Lookup::Found(Box::new(class.unwrap()));
+    publish(&world).await.unwrap();
+    assert_eq!(world.mounter.node().facts[0].address, "https://default");
+}

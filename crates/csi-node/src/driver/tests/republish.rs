@@ -1,0 +1,108 @@
+//! Volumes that are there already.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn looking_after_a_volume_writes_nothing_and_asks_the_api_server_nothing() {
+    let world = published().await;
+    publish(&world).await.unwrap();
+    assert_eq!(world.kubernetes.cluster().calls, [""; 0]);
+    let node = world.mounter.node();
+    assert_eq!((node.emptied, node.refilled), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_whose_access_ended_is_emptied_without_an_error() {
+    let world = published().await;
+    world.evaluator.says(
+        "tools/harbor",
+        Some(denied(Phase::Revoked, Ready::CheckLapsed)),
+    );
+    for _ in 0..2 {
+        publish(&world).await.unwrap();
+        assert_eq!(world.mounter.node().emptied, 1);
+    }
+    assert_eq!(told(&world), [Word::Revoked]);
+    world.evaluator.says("tools/harbor", Some(granted()));
+    publish(&world).await.unwrap();
+    assert_eq!(world.mounter.node().refilled, 1);
+    assert!(mounted(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_denial_of_a_replica_that_lags_empties_nothing() {
+    let world = published().await;
+    world.evaluator.says("tools/harbor", Some(no_request()));
+    let driver = Arc::clone(&world.driver);
+    let mut call = std::pin::pin!(driver.publish(request(), None));
+    assert!(poll!(&mut call).is_pending());
+    sleep(Duration::from_millis(500)).await;
+    world.evaluator.says("tools/harbor", Some(granted()));
+    call.await.unwrap();
+    assert_eq!(world.mounter.node().emptied, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_stays_as_it_is_while_nobody_can_be_asked() {
+    type Change = fn(&World);
+    let unknown: [(&str, Change); 3] = [
+        ("evaluator", |world| {
+            world.evaluator.says("tools/harbor", None);
+        }),
+        ("switch", |world| {
+            world.switch.send_replace(None);
+        }),
+        ("api server", |world| {
+            world.evaluator.says("tools/harbor", Some(no_request()));
+            world.kubernetes.cluster().reachable = false;
+        }),
+    ];
+    for (what, change) in unknown {
+        let world = published().await;
+        change(&world);
+        publish(&world).await.unwrap();
+        assert!(mounted(&world), "{what}");
+        world.driver.mounter.empty(&place("tool")).unwrap();
+        publish(&world).await.unwrap();
+        assert!(!mounted(&world), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_rests_on_another_authorizer_is_kept() {
+    let world = published().await;
+    world.evaluator.says("tools/harbor", Some(no_request()));
+    world.kubernetes.cluster().standing = true;
+    publish(&world).await.unwrap();
+    assert!(mounted(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_emptied_volume_is_filled_when_the_feature_is_switched_off() {
+    let world = published().await;
+    world.driver.mounter.empty(&place("tool")).unwrap();
+    world.evaluator.says("tools/harbor", Some(no_request()));
+    world.switch.send_replace(Some(false));
+    publish(&world).await.unwrap();
+    assert!(mounted(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn looking_after_a_volume_never_needs_the_token_or_the_driver_object() {
+    let world = published().await;
+    world.kubernetes.cluster().token.authenticated = Some(false);
+    world.object.send_replace(Some(Err(DriverProblem::Tokens)));
+    let mut without_token = request();
+    without_token.secrets.clear();
+    call(&world, without_token).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_with_other_attributes_is_left_alone_and_the_error_is_not_final() {
+    let world = published().await;
+    for other in [request_for("tools/git"), request_for("")] {
+        let result = call(&world, other).await;
+        assert_eq!(result, Err(PublishError::OtherVolume));
+        assert!(mounted(&world));
+    }
+}

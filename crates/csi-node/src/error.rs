@@ -1,0 +1,351 @@
+//! Why a volume is not published, and what the kubelet is told.
+//!
+//! Codes follow how the kubelet reads them. Five codes mean "uncertain": it keeps the volume in mind and
+//! calls for its removal. Every other code is final: it forgets the volume, so nothing may be left.
+//!
+//! The texts appear in the pod's events, which tenants read and which are folded by equality: they say
+//! the same for the same reason at any time, begin with the connector, and outside its namespace do not
+//! tell a connector that is missing from one that is not for the asker.
+
+use connectors_api::reason::Ready;
+use thiserror::Error;
+use tonic::{Code, Status};
+
+use crate::{
+    caller::CallerError,
+    volume::{ConnectorKey, VolumeError},
+};
+
+/// The kubelet's events are cut at 1024 bytes, and its own words come first.
+const LONGEST_TEXT: usize = 700;
+
+/// Why a volume is not published.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum PublishError {
+    /// The call is not understood.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The caller is not who it is said to be.
+    #[error(transparent)]
+    Caller(#[from] CallerError),
+    /// The driver object of the cluster would let pods lie.
+    #[error("the CSIDriver object is not as this driver needs it: {0}")]
+    Driver(DriverProblem),
+    /// Not everything that is needed is known yet.
+    #[error("the driver has just started and does not know its configuration yet")]
+    Starting,
+    /// The same volume is being worked on.
+    #[error("another call for this volume is running")]
+    InFlight,
+    /// Enough pods are held.
+    #[error("too many pods of this node wait for access: this one is looked at again later")]
+    Crowded,
+    /// The wait was as long as the kubelet's patience.
+    #[error("connector {connector}: {awaited}")]
+    Waiting {
+        /// For which connector.
+        connector: ConnectorKey,
+        /// What is awaited.
+        awaited: String,
+    },
+    /// Access is refused or over.
+    #[error("connector {connector}: {refusal}")]
+    Denied {
+        /// To which connector.
+        connector: ConnectorKey,
+        /// What became of the request.
+        refusal: String,
+    },
+    /// Access was granted in a way that no mount can use.
+    #[error(
+        "connector {connector}: access was granted, but not for mounting it into this pod; a mount needs verb * on connectors/<permission>, or on connectors/<permission>/v1/pod/<namespace>/<name> of this pod"
+    )]
+    Unusable {
+        /// To which connector.
+        connector: ConnectorKey,
+    },
+    /// Another request has the name of ours.
+    #[error(
+        "connector {connector}: another AccessRequest has the name that this pod's would have; nothing is granted while it exists"
+    )]
+    Squatted {
+        /// For which connector.
+        connector: ConnectorKey,
+    },
+    /// The request cannot be made.
+    #[error("connector {connector}: the cluster does not accept an AccessRequest for this pod")]
+    RequestRefused {
+        /// For which connector.
+        connector: ConnectorKey,
+    },
+    /// There is nothing to wait for any more.
+    #[error("the pod is ending")]
+    PodEnding,
+    /// Nobody could be asked.
+    #[error("connector {connector}: {trouble}; nothing is mounted until it can be asked")]
+    Unreachable {
+        /// About which connector.
+        connector: ConnectorKey,
+        /// Who.
+        trouble: Trouble,
+    },
+    /// The API server could not be asked whose the token is.
+    #[error("{0}; nothing is mounted until it can be asked")]
+    NotProven(Trouble),
+    /// The process ends.
+    #[error("the driver is being restarted")]
+    Stopping,
+    /// Nobody waits for the answer.
+    #[error("the call was given up")]
+    Cancelled,
+    /// There is nothing to put into the volume.
+    #[error("connector {connector}: it has no address, and neither has its class")]
+    NoAddress {
+        /// Which connector.
+        connector: ConnectorKey,
+    },
+    /// Something else is there.
+    #[error(
+        "the volume is already there with other attributes; it cannot change while the pod runs"
+    )]
+    OtherVolume,
+    /// It could not be mounted or written, or something in here broke; the log says more.
+    #[error("the volume could not be made; the driver's log says why")]
+    Broken,
+    /// As the error says, and in addition something is left at the target path.
+    #[error("{0} (and the target path could not be cleared)")]
+    Left(Box<Self>),
+}
+
+/// Whom nobody could ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Trouble {
+    /// The one who decides.
+    #[error("the evaluation service cannot be asked at the moment")]
+    Evaluator,
+    /// The one who confirms.
+    #[error("the Kubernetes API cannot be asked at the moment")]
+    Kubernetes,
+}
+
+/// What is wrong with the driver object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum DriverProblem {
+    /// Not there.
+    #[error("it does not exist")]
+    Absent,
+    /// Not readable.
+    #[error("it cannot be read")]
+    Unreadable,
+    /// Pods could name another pod.
+    #[error("podInfoOnMount must be true")]
+    PodInfo,
+    /// Persistent volumes have no pod.
+    #[error("volumeLifecycleModes must be [Ephemeral]")]
+    Lifecycle,
+    /// Pods could not prove themselves.
+    #[error("tokenRequests must name audience connectors.alauda.io")]
+    Tokens,
+}
+
+impl PublishError {
+    /// The table of what the kubelet is told.
+    pub(crate) const fn code(&self) -> Code {
+        match self {
+            Self::Volume(_) => Code::InvalidArgument,
+            Self::Caller(_) => Code::Unauthenticated,
+            Self::Driver(_) | Self::NoAddress { .. } => Code::FailedPrecondition,
+            Self::Waiting { .. }
+            | Self::Denied { .. }
+            | Self::Unusable { .. }
+            | Self::Squatted { .. }
+            | Self::RequestRefused { .. } => Code::PermissionDenied,
+            Self::Broken => Code::Internal,
+            // Not final from here on: something may be left, or it is worth trying again.
+            Self::Starting | Self::Unreachable { .. } | Self::NotProven(_) | Self::Stopping => {
+                Code::Unavailable
+            }
+            Self::InFlight | Self::PodEnding | Self::OtherVolume | Self::Left(_) => Code::Aborted,
+            Self::Crowded => Code::ResourceExhausted,
+            Self::Cancelled => Code::Cancelled,
+        }
+    }
+
+    /// The word in metrics and logs.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Volume(_) => "invalid",
+            Self::Caller(_) => "not_proven",
+            Self::Driver(_) => "driver_object",
+            Self::NoAddress { .. } => "no_address",
+            Self::Waiting { .. } => "waiting",
+            Self::Denied { .. } => "denied",
+            Self::Unusable { .. } => "unusable",
+            Self::Squatted { .. } | Self::RequestRefused { .. } => "request_refused",
+            Self::Broken => "broken",
+            Self::Starting => "starting",
+            Self::Unreachable { .. } | Self::NotProven(_) => "unreachable",
+            Self::Stopping => "stopping",
+            Self::InFlight => "in_flight",
+            Self::PodEnding => "pod_ending",
+            Self::OtherVolume => "other_volume",
+            Self::Left(_) => "left_behind",
+            Self::Crowded => "crowded",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// What people read.
+    pub(crate) fn text(&self) -> String {
+        cut(self.to_string())
+    }
+
+    /// Whether the kubelet forgets the volume.
+    pub(crate) fn is_final(&self) -> bool {
+        is_final(self.code())
+    }
+}
+
+/// How the kubelet reads codes.
+pub(crate) const fn is_final(code: Code) -> bool {
+    !matches!(
+        code,
+        Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::Unavailable
+            | Code::ResourceExhausted
+            | Code::Aborted
+    )
+}
+
+impl From<PublishError> for Status {
+    fn from(error: PublishError) -> Self {
+        Self::new(error.code(), error.text())
+    }
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > LONGEST_TEXT {
+        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+        text.push('…');
+    }
+    text
+}
+
+/// What a pod that is not let in yet waits for. The sentence of the request is for its own namespace.
+pub(crate) fn awaited(reason: Option<Ready>, message: &str, at_home: bool) -> String {
+    if at_home && !message.is_empty() {
+        return message.to_owned();
+    }
+    let text = match reason {
+        Some(Ready::ChecksPending | Ready::ChecksFailed) => "waiting for an approval",
+        Some(Ready::TooManyRequests) => "too many requests of the pod's namespace are waiting",
+        Some(Ready::ApprovalsDisabled) => "approvals are switched off, nothing new is granted",
+        // One text for a connector that is missing, for no policy and for nothing at all: whoever waits
+        // elsewhere learns nothing.
+        Some(_) | None => "no access is granted to this pod yet",
+    };
+    text.to_owned()
+}
+
+/// What became of a request that is over.
+pub(crate) fn refused(reason: Option<Ready>, message: &str, at_home: bool) -> String {
+    if at_home && !message.is_empty() {
+        return message.to_owned();
+    }
+    let text = match reason {
+        Some(Ready::CheckRejected) => "access was rejected",
+        Some(Ready::PendingTimeout) => "access was not approved in time",
+        Some(
+            Ready::CheckLapsed | Ready::Expired | Ready::PolicyDeleted | Ready::ConnectorDeleted,
+        ) => "access was taken back",
+        Some(_) | None => "access was refused",
+    };
+    format!("{text}; a new pod may ask again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::PlaceError;
+
+    fn connector() -> ConnectorKey {
+        ConnectorKey {
+            namespace: "tools".to_owned(),
+            name: "harbor".to_owned(),
+        }
+    }
+
+    #[test]
+    fn only_what_leaves_nothing_behind_is_final() {
+        let waiting = PublishError::Waiting {
+            connector: connector(),
+            awaited: String::new(),
+        };
+        let finals = [
+            PublishError::Volume(PlaceError::Shape.into()),
+            PublishError::Caller(CallerError::NotAuthenticated),
+            PublishError::Driver(DriverProblem::Absent),
+            waiting.clone(),
+            PublishError::Broken,
+        ];
+        assert!(finals.iter().all(PublishError::is_final));
+        let uncertain = [
+            PublishError::Starting,
+            PublishError::InFlight,
+            PublishError::Crowded,
+            PublishError::PodEnding,
+            PublishError::NotProven(Trouble::Kubernetes),
+            PublishError::Stopping,
+            PublishError::Cancelled,
+            PublishError::OtherVolume,
+            PublishError::Left(Box::new(waiting)),
+        ];
+        assert!(!uncertain.iter().any(PublishError::is_final));
+    }
+
+    /// The connector may be missing, or not be for the asker: he cannot tell.
+    #[test]
+    fn outside_the_connectors_namespace_texts_reveal_nothing() {
+        let outside = |reason| awaited(reason, "the sentence of the request", false);
+        assert_eq!(outside(Some(Ready::ConnectorNotFound)), outside(None));
+        assert_eq!(outside(Some(Ready::NoAccessPolicy)), outside(None));
+        for reason in Ready::ALL {
+            for text in [
+                outside(Some(*reason)),
+                refused(Some(*reason), "the sentence of the request", false),
+            ] {
+                assert!(!text.contains("sentence"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn at_home_the_sentence_of_the_request_is_shown_if_there_is_one() {
+        assert_eq!(
+            awaited(Some(Ready::ChecksPending), "ask Ann", true),
+            "ask Ann"
+        );
+        assert_eq!(
+            awaited(Some(Ready::ChecksPending), "", true),
+            "waiting for an approval"
+        );
+        assert_eq!(refused(None, "Ann said no", true), "Ann said no");
+        assert_eq!(
+            refused(None, "", true),
+            "access was refused; a new pod may ask again"
+        );
+    }
+
+    #[test]
+    fn texts_are_short_enough_for_an_event_and_begin_with_the_connector() {
+        let error = PublishError::Waiting {
+            connector: connector(),
+            awaited: "ä".repeat(2000),
+        };
+        let status = Status::from(error);
+        assert!(status.message().starts_with("connector tools/harbor: "));
+        assert!(status.message().len() < 710, "{}", status.message().len());
+        assert!(status.details().is_empty());
+    }
+}

@@ -1,0 +1,120 @@
+//! The Kubernetes API, as far as a mount needs it.
+
+mod live;
+mod request;
+mod review;
+
+use connectors_api::{AccessRequest, Connector, ConnectorClass};
+use k8s_openapi::api::{
+    authentication::v1::TokenReviewStatus, authorization::v1::SubjectAccessReviewSpec,
+    storage::v1::CSIDriver,
+};
+use thiserror::Error;
+
+use crate::volume::{Pod, Token};
+
+pub(crate) use live::Live;
+pub(crate) use request::{asks_the_same, request};
+pub(crate) use review::review;
+
+/// The API server gave no answer that can be used. The log says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the Kubernetes API cannot be asked at the moment")]
+pub(crate) struct NoAnswer;
+
+/// What became of a request that was to be created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Created {
+    /// It is there.
+    Made,
+    /// Something of that name was there before.
+    Exists,
+    /// There is no such namespace, and so no such connector.
+    NoNamespace,
+    /// The API server or one of its webhooks will not have it.
+    Refused,
+}
+
+/// What is under a name.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Lookup<K> {
+    /// Nothing.
+    Absent,
+    /// Something that cannot be read.
+    Unreadable,
+    /// The object.
+    Found(Box<K>),
+}
+
+/// What a pod is told by an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Word {
+    /// Access was refused, for good.
+    Denied,
+    /// Access was granted in a way that no mount can use.
+    Unusable,
+    /// Access ended, and the content of the volume with it.
+    Revoked,
+}
+
+impl Word {
+    /// The event's reason.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Denied => "AccessDenied",
+            Self::Unusable => "AccessUnusable",
+            Self::Revoked => "AccessRevoked",
+        }
+    }
+}
+
+/// Who is asked, and told.
+pub(crate) trait Kubernetes: Send + Sync + 'static {
+    /// Whose is a token?
+    fn review_token(
+        &self,
+        token: &Token,
+    ) -> impl Future<Output = Result<TokenReviewStatus, NoAnswer>> + Send;
+
+    /// May somebody do something?
+    fn review_access(
+        &self,
+        question: SubjectAccessReviewSpec,
+    ) -> impl Future<Output = Result<bool, NoAnswer>> + Send;
+
+    /// Creates a request in a namespace.
+    fn create_request(
+        &self,
+        namespace: &str,
+        request: &AccessRequest,
+    ) -> impl Future<Output = Result<Created, NoAnswer>> + Send;
+
+    /// Reads a request.
+    fn request(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> impl Future<Output = Result<Lookup<AccessRequest>, NoAnswer>> + Send;
+
+    /// Reads a connector.
+    fn connector(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> impl Future<Output = Result<Lookup<Connector>, NoAnswer>> + Send;
+
+    /// Reads a class.
+    fn class(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = Result<Lookup<ConnectorClass>, NoAnswer>> + Send;
+
+    /// Reads a driver object.
+    fn driver(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = Result<Lookup<CSIDriver>, NoAnswer>> + Send;
+
+    /// Tells a pod, sooner or later. Nobody waits for it.
+    fn tell(&self, pod: &Pod, word: Word, note: String);
+}

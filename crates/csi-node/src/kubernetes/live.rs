@@ -1,0 +1,226 @@
+//! The real API server.
+
+use std::{fmt, time::Duration};
+
+use connectors_api::{AccessRequest, Connector, ConnectorClass, parse};
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus},
+    authorization::v1::{SubjectAccessReview, SubjectAccessReviewSpec},
+    core::v1::ObjectReference,
+    storage::v1::CSIDriver,
+};
+use kube::{
+    Api, Client, Resource,
+    api::PostParams,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+use serde_json::Value;
+use service_kit::{
+    report,
+    retry::{Backoff, CallError, Policy},
+    watches::{Guarded, Parse, Plain},
+};
+use tracing::warn;
+
+use super::{Created, Kubernetes, Lookup, NoAnswer, Word};
+use crate::volume::{AUDIENCE, Pod, Token};
+
+#[cfg(test)]
+mod tests;
+
+/// The kubelet waits: an attempt that hangs is given up soon, and the waiting call tries again itself.
+const CALLS: Policy = Policy {
+    attempts: 3,
+    attempt: Duration::from_secs(5),
+    total: Duration::from_secs(10),
+    pauses: Backoff::new(Duration::from_millis(100), Duration::from_secs(1)),
+};
+static POST: PostParams = PostParams {
+    dry_run: false,
+    field_manager: None,
+};
+/// Nobody waits for an event.
+const EVENTS: Duration = Duration::from_secs(10);
+
+/// A client that knows what it is for.
+#[derive(Clone)]
+pub(crate) struct Live {
+    client: Client,
+    recorder: Recorder,
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Live")
+    }
+}
+
+/// Requests are read strictly: one with a field that nobody knows is not ours.
+#[derive(Clone, Copy, Debug)]
+enum Strict {}
+
+impl Parse<AccessRequest> for Strict {
+    fn parse(json: &str) -> Result<AccessRequest, String> {
+        let value: Value =
+            serde_json::from_str(json).map_err(|_| "cannot be read as JSON".to_owned())?;
+        // The error quotes values; its path does not.
+        parse::object(&value).map_err(|error| format!("{}: cannot be read", error.path))
+    }
+}
+
+impl Live {
+    /// Events name the driver, and the node that it runs on.
+    pub(crate) fn new(client: Client, node: &str) -> Self {
+        let reporter = Reporter {
+            controller: "connectors.alauda.io/csi-node".to_owned(),
+            instance: Some(node.to_owned()),
+        };
+        Self {
+            recorder: Recorder::new(client.clone(), reporter),
+            client,
+        }
+    }
+
+    async fn lookup<K, P>(
+        &self,
+        api: Api<Guarded<K, P>>,
+        what: &str,
+        name: &str,
+    ) -> Result<Lookup<K>, NoAnswer>
+    where
+        K: Resource + Clone + fmt::Debug,
+        P: Parse<K>,
+    {
+        let found = CALLS
+            .call(format!("get {what} {name}"), || api.get_opt(name))
+            .await
+            .map_err(|error| no_answer(&error))?;
+        let Some(found) = found else {
+            return Ok(Lookup::Absent);
+        };
+        Ok(match found.object {
+            Ok(object) => Lookup::Found(Box::new(object)),
+            Err(unreadable) => {
+                warn!(
+                    what,
+                    name,
+                    problem = unreadable.problem,
+                    "object cannot be read"
+                );
+                Lookup::Unreadable
+            }
+        })
+    }
+}
+
+fn no_answer(error: &CallError) -> NoAnswer {
+    warn!(error = report(error), "the Kubernetes API gave no answer");
+    NoAnswer
+}
+
+impl Kubernetes for Live {
+    async fn review_token(&self, token: &Token) -> Result<TokenReviewStatus, NoAnswer> {
+        let review = TokenReview {
+            spec: TokenReviewSpec {
+                audiences: Some(vec![AUDIENCE.to_owned()]),
+                token: Some(token.expose().to_owned()),
+            },
+            ..TokenReview::default()
+        };
+        let api: Api<TokenReview> = Api::all(self.client.clone());
+        let answer = CALLS
+            .call("review the token of a pod", || api.create(&POST, &review))
+            .await
+            .map_err(|error| no_answer(&error))?;
+        Ok(answer.status.unwrap_or_default())
+    }
+
+    async fn review_access(&self, question: SubjectAccessReviewSpec) -> Result<bool, NoAnswer> {
+        let review = SubjectAccessReview {
+            spec: question,
+            ..SubjectAccessReview::default()
+        };
+        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let answer = CALLS
+            .call("review the access of a pod", || api.create(&POST, &review))
+            .await
+            .map_err(|error| no_answer(&error))?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
+    async fn create_request(
+        &self,
+        namespace: &str,
+        request: &AccessRequest,
+    ) -> Result<Created, NoAnswer> {
+        let api: Api<AccessRequest> = Api::namespaced(self.client.clone(), namespace);
+        let made = CALLS
+            .call(format!("create an AccessRequest in {namespace}"), || {
+                api.create(&POST, request)
+            })
+            .await;
+        match made {
+            Ok(_) => Ok(Created::Made),
+            Err(error) => match error.status() {
+                Some(409) => Ok(Created::Exists),
+                Some(404) => Ok(Created::NoNamespace),
+                Some(400 | 403 | 422) => {
+                    warn!(error = report(&error), "access request refused");
+                    Ok(Created::Refused)
+                }
+                Some(_) | None => Err(no_answer(&error)),
+            },
+        }
+    }
+
+    async fn request(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Lookup<AccessRequest>, NoAnswer> {
+        let api: Api<Guarded<AccessRequest, Strict>> =
+            Api::namespaced(self.client.clone(), namespace);
+        self.lookup(api, "AccessRequest", name).await
+    }
+
+    async fn connector(&self, namespace: &str, name: &str) -> Result<Lookup<Connector>, NoAnswer> {
+        let api: Api<Guarded<Connector, Plain>> = Api::namespaced(self.client.clone(), namespace);
+        self.lookup(api, "Connector", name).await
+    }
+
+    async fn class(&self, name: &str) -> Result<Lookup<ConnectorClass>, NoAnswer> {
+        let api: Api<Guarded<ConnectorClass, Plain>> = Api::all(self.client.clone());
+        self.lookup(api, "ConnectorClass", name).await
+    }
+
+    async fn driver(&self, name: &str) -> Result<Lookup<CSIDriver>, NoAnswer> {
+        let api: Api<Guarded<CSIDriver, Plain>> = Api::all(self.client.clone());
+        self.lookup(api, "CSIDriver", name).await
+    }
+
+    fn tell(&self, pod: &Pod, word: Word, note: String) {
+        let recorder = self.recorder.clone();
+        let regarding = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(pod.namespace.clone()),
+            name: Some(pod.name.clone()),
+            uid: Some(pod.uid.clone()),
+            ..ObjectReference::default()
+        };
+        tokio::spawn(async move {
+            let event = Event {
+                type_: EventType::Warning,
+                reason: word.as_str().to_owned(),
+                note: Some(note),
+                action: "MountVolume".to_owned(),
+                secondary: None,
+            };
+            match tokio::time::timeout(EVENTS, recorder.publish(&event, &regarding)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => warn!(error = report(&error), "cannot write an event"),
+                Err(_) => warn!("cannot write an event in time"),
+            }
+        });
+    }
+}

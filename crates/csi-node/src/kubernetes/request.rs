@@ -1,0 +1,133 @@
+//! The request that the driver makes for a pod.
+
+use connectors_api::{
+    AccessRequest, AccessRequestSpec,
+    access_request::{
+        ConnectorRef, ContextApiVersion, ContextKind, ContextObjectRef, RequestContext,
+        RequestSubject, RequestSubjectKind,
+    },
+    labels,
+    request_name::RequestTuple,
+};
+use kube::core::ObjectMeta;
+
+use crate::volume::{ConnectorKey, Wish};
+
+/// The request for one connector, under the name that every retry gives it.
+pub(crate) fn request(wish: &Wish, connector: &ConnectorKey) -> AccessRequest {
+    let Wish {
+        pod, permission, ..
+    } = wish;
+    let name = RequestTuple {
+        subject_namespace: &pod.namespace,
+        subject_name: &pod.service_account,
+        connector: &connector.name,
+        permission: *permission,
+        pod_uid: &pod.uid,
+    }
+    .name();
+    let spec = AccessRequestSpec {
+        subject: RequestSubject {
+            api_group: None,
+            kind: RequestSubjectKind::ServiceAccount,
+            namespace: Some(pod.namespace.clone()),
+            name: pod.service_account.clone(),
+        },
+        connector_ref: ConnectorRef {
+            name: connector.name.clone(),
+            namespace: None,
+        },
+        context: RequestContext {
+            object_ref: ContextObjectRef {
+                api_version: ContextApiVersion::V1,
+                kind: ContextKind::Pod,
+                namespace: pod.namespace.clone(),
+                name: pod.name.clone(),
+                uid: Some(pod.uid.clone()),
+            },
+        },
+        permission: *permission,
+    };
+    AccessRequest {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(connector.namespace.clone()),
+            labels: Some(labels::of_request(&spec)),
+            ..ObjectMeta::default()
+        },
+        spec,
+        status: None,
+    }
+}
+
+/// Whether a request that was found under the name of ours is the one that we would have made. Two
+/// fields have more than one spelling.
+pub(crate) fn asks_the_same(found: &AccessRequest, ours: &AccessRequest) -> bool {
+    let namespace = ours.metadata.namespace.as_deref();
+    let named = found.spec.connector_ref.namespace.as_deref();
+    found.metadata.namespace.as_deref() == namespace
+        && (named.is_none() || named == namespace)
+        && found.spec.subject_namespace() == ours.spec.subject_namespace()
+        && found.spec.subject.kind == ours.spec.subject.kind
+        && found.spec.subject.name == ours.spec.subject.name
+        && found.spec.connector_ref.name == ours.spec.connector_ref.name
+        && found.spec.context == ours.spec.context
+        && found.spec.permission == ours.spec.permission
+}
+
+#[cfg(test)]
+mod tests {
+    use connectors_api::{Permission, parse};
+
+    use super::*;
+    use crate::testing::wish;
+
+    fn ours() -> AccessRequest {
+        let wish = wish(&["tools/harbor"]);
+        request(&wish, &wish.connectors[0])
+    }
+
+    #[test]
+    fn the_request_is_one_that_everybody_reads() {
+        let request = ours();
+        let json = serde_json::to_value(&request).unwrap();
+        let read: AccessRequest = parse::object(&json).unwrap();
+        assert_eq!(read, request);
+        assert_eq!(request.metadata.namespace.as_deref(), Some("tools"));
+        assert_eq!(
+            request.spec.context.object_ref.uid.as_deref(),
+            Some("uid-1")
+        );
+    }
+
+    #[test]
+    fn other_spellings_of_the_same_request_are_the_same() {
+        let mut found = ours();
+        found.spec.subject.namespace = None;
+        found.spec.subject.api_group = Some("rbac.authorization.k8s.io".to_owned());
+        found.spec.connector_ref.namespace = Some("tools".to_owned());
+        assert!(asks_the_same(&found, &ours()));
+        found.spec.subject.namespace = Some(String::new());
+        assert!(asks_the_same(&found, &ours()));
+    }
+
+    #[test]
+    fn a_request_about_anything_else_is_another() {
+        let changes: [fn(&mut AccessRequest); 9] = [
+            |r| r.metadata.namespace = Some("other".to_owned()),
+            |r| r.spec.subject.name = "other".to_owned(),
+            |r| r.spec.subject.namespace = Some("other".to_owned()),
+            |r| r.spec.connector_ref.name = "other".to_owned(),
+            |r| r.spec.connector_ref.namespace = Some("other".to_owned()),
+            |r| r.spec.context.object_ref.name = "other".to_owned(),
+            |r| r.spec.context.object_ref.namespace = "other".to_owned(),
+            |r| r.spec.context.object_ref.uid = None,
+            |r| r.spec.permission = Permission::Proxy,
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            let mut found = ours();
+            change(&mut found);
+            assert!(!asks_the_same(&found, &ours()), "{at}");
+        }
+    }
+}

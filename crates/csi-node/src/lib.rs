@@ -1,0 +1,52 @@
+//! The CSI node plugin: holds a pod at its volume mount until access is there.
+//!
+//! Owns: the driver's two sockets (the kubelet's calls, and its registration), the proof of which pod
+//! calls, the wait for access, the mounted volume and what becomes of it when access ends.
+//!
+//! Refuses to know: how access is decided. It asks the evaluation service and confirms with the API
+//! server; it reads no pods, no secrets and no policies.
+//!
+//! Invariant: a volume that was reported as published is complete, and access to all its connectors was
+//! there during that very call. A final error means that nothing is left at the target path.
+
+mod access;
+mod args;
+mod caller;
+mod content;
+mod driver;
+mod error;
+mod evaluator;
+mod kubernetes;
+mod locks;
+mod metrics;
+mod mounter;
+mod server;
+mod service;
+mod socket;
+mod switch;
+#[cfg(test)]
+mod testing;
+mod told;
+mod volume;
+
+pub use args::Args;
+pub use service::{StartError, run};
+
+/// The generated types of the protocols that the kubelet speaks.
+#[allow(
+    clippy::pedantic,
+    clippy::wildcard_enum_match_arm,
+    missing_docs,
+    unreachable_pub,
+    reason = "generated code"
+)]
+pub mod proto {
+    /// `csi.v1`.
+    pub mod csi {
+        include!("generated/csi.v1.rs");
+    }
+    /// `pluginregistration`.
+    pub mod registration {
+        include!("generated/pluginregistration.rs");
+    }
+}

@@ -1,0 +1,73 @@
+//! The volume at its place: what is there, how it comes and how it goes.
+//!
+//! A volume is a small tmpfs at the target path, read only for everybody once it is complete. "It is
+//! there" is never said by a mount point: a process that dies between mounting and writing leaves one.
+//! It is said by a marker, written last, which names whose volume it is.
+
+mod linux;
+mod table;
+mod tmpfs;
+
+use std::{io, path::PathBuf};
+
+use thiserror::Error;
+
+pub(crate) use linux::Linux;
+
+use crate::{
+    content::{Facts, Record},
+    volume::Place,
+};
+
+/// What is at the place of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing at all.
+    Nothing,
+    /// Something of ours that is not complete.
+    Partial,
+    /// A complete volume.
+    Published(Record),
+    /// A volume whose content was taken away.
+    Emptied(Record),
+}
+
+/// Why a volume cannot be handled. Paths are those of the node: they go to the log only.
+#[derive(Debug, Error)]
+pub(crate) enum MountError {
+    /// A step failed.
+    #[error("cannot {step} {}", path.display())]
+    Step {
+        /// What was tried.
+        step: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// Something that we did not put there.
+    #[error("{} is not ours", path.display())]
+    Foreign {
+        /// Where.
+        path: PathBuf,
+    },
+}
+
+/// Who mounts. Calls block; for one place they come one after the other.
+pub(crate) trait Mounter: Send + Sync + 'static {
+    /// What is there?
+    fn look(&self, place: &Place) -> Result<Found, MountError>;
+
+    /// Makes a volume where nothing is. On an error something may be left.
+    fn publish(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError>;
+
+    /// Takes the content away and leaves the mount: containers would not notice another one.
+    fn empty(&self, place: &Place) -> Result<(), MountError>;
+
+    /// Gives an emptied volume its content again.
+    fn refill(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError>;
+
+    /// Removes what is there. Afterwards nothing is, or this is an error.
+    fn clear(&self, place: &Place) -> Result<(), MountError>;
+}

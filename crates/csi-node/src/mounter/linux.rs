@@ -1,0 +1,270 @@
+//! Volumes on a real node.
+//!
+//! Every folder on the way is opened without following links and without leaving the pods' folder, and
+//! what is mounted is mounted on the descriptor that was looked at.
+
+use std::{
+    ffi::CStr,
+    fs, io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{
+        AtFlags, CWD, FsWord, Mode, OFlags, ResolveFlags, StatVfsMountFlags, StatxAttributes,
+        StatxFlags, fstatfs, fstatvfs, mkdirat, openat2, statx, unlinkat,
+    },
+    io::Errno,
+    mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount},
+};
+use tracing::{info, warn};
+
+use super::{Found, MountError, Mounter, table::mount_points, tmpfs::Root};
+use crate::{
+    content::{Facts, Record},
+    volume::{Place, PodsDir},
+};
+use service_kit::report;
+
+#[cfg(test)]
+mod tests;
+
+const TMPFS: &str = "tmpfs";
+const TMPFS_MAGIC: FsWord = 0x0102_1994;
+/// More than sixteen connectors need on any page size, and too little to hurt a node.
+const LIMITS: &CStr = c"size=16m,nr_inodes=1024,mode=0755";
+/// Mounts on top of each other at one place, should somebody ever stack them.
+const STACKED: usize = 16;
+/// The kubelet's own folders are for root only.
+const TARGET_MODE: Mode = Mode::from_raw_mode(0o750);
+
+/// Mounts for real.
+#[derive(Clone, Debug)]
+pub(crate) struct Linux {
+    /// How our mounts are called in the kernel's table: the driver's name.
+    source: String,
+}
+
+/// What the target path is.
+enum Target {
+    Absent,
+    /// A folder of the kubelet's file system.
+    Bare(OwnedFd),
+    /// The root of one of our file systems.
+    Mounted(Root),
+}
+
+const fn hardened() -> MountFlags {
+    MountFlags::NOSUID
+        .union(MountFlags::NODEV)
+        .union(MountFlags::NOEXEC)
+}
+
+impl Linux {
+    /// For the driver of this name.
+    pub(crate) fn new(driver: &str) -> Self {
+        Self {
+            source: driver.to_owned(),
+        }
+    }
+
+    /// Removes what earlier processes began and nobody was told about.
+    pub(crate) fn sweep(&self, pods: &PodsDir) {
+        let table = match fs::read_to_string("/proc/self/mountinfo") {
+            Ok(table) => table,
+            Err(error) => {
+                warn!(error = report(&error), "cannot read the table of mounts");
+                return;
+            }
+        };
+        let points = mount_points(&table, TMPFS, &self.source);
+        for place in points.iter().filter_map(|point| pods.at(point)) {
+            let swept = match self.look(&place) {
+                Ok(Found::Partial) => self.clear(&place),
+                Ok(Found::Nothing | Found::Published(_) | Found::Emptied(_)) => continue,
+                Err(error) => Err(error),
+            };
+            let volume = place.volume_id();
+            match swept {
+                Ok(()) => info!(volume, "removed a volume that was never completed"),
+                Err(error) => warn!(volume, error = report(&error), "cannot sweep a volume"),
+            }
+        }
+    }
+}
+
+impl Mounter for Linux {
+    fn look(&self, place: &Place) -> Result<Found, MountError> {
+        let Some(parent) = parent(place)? else {
+            return Ok(Found::Nothing);
+        };
+        let root = match target(place, &parent)? {
+            Target::Absent => return Ok(Found::Nothing),
+            Target::Bare(_) => return Ok(Found::Partial),
+            Target::Mounted(root) => root,
+        };
+        let found = root.found()?;
+        // A process that died before its last step left it writable.
+        if !matches!(found, Found::Partial) && !is_read_only(&root)? {
+            seal(&root)?;
+        }
+        Ok(found)
+    }
+
+    fn publish(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError> {
+        let parent = parent(place)?.ok_or_else(|| {
+            step("open", &place.target())(io::Error::from(io::ErrorKind::NotFound))
+        })?;
+        match mkdirat(&parent, Place::TARGET, TARGET_MODE) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(step("make", &place.target())(error.into())),
+        }
+        let Target::Bare(bare) = target(place, &parent)? else {
+            return Err(MountError::Foreign {
+                path: place.target(),
+            });
+        };
+        mount(
+            &self.source,
+            by_descriptor(&bare),
+            TMPFS,
+            hardened(),
+            LIMITS,
+        )
+        .map_err(|error| step("mount on", &place.target())(error.into()))?;
+        drop(bare);
+        let Target::Mounted(root) = target(place, &parent)? else {
+            return Err(MountError::Foreign {
+                path: place.target(),
+            });
+        };
+        root.write_facts(facts)?;
+        root.complete(record)?;
+        seal(&root)
+    }
+
+    fn empty(&self, place: &Place) -> Result<(), MountError> {
+        change(place, Root::empty)
+    }
+
+    fn refill(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError> {
+        change(place, |root| {
+            root.write_facts(facts)?;
+            root.complete(record)
+        })
+    }
+
+    fn clear(&self, place: &Place) -> Result<(), MountError> {
+        let Some(parent) = parent(place)? else {
+            return Ok(());
+        };
+        let path = place.target();
+        for _ in 0..STACKED {
+            match target(place, &parent)? {
+                Target::Absent => return Ok(()),
+                Target::Bare(_) => break,
+                // Whatever still has a file of it open keeps it, out of everybody's sight.
+                Target::Mounted(_) => {
+                    unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+                        .map_err(|error| step("unmount", &path)(error.into()))?;
+                }
+            }
+        }
+        match unlinkat(&parent, Place::TARGET, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(step("remove", &path)(error.into())),
+        }
+    }
+}
+
+/// The folder that the kubelet made for the volume; none when it is not there.
+fn parent(place: &Place) -> Result<Option<OwnedFd>, MountError> {
+    let failed = step("open", &place.target());
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let opened = openat2(
+        CWD,
+        place.pods(),
+        flags,
+        Mode::empty(),
+        ResolveFlags::empty(),
+    )
+    .and_then(|pods| openat2(&pods, place.parent(), flags, Mode::empty(), inside));
+    match opened {
+        Ok(parent) => Ok(Some(parent)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+fn target(place: &Place, parent: &OwnedFd) -> Result<Target, MountError> {
+    let path = place.target();
+    let failed = |error: Errno| step("open", &path)(error.into());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let fd = match openat2(parent, Place::TARGET, flags, Mode::empty(), inside) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(Target::Absent),
+        Err(Errno::NOTDIR | Errno::LOOP) => return Err(MountError::Foreign { path }),
+        Err(error) => return Err(failed(error)),
+    };
+    let stat = statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).map_err(failed)?;
+    if !stat
+        .stx_attributes_mask
+        .contains(StatxAttributes::MOUNT_ROOT)
+    {
+        // The kernel cannot tell, and guessing would unmount or fill the wrong thing.
+        return Err(failed(Errno::NOSYS));
+    }
+    if !stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        return Ok(Target::Bare(fd));
+    }
+    if fstatfs(&fd).map_err(failed)?.f_type != TMPFS_MAGIC {
+        return Err(MountError::Foreign { path });
+    }
+    Ok(Target::Mounted(Root::new(fd, path)))
+}
+
+/// Opens the file system for writing for as long as the change takes.
+fn change(
+    place: &Place,
+    change: impl FnOnce(&Root) -> Result<(), MountError>,
+) -> Result<(), MountError> {
+    let foreign = || MountError::Foreign {
+        path: place.target(),
+    };
+    let parent = parent(place)?.ok_or_else(foreign)?;
+    let Target::Mounted(root) = target(place, &parent)? else {
+        return Err(foreign());
+    };
+    remount(&root, hardened())?;
+    let changed = change(&root);
+    // Sealed again even when the change failed.
+    seal(&root).and(changed)
+}
+
+/// Read only for everybody, in every copy of the mount: it is the file system that is sealed.
+fn seal(root: &Root) -> Result<(), MountError> {
+    remount(root, hardened() | MountFlags::RDONLY)
+}
+
+fn remount(root: &Root, flags: MountFlags) -> Result<(), MountError> {
+    mount_remount(by_descriptor(&root.fd()), flags, c"")
+        .map_err(|error| step("remount", root.path())(error.into()))
+}
+
+fn is_read_only(root: &Root) -> Result<bool, MountError> {
+    let stat = fstatvfs(root.fd()).map_err(|error| step("look at", root.path())(error.into()))?;
+    Ok(stat.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+/// A name of exactly this folder, whatever its path leads to by now.
+fn by_descriptor(fd: &impl AsFd) -> PathBuf {
+    Path::new("/proc/self/fd").join(fd.as_fd().as_raw_fd().to_string())
+}
+
+fn step(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MountError + use<> {
+    let path = path.to_owned();
+    move |source| MountError::Step { step, path, source }
+}

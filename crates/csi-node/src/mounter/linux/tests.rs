@@ -1,0 +1,486 @@
+//! Real mounts. Each test runs once more as a process of its own with a mount namespace of its own, so
+//! that nothing of it is seen outside and nothing is left when it fails. Only root can do that; for
+//! anybody else these tests say so and pass.
+
+use std::{
+    env, fs,
+    io::Write,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use connectors_api::Permission;
+use rustix::process::geteuid;
+use tempfile::TempDir;
+
+use super::*;
+use crate::testing::{key, place_in, wish};
+
+const INSIDE: &str = "CSI_NODE_TEST_INSIDE";
+const DRIVER: &str = "connectors-csi";
+
+/// Whether to go on: inside the namespace. Outside, the test is run inside and must succeed.
+fn inside(test: &str) -> bool {
+    if env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    if !geteuid().is_root() {
+        let _ = writeln!(std::io::stderr(), "{test}: skipped, only root can mount");
+        return false;
+    }
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .arg(env::current_exe().unwrap())
+        .args(["--exact", "--nocapture"])
+        .arg(format!("mounter::linux::tests::{test}"))
+        .env(INSIDE, "1")
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    // A test that is not found there would succeed as well.
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{test} failed inside its namespace: {said}"
+    );
+    false
+}
+
+struct Scene {
+    _folder: TempDir,
+    place: Place,
+    record: Record,
+    facts: Vec<Facts>,
+    mounter: Linux,
+}
+
+/// A kubelet that has made the folder of the volume, on a file system of its own: that of the machine
+/// may be one on which nobody can mount.
+fn scene() -> Scene {
+    let folder = tempfile::tempdir().unwrap();
+    mount("kubelet", folder.path(), TMPFS, MountFlags::empty(), c"").unwrap();
+    let scene = scene_at(folder.path());
+    Scene {
+        _folder: folder,
+        ..scene
+    }
+}
+
+fn scene_at(kubelet: &Path) -> Scene {
+    let place = place_in(kubelet, "tool");
+    fs::create_dir_all(place.pods().join(place.parent())).unwrap();
+    Scene {
+        record: Record::new(&place, &wish(&["tools/harbor", "tools/git"])),
+        facts: ["tools/harbor", "tools/git"].map(facts).to_vec(),
+        place,
+        mounter: Linux::new(DRIVER),
+        _folder: tempfile::tempdir().unwrap(),
+    }
+}
+
+fn facts(name: &str) -> Facts {
+    Facts {
+        connector: key(name),
+        address: format!("https://{name}"),
+        class: "oci".to_owned(),
+        permission: Permission::Apis,
+        request: String::new(),
+    }
+}
+
+impl Scene {
+    fn publish(&self) {
+        self.mounter
+            .publish(&self.place, &self.record, &self.facts)
+            .unwrap();
+    }
+
+    fn look(&self) -> Found {
+        self.mounter.look(&self.place).unwrap()
+    }
+
+    fn clear(&self) {
+        self.mounter.clear(&self.place).unwrap();
+        assert_eq!(self.look(), Found::Nothing);
+        assert!(!self.place.target().exists());
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.place.target().join(".connector").join(path)).ok()
+    }
+
+    fn assert_complete(&self) {
+        assert_eq!(self.look(), Found::Published(self.record.clone()));
+        let expected = [
+            ("name", "git"),
+            ("namespace", "tools"),
+            ("address", "https://tools/git"),
+            ("class", "oci"),
+            ("permission", "apis"),
+            ("request", ""),
+        ];
+        for (fact, content) in expected {
+            let read = self.read(&format!("tools_git/{fact}"));
+            assert_eq!(read.as_deref(), Some(content), "{fact}");
+        }
+        assert_eq!(self.read("tools_harbor/name").as_deref(), Some("harbor"));
+        assert_eq!(self.entries(), [".complete", "tools_git", "tools_harbor"]);
+        self.assert_sealed();
+    }
+
+    fn assert_sealed(&self) {
+        let error = fs::write(self.place.target().join("x"), "x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+    }
+
+    fn entries(&self) -> Vec<String> {
+        let folder = self.place.target().join(".connector");
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A tmpfs at the target with as many of the steps done as asked for.
+    fn began(&self, steps: usize) {
+        let target = self.place.target();
+        fs::create_dir(&target).unwrap();
+        if steps == 0 {
+            return;
+        }
+        mount(DRIVER, &target, TMPFS, hardened(), LIMITS).unwrap();
+        let parent = parent(&self.place).unwrap().unwrap();
+        let Target::Mounted(root) = super::target(&self.place, &parent).unwrap() else {
+            panic!("not mounted");
+        };
+        if steps > 1 {
+            root.write_facts(&self.facts).unwrap();
+        }
+        if steps > 2 {
+            root.complete(&self.record).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_volume_is_complete_and_read_only_and_goes_without_a_trace() {
+    if !inside("a_volume_is_complete_and_read_only_and_goes_without_a_trace") {
+        return;
+    }
+    let scene = scene();
+    assert_eq!(scene.look(), Found::Nothing);
+    scene.publish();
+    // Before anybody looks, which would seal it.
+    scene.assert_sealed();
+    scene.assert_complete();
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let target = scene.place.target();
+    let line = table
+        .lines()
+        .find(|line| line.contains(target.to_str().unwrap()))
+        .unwrap();
+    for option in ["nosuid", "nodev", "noexec", " - tmpfs connectors-csi ro,"] {
+        assert!(line.contains(option), "{option}: {line}");
+    }
+    // Every account of the pod may read.
+    for (path, mode) in [
+        ("", 0o755),
+        (".connector/tools_git", 0o755),
+        (".connector/tools_git/name", 0o444),
+    ] {
+        let found = fs::metadata(target.join(path))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(found & 0o7777, mode, "{path}");
+    }
+    scene.clear();
+    scene.clear();
+}
+
+#[test]
+fn what_was_begun_is_partial_until_its_very_last_step() {
+    if !inside("what_was_begun_is_partial_until_its_very_last_step") {
+        return;
+    }
+    for steps in 0..3 {
+        let scene = scene();
+        scene.began(steps);
+        assert_eq!(scene.look(), Found::Partial, "{steps}");
+        scene.clear();
+        scene.publish();
+        scene.assert_complete();
+    }
+    // Complete and not sealed: looking at it seals it.
+    let scene = scene();
+    scene.began(3);
+    scene.assert_complete();
+}
+
+#[test]
+fn a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell() {
+    if !inside("a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell") {
+        return;
+    }
+    let kubelet = "CSI_NODE_TEST_KUBELET";
+    if let Some(folder) = env::var_os(kubelet) {
+        let scene = scene_at(Path::new(&folder));
+        loop {
+            scene.publish();
+            scene.mounter.empty(&scene.place).unwrap();
+            scene
+                .mounter
+                .refill(&scene.place, &scene.record, &scene.facts)
+                .unwrap();
+            scene.mounter.clear(&scene.place).unwrap();
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    mount("kubelet", folder.path(), TMPFS, MountFlags::empty(), c"").unwrap();
+    let scene = scene_at(folder.path());
+    let mut seen = [0; 4];
+    for round in 0..60 {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("mounter::linux::tests::a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell")
+            .env(kubelet, folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // From the first thing that it does on; whatever the moment is, the next process can tell.
+        let target = scene.place.target();
+        let given_up = Instant::now() + Duration::from_secs(30);
+        while !target.exists() && Instant::now() < given_up {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_micros(round * 40));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match scene.look() {
+            Found::Nothing => seen[0] += 1,
+            Found::Partial => seen[1] += 1,
+            Found::Published(_) => {
+                seen[2] += 1;
+                scene.assert_complete();
+            }
+            Found::Emptied(record) => {
+                seen[3] += 1;
+                assert_eq!(record, scene.record);
+                // Half emptied or half filled: both ways lead out.
+                if round % 2 == 0 {
+                    scene.mounter.empty(&scene.place).unwrap();
+                    assert_eq!(scene.entries(), [".revoked"]);
+                }
+                scene
+                    .mounter
+                    .refill(&scene.place, &scene.record, &scene.facts)
+                    .unwrap();
+                scene.assert_complete();
+            }
+        }
+        scene.clear();
+        scene.publish();
+        scene.assert_complete();
+        scene.clear();
+    }
+    println!("nothing, partial, published, emptied: {seen:?}");
+    assert!(seen[0] < 60, "killed before it began");
+}
+
+#[test]
+fn emptied_content_is_gone_and_comes_back_through_the_same_mount() {
+    if !inside("emptied_content_is_gone_and_comes_back_through_the_same_mount") {
+        return;
+    }
+    let scene = scene();
+    scene.publish();
+    // As a container that was started in between sees it.
+    let container = tempfile::tempdir().unwrap();
+    rustix::mount::mount_bind(scene.place.target(), container.path()).unwrap();
+    let seen = container.path().join(".connector/tools_git/name");
+    assert!(seen.exists());
+    for _ in 0..2 {
+        scene.mounter.empty(&scene.place).unwrap();
+        assert_eq!(scene.look(), Found::Emptied(scene.record.clone()));
+        assert_eq!(scene.entries(), [".revoked"]);
+        scene.assert_sealed();
+        assert!(!seen.exists());
+    }
+    scene
+        .mounter
+        .refill(&scene.place, &scene.record, &scene.facts)
+        .unwrap();
+    scene.assert_complete();
+    assert!(seen.exists());
+}
+
+#[test]
+fn a_volume_in_use_goes_as_well() {
+    if !inside("a_volume_in_use_goes_as_well") {
+        return;
+    }
+    let scene = scene();
+    scene.publish();
+    let open = fs::File::open(scene.place.target().join(".connector/.complete")).unwrap();
+    scene.clear();
+    drop(open);
+}
+
+#[test]
+fn what_is_not_ours_is_neither_filled_nor_removed() {
+    if !inside("what_is_not_ours_is_neither_filled_nor_removed") {
+        return;
+    }
+    let foreign = |result: Result<(), MountError>| {
+        assert!(
+            matches!(result, Err(MountError::Foreign { .. })),
+            "{result:?}"
+        );
+    };
+    // A link that leads elsewhere.
+    let scene = scene();
+    let elsewhere = tempfile::tempdir().unwrap();
+    symlink(elsewhere.path(), scene.place.target()).unwrap();
+    foreign(scene.mounter.look(&scene.place).map(|_| ()));
+    foreign(
+        scene
+            .mounter
+            .publish(&scene.place, &scene.record, &scene.facts),
+    );
+    foreign(scene.mounter.clear(&scene.place));
+    fs::remove_file(scene.place.target()).unwrap();
+    // A file system of another type.
+    fs::create_dir(scene.place.target()).unwrap();
+    mount(
+        "none",
+        scene.place.target(),
+        "ramfs",
+        MountFlags::empty(),
+        c"",
+    )
+    .unwrap();
+    foreign(scene.mounter.look(&scene.place).map(|_| ()));
+    foreign(scene.mounter.clear(&scene.place));
+    unmount(scene.place.target(), UnmountFlags::empty()).unwrap();
+    // A folder that somebody put something into.
+    fs::write(scene.place.target().join("precious"), "x").unwrap();
+    assert!(scene.mounter.clear(&scene.place).is_err());
+    assert!(scene.place.target().join("precious").exists());
+    // A marker that is not ours.
+    fs::remove_dir_all(scene.place.target()).unwrap();
+    scene.began(1);
+    fs::create_dir(scene.place.target().join(".connector")).unwrap();
+    fs::write(scene.place.target().join(".connector/.complete"), "{}").unwrap();
+    foreign(scene.mounter.look(&scene.place).map(|_| ()));
+}
+
+#[test]
+fn a_link_on_the_way_is_not_followed() {
+    if !inside("a_link_on_the_way_is_not_followed") {
+        return;
+    }
+    let scene = scene();
+    let folder = scene.place.pods().join(scene.place.parent());
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::remove_dir(&folder).unwrap();
+    symlink(elsewhere.path(), &folder).unwrap();
+    assert!(
+        scene
+            .mounter
+            .publish(&scene.place, &scene.record, &scene.facts)
+            .is_err()
+    );
+    assert!(scene.mounter.look(&scene.place).is_err());
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    // Nor one that stays among the volumes.
+    fs::remove_file(&folder).unwrap();
+    let other = place_in(scene.place.pods().parent().unwrap(), "other");
+    fs::create_dir_all(other.pods().join(other.parent())).unwrap();
+    symlink("other", &folder).unwrap();
+    assert!(
+        scene
+            .mounter
+            .publish(&scene.place, &scene.record, &scene.facts)
+            .is_err()
+    );
+    assert!(scene.mounter.clear(&scene.place).is_err());
+    assert!(!other.target().exists());
+}
+
+#[test]
+fn without_the_kubelets_folder_there_is_nothing_and_nothing_is_made() {
+    if !inside("without_the_kubelets_folder_there_is_nothing_and_nothing_is_made") {
+        return;
+    }
+    let scene = scene();
+    fs::remove_dir_all(scene.place.pods()).unwrap();
+    assert_eq!(scene.look(), Found::Nothing);
+    scene.mounter.clear(&scene.place).unwrap();
+    assert!(
+        scene
+            .mounter
+            .publish(&scene.place, &scene.record, &scene.facts)
+            .is_err()
+    );
+    assert!(scene.mounter.empty(&scene.place).is_err());
+}
+
+#[test]
+fn mounts_on_top_of_each_other_all_go() {
+    if !inside("mounts_on_top_of_each_other_all_go") {
+        return;
+    }
+    let scene = scene();
+    scene.publish();
+    mount(DRIVER, scene.place.target(), TMPFS, hardened(), LIMITS).unwrap();
+    assert_eq!(scene.look(), Found::Partial);
+    scene.clear();
+}
+
+#[test]
+fn the_sweep_takes_what_was_never_completed_and_nothing_else() {
+    if !inside("the_sweep_takes_what_was_never_completed_and_nothing_else") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    mount("kubelet", folder.path(), TMPFS, MountFlags::empty(), c"").unwrap();
+    let scene = |volume: &str| {
+        let place = place_in(folder.path(), volume);
+        fs::create_dir_all(place.pods().join(place.parent())).unwrap();
+        Scene {
+            place,
+            ..scene_at(folder.path())
+        }
+    };
+    let (complete, emptied, begun) = (scene("complete"), scene("emptied"), scene("begun"));
+    complete.publish();
+    emptied.publish();
+    emptied.mounter.empty(&emptied.place).unwrap();
+    begun.began(2);
+    // Another driver's volume, which has no marker of ours.
+    let other = scene("other");
+    fs::create_dir(other.place.target()).unwrap();
+    mount(
+        "other-driver",
+        other.place.target(),
+        TMPFS,
+        hardened(),
+        LIMITS,
+    )
+    .unwrap();
+    // Ours by name, and no volume's place.
+    let elsewhere = tempfile::tempdir().unwrap();
+    mount(DRIVER, elsewhere.path(), TMPFS, hardened(), LIMITS).unwrap();
+
+    complete.mounter.sweep(&PodsDir::new(folder.path()));
+    assert!(matches!(complete.look(), Found::Published(_)));
+    assert!(matches!(emptied.look(), Found::Emptied(_)));
+    assert_eq!(begun.look(), Found::Nothing);
+    assert_eq!(other.look(), Found::Partial);
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(table.contains(elsewhere.path().to_str().unwrap()));
+}

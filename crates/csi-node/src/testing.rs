@@ -1,0 +1,539 @@
+//! What tests of several modules share: a call as the kubelet makes it, and a world that answers.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use connectors_api::{
+    AccessRequest, Connector, ConnectorClass, Permission, access_request::Phase, reason::Ready,
+};
+use evaluation_api::access::{AccessAnswer, AccessQuestion, Binding, Decision, RequestSeen};
+use futures::StreamExt;
+use k8s_openapi::api::{
+    authentication::v1::TokenReviewStatus, authorization::v1::SubjectAccessReviewSpec,
+    storage::v1::CSIDriver,
+};
+use prometheus::Registry;
+use serde_json::json;
+use service_kit::{
+    readiness::Readiness,
+    shutdown::{Signal, Tasks},
+};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+use crate::{
+    content::{Facts, Record},
+    driver::{Driver, Settings},
+    error::DriverProblem,
+    evaluator::{Answers, Evaluator},
+    kubernetes::{Created, Kubernetes, Lookup, NoAnswer, Word},
+    locks::Locks,
+    metrics::Metrics,
+    mounter::{Found, MountError, Mounter},
+    proto::csi::{
+        NodePublishVolumeRequest, VolumeCapability,
+        volume_capability::{AccessType, MountVolume},
+    },
+    told::Told,
+    volume::{AUDIENCE, ConnectorKey, Place, Pod, PodsDir, Token, Wish},
+};
+
+pub(crate) const KUBELET: &str = "/var/lib/kubelet";
+pub(crate) const NODE: &str = "node-1";
+
+/// A connector by its full name.
+pub(crate) fn key(name: &str) -> ConnectorKey {
+    let (namespace, name) = name.split_once('/').unwrap();
+    ConnectorKey {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// What the usual pod wishes for.
+pub(crate) fn wish(connectors: &[&str]) -> Wish {
+    Wish {
+        pod: Pod {
+            namespace: "shop".to_owned(),
+            name: "deploy-1".to_owned(),
+            uid: "uid-1".to_owned(),
+            service_account: "builder".to_owned(),
+        },
+        connectors: connectors.iter().map(|name| key(name)).collect(),
+        permission: Permission::Apis,
+    }
+}
+
+/// A volume of the usual pod.
+pub(crate) fn place(volume: &str) -> Place {
+    place_in(Path::new(KUBELET), volume)
+}
+
+/// A volume of the usual pod of another kubelet.
+pub(crate) fn place_in(kubelet: &Path, volume: &str) -> Place {
+    let pods = PodsDir::new(kubelet);
+    let target = pods
+        .path()
+        .join("uid-1/volumes/kubernetes.io~csi")
+        .join(volume)
+        .join("mount");
+    pods.at(&target).unwrap()
+}
+
+/// A publish call as the kubelet makes it.
+pub(crate) fn request() -> NodePublishVolumeRequest {
+    request_at(&place("tool"))
+}
+
+/// The same for another volume.
+pub(crate) fn request_at(place: &Place) -> NodePublishVolumeRequest {
+    let context = [
+        ("csi.storage.k8s.io/ephemeral", "true"),
+        ("csi.storage.k8s.io/pod.name", "deploy-1"),
+        ("csi.storage.k8s.io/pod.namespace", "shop"),
+        ("csi.storage.k8s.io/pod.uid", "uid-1"),
+        ("csi.storage.k8s.io/serviceAccount.name", "builder"),
+        ("connectors", "tools/harbor"),
+    ];
+    let tokens =
+        json!({AUDIENCE: {"token": "the-token", "expirationTimestamp": "2026-01-01T00:00:00Z"}});
+    NodePublishVolumeRequest {
+        volume_id: place.volume_id(),
+        target_path: place.target().display().to_string(),
+        volume_capability: Some(VolumeCapability {
+            access_mode: None,
+            access_type: Some(AccessType::Mount(MountVolume::default())),
+        }),
+        readonly: true,
+        secrets: HashMap::from([(
+            "csi.storage.k8s.io/serviceAccount.tokens".to_owned(),
+            tokens.to_string(),
+        )]),
+        volume_context: context
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+        ..NodePublishVolumeRequest::default()
+    }
+}
+
+/// The same for other connectors.
+pub(crate) fn request_for(connectors: &str) -> NodePublishVolumeRequest {
+    let mut request = request();
+    request
+        .volume_context
+        .insert("connectors".to_owned(), connectors.to_owned());
+    request
+}
+
+fn binding() -> Binding {
+    Binding {
+        kind: "RoleBinding".to_owned(),
+        namespace: "tools".to_owned(),
+        name: "binding".to_owned(),
+        uid: "binding-uid".to_owned(),
+    }
+}
+
+fn answer(decision: Decision, request: Option<RequestSeen>) -> AccessAnswer {
+    AccessAnswer {
+        decision,
+        reason: String::new(),
+        request,
+        fresh_as_of: None,
+    }
+}
+
+fn seen(uid: &str, phase: Option<Phase>, ready: Option<Ready>) -> RequestSeen {
+    RequestSeen {
+        name: "the-request".to_owned(),
+        uid: uid.to_owned(),
+        resource_version: "1".to_owned(),
+        phase,
+        check_reason: None,
+        permission_reason: None,
+        ready_reason: ready,
+        message: "the sentence of the request".to_owned(),
+    }
+}
+
+/// No permission, and no request.
+pub(crate) fn no_request() -> AccessAnswer {
+    answer(Decision::Denied, None)
+}
+
+/// No permission, and a request that stands so.
+pub(crate) fn denied(phase: Phase, ready: Ready) -> AccessAnswer {
+    answer(Decision::Denied, Some(seen("r1", Some(phase), Some(ready))))
+}
+
+/// The pod's own permission.
+pub(crate) fn granted() -> AccessAnswer {
+    let request = seen("r1", Some(Phase::Granted), Some(Ready::Granted));
+    answer(Decision::AllowedPod(binding()), Some(request))
+}
+
+/// A permission at any time.
+pub(crate) fn standing() -> AccessAnswer {
+    answer(Decision::AllowedStanding(binding()), None)
+}
+
+/// What the evaluation service says, per connector; nothing while it cannot be reached.
+#[derive(Clone, Default)]
+pub(crate) struct FakeEvaluator(Arc<Mutex<BTreeMap<String, watch::Sender<Option<AccessAnswer>>>>>);
+
+impl FakeEvaluator {
+    /// From now on this is the answer.
+    pub(crate) fn says(&self, connector: &str, answer: Option<AccessAnswer>) {
+        self.topic(connector, |topic| {
+            topic.send_replace(answer);
+        });
+    }
+
+    /// How many follow a question now.
+    pub(crate) fn followers(&self, connector: &str) -> usize {
+        self.topic(connector, watch::Sender::receiver_count)
+    }
+
+    fn topic<T>(
+        &self,
+        connector: &str,
+        look: impl FnOnce(&watch::Sender<Option<AccessAnswer>>) -> T,
+    ) -> T {
+        let mut topics = self.0.lock().unwrap();
+        let topic = topics
+            .entry(connector.to_owned())
+            .or_insert_with(|| watch::Sender::new(Some(no_request())));
+        look(topic)
+    }
+}
+
+fn name(question: &AccessQuestion) -> String {
+    assert_eq!(question.verb, "*");
+    assert!(question.pod.is_some());
+    format!(
+        "{}/{}",
+        question.connector.namespace, question.connector.name
+    )
+}
+
+pub(crate) struct FakeAnswers(watch::Receiver<Option<AccessAnswer>>);
+
+impl Answers for FakeAnswers {
+    async fn next(&mut self) -> Option<AccessAnswer> {
+        self.0.changed().await.unwrap();
+        self.0.borrow_and_update().clone()
+    }
+}
+
+impl Evaluator for FakeEvaluator {
+    type Watch = FakeAnswers;
+
+    async fn ask(&self, question: AccessQuestion) -> Option<AccessAnswer> {
+        self.topic(&name(&question), |topic| topic.borrow().clone())
+    }
+
+    fn follow(&self, question: AccessQuestion) -> FakeAnswers {
+        let mut answers = self.topic(&name(&question), watch::Sender::subscribe);
+        answers.mark_changed();
+        FakeAnswers(answers)
+    }
+}
+
+/// The API server.
+#[derive(Clone)]
+pub(crate) struct FakeKubernetes(Arc<Mutex<Cluster>>);
+
+/// What is in it.
+pub(crate) struct Cluster {
+    pub(crate) reachable: bool,
+    pub(crate) token: TokenReviewStatus,
+    pub(crate) standing: bool,
+    pub(crate) pod_form: bool,
+    pub(crate) created: Created,
+    pub(crate) found: Lookup<AccessRequest>,
+    pub(crate) connectors: BTreeMap<String, Connector>,
+    pub(crate) class: Lookup<ConnectorClass>,
+    pub(crate) driver: Lookup<CSIDriver>,
+    /// What was asked, in order.
+    pub(crate) calls: Vec<String>,
+    /// What was created.
+    pub(crate) requests: Vec<AccessRequest>,
+    /// What pods were told.
+    pub(crate) told: Vec<(Word, String)>,
+}
+
+impl FakeKubernetes {
+    fn new() -> Self {
+        let connector = |name: &str| {
+            let key = key(name);
+            serde_json::from_value(json!({
+                "metadata": {"namespace": key.namespace, "name": key.name},
+                "spec": {"connectorClassName": "oci", "address": format!("https://{}", key.name)},
+            }))
+            .unwrap()
+        };
+        let names = ["tools/harbor", "tools/git", "shop/own"];
+        Self(Arc::new(Mutex::new(Cluster {
+            reachable: true,
+            token: serde_json::from_value(json!({
+                "authenticated": true,
+                "audiences": [AUDIENCE],
+                "user": {
+                    "username": "system:serviceaccount:shop:builder",
+                    "extra": {
+                        "authentication.kubernetes.io/pod-name": ["deploy-1"],
+                        "authentication.kubernetes.io/pod-uid": ["uid-1"],
+                        "authentication.kubernetes.io/node-name": [NODE],
+                    },
+                },
+            }))
+            .unwrap(),
+            standing: false,
+            pod_form: true,
+            created: Created::Made,
+            found: Lookup::Absent,
+            connectors: names.map(|name| (name.to_owned(), connector(name))).into(),
+            class: Lookup::Absent,
+            driver: Lookup::Absent,
+            calls: Vec::new(),
+            requests: Vec::new(),
+            told: Vec::new(),
+        })))
+    }
+
+    /// To look at it and to change it.
+    pub(crate) fn cluster(&self) -> MutexGuard<'_, Cluster> {
+        self.0.lock().unwrap()
+    }
+
+    fn called(&self, call: &str) -> Result<MutexGuard<'_, Cluster>, NoAnswer> {
+        let mut cluster = self.cluster();
+        cluster.calls.push(call.to_owned());
+        cluster.reachable.then_some(cluster).ok_or(NoAnswer)
+    }
+}
+
+impl Kubernetes for FakeKubernetes {
+    async fn review_token(&self, token: &Token) -> Result<TokenReviewStatus, NoAnswer> {
+        assert_eq!(token.expose(), "the-token");
+        Ok(self.called("review token")?.token.clone())
+    }
+
+    async fn review_access(&self, question: SubjectAccessReviewSpec) -> Result<bool, NoAnswer> {
+        let subresource = question.resource_attributes.unwrap().subresource.unwrap();
+        let cluster = self.called(&format!("review {subresource}"))?;
+        let standing = !subresource.contains('/');
+        Ok(if standing {
+            cluster.standing
+        } else {
+            cluster.pod_form
+        })
+    }
+
+    async fn create_request(
+        &self,
+        namespace: &str,
+        request: &AccessRequest,
+    ) -> Result<Created, NoAnswer> {
+        let mut cluster = self.called(&format!("create request in {namespace}"))?;
+        if cluster.created == Created::Made {
+            cluster.requests.push(request.clone());
+        }
+        Ok(cluster.created)
+    }
+
+    async fn request(&self, _: &str, _: &str) -> Result<Lookup<AccessRequest>, NoAnswer> {
+        Ok(self.called("get request")?.found.clone())
+    }
+
+    async fn connector(&self, namespace: &str, name: &str) -> Result<Lookup<Connector>, NoAnswer> {
+        let cluster = self.called("get connector")?;
+        let found = cluster.connectors.get(&format!("{namespace}/{name}"));
+        Ok(found.map_or(Lookup::Absent, |found| {
+            Lookup::Found(Box::new(found.clone()))
+        }))
+    }
+
+    async fn class(&self, _: &str) -> Result<Lookup<ConnectorClass>, NoAnswer> {
+        Ok(self.called("get class")?.class.clone())
+    }
+
+    async fn driver(&self, _: &str) -> Result<Lookup<CSIDriver>, NoAnswer> {
+        Ok(self.called("get driver")?.driver.clone())
+    }
+
+    fn tell(&self, pod: &Pod, word: Word, note: String) {
+        assert_eq!(pod.uid, "uid-1");
+        self.cluster().told.push((word, note));
+    }
+}
+
+/// A node's file system.
+#[derive(Default)]
+pub(crate) struct FakeMounter(Mutex<Node>);
+
+/// What is on it.
+#[derive(Default)]
+pub(crate) struct Node {
+    /// What is at each place.
+    pub(crate) found: HashMap<Place, Found>,
+    /// What was written last.
+    pub(crate) facts: Vec<Facts>,
+    /// The next publication fails, and leaves something.
+    pub(crate) publish_fails: bool,
+    /// The next publication panics, and leaves something.
+    pub(crate) publish_panics: bool,
+    /// Nothing can be removed.
+    pub(crate) clear_fails: bool,
+    /// How many times content was taken away and given back.
+    pub(crate) emptied: usize,
+    pub(crate) refilled: usize,
+}
+
+impl FakeMounter {
+    /// To look at it and to change it.
+    pub(crate) fn node(&self) -> MutexGuard<'_, Node> {
+        // A test that panics on purpose poisons it.
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn broken() -> MountError {
+    MountError::Step {
+        step: "break",
+        path: "/x".into(),
+        source: std::io::Error::other("broken"),
+    }
+}
+
+impl Mounter for FakeMounter {
+    fn look(&self, place: &Place) -> Result<Found, MountError> {
+        Ok(self
+            .node()
+            .found
+            .get(place)
+            .cloned()
+            .unwrap_or(Found::Nothing))
+    }
+
+    fn publish(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError> {
+        let mut node = self.node();
+        assert!(!node.found.contains_key(place), "mounted over something");
+        node.found.insert(place.clone(), Found::Partial);
+        if std::mem::take(&mut node.publish_fails) {
+            return Err(broken());
+        }
+        assert!(!std::mem::take(&mut node.publish_panics), "on purpose");
+        node.found
+            .insert(place.clone(), Found::Published(record.clone()));
+        node.facts = facts.to_vec();
+        Ok(())
+    }
+
+    fn empty(&self, place: &Place) -> Result<(), MountError> {
+        let mut node = self.node();
+        if let Some(Found::Published(record)) = node.found.get(place).cloned() {
+            node.found.insert(place.clone(), Found::Emptied(record));
+            node.emptied += 1;
+        }
+        Ok(())
+    }
+
+    fn refill(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError> {
+        let mut node = self.node();
+        node.found
+            .insert(place.clone(), Found::Published(record.clone()));
+        node.facts = facts.to_vec();
+        node.refilled += 1;
+        Ok(())
+    }
+
+    fn clear(&self, place: &Place) -> Result<(), MountError> {
+        let mut node = self.node();
+        if node.clear_fails {
+            return Err(broken());
+        }
+        node.found.remove(place);
+        Ok(())
+    }
+}
+
+/// A driver over fakes, and what the fakes are told by.
+pub(crate) struct World<M = FakeMounter> {
+    pub(crate) driver: Arc<Driver<FakeEvaluator, FakeKubernetes, M>>,
+    pub(crate) evaluator: FakeEvaluator,
+    pub(crate) kubernetes: FakeKubernetes,
+    pub(crate) mounter: Arc<M>,
+    pub(crate) switch: watch::Sender<Option<bool>>,
+    pub(crate) object: watch::Sender<Option<Result<(), DriverProblem>>>,
+    pub(crate) registry: Registry,
+    signals: mpsc::UnboundedSender<Signal>,
+}
+
+impl World {
+    /// The feature is on, nothing is granted, everything can be reached.
+    pub(crate) fn new() -> Self {
+        Self::with(FakeMounter::default(), Path::new(KUBELET), 512)
+    }
+
+    /// The same with room for so many held calls.
+    pub(crate) fn with_room_for(held: usize) -> Self {
+        Self::with(FakeMounter::default(), Path::new(KUBELET), held)
+    }
+}
+
+impl<M: Mounter> World<M> {
+    pub(crate) fn with(mounter: M, kubelet: &Path, held: usize) -> Self {
+        let (switch, switched) = watch::channel(Some(true));
+        let (object, checked) = watch::channel(Some(Ok(())));
+        let (signals, signalled) = mpsc::unbounded_channel();
+        let registry = Registry::new();
+        let tasks = Tasks::new();
+        let stop = tasks.stop();
+        tokio::spawn(async move {
+            let (readiness, _start) = Readiness::starting();
+            let signals = UnboundedReceiverStream::new(signalled).boxed();
+            tasks.run(signals, &readiness, Duration::from_secs(1)).await
+        });
+        let (evaluator, kubernetes) = (FakeEvaluator::default(), FakeKubernetes::new());
+        let mounter = Arc::new(mounter);
+        let driver = Driver {
+            settings: Settings {
+                node: NODE.to_owned(),
+                pods: PodsDir::new(kubelet),
+                hold: Duration::from_secs(115),
+            },
+            evaluator: evaluator.clone(),
+            kubernetes: kubernetes.clone(),
+            mounter: Arc::clone(&mounter),
+            switch: switched,
+            object: checked,
+            metrics: Metrics::register(&registry).unwrap(),
+            stop,
+            places: Arc::new(Semaphore::new(held)),
+            told: Told::default(),
+            locks: Locks::default(),
+        };
+        Self {
+            driver: Arc::new(driver),
+            evaluator,
+            kubernetes,
+            mounter,
+            switch,
+            object,
+            registry,
+            signals,
+        }
+    }
+
+    /// The process is told to end.
+    pub(crate) fn terminate(&self) {
+        self.signals.send(Signal::Terminate).unwrap();
+    }
+}

@@ -1,0 +1,179 @@
+//! What a call of the kubelet asks for, parsed once: everything behind this module works on types.
+//!
+//! Messages name what the author of the pod wrote, because he reads them in the pod's events; they
+//! never name what the kubelet put beside it, among which is the pod's token.
+
+mod attributes;
+mod place;
+mod token;
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashMap, fmt};
+
+use connectors_api::Permission;
+use thiserror::Error;
+
+pub(crate) use attributes::AttributeError;
+pub(crate) use place::{Place, PlaceError, PodsDir};
+pub(crate) use token::{AUDIENCE, Token, TokenError};
+
+use crate::proto::csi::{
+    NodePublishVolumeRequest, VolumeCapability, volume_capability::AccessType,
+};
+
+/// More than any pod needs, and little enough for every message and mount.
+const MAX_CONTEXT: usize = 64 * 1024;
+
+/// A connector by its full name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ConnectorKey {
+    /// Its namespace.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl fmt::Display for ConnectorKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The pod that a volume is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pod {
+    /// Its namespace, which is also that of its service account.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its UID.
+    pub(crate) uid: String,
+    /// The service account that it runs as.
+    pub(crate) service_account: String,
+}
+
+/// What a pod wants to use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// The pod, as the kubelet names it. Not proven yet.
+    pub(crate) pod: Pod,
+    /// The connectors, at least one, none twice, in the order in which they were written.
+    pub(crate) connectors: Vec<ConnectorKey>,
+    /// The capability of all of them.
+    pub(crate) permission: Permission,
+}
+
+/// The parts of a publish call beside its place.
+#[derive(Debug)]
+pub(crate) struct Publish {
+    /// What is wanted.
+    pub(crate) wish: Wish,
+    /// What proves the pod. A volume that is there already needs none.
+    pub(crate) token: Result<Token, TokenError>,
+}
+
+/// Why a call is not understood.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum VolumeError {
+    /// Where it should appear.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// What it should hold.
+    #[error(transparent)]
+    Attribute(#[from] AttributeError),
+    /// The call does not say how the volume is used.
+    #[error("volume capability is missing")]
+    NoCapability,
+    /// Not as a file system.
+    #[error("only mounted volumes are served, no block devices")]
+    Block,
+    /// The volume has nothing that these could change.
+    #[error("fsType, mount flags and mount groups are not supported")]
+    MountOptions,
+    /// The pod could write.
+    #[error("the volume must be readOnly: true")]
+    Writable,
+    /// A persistent volume.
+    #[error("only ephemeral inline volumes are served: name the driver in the pod's spec.volumes")]
+    NotEphemeral,
+    /// The volume is of another pod than the call says.
+    #[error("the pod's UID is not that of the target path")]
+    OtherPod,
+    /// What the kubelet says about the pod is missing or no name.
+    #[error("the call does not name the pod: {0}")]
+    PodInfo(&'static str),
+    /// Too much of everything.
+    #[error("the volume's attributes are longer than 64 KiB")]
+    TooLong,
+}
+
+impl Publish {
+    /// Reads a call whose place was found good.
+    pub(crate) fn parse(
+        place: &Place,
+        request: &NodePublishVolumeRequest,
+    ) -> Result<Self, VolumeError> {
+        let context = &request.volume_context;
+        let length: usize = context
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
+        if length > MAX_CONTEXT {
+            return Err(VolumeError::TooLong);
+        }
+        plain_mount(request.volume_capability.as_ref())?;
+        if context.get(EPHEMERAL).map(String::as_str) != Some("true") {
+            return Err(VolumeError::NotEphemeral);
+        }
+        if !request.readonly {
+            return Err(VolumeError::Writable);
+        }
+        let pod = pod(context)?;
+        if pod.uid != place.pod_uid() {
+            return Err(VolumeError::OtherPod);
+        }
+        let (connectors, permission) = attributes::parse(&pod.namespace, context)?;
+        Ok(Self {
+            wish: Wish {
+                pod,
+                connectors,
+                permission,
+            },
+            token: Token::find(&request.secrets, context),
+        })
+    }
+}
+
+/// The prefix of the keys that the kubelet writes, and nobody else can where the driver object is right.
+const KUBELET: &str = "csi.storage.k8s.io/";
+const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
+
+fn pod(context: &HashMap<String, String>) -> Result<Pod, VolumeError> {
+    use connectors_api::names::{is_dns_label, is_dns_subdomain};
+    let field = |key: &'static str, valid: fn(&str) -> bool| {
+        let value = context.get(key).filter(|value| valid(value));
+        value.cloned().ok_or(VolumeError::PodInfo(key))
+    };
+    Ok(Pod {
+        namespace: field("csi.storage.k8s.io/pod.namespace", is_dns_label)?,
+        name: field("csi.storage.k8s.io/pod.name", is_dns_subdomain)?,
+        uid: field("csi.storage.k8s.io/pod.uid", place::is_uid)?,
+        service_account: field("csi.storage.k8s.io/serviceAccount.name", is_dns_subdomain)?,
+    })
+}
+
+fn plain_mount(capability: Option<&VolumeCapability>) -> Result<(), VolumeError> {
+    let access = capability.and_then(|capability| capability.access_type.as_ref());
+    match access {
+        None => Err(VolumeError::NoCapability),
+        Some(AccessType::Block(_)) => Err(VolumeError::Block),
+        Some(AccessType::Mount(mount)) => {
+            let plain = mount.fs_type.is_empty()
+                && mount.mount_flags.is_empty()
+                && mount.volume_mount_group.is_empty();
+            plain.then_some(()).ok_or(VolumeError::MountOptions)
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Where a volume appears. Both the path and the volume's id are made by the kubelet from the pod's UID
+//! and the volume's name, so each is checked by the other.
+
+use std::{
+    fmt::Write,
+    path::{Component, Path, PathBuf},
+};
+
+use connectors_api::names::is_dns_label;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+/// The folder of every pod's volumes: `<kubeletDir>/pods`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodsDir(PathBuf);
+
+/// The path of one volume.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pods: PathBuf,
+    pod_uid: String,
+    volume: String,
+}
+
+/// Why a path is no volume's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum PlaceError {
+    /// No id.
+    #[error("volume id is missing")]
+    NoVolumeId,
+    /// No path.
+    #[error("target path is missing")]
+    NoTargetPath,
+    /// A path of another shape.
+    #[error("target path is not that of a pod's inline volume in the kubelet's directory")]
+    Shape,
+    /// An id of another volume.
+    #[error("volume id is not that of the pod and volume of the target path")]
+    VolumeId,
+}
+
+impl PodsDir {
+    /// Of this kubelet.
+    pub(crate) fn new(kubelet: &Path) -> Self {
+        Self(kubelet.join("pods"))
+    }
+
+    /// Where it is.
+    #[cfg(test)]
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Reads both names of a volume.
+    pub(crate) fn place(&self, volume_id: &str, target: &str) -> Result<Place, PlaceError> {
+        if volume_id.is_empty() {
+            return Err(PlaceError::NoVolumeId);
+        }
+        if target.is_empty() {
+            return Err(PlaceError::NoTargetPath);
+        }
+        let place = self.at(Path::new(target)).ok_or(PlaceError::Shape)?;
+        if place.volume_id() != volume_id {
+            return Err(PlaceError::VolumeId);
+        }
+        Ok(place)
+    }
+
+    /// The place of a path, if it is one, whatever its id.
+    pub(crate) fn at(&self, target: &Path) -> Option<Place> {
+        let parts: Vec<_> = target.strip_prefix(&self.0).ok()?.components().collect();
+        let [
+            Component::Normal(uid),
+            Component::Normal(volumes),
+            Component::Normal(plugin),
+            Component::Normal(volume),
+            Component::Normal(mount),
+        ] = parts.as_slice()
+        else {
+            return None;
+        };
+        let (uid, volume) = (uid.to_str()?, volume.to_str()?);
+        let shape = *volumes == "volumes"
+            && *plugin == "kubernetes.io~csi"
+            && *mount == "mount"
+            && is_uid(uid)
+            && is_dns_label(volume);
+        let place = Place {
+            pods: self.0.clone(),
+            pod_uid: uid.to_owned(),
+            volume: volume.to_owned(),
+        };
+        // Two spellings of one path would be two volumes to the lock.
+        (shape && place.target().as_os_str() == target.as_os_str()).then_some(place)
+    }
+}
+
+impl Place {
+    /// The UID of the pod.
+    pub(crate) fn pod_uid(&self) -> &str {
+        &self.pod_uid
+    }
+
+    /// The folder of all pods.
+    pub(crate) fn pods(&self) -> &Path {
+        &self.pods
+    }
+
+    /// The folder that the kubelet makes, seen from the pods' folder. The target lies in it.
+    pub(crate) fn parent(&self) -> PathBuf {
+        Path::new(&self.pod_uid)
+            .join("volumes/kubernetes.io~csi")
+            .join(&self.volume)
+    }
+
+    /// The path of the volume.
+    pub(crate) fn target(&self) -> PathBuf {
+        self.pods.join(self.parent()).join(Self::TARGET)
+    }
+
+    /// The last part of the path.
+    pub(crate) const TARGET: &str = "mount";
+
+    /// The id that the kubelet gives to the volume.
+    pub(crate) fn volume_id(&self) -> String {
+        let digest = Sha256::new()
+            .chain_update(&self.pod_uid)
+            .chain_update(&self.volume)
+            .finalize();
+        let mut id = "csi-".to_owned();
+        for byte in digest {
+            // Writing to a String cannot fail.
+            let _ = write!(id, "{byte:02x}");
+        }
+        id
+    }
+}
+
+/// True for what can be the UID of a pod: those of static pods are digests.
+pub(super) fn is_uid(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    !text.is_empty() && text.len() <= 63 && text.bytes().all(inner)
+}

@@ -1,0 +1,347 @@
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::attributes::MAX_CONNECTORS;
+use super::*;
+use crate::proto::csi::volume_capability::{BlockVolume, MountVolume};
+use crate::testing::request;
+
+fn pods() -> PodsDir {
+    PodsDir::new(Path::new("/var/lib/kubelet"))
+}
+
+const TARGET: &str = "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~csi/tool/mount";
+
+fn parse(request: &NodePublishVolumeRequest) -> Result<Publish, VolumeError> {
+    let place = pods().place(&request.volume_id, &request.target_path)?;
+    Publish::parse(&place, request)
+}
+
+fn with(change: impl FnOnce(&mut NodePublishVolumeRequest)) -> Result<Publish, VolumeError> {
+    let mut request = request();
+    change(&mut request);
+    parse(&request)
+}
+
+fn attribute(key: &str, value: &str) -> Result<Publish, VolumeError> {
+    with(|request| {
+        request
+            .volume_context
+            .insert(key.to_owned(), value.to_owned());
+    })
+}
+
+fn connectors(list: &str) -> Result<Vec<String>, String> {
+    attribute("connectors", list)
+        .map(|publish| {
+            publish
+                .wish
+                .connectors
+                .iter()
+                .map(ToString::to_string)
+                .collect()
+        })
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_call_of_the_kubelet_is_understood() {
+    let Publish { wish, token } = parse(&request()).unwrap();
+    let expected = Pod {
+        namespace: "shop".to_owned(),
+        name: "deploy-1".to_owned(),
+        uid: "uid-1".to_owned(),
+        service_account: "builder".to_owned(),
+    };
+    assert_eq!(wish.pod, expected);
+    assert_eq!(wish.connectors[0].to_string(), "tools/harbor");
+    assert_eq!(wish.permission, Permission::Apis);
+    assert_eq!(token, Ok(Token::of("the-token")));
+}
+
+type Change = fn(&mut NodePublishVolumeRequest);
+
+#[test]
+fn a_call_without_its_necessary_parts_is_refused() {
+    use VolumeError as Is;
+    let place = |error| Is::Place(error);
+    let cases: [(&str, Change, VolumeError); 13] = [
+        (
+            "no id",
+            |r| r.volume_id.clear(),
+            place(PlaceError::NoVolumeId),
+        ),
+        (
+            "no path",
+            |r| r.target_path.clear(),
+            place(PlaceError::NoTargetPath),
+        ),
+        (
+            "no capability",
+            |r| r.volume_capability = None,
+            Is::NoCapability,
+        ),
+        (
+            "no access type",
+            |r| r.volume_capability = Some(VolumeCapability::default()),
+            Is::NoCapability,
+        ),
+        (
+            "block",
+            |r| capability(r, AccessType::Block(BlockVolume {})),
+            Is::Block,
+        ),
+        (
+            "a file system",
+            |r| mount(r, |m| m.fs_type = "ext4".to_owned()),
+            Is::MountOptions,
+        ),
+        (
+            "mount flags",
+            |r| mount(r, |m| m.mount_flags = vec!["exec".to_owned()]),
+            Is::MountOptions,
+        ),
+        (
+            "a group",
+            |r| mount(r, |m| m.volume_mount_group = "0".to_owned()),
+            Is::MountOptions,
+        ),
+        ("writable", |r| r.readonly = false, Is::Writable),
+        (
+            "persistent",
+            |r| {
+                r.volume_context.remove(EPHEMERAL);
+            },
+            Is::NotEphemeral,
+        ),
+        (
+            "persistent",
+            |r| {
+                r.volume_context
+                    .insert(EPHEMERAL.to_owned(), "false".to_owned());
+            },
+            Is::NotEphemeral,
+        ),
+        (
+            "another UID",
+            |r| {
+                r.volume_context
+                    .insert("csi.storage.k8s.io/pod.uid".to_owned(), "uid-2".to_owned());
+            },
+            Is::OtherPod,
+        ),
+        (
+            "too long",
+            |r| {
+                r.volume_context
+                    .insert("connectors".to_owned(), "a".repeat(MAX_CONTEXT));
+            },
+            Is::TooLong,
+        ),
+    ];
+    for (what, change, expected) in cases {
+        assert_eq!(with(change).unwrap_err(), expected, "{what}");
+    }
+}
+
+fn capability(request: &mut NodePublishVolumeRequest, access: AccessType) {
+    request.volume_capability = Some(VolumeCapability {
+        access_mode: None,
+        access_type: Some(access),
+    });
+}
+
+fn mount(request: &mut NodePublishVolumeRequest, change: fn(&mut MountVolume)) {
+    let mut mount = MountVolume::default();
+    change(&mut mount);
+    capability(request, AccessType::Mount(mount));
+}
+
+#[test]
+fn a_pod_is_named_whole_or_not_at_all() {
+    for key in [
+        "csi.storage.k8s.io/pod.namespace",
+        "csi.storage.k8s.io/pod.name",
+        "csi.storage.k8s.io/pod.uid",
+        "csi.storage.k8s.io/serviceAccount.name",
+    ] {
+        let missing = with(|request| {
+            request.volume_context.remove(key);
+        });
+        assert_eq!(missing.unwrap_err(), VolumeError::PodInfo(key));
+        for bad in ["", "a/b", "..", "A_b"] {
+            assert_eq!(
+                attribute(key, bad).unwrap_err(),
+                VolumeError::PodInfo(key),
+                "{bad}"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_the_kubelets_own_path_is_a_place() {
+    let id = pods().at(Path::new(TARGET)).unwrap().volume_id();
+    assert!(pods().place(&id, TARGET).is_ok());
+    for path in [
+        "/",
+        "mount",
+        "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~csi/tool",
+        "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~csi/tool/mount/",
+        "/var/lib/kubelet/pods//uid-1/volumes/kubernetes.io~csi/tool/mount",
+        "/var/lib/kubelet/pods/./uid-1/volumes/kubernetes.io~csi/tool/mount",
+        "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~csi/tool/mount/..",
+        "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~csi/../mount",
+        "/var/lib/kubelet/pods/../volumes/kubernetes.io~csi/tool/mount",
+        "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~nfs/tool/mount",
+        "/var/lib/kubelet/pods/uid-1/secrets/kubernetes.io~csi/tool/mount",
+        "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~csi/tool/globalmount",
+        "/var/lib/other/pods/uid-1/volumes/kubernetes.io~csi/tool/mount",
+        "/etc/pods/uid-1/volumes/kubernetes.io~csi/tool/mount",
+    ] {
+        assert_eq!(pods().place(&id, path), Err(PlaceError::Shape), "{path}");
+    }
+}
+
+#[test]
+fn the_id_must_be_that_of_the_pod_and_the_volume() {
+    // Made with `printf uid-1tool | sha256sum`.
+    let id = "csi-90545fb610cb5561ba93813174757ad22045f3c03934c24fb7fcdc3af9377028";
+    let place = pods().at(Path::new(TARGET)).unwrap();
+    assert_eq!(place.volume_id(), id);
+    for target in [
+        "/var/lib/kubelet/pods/uid-2/volumes/kubernetes.io~csi/tool/mount",
+        "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~csi/other/mount",
+    ] {
+        let other = pods().place(&place.volume_id(), target);
+        assert_eq!(other, Err(PlaceError::VolumeId), "{target}");
+    }
+}
+
+#[test]
+fn connectors_are_full_names_or_names_in_the_pods_namespace() {
+    assert_eq!(connectors("harbor").unwrap(), ["shop/harbor"]);
+    assert_eq!(
+        connectors("tools/harbor,git.example, shop2/a ").unwrap(),
+        ["tools/harbor", "shop/git.example", "shop2/a"]
+    );
+    for bad in [
+        "", " ", ",", "a,", "a,,b", "a/b/c", "/a", "a/", "A", "a b", "../a", "a/*",
+    ] {
+        assert!(connectors(bad).is_err(), "{bad}");
+    }
+    assert_eq!(
+        connectors("harbor,shop/harbor").unwrap_err(),
+        "connector shop/harbor is listed twice"
+    );
+    let list = |count: usize| {
+        (0..count)
+            .map(|n| format!("c{n}"))
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    assert_eq!(
+        connectors(&list(MAX_CONNECTORS)).unwrap().len(),
+        MAX_CONNECTORS
+    );
+    assert!(
+        connectors(&list(MAX_CONNECTORS + 1))
+            .unwrap_err()
+            .starts_with("more than 16")
+    );
+}
+
+#[test]
+fn an_attribute_that_would_do_nothing_is_refused_with_the_likely_word() {
+    let message = |key: &str| attribute(key, "x").unwrap_err().to_string();
+    assert_eq!(
+        message("connector"),
+        "volume attribute `connector` is unknown: did you mean `connectors`?"
+    );
+    assert_eq!(
+        message("permissions"),
+        "volume attribute `permissions` is unknown: did you mean `permission`?"
+    );
+    assert_eq!(
+        message("token.expiration"),
+        "volume attribute `token.expiration` is unknown: known here: connectors, permission"
+    );
+    assert!(message(&"a\n".repeat(500)).len() < 200);
+    assert!(attribute("csi.storage.k8s.io/something.new", "x").is_ok());
+}
+
+#[test]
+fn permissions_are_apis_or_proxy() {
+    assert_eq!(
+        attribute("permission", "proxy").unwrap().wish.permission,
+        Permission::Proxy
+    );
+    for bad in ["", "*", "APIS", "write"] {
+        assert_eq!(
+            attribute("permission", bad).unwrap_err(),
+            AttributeError::Permission(bad.to_owned()).into()
+        );
+    }
+}
+
+#[test]
+fn the_token_is_looked_for_among_the_secrets_first() {
+    let key = "csi.storage.k8s.io/serviceAccount.tokens";
+    let json = |token: &str| {
+        format!(r#"{{"{AUDIENCE}":{{"token":"{token}","expirationTimestamp":"x"}}}}"#)
+    };
+    let token = |secret: Option<String>, context: Option<String>| {
+        with(|request| {
+            request.secrets.clear();
+            request
+                .secrets
+                .extend(secret.map(|value| (key.to_owned(), value)));
+            request
+                .volume_context
+                .extend(context.map(|value| (key.to_owned(), value)));
+        })
+        .unwrap()
+        .token
+    };
+    assert_eq!(token(Some(json("a")), Some(json("b"))), Ok(Token::of("a")));
+    assert_eq!(token(None, Some(json("b"))), Ok(Token::of("b")));
+    assert_eq!(token(None, None), Err(TokenError::Missing));
+    for bad in [
+        "",
+        "[]",
+        "the-token",
+        r#"{"connectors.alauda.io":"the-token"}"#,
+        &json(""),
+    ] {
+        assert_eq!(
+            token(Some(bad.to_owned()), None),
+            Err(TokenError::Unreadable),
+            "{bad}"
+        );
+    }
+    assert_eq!(
+        token(Some("{}".to_owned()), None),
+        Err(TokenError::Audience)
+    );
+}
+
+#[test]
+fn a_token_is_never_printed() {
+    let publish = parse(&request()).unwrap();
+    assert!(!format!("{publish:?}").contains("the-token"));
+}
+
+proptest! {
+    #[test]
+    fn no_attributes_make_it_panic_and_every_message_is_short(
+        key in "\\PC{0,300}", value in "\\PC{0,300}", target in "\\PC{0,80}",
+    ) {
+        for result in [attribute(&key, &value), attribute("connectors", &value)] {
+            if let Err(error) = result {
+                prop_assert!(error.to_string().len() < 1024);
+            }
+        }
+        prop_assert!(pods().place("x", &target).is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! The pod's token, as the kubelet hands it over.
+
+use std::{collections::HashMap, fmt};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// The audience of the tokens that prove a pod to this driver.
+pub(crate) const AUDIENCE: &str = "connectors.alauda.io";
+
+/// The key in `secrets`, or of older clusters in the volume's context.
+const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+
+/// A token. It has no printed form.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token(String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// Why there is no token. Nothing of what was read is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum TokenError {
+    /// The kubelet sent none.
+    #[error("the kubelet sent no token of the pod: the CSIDriver object must request tokens")]
+    Missing,
+    /// The kubelet sent something else.
+    #[error("the kubelet's tokens of the pod cannot be read")]
+    Unreadable,
+    /// The kubelet sent tokens for others.
+    #[error("the kubelet sent no token of the pod for audience {AUDIENCE}")]
+    Audience,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    token: String,
+}
+
+impl Token {
+    /// Looks where the kubelet puts tokens: among the secrets first.
+    pub(super) fn find(
+        secrets: &HashMap<String, String>,
+        context: &HashMap<String, String>,
+    ) -> Result<Self, TokenError> {
+        let json = secrets
+            .get(TOKENS)
+            .or_else(|| context.get(TOKENS))
+            .ok_or(TokenError::Missing)?;
+        // The parser's own error may quote the token.
+        let mut tokens: HashMap<String, Entry> =
+            serde_json::from_str(json).map_err(|_| TokenError::Unreadable)?;
+        let Entry { token } = tokens.remove(AUDIENCE).ok_or(TokenError::Audience)?;
+        if token.is_empty() {
+            return Err(TokenError::Unreadable);
+        }
+        Ok(Self(token))
+    }
+
+    /// The token itself, for the one call that checks it.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// A token for tests.
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
