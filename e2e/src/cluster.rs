@@ -140,6 +140,12 @@ impl Cluster {
         self.layout.path("audit.log")
     }
 
+    /// The kubelet's root directory, which is not the customary one: everything of a cluster is in one place.
+    #[must_use]
+    pub fn kubelet_dir(&self) -> PathBuf {
+        self.layout.path("kubelet")
+    }
+
     /// Makes an image known to the node.
     pub fn load(&self, archive: &Archive) -> Result<(), CommandError> {
         Tool::ending_with_us("ctr")

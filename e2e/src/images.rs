@@ -8,6 +8,7 @@ mod oci;
 use std::{
     env, fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 pub use libraries::LibrariesError;
@@ -18,6 +19,15 @@ use crate::{
 };
 use oci::Entry;
 
+/// Where the local cluster's images seem to come from; nothing there is ever asked.
+pub const REGISTRY: &str = "localhost/connectors-approval";
+
+/// The tag of every image of the local cluster.
+pub const TAG: &str = "dev";
+
+/// How long an archive that newer ones replaced stays in the cache: somebody may be loading it.
+const KEPT: Duration = Duration::from_hours(24);
+
 /// An image of the local cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Image {
@@ -27,6 +37,14 @@ pub enum Image {
     Workload,
     /// The cluster's DNS.
     Coredns,
+    /// One of the services that the chart installs.
+    EvaluationService,
+    /// One of the services that the chart installs.
+    RequestController,
+    /// One of the services that the chart installs.
+    Webhook,
+    /// One of the services that the chart installs.
+    CsiNode,
 }
 
 /// An image as a file that a container runtime can import.
@@ -44,6 +62,9 @@ pub enum ImageError {
     /// The programs could not be built.
     #[error("cannot build the programs for the images")]
     Build(#[source] CommandError),
+    /// A program could not be made smaller.
+    #[error("cannot strip a program")]
+    Strip(#[source] CommandError),
     /// A program's shared libraries could not be found.
     #[error(transparent)]
     Libraries(#[from] LibrariesError),
@@ -62,8 +83,16 @@ pub enum ImageError {
 }
 
 impl Image {
-    /// The images whose programs are in this repository.
-    pub const OWN: [Self; 2] = [Self::Pause, Self::Workload];
+    /// What the chart installs.
+    pub const SERVICES: [Self; 4] = [
+        Self::EvaluationService,
+        Self::RequestController,
+        Self::Webhook,
+        Self::CsiNode,
+    ];
+
+    /// What the local cluster and the tests need besides; their programs are one package.
+    pub const WORKLOADS: [Self; 2] = [Self::Pause, Self::Workload];
 
     /// The image's short name, also its program's.
     #[must_use]
@@ -72,55 +101,70 @@ impl Image {
             Self::Pause => "pause",
             Self::Workload => "workload",
             Self::Coredns => "coredns",
+            Self::EvaluationService => "evaluation-service",
+            Self::RequestController => "request-controller",
+            Self::Webhook => "webhook",
+            Self::CsiNode => "csi-node",
+        }
+    }
+
+    /// The package whose program goes into the image, when it is one of this repository.
+    fn package(self) -> Option<&'static str> {
+        match self {
+            Self::Pause | Self::Workload => Some("workload"),
+            Self::Coredns => None,
+            Self::EvaluationService | Self::RequestController | Self::Webhook | Self::CsiNode => {
+                Some(self.name())
+            }
         }
     }
 
     /// The full name in pods; nothing is ever pulled under it.
     #[must_use]
     pub fn reference(self) -> String {
-        format!("localhost/connectors-approval/{}:dev", self.name())
+        format!("{REGISTRY}/{}:{TAG}", self.name())
     }
 }
 
-/// The release binaries of this repository that go into images.
-#[derive(Debug)]
-pub struct Programs {
-    dir: PathBuf,
-}
-
-impl Programs {
-    /// The program of one of [`Image::OWN`].
-    #[must_use]
-    pub fn program(&self, image: Image) -> PathBuf {
-        self.dir.join(image.name())
-    }
-}
-
-/// Builds the release binaries with the cargo that runs us.
-pub fn build_programs() -> Result<Programs, ImageError> {
+/// Builds the programs of some images with the cargo that runs us, and makes an archive of each, or finds it made.
+///
+/// They are what a developer runs and tests, the dev profile's; only `deploy/images` makes them for production.
+pub fn build(images: &[Image]) -> Result<Vec<Archive>, ImageError> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
     // Cargo runs in another directory than we do, and for this machine whatever else is built for.
     let target = std::path::absolute(&target).unwrap_or(target);
+    let mut packages: Vec<&str> = images.iter().filter_map(|image| image.package()).collect();
+    packages.dedup();
+    let packages = packages
+        .into_iter()
+        .flat_map(|package| ["--package", package]);
     Tool::ending_with_us(cargo)
         .dir(repository())
         .without_env("CARGO_BUILD_TARGET")
-        .args([
-            "build",
-            "--release",
-            "--quiet",
-            "--locked",
-            "--package",
-            "workload",
-            "--target-dir",
-        ])
-        .args([&target])
+        .args(["build", "--quiet", "--locked", "--bins"])
+        .args(packages)
+        .args(["--target-dir".as_ref(), target.as_os_str()])
         .run()
         .map_err(ImageError::Build)?;
-    Ok(Programs {
-        dir: target.join("release"),
-    })
+    let programs = target.join("debug");
+    let archives = images.iter().map(|image| {
+        let stripped = stripped(&programs.join(image.name()))?;
+        make(*image, stripped.path())
+    });
+    archives.collect()
+}
+
+/// A copy of a program without its debug information, which is most of a development build.
+fn stripped(program: &Path) -> Result<tempfile::NamedTempFile, ImageError> {
+    let copy = tempfile::NamedTempFile::new().map_err(at(&env::temp_dir()))?;
+    Tool::new("strip")
+        .args(["--strip-debug", "-o"])
+        .args([copy.path(), program])
+        .output()
+        .map_err(ImageError::Strip)?;
+    Ok(copy)
 }
 
 /// Makes the image of one program in the cache; an image that is there already is used as it is.
@@ -147,8 +191,32 @@ pub fn make(image: Image, program: &Path) -> Result<Archive, ImageError> {
         ));
         fs::write(&unfinished, bytes).map_err(at(&unfinished))?;
         fs::rename(&unfinished, &archive.path).map_err(at(&archive.path))?;
+        remove_replaced(&dir, image);
     }
     Ok(archive)
+}
+
+/// Every build of a program is another archive; what is left of old ones only takes room, so failing is fine.
+fn remove_replaced(dir: &Path, image: Image) {
+    let is_of_image = |file: &fs::DirEntry| {
+        let name = file.file_name().to_string_lossy().into_owned();
+        let rest = name
+            .strip_prefix(image.name())
+            .and_then(|rest| rest.strip_prefix('-'));
+        rest.and_then(|rest| rest.strip_suffix(".tar"))
+            .is_some_and(|key| key.len() == 16)
+    };
+    let is_old = |file: &fs::DirEntry| {
+        let age = file
+            .metadata()
+            .and_then(|data| data.modified())
+            .map(|time| time.elapsed());
+        matches!(age, Ok(Ok(age)) if age > KEPT)
+    };
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    for file in entries.filter(|file| is_of_image(file) && is_old(file)) {
+        let _ = fs::remove_file(file.path());
+    }
 }
 
 /// The files of an image: the program, what the loader needs, and who "nonroot" is.

@@ -101,6 +101,12 @@ impl Kubectl {
         &self.kubeconfig
     }
 
+    /// Where it keeps what it remembers of the cluster, when not in the home directory.
+    #[must_use]
+    pub fn cache(&self) -> Option<&Path> {
+        self.cache.as_deref()
+    }
+
     /// The bare command, for callers that attach it to a terminal.
     #[must_use]
     pub fn command(&self) -> Command {

@@ -123,7 +123,8 @@ fn cni(layout: &Layout) -> Value {
     })
 }
 
-/// Bodies where tests need them, never for kinds that carry secrets or tokens.
+/// Every call but what the control plane polls, reads included: tests prove from this log what was read before a
+/// grant. Bodies where tests need them, never for kinds that carry secrets or tokens.
 fn audit_policy() -> Value {
     let group = |group: &str| json!({"group": group});
     json!({
@@ -222,6 +223,53 @@ mod tests {
             assert!(
                 value.starts_with(&format!("\"{}", dir.path().display())),
                 "{key}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_audit_log_tells_what_our_services_read_and_write() {
+        let policy = audit_policy();
+        let level = |user: &str, verb: &str, group: &str, resource: &str| {
+            let allows = |rule: &Value, field: &str, word: &str| {
+                let list = rule[field].as_array();
+                list.is_none_or(|list| list.iter().any(|item| item == word))
+            };
+            let is_about = |rule: &Value| {
+                let about =
+                    |item: &Value| item["group"] == group && allows(item, "resources", resource);
+                rule["nonResourceURLs"].is_null()
+                    && rule["resources"]
+                        .as_array()
+                        .is_none_or(|list| list.iter().any(about))
+            };
+            let mut rules = policy["rules"].as_array().unwrap().iter();
+            let rule = rules.find(|rule| {
+                allows(rule, "users", user) && allows(rule, "verbs", verb) && is_about(rule)
+            });
+            rule.unwrap()["level"].as_str().unwrap().to_owned()
+        };
+        let controller = "system:serviceaccount:connectors-system:request-controller";
+        let of_controller =
+            |verb: &str, group: &str, resource: &str| level(controller, verb, group, resource);
+        for verb in ["get", "list", "watch"] {
+            assert_eq!(of_controller(verb, "", "pods"), "Metadata");
+            assert_eq!(
+                of_controller(verb, "connectors.alauda.io", "connectors"),
+                "Metadata"
+            );
+            assert_eq!(of_controller(verb, "example.com", "anything"), "Metadata");
+        }
+        for verb in ["create", "delete"] {
+            let (rbac, reviews) = ("rbac.authorization.k8s.io", "authorization.k8s.io");
+            assert_eq!(of_controller(verb, rbac, "rolebindings"), "RequestResponse");
+            assert_eq!(
+                of_controller(verb, reviews, "subjectaccessreviews"),
+                "RequestResponse"
+            );
+            assert_eq!(
+                of_controller(verb, "authentication.k8s.io", "tokenreviews"),
+                "Metadata"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The cluster's own programs, built by the ordinary Go client from the modules under `e2e/tools`.
+//! The cluster's own programs, and Helm, built by the ordinary Go client from the modules under `e2e/tools`.
 //!
 //! Each module is built once into the cache, under a key made of everything that decides the result.
 
@@ -73,6 +73,18 @@ const MODULES: [Module; 3] = [
         version_packages: &[],
     },
 ];
+
+/// Not part of a cluster: it is built when something is first installed or rendered.
+const HELM: Module = Module {
+    name: "helm",
+    single: Some("helm"),
+    version_packages: &[],
+};
+
+/// Finds Helm in the cache, or builds it.
+pub(crate) fn helm(progress: &Progress) -> Result<PathBuf, ToolsError> {
+    Ok(HELM.ensure(progress)?.join("helm"))
+}
 
 /// The directories of all built tools.
 #[derive(Debug, Clone, Serialize, Deserialize)]

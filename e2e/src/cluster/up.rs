@@ -155,11 +155,9 @@ pub(super) fn find(name: &ClusterName) -> Result<Option<Cluster>, UpError> {
 }
 
 fn system_images(tools: &Tools) -> Result<Vec<Archive>, ImageError> {
-    let programs = images::build_programs()?;
-    Ok(vec![
-        images::make(Image::Pause, &programs.program(Image::Pause))?,
-        images::make(Image::Coredns, &tools.path("coredns"))?,
-    ])
+    let mut archives = images::build(&[Image::Pause])?;
+    archives.push(images::make(Image::Coredns, &tools.path("coredns"))?);
+    Ok(archives)
 }
 
 impl Cluster {

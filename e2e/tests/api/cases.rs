@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::schemas::cel_messages;
-use crate::support::{Scene, documents, files, scene};
+use crate::support::{Scene, files, policies, scene};
 
 /// One file under `e2e/cases`.
 #[derive(Deserialize)]
@@ -153,10 +153,8 @@ fn every_rule_has_a_case() {
     };
     assert_eq!(cased(Case::is_cel), cel_messages());
 
-    let policies = files("deploy/admission")
+    let messages = policies()
         .into_iter()
-        .flat_map(|file| documents(&fs::read_to_string(file).unwrap()));
-    let messages = policies
         .flat_map(|policy| {
             policy["spec"]["validations"]
                 .as_array()

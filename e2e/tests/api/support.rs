@@ -166,6 +166,12 @@ pub(crate) fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
+/// The admission policy that belongs to the API itself; the chart's others are about who writes.
+pub(crate) fn policies() -> Vec<Value> {
+    let file = "charts/connectors-approval/templates/admission/connector-namespace.yaml";
+    documents(&fs::read_to_string(e2e::repository().join(file)).unwrap())
+}
+
 /// The documents of a YAML text.
 pub(crate) fn documents(text: &str) -> Vec<Value> {
     serde_yaml::Deserializer::from_str(text)
@@ -189,21 +195,18 @@ async fn install(client: &Client) {
         let crd = serde_yaml::from_str(&fs::read_to_string(file).unwrap()).unwrap();
         install_crd(client, &crd).await;
     }
-    for file in files("deploy/admission") {
-        for document in documents(&fs::read_to_string(file).unwrap()) {
-            let object: DynamicObject = serde_json::from_value(document).unwrap();
-            let gvk = GroupVersionKind::try_from(object.types.clone().unwrap()).unwrap();
-            let api: Api<DynamicObject> =
-                Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk));
-            let name = object.metadata.name.clone().unwrap();
-            api.patch(
-                &name,
-                &PatchParams::apply("api-tests").force(),
-                &Patch::Apply(object),
-            )
-            .await
-            .unwrap();
-        }
+    for document in policies() {
+        let object: DynamicObject = serde_json::from_value(document).unwrap();
+        let gvk = GroupVersionKind::try_from(object.types.clone().unwrap()).unwrap();
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk));
+        let name = object.metadata.name.clone().unwrap();
+        api.patch(
+            &name,
+            &PatchParams::apply("api-tests").force(),
+            &Patch::Apply(object),
+        )
+        .await
+        .unwrap();
     }
     // The API server learns of admission policies through a watch of its own.
     let case = crate::cases::all().into_iter().find(Case::is_vap).unwrap();

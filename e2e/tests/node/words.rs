@@ -1,6 +1,6 @@
 //! What people read: `kubectl explain` and the short names.
 
-use e2e::{demo, harness::Scene};
+use e2e::{harness::Scene, install};
 
 const KINDS: [&str; 4] = [
     "connector",
@@ -12,7 +12,7 @@ const KINDS: [&str; 4] = [
 #[test]
 fn explain_describes_every_kind_and_the_gated_part_of_a_policy() {
     let scene = Scene::new("explain");
-    demo::install(scene.kubectl()).unwrap();
+    install::api(scene.kubectl()).unwrap();
     for kind in KINDS {
         scene.wait_for(
             "the kind in the published schema",
@@ -44,7 +44,7 @@ fn explain_describes_every_kind_and_the_gated_part_of_a_policy() {
 #[test]
 fn short_names_and_the_category_lead_to_the_kinds() {
     let scene = Scene::new("short-names");
-    demo::install(scene.kubectl()).unwrap();
+    install::api(scene.kubectl()).unwrap();
     for (short, plural) in [
         ("conn", "connectors"),
         ("apol", "accesspolicies"),

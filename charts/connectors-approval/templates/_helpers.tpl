@@ -1,0 +1,151 @@
+{{/* Labels of an object: (dict "root" $ "component" "webhook"); objects of no one service have no component. */}}
+{{- define "connectors.labels" -}}
+app.kubernetes.io/name: connectors-approval
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+{{- end }}
+
+{{/* What finds the pods of a service, and never changes: (dict "component" "webhook"). */}}
+{{- define "connectors.selector" -}}
+app.kubernetes.io/name: connectors-approval
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* The head of a pod template: labels and annotations. */}}
+{{- define "connectors.podMetadata" -}}
+labels:
+  {{- include "connectors.labels" . | nindent 2 }}
+annotations:
+  kubectl.kubernetes.io/default-container: {{ .component }}
+  {{- with .root.Values.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{- define "connectors.image" -}}
+{{- $image := .root.Values.image -}}
+{{- $registry := required "image.registry: say where the images are (build them from deploy/images/Dockerfile)" $image.registry -}}
+image: {{ printf "%s/%s:%s" $registry .component (default .root.Chart.AppVersion $image.tag) | quote }}
+imagePullPolicy: {{ $image.pullPolicy }}
+command: [/{{ .component }}]
+{{- end }}
+
+{{- define "connectors.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What every pod of a Deployment has. */}}
+{{- define "connectors.deploymentPod" -}}
+{{- $root := .root -}}
+serviceAccountName: {{ .component }}
+{{- include "connectors.pullSecrets" $root }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+nodeSelector:
+  {{- toYaml $root.Values.nodeSelector | nindent 2 }}
+{{- with $root.Values.tolerations }}
+tolerations:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+topologySpreadConstraints:
+- maxSkew: 1
+  topologyKey: kubernetes.io/hostname
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      {{- include "connectors.selector" . | nindent 6 }}
+{{- end }}
+
+{{/* The security context of a container that needs nothing. */}}
+{{- define "connectors.unprivileged" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "connectors.logArgs" -}}
+- --log-filter={{ .Values.log.filter }}
+- --log-format={{ .Values.log.format }}
+{{- end }}
+
+{{- define "connectors.probes" -}}
+livenessProbe:
+  httpGet: {path: /healthz, port: admin}
+  periodSeconds: 10
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: admin}
+  periodSeconds: 2
+  failureThreshold: 2
+{{- end }}
+
+{{/* How a client of the evaluation service knows it, and how it makes itself known. */}}
+{{- define "connectors.evaluationArgs" -}}
+- --evaluation-url=https://evaluation-service.{{ .Release.Namespace }}.svc:8443
+- --evaluation-ca=/etc/connectors/ca/ca.crt
+- --evaluation-token=/var/run/secrets/connectors-evaluation/token
+{{- end }}
+
+{{- define "connectors.evaluationMounts" -}}
+- {name: ca, mountPath: /etc/connectors/ca, readOnly: true}
+- {name: evaluation-token, mountPath: /var/run/secrets/connectors-evaluation, readOnly: true}
+{{- end }}
+
+{{- define "connectors.evaluationVolumes" -}}
+- name: ca
+  configMap:
+    name: connectors-ca
+- name: evaluation-token
+  projected:
+    sources:
+    - serviceAccountToken: {audience: connectors-evaluation, expirationSeconds: 600, path: token}
+{{- end }}
+
+{{/* What every NetworkPolicy lets out: the API server, whose address no policy can know, and DNS. */}}
+{{- define "connectors.egress" -}}
+- ports:
+  {{- range .Values.networkPolicy.apiServerPorts }}
+  - {protocol: TCP, port: {{ . }}}
+  {{- end }}
+- ports:
+  - {protocol: UDP, port: 53}
+  - {protocol: TCP, port: 53}
+{{- end }}
+
+{{/* The user name of a service: (dict "root" $ "component" "csi-node"). */}}
+{{- define "connectors.user" -}}
+system:serviceaccount:{{ .root.Release.Namespace }}:{{ .component }}
+{{- end }}
+
+{{/* The services that write grants, as a CEL list of user names. */}}
+{{- define "connectors.controllers" -}}
+['{{ include "connectors.user" (dict "root" $ "component" "request-controller") }}']
+{{- end }}
+
+{{/* What puts a ValidatingAdmissionPolicy in force: (dict "root" $ "name" …). */}}
+{{- define "connectors.binding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- include "connectors.labels" (dict "root" .root) | nindent 4 }}
+spec:
+  policyName: {{ .name }}
+  validationActions: [Deny]
+{{- end }}

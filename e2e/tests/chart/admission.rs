@@ -1,0 +1,174 @@
+//! The chart's admission policies on a real API server: each rule refuses its cases and lets their neighbours
+//! through, and without it the cases go through.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures::future::join_all;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    cases::{self, Case},
+    rendered::{defaults, items, name, of_kind},
+    server::{Server, Variant},
+};
+
+/// Belongs to the API itself: its cases are among those of `e2e/tests/api`.
+const OF_THE_API: &str = "accessrequest-connector-namespace.connectors.alauda.io";
+
+/// How long the API server may take to see policies and compile them.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The policies and their bindings.
+fn policies() -> Vec<Value> {
+    let objects = defaults();
+    let kinds = [
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ];
+    let found = kinds.iter().flat_map(|kind| of_kind(&objects, kind));
+    found
+        .filter(|object| name(object) != OF_THE_API)
+        .cloned()
+        .collect()
+}
+
+fn messages() -> BTreeSet<String> {
+    let policies = policies();
+    let validations = policies
+        .iter()
+        .flat_map(|policy| items(&policy["spec"]["validations"]));
+    let messages = validations.map(|validation| validation["message"].as_str().unwrap().to_owned());
+    messages.collect()
+}
+
+#[test]
+fn every_rule_has_a_case() {
+    let cased: BTreeSet<String> = cases::all().into_iter().map(|case| case.message).collect();
+    assert_eq!(cased, messages());
+}
+
+#[test]
+fn every_policy_is_in_force_and_fails_closed() {
+    let policies = policies();
+    let of_kind = |kind| of_kind(&policies, kind);
+    let in_force: BTreeSet<&str> = of_kind("ValidatingAdmissionPolicyBinding")
+        .into_iter()
+        .filter(|binding| binding["spec"]["validationActions"] == serde_json::json!(["Deny"]))
+        .filter(|binding| binding["spec"]["matchResources"].is_null())
+        .map(|binding| binding["spec"]["policyName"].as_str().unwrap())
+        .collect();
+    let all: BTreeSet<&str> = of_kind("ValidatingAdmissionPolicy")
+        .into_iter()
+        .map(name)
+        .collect();
+    assert_eq!(in_force, all);
+    assert!(
+        of_kind("ValidatingAdmissionPolicy")
+            .iter()
+            .all(|policy| policy["spec"]["failurePolicy"] == "Fail")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[allow(
+    clippy::await_holding_lock,
+    reason = "whoever waits for the lock is a test on a thread of its own"
+)]
+async fn every_case_is_refused_by_its_rule_alone() {
+    let _alone = crate::releases::alone();
+    let scene = e2e::harness::Scene::new("admission");
+    let installed = scene
+        .kubectl()
+        .run("get validatingadmissionpolicies -o name")
+        .unwrap();
+    assert!(
+        !installed.contains("/grants-by-others."),
+        "the chart is installed on this cluster: its own policies would answer for these"
+    );
+    let crds = e2e::repository().join("deploy/crds");
+    scene
+        .kubectl()
+        .run_on_file("apply --server-side --force-conflicts", &crds)
+        .unwrap();
+    scene
+        .kubectl()
+        .run_on_file("wait --for=condition=Established --timeout=60s", &crds)
+        .unwrap();
+
+    let server = Server::new(&scene).await;
+    let (cases, policies) = (cases::all(), policies());
+    let mutants = messages()
+        .into_iter()
+        .enumerate()
+        .map(|(number, message)| Variant::without(number, &message));
+    let variants: Vec<Variant> = std::iter::once(Variant::whole()).chain(mutants).collect();
+    join_all(
+        variants
+            .iter()
+            .map(|variant| server.prepare(variant, &cases, &policies)),
+    )
+    .await;
+
+    let mut wrong = Vec::new();
+    for variant in &variants {
+        wrong.extend(survivors(&server, variant, &cases).await);
+    }
+    wrong.extend(neighbours(&server, &variants[0], &cases).await);
+    join_all(
+        variants
+            .iter()
+            .map(|variant| server.clean(variant, &cases, &policies)),
+    )
+    .await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is wrong with a variant: cases that are let through, and cases of the rule that is out which are not.
+async fn survivors(server: &Server, variant: &Variant, cases: &[Case]) -> Vec<String> {
+    let is_out = |case: &&Case| variant.without.as_ref() == Some(&case.message);
+    let deadline = Instant::now() + PATIENCE;
+    let mut wrong = loop {
+        let kept = cases.iter().filter(|case| !is_out(case));
+        let answers = join_all(kept.map(|case| refusal(server, variant, case))).await;
+        let wrong: Vec<String> = answers.into_iter().flatten().collect();
+        // Policies come into force one after the other, a moment after they were made.
+        if wrong.is_empty() || Instant::now() > deadline {
+            break wrong;
+        }
+        sleep(Duration::from_millis(100)).await;
+    };
+    for case in cases.iter().filter(is_out) {
+        if let Err(message) = server.attempt(variant, case, &case.refused).await {
+            wrong.push(format!("{} without its rule: {message}", case.file));
+        }
+    }
+    wrong
+}
+
+/// What is wrong with the refusal of a case.
+async fn refusal(server: &Server, variant: &Variant, case: &Case) -> Option<String> {
+    match server.attempt(variant, case, &case.refused).await {
+        Err(message) if message.contains(&case.message) => None,
+        Err(message) => Some(format!("{}: {message}", case.file)),
+        Ok(()) => Some(format!(
+            "{}: was not refused ({:?} without)",
+            case.file, variant.without
+        )),
+    }
+}
+
+async fn neighbours(server: &Server, variant: &Variant, cases: &[Case]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for case in cases {
+        for (number, attempt) in case.accepted.iter().enumerate() {
+            if let Err(message) = server.attempt(variant, case, attempt).await {
+                wrong.push(format!(
+                    "{}: neighbour {number} was refused: {message}",
+                    case.file
+                ));
+            }
+        }
+    }
+    wrong
+}

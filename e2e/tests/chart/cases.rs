@@ -1,0 +1,115 @@
+//! Cases as files: what a policy refuses to whom, with which message, and what it lets through.
+
+use std::fs;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// One file under `e2e/cases/admission`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Case {
+    #[serde(skip)]
+    pub(crate) file: String,
+    /// The object that the patches change, a file in `e2e/cases/bases`.
+    base: String,
+    /// The message of the rule that refuses; it is the rule's identity.
+    pub(crate) message: String,
+    /// Merge patch for an object that is there before.
+    #[serde(default)]
+    pub(crate) existing: Option<Value>,
+    /// What is refused.
+    pub(crate) refused: Attempt,
+    /// What is let through.
+    pub(crate) accepted: Vec<Attempt>,
+}
+
+/// What somebody tries.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Attempt {
+    /// Who.
+    #[serde(rename = "as")]
+    pub(crate) who: Who,
+    /// What.
+    #[serde(rename = "do")]
+    pub(crate) verb: Verb,
+    /// Merge patch for the base, or for the object that is there.
+    #[serde(default = "nothing")]
+    pub(crate) patch: Value,
+}
+
+/// Everybody here may do everything, as far as RBAC goes: only a policy can refuse it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Who {
+    /// The request-controller.
+    Controller,
+    /// A person.
+    Admin,
+    /// Removes what is no longer owned.
+    GarbageCollector,
+    /// Empties namespaces.
+    NamespaceController,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Verb {
+    Create,
+    Update,
+    Status,
+    Delete,
+}
+
+impl Who {
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Controller,
+        Self::Admin,
+        Self::GarbageCollector,
+        Self::NamespaceController,
+    ];
+
+    /// The user's name.
+    pub(crate) fn user(self) -> &'static str {
+        match self {
+            Self::Controller => "system:serviceaccount:connectors-system:request-controller",
+            Self::Admin => "alice",
+            Self::GarbageCollector => "system:serviceaccount:kube-system:generic-garbage-collector",
+            Self::NamespaceController => "system:serviceaccount:kube-system:namespace-controller",
+        }
+    }
+}
+
+/// Every case.
+pub(crate) fn all() -> Vec<Case> {
+    let folder = e2e::repository().join("e2e/cases/admission");
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut cases: Vec<Case> = entries
+        .map(|file| {
+            let text = fs::read_to_string(&file).unwrap();
+            let case = serde_yaml::from_str(&text)
+                .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+            Case { file: name, ..case }
+        })
+        .collect();
+    cases.sort_by(|one, other| one.file.cmp(&other.file));
+    cases
+}
+
+impl Case {
+    /// The base with a patch.
+    pub(crate) fn object(&self, patch: &Value) -> Value {
+        let base = e2e::repository().join(format!("e2e/cases/bases/{}.yaml", self.base));
+        let mut object: Value = serde_yaml::from_str(&fs::read_to_string(base).unwrap()).unwrap();
+        json_patch::merge(&mut object, patch);
+        object
+    }
+}
+
+fn nothing() -> Value {
+    json!({})
+}

@@ -1,0 +1,20 @@
+//! The chart: what it renders and refuses, which rights it gives, and what its admission policies keep out on a
+//! real API server.
+//!
+//! Adding a case for a policy is adding a file under `e2e/cases/admission`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::expect_used,
+    reason = "tests fail by panicking, and most of this crate is helpers of tests"
+)]
+
+mod admission;
+mod cases;
+mod pods;
+mod releases;
+mod rendered;
+mod rights;
+mod server;
+mod values;

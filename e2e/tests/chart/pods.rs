@@ -1,0 +1,182 @@
+//! How the pods run: with as little of the node as their work needs.
+
+use serde_json::{Value, json};
+
+use crate::rendered::{defaults, items, name, texts, with};
+
+const SERVICES: [&str; 4] = [
+    "csi-node",
+    "evaluation-service",
+    "request-controller",
+    "webhook",
+];
+
+/// The pod templates by the name of what makes them.
+fn pods(objects: &[Value]) -> Vec<(&str, &Value)> {
+    let makers = objects
+        .iter()
+        .filter(|object| !object["spec"]["template"]["spec"].is_null());
+    makers
+        .map(|object| (name(object), &object["spec"]["template"]))
+        .collect()
+}
+
+#[test]
+fn there_is_a_pod_for_each_service_with_its_own_account_and_image() {
+    let objects = with(json!({"image": {"tag": "v9"}, "podAnnotations": {"a": "b"}}));
+    let mut pods = pods(&objects);
+    pods.sort_by_key(|(service, _)| *service);
+    assert_eq!(
+        pods.iter().map(|(service, _)| *service).collect::<Vec<_>>(),
+        SERVICES
+    );
+    for (service, pod) in pods {
+        assert_eq!(pod["spec"]["serviceAccountName"], service);
+        assert_eq!(
+            pod["metadata"]["labels"]["app.kubernetes.io/component"],
+            service
+        );
+        assert_eq!(pod["metadata"]["annotations"]["a"], "b");
+        let containers = items(&pod["spec"]["containers"]);
+        assert_eq!(containers.len(), 1, "{service}");
+        assert!(pod["spec"]["initContainers"].is_null());
+        let container = &containers[0];
+        assert_eq!(
+            container["image"],
+            format!("registry.example.com/connectors/{service}:v9")
+        );
+        assert_eq!(container["command"], json!([format!("/{service}")]));
+        assert!(
+            !container["resources"]["limits"]["memory"].is_null(),
+            "{service}"
+        );
+        assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
+        assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/healthz");
+    }
+}
+
+#[test]
+fn only_the_node_plugin_has_power_over_its_node() {
+    let objects = defaults();
+    for (service, pod) in pods(&objects) {
+        let spec = &pod["spec"];
+        for namespace in ["hostNetwork", "hostPID", "hostIPC"] {
+            assert!(spec[namespace].is_null(), "{service}: {namespace}");
+        }
+        let security = &spec["containers"][0]["securityContext"];
+        assert_eq!(security["readOnlyRootFilesystem"], true, "{service}");
+        if service == "csi-node" {
+            assert_eq!(security["privileged"], true);
+            continue;
+        }
+        assert_eq!(spec["securityContext"]["runAsNonRoot"], true, "{service}");
+        assert_eq!(spec["securityContext"]["runAsUser"], 65532, "{service}");
+        assert_eq!(
+            spec["securityContext"]["seccompProfile"]["type"],
+            "RuntimeDefault"
+        );
+        assert_eq!(security["allowPrivilegeEscalation"], false, "{service}");
+        assert_eq!(
+            security["capabilities"],
+            json!({"drop": ["ALL"]}),
+            "{service}"
+        );
+        assert!(security["privileged"].is_null(), "{service}");
+        let host_paths = items(&spec["volumes"])
+            .iter()
+            .filter(|volume| !volume["hostPath"].is_null());
+        assert_eq!(host_paths.count(), 0, "{service}");
+    }
+}
+
+#[test]
+fn the_node_plugin_sees_three_directories_of_its_node_at_their_own_places() {
+    let objects = with(json!({"kubeletDir": "/data/kubelet"}));
+    let pods = pods(&objects);
+    let (_, pod) = pods
+        .iter()
+        .find(|(service, _)| *service == "csi-node")
+        .unwrap();
+    let mut seen = Vec::new();
+    for volume in items(&pod["spec"]["volumes"]) {
+        let Some(path) = volume["hostPath"]["path"].as_str() else {
+            continue;
+        };
+        let mounts = items(&pod["spec"]["containers"][0]["volumeMounts"]).iter();
+        let mounts: Vec<&Value> = mounts
+            .filter(|mount| mount["name"] == volume["name"])
+            .collect();
+        assert_eq!(mounts.len(), 1);
+        assert_eq!(mounts[0]["mountPath"], path);
+        seen.push((path, mounts[0]["mountPropagation"].as_str()));
+    }
+    assert_eq!(
+        seen,
+        [
+            ("/data/kubelet/plugins/connectors-csi", None),
+            ("/data/kubelet/plugins_registry", None),
+            ("/data/kubelet/pods", Some("Bidirectional")),
+        ]
+    );
+    let args = texts(&pod["spec"]["containers"][0]["args"]);
+    assert!(args.contains(&"--kubelet-dir=/data/kubelet"), "{args:?}");
+}
+
+/// A pod must wait for its certificate, its CA and its token rather than start without.
+#[test]
+fn what_a_pod_needs_is_never_optional() {
+    let objects = defaults();
+    for (service, pod) in pods(&objects) {
+        for volume in items(&pod["spec"]["volumes"]) {
+            assert!(
+                !volume.to_string().contains("optional"),
+                "{service}: {volume}"
+            );
+        }
+        // The key of the webhook is read through the API, since the webhook is what makes it.
+        let secrets = items(&pod["spec"]["volumes"])
+            .iter()
+            .filter_map(|volume| volume["secret"]["secretName"].as_str());
+        let secrets: Vec<&str> = secrets.collect();
+        let expected: &[&str] = if service == "evaluation-service" {
+            &["evaluation-service-tls"]
+        } else {
+            &[]
+        };
+        assert_eq!(secrets, expected, "{service}");
+    }
+}
+
+#[test]
+fn services_are_found_by_their_pods_labels() {
+    let objects = defaults();
+    for object in &objects {
+        let selector = match object["kind"].as_str().unwrap() {
+            "Service" => &object["spec"]["selector"],
+            "Deployment" | "DaemonSet" | "PodDisruptionBudget" => {
+                &object["spec"]["selector"]["matchLabels"]
+            }
+            "NetworkPolicy" => &object["spec"]["podSelector"]["matchLabels"],
+            _ => continue,
+        };
+        let pods = pods(&objects);
+        let (_, pod) = pods
+            .iter()
+            .find(|(service, _)| *service == name(object))
+            .unwrap();
+        for (key, value) in selector.as_object().unwrap() {
+            assert_eq!(pod["metadata"]["labels"][key], *value, "{}", name(object));
+        }
+        assert_eq!(selector["app.kubernetes.io/component"], name(object));
+    }
+}
+
+#[test]
+fn network_policies_come_and_go_with_their_value() {
+    let count = |objects: &[Value]| crate::rendered::of_kind(objects, "NetworkPolicy").len();
+    assert_eq!(count(&defaults()), SERVICES.len());
+    assert_eq!(
+        count(&with(json!({"networkPolicy": {"enabled": false}}))),
+        0
+    );
+}

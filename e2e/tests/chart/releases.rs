@@ -1,0 +1,206 @@
+//! A release's life on a real API server: what an upgrade leaves alone, and what an uninstallation leaves behind.
+//!
+//! The pods do not run here: their images do not exist.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use e2e::{
+    Deadline, Helm, Progress,
+    harness::Scene,
+    install::{NAMESPACE, RELEASE, chart},
+    poll,
+};
+use serde_json::Value;
+
+/// The chart's own policies answer while it is installed: one test at a time wants them, or wants them away.
+static INSTALLATION: Mutex<()> = Mutex::new(());
+
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    INSTALLATION.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An installed chart; it goes with this, also when a test fails.
+struct Release<'a> {
+    scene: &'a Scene,
+    helm: Helm,
+}
+
+impl<'a> Release<'a> {
+    fn install(scene: &'a Scene) -> Self {
+        let helm = Helm::get(&Progress::default()).unwrap();
+        let release = Self { scene, helm };
+        // The custom resources may be there already: they are the API tests'.
+        release.upgrade(&[
+            "--create-namespace",
+            "--take-ownership",
+            "--force-conflicts",
+        ]);
+        release
+    }
+
+    fn upgrade(&self, args: &[&str]) {
+        let helm = self
+            .helm
+            .on(self.scene.kubectl())
+            .args(["upgrade", "--install", RELEASE]);
+        let helm = helm.args([chart()]).args(["--namespace", NAMESPACE]);
+        let helm = helm.args([
+            "--set",
+            "image.registry=localhost/no-such-place,image.pullPolicy=Never",
+        ]);
+        helm.args(args).output().unwrap();
+    }
+
+    fn uninstall(&self) {
+        let helm = self.helm.on(self.scene.kubectl());
+        let words = [
+            "uninstall",
+            RELEASE,
+            "--namespace",
+            NAMESPACE,
+            "--ignore-not-found",
+        ];
+        helm.args(words).output().unwrap();
+        // The API server forgets policies a moment after they are gone.
+        let forged = GRANT.replace("NAME", "no-policy");
+        let words = format!(
+            "--namespace {} create --dry-run=server -f -",
+            self.scene.namespace()
+        );
+        poll(
+            "the policies to be forgotten",
+            Deadline::after(Duration::from_secs(30)),
+            || {
+                self.scene
+                    .kubectl()
+                    .run_with_input(&words, &forged)
+                    .map_err(|error| error.to_string())
+            },
+        )
+        .unwrap();
+    }
+
+    fn get(&self, what: &str) -> Value {
+        let answer = self
+            .scene
+            .kubectl()
+            .run(&format!("get {what} -o json"))
+            .unwrap();
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    fn bundles(&self) -> [Value; 2] {
+        let bundle = |kind: &str| {
+            let object = self.get(&format!("{kind} {RELEASE}"));
+            object["webhooks"][0]["clientConfig"]["caBundle"].clone()
+        };
+        [
+            "mutatingwebhookconfiguration",
+            "validatingwebhookconfiguration",
+        ]
+        .map(bundle)
+    }
+}
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.uninstall();
+        let words = format!("delete namespace {NAMESPACE} --ignore-not-found --wait");
+        self.scene.kubectl().run(&words).unwrap();
+    }
+}
+
+const GRANT: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: NAME, labels: {app.kubernetes.io/managed-by: connectors-approval}}
+";
+
+/// Base64 of a PEM certificate that nobody has the key of.
+const BUNDLE: &str = include_str!("bundle.txt");
+
+#[test]
+fn a_release_is_upgraded_and_removed_without_taking_what_is_not_its_own() {
+    let _alone = alone();
+    let scene = Scene::new("release");
+    let release = Release::install(&scene);
+
+    // The rules of an aggregated role are the controller manager's.
+    let reader = "clusterrole connectors-check-reader";
+    let rules = poll(
+        "the aggregated role",
+        Deadline::after(Duration::from_secs(30)),
+        || {
+            let rules = release.get(reader)["rules"].clone();
+            if rules.as_array().is_some_and(|rules| rules.len() == 2) {
+                Ok(rules)
+            } else {
+                Err(rules.to_string())
+            }
+        },
+    );
+    let rules = rules.unwrap();
+
+    // The webhook's own field survives both ways in which Helm writes.
+    for kind in [
+        "mutatingwebhookconfiguration",
+        "validatingwebhookconfiguration",
+    ] {
+        let bundle = BUNDLE.trim();
+        let patch = format!(
+            r#"[{{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"{bundle}"}}]"#
+        );
+        scene
+            .kubectl()
+            .run(&format!(
+                "patch {kind} {RELEASE} --type=json --patch {patch}"
+            ))
+            .unwrap();
+    }
+    let before = release.bundles();
+    assert_eq!(before[0], BUNDLE.trim());
+    release.upgrade(&["--set=approval.enabled=true"]);
+    assert_eq!(release.bundles(), before);
+    release.upgrade(&["--set=log.filter=debug", "--server-side=false"]);
+    assert_eq!(release.bundles(), before);
+    assert_eq!(release.get(reader)["rules"], rules);
+
+    // A field of a custom resource that somebody took away comes back: upgrades upgrade them.
+    let crd = "crd accesspolicies.connectors.alauda.io";
+    let short_names = r#"[{"op":"remove","path":"/spec/names/shortNames"}]"#;
+    scene
+        .kubectl()
+        .run(&format!("patch {crd} --type=json --patch {short_names}"))
+        .unwrap();
+    release.upgrade(&["--force-conflicts", "--server-side=true"]);
+    assert_eq!(release.get(crd)["spec"]["names"]["shortNames"][0], "apol");
+
+    scene
+        .apply(
+            include_str!("../../cases/bases/standing.yaml")
+                .replace(
+                    "kind: AccessPolicy",
+                    "kind: AccessPolicy\nmetadata: {name: kept}",
+                )
+                .as_str(),
+        )
+        .unwrap();
+    release.uninstall();
+    let kept = release.get(&format!(
+        "accesspolicy kept --namespace {}",
+        scene.namespace()
+    ));
+    assert_eq!(kept["metadata"]["name"], "kept");
+    let left = scene.kubectl().run("get clusterroles,clusterrolebindings,csidrivers,validatingadmissionpolicies,mutatingwebhookconfigurations,validatingwebhookconfigurations -o name --selector app.kubernetes.io/instance=connectors-approval").unwrap();
+    assert_eq!(left, "");
+
+    // And everything comes back, the kept custom resources included.
+    release.upgrade(&[]);
+    assert_eq!(
+        release.get("csidriver connectors-csi")["spec"]["podInfoOnMount"],
+        true
+    );
+}

@@ -1,0 +1,356 @@
+//! Who may do what after an installation, computed from what the chart renders: least power, and a planted
+//! violation of each rule.
+
+use serde_json::{Value, json};
+
+use crate::rendered::{defaults, items, name, of_kind, texts, with};
+
+const OUR_GROUP: &str = "connectors.alauda.io";
+
+/// One rule that a service account holds.
+#[derive(Debug)]
+struct Right<'a> {
+    account: String,
+    /// The namespace that it is limited to.
+    namespace: Option<&'a str>,
+    rule: &'a Value,
+}
+
+/// Every right that the chart gives; a binding that gives something the chart does not show is an error.
+fn rights(objects: &[Value]) -> Result<Vec<Right<'_>>, Vec<String>> {
+    let mut rights = Vec::new();
+    let mut wrong = Vec::new();
+    for binding in objects {
+        let namespace = match binding["kind"].as_str() {
+            Some("ClusterRoleBinding") => None,
+            Some("RoleBinding") => binding["metadata"]["namespace"].as_str(),
+            Some(_) | None => continue,
+        };
+        let rules = rules(objects, &binding["roleRef"], namespace);
+        if rules.is_empty() {
+            wrong.push(format!(
+                "{} binds a role that the chart does not show",
+                name(binding)
+            ));
+        }
+        for subject in items(&binding["subjects"]) {
+            if subject["kind"] != "ServiceAccount"
+                || subject["namespace"] != e2e::install::NAMESPACE
+            {
+                wrong.push(format!(
+                    "{} is for somebody who is no service of ours: {subject}",
+                    name(binding)
+                ));
+            }
+            let account = subject["name"].as_str().unwrap_or_default().to_owned();
+            rights.extend(rules.iter().map(|rule| Right {
+                account: account.clone(),
+                namespace,
+                rule,
+            }));
+        }
+    }
+    if wrong.is_empty() {
+        Ok(rights)
+    } else {
+        Err(wrong)
+    }
+}
+
+/// The rules of a role, those that are aggregated into it included.
+fn rules<'a>(objects: &'a [Value], role: &Value, namespace: Option<&str>) -> Vec<&'a Value> {
+    let is_of_namespace = |object: &Value| {
+        object["kind"] != "Role" || object["metadata"]["namespace"].as_str() == namespace
+    };
+    let found = objects.iter().filter(|object| {
+        object["kind"] == role["kind"]
+            && object["metadata"]["name"] == role["name"]
+            && is_of_namespace(object)
+    });
+    found
+        .flat_map(|found| {
+            let selectors = items(&found["aggregationRule"]["clusterRoleSelectors"]);
+            let aggregated = of_kind(objects, "ClusterRole").into_iter().filter(|other| {
+                selectors
+                    .iter()
+                    .any(|selector| selects(selector, &other["metadata"]["labels"]))
+            });
+            let aggregated = aggregated.flat_map(|other| items(&other["rules"]));
+            items(&found["rules"])
+                .iter()
+                .chain(aggregated)
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let wanted = selector["matchLabels"].as_object().unwrap();
+    !wanted.is_empty() && wanted.iter().all(|(key, value)| labels[key] == *value)
+}
+
+/// What is wrong with the rights that the chart gives.
+fn violations(objects: &[Value]) -> Vec<String> {
+    match rights(objects) {
+        Ok(rights) => rights.iter().filter_map(violation).collect(),
+        Err(wrong) => wrong,
+    }
+}
+
+/// Resources that are as good as the rights of another one.
+const TAKE_OVER: [&str; 9] = [
+    "pods/exec",
+    "pods/attach",
+    "pods/portforward",
+    "pods/proxy",
+    "pods/ephemeralcontainers",
+    "nodes/proxy",
+    "services/proxy",
+    "serviceaccounts/token",
+    "certificatesigningrequests/approval",
+];
+
+fn violation(right: &Right<'_>) -> Option<String> {
+    let rule = right.rule;
+    let [groups, resources, verbs, names] =
+        ["apiGroups", "resources", "verbs", "resourceNames"].map(|field| texts(&rule[field]));
+    let has = |list: &[&str], words: &[&str]| words.iter().any(|word| list.contains(word));
+    let writes = || {
+        !verbs
+            .iter()
+            .all(|verb| ["get", "list", "watch"].contains(verb))
+    };
+    let named =
+        |allowed: &[&str]| !names.is_empty() && names.iter().all(|name| allowed.contains(name));
+    let what = if groups.is_empty() || !rule["nonResourceURLs"].is_null() {
+        "is about something that is no object"
+    } else if has(&verbs, &["escalate", "bind", "impersonate"]) {
+        "may hand out or borrow what it does not hold"
+    } else if groups != [OUR_GROUP]
+        && (has(&groups, &["*"]) || has(&resources, &["*"]) || has(&verbs, &["*"]))
+    {
+        "holds everything outside our own group"
+    } else if groups == [OUR_GROUP] && has(&verbs, &["*"]) && right.account != "request-controller"
+    {
+        "holds everything in our group and hands nothing out"
+    } else if has(&resources, &TAKE_OVER) {
+        "may take over pods or accounts"
+    } else if has(&resources, &["secrets"])
+        && !(right.account == "webhook"
+            && right.namespace.is_some()
+            && named(&["connectors-ca", "webhook-tls", "evaluation-service-tls"]))
+    {
+        "reaches secrets other than its own"
+    } else if has(&groups, &["rbac.authorization.k8s.io"])
+        && writes()
+        && !(right.account == "request-controller"
+            && resources == ["roles", "rolebindings"]
+            && !has(&verbs, &["update", "patch", "deletecollection"]))
+    {
+        "writes RBAC in another way than grants are written"
+    } else if has(&groups, &["admissionregistration.k8s.io"]) && !named(&["connectors-approval"]) {
+        "reaches the webhooks of others"
+    } else if has(
+        &resources,
+        &[
+            "pods",
+            "nodes",
+            "namespaces",
+            "serviceaccounts",
+            "deployments",
+            "daemonsets",
+        ],
+    ) && writes()
+    {
+        "changes what runs"
+    } else {
+        return None;
+    };
+    Some(format!("{}: {what}: {rule}", right.account))
+}
+
+#[test]
+fn no_service_holds_more_than_it_needs() {
+    for objects in [defaults(), with(json!({"checks": {"configMaps": true}}))] {
+        assert_eq!(violations(&objects), Vec::<String>::new());
+        let accounts: Vec<&str> = of_kind(&objects, "ServiceAccount")
+            .into_iter()
+            .map(name)
+            .collect();
+        let rights = rights(&objects).unwrap();
+        for account in [
+            "csi-node",
+            "evaluation-service",
+            "request-controller",
+            "webhook",
+        ] {
+            assert!(accounts.contains(&account));
+            assert!(
+                rights.iter().any(|right| right.account == account),
+                "{account} may do nothing"
+            );
+        }
+        assert_eq!(accounts.len(), 4, "{accounts:?}");
+    }
+}
+
+/// What each service may write, which is what an intruder could.
+#[test]
+fn every_service_writes_what_the_design_says_and_nothing_else() {
+    let objects = defaults();
+    let written = |account: &str| {
+        let rights = rights(&objects).unwrap();
+        let mut written: Vec<String> = rights
+            .iter()
+            .filter(|right| right.account == account)
+            .flat_map(|right| {
+                let verbs = texts(&right.rule["verbs"]).into_iter();
+                let verbs: Vec<&str> = verbs
+                    .filter(|verb| !["get", "list", "watch"].contains(verb))
+                    .collect();
+                let resources = texts(&right.rule["resources"]);
+                let lines = resources.iter().filter(|_| !verbs.is_empty());
+                lines
+                    .map(|resource| format!("{resource}: {}", verbs.join(" ")))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        written.sort();
+        written
+    };
+    assert_eq!(
+        written("evaluation-service"),
+        ["subjectaccessreviews: create", "tokenreviews: create"]
+    );
+    assert_eq!(
+        written("request-controller"),
+        [
+            "*: *",
+            "events: create patch",
+            "leases: create",
+            "leases: update",
+            "rolebindings: create delete",
+            "roles: create delete"
+        ]
+    );
+    assert_eq!(
+        written("webhook"),
+        [
+            "configmaps: create patch",
+            "mutatingwebhookconfigurations: patch",
+            "secrets: create patch",
+            "subjectaccessreviews: create",
+            "validatingwebhookconfigurations: patch",
+        ]
+    );
+    assert_eq!(
+        written("csi-node"),
+        [
+            "accessrequests: create",
+            "evaluations: create",
+            "events: create patch",
+            "subjectaccessreviews: create",
+            "tokenreviews: create",
+        ]
+    );
+}
+
+#[test]
+fn a_planted_violation_of_each_rule_is_found() {
+    let rule = |group: &str, resource: &str, verb: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
+    let rbac = "rbac.authorization.k8s.io";
+    let admission = "admissionregistration.k8s.io";
+    let planted = [
+        (
+            json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}),
+            "no object",
+        ),
+        (rule(rbac, "roles", "escalate"), "hand out or borrow"),
+        (rule(rbac, "clusterroles", "bind"), "hand out or borrow"),
+        (rule("", "users", "impersonate"), "hand out or borrow"),
+        (rule("*", "pods", "get"), "holds everything outside"),
+        (rule("apps", "*", "get"), "holds everything outside"),
+        (rule("", "pods", "*"), "holds everything outside"),
+        (
+            json!({"apiGroups": [OUR_GROUP, "apps"], "resources": ["*"], "verbs": ["get"]}),
+            "holds everything outside",
+        ),
+        (rule("", "pods/exec", "create"), "take over"),
+        (rule("", "nodes/proxy", "get"), "take over"),
+        (rule("", "serviceaccounts/token", "create"), "take over"),
+        (rule("", "secrets", "get"), "reaches secrets"),
+        (
+            json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["webhook-tls"], "verbs": ["get"]}),
+            "reaches secrets",
+        ),
+        (rule(rbac, "rolebindings", "update"), "writes RBAC"),
+        (rule(rbac, "clusterroles", "create"), "writes RBAC"),
+        (
+            rule(admission, "mutatingwebhookconfigurations", "patch"),
+            "webhooks of others",
+        ),
+        (rule("", "pods", "delete"), "changes what runs"),
+    ];
+    for (planted, expected) in planted {
+        assert_found(
+            |objects| {
+                role(objects, "connectors-request-controller")["rules"]
+                    .as_array_mut()
+                    .unwrap()
+                    .push(planted.clone())
+            },
+            expected,
+        );
+    }
+    assert_found(
+        |objects| role(objects, "connectors-csi-node")["rules"][0]["verbs"] = json!(["*"]),
+        "hands nothing out",
+    );
+    // Through the label of the aggregated role, too.
+    assert_found(
+        |objects| {
+            role(objects, "connectors-check-reader-chart")["rules"][0] = rule("", "secrets", "list")
+        },
+        "reaches secrets",
+    );
+}
+
+#[test]
+fn a_binding_that_shows_nothing_or_reaches_others_is_found() {
+    let binding = |objects: &mut Vec<Value>, field: &str, value: Value| {
+        let found = objects
+            .iter_mut()
+            .find(|object| object["kind"] == "ClusterRoleBinding")
+            .unwrap();
+        *found.pointer_mut(field).unwrap() = value;
+    };
+    assert_found(
+        |objects| binding(objects, "/roleRef/name", json!("cluster-admin")),
+        "does not show",
+    );
+    assert_found(
+        |objects| binding(objects, "/subjects/0/kind", json!("Group")),
+        "no service of ours",
+    );
+    assert_found(
+        |objects| binding(objects, "/subjects/0/namespace", json!("default")),
+        "no service of ours",
+    );
+}
+
+fn role<'a>(objects: &'a mut [Value], role: &str) -> &'a mut Value {
+    let mut roles = objects.iter_mut();
+    roles
+        .find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == role)
+        .unwrap()
+}
+
+fn assert_found(plant: impl Fn(&mut Vec<Value>), expected: &str) {
+    let mut objects = defaults();
+    plant(&mut objects);
+    let found = violations(&objects);
+    assert!(
+        found.iter().any(|line| line.contains(expected)),
+        "{expected}: {found:?}"
+    );
+}

@@ -1,0 +1,224 @@
+//! The API server as different people see it, and policies that apply to marked objects only.
+
+use std::collections::BTreeMap;
+
+use kube::{
+    Client, Config,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Request},
+    config::{KubeConfigOptions, Kubeconfig},
+    core::{ApiResource, GroupVersionKind},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cases::{Attempt, Case, Verb, Who},
+    rendered::name,
+};
+
+/// The label of objects that a variant of the policies is about.
+const MARK: &str = "chart-test";
+
+/// A server and a namespace on it.
+pub(crate) struct Server {
+    namespace: String,
+    owner_uid: String,
+    admin: Client,
+    clients: BTreeMap<Who, Client>,
+}
+
+/// The chart's policies, one of their rules taken out, for marked objects only: many of them live side by side.
+pub(crate) struct Variant {
+    mark: String,
+    /// The rule that is out.
+    pub(crate) without: Option<String>,
+}
+
+impl Server {
+    pub(crate) async fn new(scene: &e2e::harness::Scene) -> Self {
+        let kubeconfig = scene.kubectl().kubeconfig();
+        let connect = async |user: Option<&str>| {
+            let mut kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+            for info in kubeconfig
+                .auth_infos
+                .iter_mut()
+                .filter_map(|info| info.auth_info.as_mut())
+            {
+                info.impersonate = user.map(str::to_owned);
+                // Whom nothing but admission stops.
+                info.impersonate_groups = user.map(|_| vec!["system:masters".to_owned()]);
+            }
+            let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .unwrap();
+            Client::try_from(config).unwrap()
+        };
+        let mut clients = BTreeMap::new();
+        for who in Who::ALL {
+            clients.insert(who, connect(Some(who.user())).await);
+        }
+        let uid = scene
+            .run("get configmap kube-root-ca.crt -o jsonpath={.metadata.uid}")
+            .unwrap();
+        Self {
+            namespace: scene.namespace().to_owned(),
+            owner_uid: uid,
+            admin: connect(None).await,
+            clients,
+        }
+    }
+
+    /// Makes what must be there before the variant's policies, then the policies.
+    pub(crate) async fn prepare(&self, variant: &Variant, cases: &[Case], policies: &[Value]) {
+        for case in cases {
+            if let Some(patch) = &case.existing {
+                let object = self.object(case, variant, patch);
+                let request = self
+                    .path(&object)
+                    .create(&PostParams::default(), bytes(&object));
+                answer(&self.admin, request.unwrap())
+                    .await
+                    .unwrap_or_else(|error| panic!("{}: {error}", case.file));
+            }
+        }
+        for object in policies {
+            let object = variant.of(object);
+            let patch = self.path(&object).patch(
+                name(&object),
+                &PatchParams::apply("chart-tests").force(),
+                &Patch::Apply(&object),
+            );
+            answer(&self.admin, patch.unwrap())
+                .await
+                .unwrap_or_else(|error| panic!("{object}: {error}"));
+        }
+    }
+
+    /// Removes what [`Self::prepare`] made.
+    pub(crate) async fn clean(&self, variant: &Variant, cases: &[Case], policies: &[Value]) {
+        for object in policies {
+            let object = variant.of(object);
+            let request = self
+                .path(&object)
+                .delete(name(&object), &DeleteParams::default());
+            answer(&self.admin, request.unwrap()).await.unwrap();
+        }
+        for case in cases.iter().filter(|case| case.existing.is_some()) {
+            // Policies go on applying for a moment; taking finalizers away is what they always allow.
+            let object = self.object(case, variant, &json!({}));
+            let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            let request = self
+                .path(&object)
+                .patch(name(&object), &PatchParams::default(), &patch);
+            let _ = answer(&self.admin, request.unwrap()).await;
+        }
+    }
+
+    /// What the API server says to an attempt; nothing is changed.
+    pub(crate) async fn attempt(
+        &self,
+        variant: &Variant,
+        case: &Case,
+        attempt: &Attempt,
+    ) -> Result<(), String> {
+        let client = &self.clients[&attempt.who];
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let mut object = self.object(case, variant, &attempt.patch);
+        let path = self.path(&object);
+        if attempt.verb != Verb::Create {
+            let request = path
+                .get(name(&object), &kube::api::GetParams::default())
+                .unwrap();
+            object = answer(&self.admin, request).await?;
+            json_patch::merge(&mut object, &attempt.patch);
+        }
+        let request = match attempt.verb {
+            Verb::Create => path.create(&dry_run, bytes(&object)),
+            Verb::Update => path.replace(name(&object), &dry_run, bytes(&object)),
+            Verb::Status => {
+                path.replace_subresource("status", name(&object), &dry_run, bytes(&object))
+            }
+            Verb::Delete => path.delete(name(&object), &DeleteParams::default().dry_run()),
+        };
+        answer(client, request.unwrap()).await.map(drop)
+    }
+
+    /// The base of a case with a patch, under a name of its own and marked as the variant's.
+    fn object(&self, case: &Case, variant: &Variant, patch: &Value) -> Value {
+        let name = format!("{}-{}", variant.mark, case.file);
+        let mut object = case.object(patch);
+        json_patch::merge(
+            &mut object,
+            &json!({"metadata": {"name": name, "labels": {MARK: variant.mark}}}),
+        );
+        let text = object
+            .to_string()
+            .replace("\"NAME\"", &format!("\"{name}\""));
+        serde_json::from_str(&text.replace("OWNER_UID", &self.owner_uid)).unwrap()
+    }
+
+    fn path(&self, object: &Value) -> Request {
+        let types = serde_json::from_value::<kube::core::TypeMeta>(object.clone()).unwrap();
+        let gvk = GroupVersionKind::try_from(types).unwrap();
+        let cluster = [
+            "ClusterRole",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+        ];
+        let namespace = (!cluster.contains(&gvk.kind.as_str())).then_some(self.namespace.as_str());
+        Request::new(<DynamicObject as kube::Resource>::url_path(
+            &ApiResource::from_gvk(&gvk),
+            namespace,
+        ))
+    }
+}
+
+impl Variant {
+    pub(crate) fn whole() -> Self {
+        Self {
+            mark: "whole".to_owned(),
+            without: None,
+        }
+    }
+
+    pub(crate) fn without(number: usize, message: &str) -> Self {
+        Self {
+            mark: format!("m{number:02}"),
+            without: Some(message.to_owned()),
+        }
+    }
+
+    /// A policy or a binding of the chart as the variant's own.
+    fn of(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        let rename = |name: &Value| json!(format!("{}.{}", self.mark, name.as_str().unwrap()));
+        object["metadata"] = json!({"name": rename(&object["metadata"]["name"])});
+        let spec = &mut object["spec"];
+        if spec["policyName"].is_string() {
+            spec["policyName"] = rename(&spec["policyName"]);
+            spec["matchResources"] = json!({"objectSelector": {"matchLabels": {MARK: self.mark}}});
+        }
+        let validations = spec.get_mut("validations").and_then(Value::as_array_mut);
+        for validation in validations.into_iter().flatten() {
+            if validation["message"].as_str() == self.without.as_deref() {
+                validation["expression"] = json!("true");
+            }
+        }
+        object
+    }
+}
+
+async fn answer(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value, String> {
+    client.request(request).await.map_err(|error| {
+        let kube::Error::Api(status) = error else {
+            panic!("the API server did not answer: {error}");
+        };
+        status.message
+    })
+}
+
+fn bytes(object: &Value) -> Vec<u8> {
+    serde_json::to_vec(object).unwrap()
+}

@@ -1,0 +1,172 @@
+//! Values: what is not documented is refused, and what is given arrives.
+
+use serde_json::{Value, json};
+
+use crate::rendered::{KUBERNETES, defaults, name, of_kind, texts, with};
+
+#[test]
+fn what_makes_no_sense_is_refused_with_its_path() {
+    let kind = |group: &str, resource: &str| json!({"checks": {"kinds": [{"apiGroup": group, "resources": [resource]}]}});
+    let table = [
+        (
+            json!({"image": {"registry": "r"}, "surprise": 1}),
+            "'surprise' not allowed",
+        ),
+        (json!({"image": {"registry": "r", "name": "x"}}), "/image"),
+        (json!({}), "image.registry: say where the images are"),
+        (kind("", "secrets"), "/checks/kinds/0/apiGroup"),
+        (kind("", "pods"), "/checks/kinds/0/apiGroup"),
+        (kind("*", "jobs"), "/checks/kinds/0/apiGroup"),
+        (
+            kind("example.com", "secrets"),
+            "/checks/kinds/0/resources/0",
+        ),
+        (kind("example.com", "*"), "/checks/kinds/0/resources/0"),
+        (
+            kind("example.com", "jobs/status"),
+            "/checks/kinds/0/resources/0",
+        ),
+        (kind("example.com", ""), "/checks/kinds/0/resources/0"),
+        (
+            json!({"checks": {"kinds": [{"apiGroup": "a.b", "resources": []}]}}),
+            "/checks/kinds/0/resources",
+        ),
+        (
+            json!({"checks": {"kinds": [{"resources": ["jobs"]}]}}),
+            "/checks/kinds/0",
+        ),
+        (
+            json!({"checks": {"secrets": true}}),
+            "'secrets' not allowed",
+        ),
+        (json!({"approval": {"enabled": "yes"}}), "/approval/enabled"),
+        (
+            json!({"approval": {"defaultRequesters": "any"}}),
+            "/approval/defaultRequesters",
+        ),
+        (json!({"kubeletDir": "var/lib/kubelet"}), "/kubeletDir"),
+        (json!({"kubeletDir": "/var/lib/kubelet/"}), "/kubeletDir"),
+        (json!({"webhook": {"replicas": 0}}), "/webhook/replicas"),
+        (
+            json!({"networkPolicy": {"apiServerPorts": []}}),
+            "/networkPolicy/apiServerPorts",
+        ),
+    ];
+    let wrong = table.iter().filter_map(|(values, expected)| {
+        let error = e2e::install::render(values, &[KUBERNETES]).err()?;
+        let text = e2e::report(&error);
+        (!text.contains(expected)).then(|| format!("{values}: {text}"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (values, expected) in &table {
+        let rendered = e2e::install::render(values, &[KUBERNETES]);
+        assert!(rendered.is_err(), "{values} was rendered ({expected})");
+    }
+}
+
+#[test]
+fn the_switch_is_always_there_and_off_unless_it_is_turned_on() {
+    let data = |objects: &[Value]| {
+        let configs = of_kind(objects, "ConfigMap");
+        assert_eq!(configs.len(), 1);
+        assert_eq!(name(configs[0]), connectors_api::config::CONFIG_MAP);
+        serde_json::from_value(configs[0]["data"].clone()).unwrap()
+    };
+    let learn = |objects: &[Value]| {
+        let mut knowledge = connectors_api::config::Knowledge::default();
+        assert_eq!(knowledge.learn(&data(objects)), []);
+        knowledge.config().unwrap()
+    };
+    assert!(!learn(&defaults()).enabled);
+    let on = with(json!({"approval": {"enabled": true, "defaultRequesters": "Any"}}));
+    assert!(learn(&on).enabled);
+    let any = connectors_api::config::DefaultRequesters::Any;
+    assert_eq!(learn(&on).default_requesters, any);
+}
+
+#[test]
+fn the_driver_proves_pods_and_only_new_clusters_get_new_fields() {
+    let driver = |version: &str| {
+        let values = json!({"image": {"registry": "r"}});
+        let objects =
+            e2e::install::render(&values, &[&format!("--kube-version={version}")]).unwrap();
+        of_kind(&objects, "CSIDriver")[0].clone()
+    };
+    let new = driver("1.35.0");
+    assert_eq!(name(&new), "connectors-csi");
+    assert_eq!(
+        new["spec"],
+        json!({
+            "attachRequired": false,
+            "podInfoOnMount": true,
+            "volumeLifecycleModes": ["Ephemeral"],
+            "fsGroupPolicy": "None",
+            "requiresRepublish": true,
+            "tokenRequests": [{"audience": "connectors.alauda.io", "expirationSeconds": 600}],
+            "serviceAccountTokenInSecrets": true,
+        })
+    );
+    assert!(driver("1.34.9")["spec"]["serviceAccountTokenInSecrets"].is_null());
+    assert_eq!(driver("1.36.1-gke.1")["spec"], new["spec"]);
+}
+
+#[test]
+fn checks_read_what_the_values_say_and_nothing_when_they_say_nothing() {
+    let readable = |values: Value| {
+        let objects = with(values);
+        let roles = of_kind(&objects, "ClusterRole");
+        let role = roles
+            .into_iter()
+            .find(|role| name(role) == "connectors-check-reader-chart")
+            .unwrap();
+        let rules = role["rules"].as_array().unwrap().iter();
+        rules
+            .flat_map(|rule| {
+                assert_eq!(texts(&rule["verbs"]), ["get", "list", "watch"]);
+                let group = rule["apiGroups"][0].as_str().unwrap();
+                let resources = texts(&rule["resources"]);
+                resources
+                    .iter()
+                    .map(|resource| format!("{resource}.{group}"))
+                    .collect::<Vec<_>>()
+            })
+            .collect::<Vec<_>>()
+    };
+    let tekton = [
+        "pipelineruns.tekton.dev",
+        "taskruns.tekton.dev",
+        "customruns.tekton.dev",
+    ];
+    let approvals = ["approvaltasks.openshift-pipelines.org"];
+    assert_eq!(readable(json!({})), [&approvals[..], &tekton].concat());
+    assert_eq!(
+        readable(json!({"checks": {"kinds": []}})),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        readable(json!({"checks": {"kinds": [], "configMaps": true}})),
+        ["configmaps."]
+    );
+}
+
+#[test]
+fn an_uninstallation_keeps_the_custom_resources_and_an_upgrade_brings_new_ones() {
+    let objects = defaults();
+    let crds = of_kind(&objects, "CustomResourceDefinition");
+    let found: Vec<&str> = crds.iter().map(|crd| name(crd)).collect();
+    let mut wanted: Vec<String> = connectors_api::crd::all()
+        .into_iter()
+        .filter_map(|crd| crd.metadata.name)
+        .collect();
+    wanted.sort();
+    assert_eq!(found, wanted);
+    for crd in crds {
+        assert_eq!(
+            crd["metadata"]["annotations"]["helm.sh/resource-policy"],
+            "keep"
+        );
+    }
+    // What lies in `crds` of a chart is installed once and never upgraded.
+    assert!(!e2e::install::chart().join("crds").exists());
+}
