@@ -1,15 +1,19 @@
-//! The demo: what the project does so far, played on a real node with the very commands a person would type.
+//! The demo: the whole story on a real node, with the very commands a person would type.
 
-use std::time::Duration;
+mod story;
+
+use serde_json::{Value, json};
 
 use crate::{
     cluster::UpError,
     command::CommandError,
-    images::{self, Image, ImageError},
+    images::{self, Image},
+    install::{self, InstallError},
     progress::Progress,
     target::{Kubectl, Target},
-    wait::{Deadline, TimedOut, poll},
+    wait::TimedOut,
 };
+use story::Story;
 
 /// Where the demo plays.
 const NAMESPACE: &str = "connectors-approval-demo";
@@ -19,6 +23,8 @@ const CONNECTOR: &str = include_str!("../demo/connector.yaml");
 const POLICY: &str = include_str!("../demo/policy.yaml");
 const POLICY_TOO_WIDE: &str = include_str!("../demo/policy-too-wide.yaml");
 const POD: &str = include_str!("../demo/pod.yaml");
+const APPROVAL_KIND: &str = include_str!("../demo/approval-kind.yaml");
+const APPROVAL: &str = include_str!("../demo/approval.yaml");
 
 /// Why the story did not play to its end.
 #[derive(Debug, thiserror::Error)]
@@ -26,9 +32,9 @@ pub enum DemoError {
     /// No cluster.
     #[error(transparent)]
     Up(#[from] UpError),
-    /// No image for the pod.
+    /// The system could not be installed.
     #[error(transparent)]
-    Images(#[from] ImageError),
+    Install(#[from] InstallError),
     /// A command failed.
     #[error(transparent)]
     Command(#[from] CommandError),
@@ -43,12 +49,20 @@ pub enum DemoError {
     /// Something happened that must not.
     #[error("the API server accepted a policy that opens a connector for every pod")]
     TooWideAccepted,
-    /// The pod ended, but not as it should.
-    #[error("the pod ended as {phase} and printed: {output}")]
-    WrongEnd {
-        /// Its phase.
-        phase: String,
-        /// Its output.
+    /// The API server says something about access that must not be.
+    #[error("the API server {} that {who} may use the connector", if *.allowed { "says" } else { "does not say" })]
+    Access {
+        /// Who.
+        who: String,
+        /// What the API server said.
+        allowed: bool,
+    },
+    /// The container did not print what it should have found.
+    #[error("`{fact}` is not among what the container found in its volume:\n{output}")]
+    Facts {
+        /// What was expected.
+        fact: &'static str,
+        /// What was printed.
         output: String,
     },
 }
@@ -56,28 +70,38 @@ pub enum DemoError {
 /// Plays the story on a cluster that is up, and leaves it up.
 pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Result<(), DemoError> {
     let kubectl = target.kubectl();
-    if let Some(cluster) = target.local() {
-        progress.step("make and load the demo's image", || {
-            let program = images::build_programs()?.program(Image::Workload);
-            Ok::<_, DemoError>(cluster.load(&images::make(Image::Workload, &program)?)?)
-        })?;
+    println!(
+        "\nThe system: five programs, the custom resources, and the rules that the API server itself enforces."
+    );
+    if target.local().is_some() {
+        load_workload(target, progress)?;
+        install::install(target, &values(), progress)?;
     }
-    println!("\nThe API: custom resources, and the rules that the API server itself enforces.");
-    progress.step("install the CRDs and the admission policy", || {
-        install(kubectl)
-    })?;
-    show(kubectl, "get crd -o name")?;
+    show(
+        kubectl,
+        "get deployments,daemonsets --namespace connectors-system",
+    )?;
 
-    println!("\nA connector, and who may use it when.");
+    println!(
+        "\nA connector, and who may use it when: pods of `deployer`, while their change request is approved."
+    );
     progress.step("create them", || {
         start_over(kubectl)?;
+        kubectl.apply(APPROVAL_KIND)?;
+        kubectl.run(
+            "wait --for=condition=Established --timeout=60s crd/changerequests.demo.example.com",
+        )?;
         kubectl.apply(CONNECTOR)?;
         kubectl.apply(POLICY)?;
+        kubectl.apply(APPROVAL)?;
+        kubectl.run(&format!(
+            "create serviceaccount deployer --namespace {NAMESPACE}"
+        ))?;
         Ok::<_, DemoError>(())
     })?;
     show(
         kubectl,
-        &format!("get connectors,accesspolicies --namespace {NAMESPACE}"),
+        &format!("get connectors,accesspolicies,changerequests --namespace {NAMESPACE}"),
     )?;
 
     println!("\nA policy by which one approval would open the connector for every pod is refused:");
@@ -85,31 +109,37 @@ pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Resul
         Ok(_) => return Err(DemoError::TooWideAccepted),
         Err(refusal) => println!("{refusal}"),
     }
-
-    println!("\nA pod on the real kubelet.");
-    progress.step("run a pod to its end", || {
-        kubectl.apply(&POD.replace("WORKLOAD_IMAGE", workload_image))?;
-        wait_for_pod(kubectl)
-    })?;
-    show(
+    let story = Story {
         kubectl,
-        &format!("get pod hello --namespace {NAMESPACE} -o wide"),
-    )?;
-    show(kubectl, &format!("logs hello --namespace {NAMESPACE}"))?;
-
+        workload_image,
+        progress,
+    };
+    story.wait_at_the_door()?;
+    story.let_in()?;
+    story.stranger()?;
+    story.end()?;
     println!("\n{}", next_steps(target, progress));
     Ok(())
 }
 
-/// Applies what an installation needs, and waits until the API server serves it.
-pub fn install(kubectl: &Kubectl) -> Result<(), CommandError> {
-    let root = crate::repository();
-    let crds = root.join("deploy/crds");
-    for dir in [&crds, &root.join("deploy/admission")] {
-        kubectl.run_on_file("apply --server-side --force-conflicts", dir)?;
-    }
-    kubectl.run_on_file("wait --for=condition=Established --timeout=60s", &crds)?;
-    Ok(())
+fn load_workload(target: &Target, progress: &Progress) -> Result<(), DemoError> {
+    let Some(cluster) = target.local() else {
+        return Ok(()); // its nodes pull what they run
+    };
+    progress.step("build and load the demo's pod", || {
+        for archive in images::build(&[Image::Workload]).map_err(InstallError::Images)? {
+            cluster.load(&archive)?;
+        }
+        Ok(())
+    })
+}
+
+/// What the demo needs of the installation: the feature on, and its own kind of approvals readable.
+fn values() -> Value {
+    json!({
+        "approval": {"enabled": true},
+        "log": {"format": "text"},
+    })
 }
 
 /// The demo can be played again and again: what it made before goes first.
@@ -124,25 +154,6 @@ fn start_over(kubectl: &Kubectl) -> Result<(), DemoError> {
         return Err(DemoError::NamespaceTaken);
     }
     Ok(kubectl.create_namespace(NAMESPACE, &[LABEL])?)
-}
-
-fn wait_for_pod(kubectl: &Kubectl) -> Result<(), DemoError> {
-    let question = format!("get pod hello --namespace {NAMESPACE} -o jsonpath={{.status.phase}}");
-    let phase = poll(
-        "the pod's end",
-        Deadline::after(Duration::from_mins(1)),
-        || match kubectl.run(&question) {
-            Ok(phase) if phase == "Succeeded" || phase == "Failed" => Ok(phase),
-            Ok(phase) => Err(phase),
-            Err(error) => Err(error.to_string()),
-        },
-    )?;
-    let output = kubectl.run(&format!("logs hello --namespace {NAMESPACE}"))?;
-    if phase == "Succeeded" && output.trim() == "hello from a real pod" {
-        Ok(())
-    } else {
-        Err(DemoError::WrongEnd { phase, output })
-    }
 }
 
 fn show(kubectl: &Kubectl, words: &str) -> Result<(), CommandError> {

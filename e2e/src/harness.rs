@@ -87,6 +87,12 @@ impl Scene {
         &self.kubectl
     }
 
+    /// The image of test pods.
+    #[must_use]
+    pub fn workload_image(&self) -> &str {
+        &self.workload_image
+    }
+
     /// Runs kubectl in the test's namespace.
     pub fn run(&self, words: &str) -> Result<String, CommandError> {
         self.kubectl
@@ -162,6 +168,12 @@ impl Scene {
         self.wait_for(&format!("pod {pod} to run"), &words, |phase| {
             phase == "Running"
         });
+    }
+
+    /// The cluster when it is a local one.
+    #[must_use]
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
     }
 
     /// The API server's audit log, when the cluster is a local one.

@@ -5,6 +5,7 @@
 //! cluster through its API like everybody else. Invariant: after [`Cluster::down`] nothing that a
 //! cluster made is left on the machine: no process, mount, network interface, cgroup or file.
 
+pub mod checker;
 pub mod cli;
 pub mod cluster;
 mod command;
@@ -12,12 +13,14 @@ pub mod demo;
 pub mod harness;
 mod hex;
 pub mod images;
+pub mod install;
 mod progress;
 mod target;
 mod wait;
 
 pub use cluster::{Cluster, ClusterName, Component, Launcher, cache_dir, repository};
 pub use command::{CommandError, Tool};
+pub use install::{Helm, InstallError};
 pub use progress::Progress;
 pub use target::{Kubectl, Target};
 pub use wait::{Deadline, TimedOut, poll};

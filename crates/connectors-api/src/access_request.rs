@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use status::{
-    AccessRequestStatus, CheckRef, CheckRefStatus, MatchedPolicy, ObservedObject, Phase,
+    AccessRequestStatus, CheckRef, CheckRefStatus, GrantState, GrantedRule, MatchedPolicy,
+    ObservedObject, Phase, PolicyGrant,
 };
 
 use crate::{Permission, cel, schema};

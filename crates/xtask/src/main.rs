@@ -2,8 +2,11 @@
 
 mod crdgen;
 mod demo;
+#[cfg(test)]
+mod docs;
 mod images;
 mod layers;
+mod protogen;
 mod test;
 
 use std::process::ExitCode;
@@ -29,9 +32,15 @@ enum Task {
     Cluster(ClusterArgs),
     /// Makes the container images as OCI archives, offline
     Images,
-    /// Writes the CRDs that are generated from the Rust types to deploy/crds
+    /// Writes the CRDs that are generated from the Rust types, to deploy/crds and into the chart
     Crdgen {
         /// Changes nothing, fails when a file is not what the types say
+        #[arg(long)]
+        check: bool,
+    },
+    /// Writes the code of the gRPC protocols, generated from proto/
+    Protogen {
+        /// Changes nothing, fails when a file is not what the protocols say
         #[arg(long)]
         check: bool,
     },
@@ -57,6 +66,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Cluster(args) => Ok(e2e::cli::run(args, &launcher)?),
         Task::Images => images::run(),
         Task::Crdgen { check } => crdgen::run(check),
+        Task::Protogen { check } => protogen::run(check),
         Task::Layers => layers::run(),
     }
 }

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::opaque::Opaque;
+use crate::reason::Ready;
 use crate::words::words;
 use crate::{AccessRequestCondition, Condition};
 
@@ -40,13 +41,18 @@ pub struct AccessRequestStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub policies: Vec<MatchedPolicy>,
+    /// UID of the connector that was found first. Another UID under its name means that the connector
+    /// is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub connector_uid: Option<String>,
     /// When access was granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted_at: Option<Timestamp>,
     /// When access ends at the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// When access was taken back.
+    /// When nothing was left of what was granted. The phase is Revoked before that: access ends first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
     /// Digest of what the grant was decided on, for audits.
@@ -72,6 +78,58 @@ pub struct MatchedPolicy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 512))]
     pub check_refs: Vec<CheckRef>,
+    /// What the policy came to for this request. Absent while its checks are awaited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<PolicyGrant>,
+}
+
+words! {
+    /// What a policy came to for one request.
+    GrantState {
+        /// The checks passed, which is recorded here before the permission is written.
+        Granting,
+        /// The permission is in force.
+        Granted,
+        /// The policy gives this request nothing any more. Final.
+        Ended,
+    }
+}
+
+/// What a policy came to for one request. A Role and a RoleBinding may exist only as they are described
+/// here, and only while this is not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyGrant {
+    /// Granting, Granted or Ended.
+    pub state: GrantState,
+    /// Why it ended, as one word: the reason that the condition Ready has when no other policy is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Ready>,
+    /// The rules of the Role. They are about the requested connector alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub rules: Vec<GrantedRule>,
+    /// When the permission came into force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted_at: Option<Timestamp>,
+    /// When the permission ends at the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// One rule of the Role that was written for a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GrantedRule {
+    /// What may be accessed, always ending in the pod's namespace and name.
+    #[schemars(length(max = 16), inner(length(max = 1024)))]
+    pub resources: Vec<String>,
+    /// What may be done.
+    #[schemars(length(max = 16), inner(length(max = 63)))]
+    pub verbs: Vec<String>,
 }
 
 /// An object that decides a check, and what it says.

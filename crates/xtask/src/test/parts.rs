@@ -12,10 +12,11 @@ use clap::ValueEnum;
 use e2e::{
     Cluster, ClusterName, Launcher, Progress, Target, Tool,
     images::{self, Image},
+    install,
 };
 
 use super::runner::{self, Summary};
-use crate::{crdgen, layers};
+use crate::{crdgen, layers, protogen};
 
 /// The release of cargo-deny; a new one may bring new findings, so it is pinned like the toolchain.
 const CARGO_DENY: &str = "0.20.2";
@@ -38,8 +39,10 @@ pub(crate) enum Part {
     Drift,
     /// Unit and property tests; no cluster
     Unit,
-    /// The custom resources and their rules on a real API server
+    /// The custom resources, the chart and their rules on a real API server
     Api,
+    /// The whole system on the real node: pods wait, are let in, and lose their access
+    Gate,
     /// Real pods on the real node, and the local cluster itself: killed, restarted, two at once
     E2e,
 }
@@ -55,7 +58,7 @@ impl Part {
     /// Whether the part runs tests, which can be chosen by a filter.
     pub(crate) fn has_tests(self) -> bool {
         match self {
-            Self::Unit | Self::Api | Self::E2e => true,
+            Self::Unit | Self::Api | Self::Gate | Self::E2e => true,
             Self::Fmt | Self::Clippy | Self::Deny | Self::Layers | Self::Drift => false,
         }
     }
@@ -69,10 +72,19 @@ impl Part {
             }
             Self::Deny => deny(),
             Self::Layers => layers::run(),
-            Self::Drift => crdgen::run(true),
+            Self::Drift => crdgen::run(true).and(protogen::run(true)),
             Self::Unit => runner::run(context.tests("--workspace --all-features"), summary),
             Self::Api => {
-                let tests = context.tests_on_cluster("--workspace --all-features --test api")?;
+                let tests = context
+                    .tests_on_cluster("--workspace --all-features --test api --test chart")?;
+                runner::run(tests, summary)
+            }
+            Self::Gate => {
+                let target = context.target()?;
+                if target.local().is_some() {
+                    install::install(target, &values_of_scenarios(), &Progress::default())?;
+                }
+                let tests = context.tests_on_cluster("--workspace --all-features --test gate")?;
                 runner::run(tests, summary)
             }
             Self::E2e => {
@@ -136,8 +148,9 @@ impl Context {
             &Progress::default(),
         )?;
         if let Some(cluster) = target.local() {
-            let program = images::build_programs()?.program(Image::Workload);
-            cluster.load(&images::make(Image::Workload, &program)?)?;
+            for archive in images::build(&[Image::Workload])? {
+                cluster.load(&archive)?;
+            }
         }
         Ok(self.target.get_or_init(|| target))
     }
@@ -164,6 +177,21 @@ pub(crate) fn remove_leftovers() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What the scenarios need of the installation: the feature on, and their kinds of approvals readable.
+fn values_of_scenarios() -> serde_json::Value {
+    serde_json::json!({
+        "approval": {"enabled": true},
+        "checks": {
+            "configMaps": true,
+            "kinds": [
+                {"apiGroup": "e2e.example.com", "resources": ["signoffs", "latecomers"]},
+                {"apiGroup": "openshift-pipelines.org", "resources": ["approvaltasks"]},
+            ],
+        },
+        "log": {"filter": "debug,hyper=info,h2=info,tower=info,rustls=info,kube_client=info", "format": "text"},
+    })
 }
 
 fn cargo(words: &str) -> anyhow::Result<()> {

@@ -27,7 +27,13 @@ enum Task {
     /// Prints a text and ends
     Say { text: String },
     /// Prints files, each after a line with its path; a directory stands for the files below it
-    Cat { paths: Vec<PathBuf> },
+    Cat {
+        /// The files
+        paths: Vec<PathBuf>,
+        /// Waits to be told to end instead of ending
+        #[arg(long)]
+        then_wait: bool,
+    },
     /// Prints the addresses of a host name
     Resolve { name: String },
     /// Connects to HOST:PORT and prints what the other side sends
@@ -44,7 +50,10 @@ fn main() -> ExitCode {
     let Arguments { task } = Arguments::parse();
     let result = match task {
         Task::Say { text } => writeln!(io::stdout(), "{text}"),
-        Task::Cat { paths } => paths.iter().try_for_each(cat),
+        Task::Cat { paths, then_wait } => paths
+            .iter()
+            .try_for_each(cat)
+            .and_then(|()| if then_wait { wait() } else { Ok(()) }),
         Task::Resolve { name } => resolve(&name),
         Task::Connect { address } => connect(&address),
         Task::Serve { port, text } => serve(port, text),

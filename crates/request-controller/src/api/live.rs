@@ -1,0 +1,286 @@
+//! Reads past every cache: no resource version is given, so the API server answers with the newest state.
+
+use connectors_api::{AccessPolicy, AccessRequest, Connector};
+use k8s_openapi::api::{
+    core::v1::{Namespace, Pod, ServiceAccount},
+    rbac::v1::{Role, RoleBinding},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DynamicObject, ListParams},
+    core::ApiResource,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use service_kit::{
+    retry::{CallError, Policy},
+    watches::{Guarded, Parse, Unreadable},
+};
+use std::fmt::Debug;
+
+use super::{Name, Named, Strict};
+use crate::seen::{GrantKind, Managed, ManagedObject, Unread};
+
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+
+/// Reads from the API server.
+#[derive(Clone)]
+pub struct Live {
+    client: Client,
+    policy: Policy,
+}
+
+/// Why objects of a kind that is not ours were not listed.
+#[derive(Debug)]
+pub enum NotListed {
+    /// There is no such kind.
+    Missing,
+    /// The kind may not be read.
+    Forbidden,
+    /// One of the objects cannot be read.
+    Unreadable(String),
+    /// The call failed.
+    Call(CallError),
+}
+
+/// An object that may not be there, and may be there and say nothing.
+type Read<K> = Result<Option<Result<K, Box<Unreadable>>>, CallError>;
+
+impl Live {
+    /// Reads with this client.
+    #[must_use]
+    pub const fn new(client: Client, policy: Policy) -> Self {
+        Self { client, policy }
+    }
+
+    /// The client.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A request.
+    pub async fn request(&self, name: &Name) -> Read<AccessRequest> {
+        self.get::<AccessRequest, Strict>(name).await
+    }
+
+    /// A pod, whole.
+    pub async fn pod(
+        &self,
+        name: &Name,
+    ) -> Result<Option<Result<Value, Box<Unreadable>>>, CallError> {
+        self.object(&ApiResource::erase::<Pod>(&()), name).await
+    }
+
+    /// A connector, by its metadata.
+    pub async fn connector(&self, name: &Name) -> Read<Connector> {
+        self.get::<Connector, Named>(name).await
+    }
+
+    /// A service account, by its metadata.
+    pub async fn account(&self, name: &Name) -> Read<ServiceAccount> {
+        self.get::<ServiceAccount, Named>(name).await
+    }
+
+    /// A namespace, by its metadata.
+    pub async fn namespace(&self, name: &str) -> Read<Namespace> {
+        let api: Api<Guarded<Namespace, Named>> = Api::all(self.client.clone());
+        let call = format!("get namespace {name}");
+        let found = self.policy.call(call, || api.get_opt(name)).await?;
+        Ok(found.map(|it| it.object.map_err(Box::new)))
+    }
+
+    /// The policies of a namespace.
+    pub async fn policies(
+        &self,
+        namespace: &str,
+    ) -> Result<Vec<Result<AccessPolicy, Box<Unreadable>>>, CallError> {
+        let api: Api<Guarded<AccessPolicy, Strict>> =
+            Api::namespaced(self.client.clone(), namespace);
+        let call = format!("list accesspolicies in {namespace}");
+        self.pages(call, &api, ListParams::default()).await
+    }
+
+    /// Every request of the cluster.
+    pub async fn requests(&self) -> Result<Vec<Result<AccessRequest, Box<Unreadable>>>, CallError> {
+        let api: Api<Guarded<AccessRequest, Strict>> = Api::all(self.client.clone());
+        self.pages("list accessrequests", &api, ListParams::default())
+            .await
+    }
+
+    /// A Role or a RoleBinding.
+    pub async fn grant(&self, kind: GrantKind, name: &Name) -> Result<Option<Managed>, CallError> {
+        Ok(match kind {
+            GrantKind::Role => {
+                let found = self.guarded::<Role, service_kit::watches::Plain>(name);
+                found.await?.map(role)
+            }
+            GrantKind::RoleBinding => {
+                let found = self.guarded::<RoleBinding, service_kit::watches::Plain>(name);
+                found.await?.map(binding)
+            }
+        })
+    }
+
+    /// Every Role or RoleBinding of the cluster with these labels.
+    pub async fn grants(&self, kind: GrantKind, labels: &str) -> Result<Vec<Managed>, CallError> {
+        let params = ListParams::default().labels(labels);
+        let call = format!("list managed {}s", kind.as_str());
+        Ok(match kind {
+            GrantKind::Role => {
+                let api: Api<Guarded<Role>> = Api::all(self.client.clone());
+                let found = self.guarded_pages(call, &api, params).await?;
+                found.into_iter().map(role).collect()
+            }
+            GrantKind::RoleBinding => {
+                let api: Api<Guarded<RoleBinding>> = Api::all(self.client.clone());
+                let found = self.guarded_pages(call, &api, params).await?;
+                found.into_iter().map(binding).collect()
+            }
+        })
+    }
+
+    /// An object of any kind.
+    pub async fn object(
+        &self,
+        kind: &ApiResource,
+        name: &Name,
+    ) -> Result<Option<Result<Value, Box<Unreadable>>>, CallError> {
+        let api: Api<Guarded<DynamicObject>> =
+            Api::namespaced_with(self.client.clone(), &name.namespace, kind);
+        let call = format!("get {} {name}", kind.kind);
+        let found = self.policy.call(call, || api.get_opt(&name.name)).await?;
+        let read = |object: DynamicObject| value(&object, kind);
+        Ok(found.map(|it| it.object.map(read).map_err(Box::new)))
+    }
+
+    /// Objects of any kind, by their labels.
+    pub async fn objects(
+        &self,
+        kind: &ApiResource,
+        namespace: &str,
+        labels: &str,
+    ) -> Result<Vec<Value>, NotListed> {
+        let api: Api<Guarded<DynamicObject>> =
+            Api::namespaced_with(self.client.clone(), namespace, kind);
+        let call = format!("list {} in {namespace}", kind.plural);
+        let params = ListParams::default().labels(labels);
+        let found = self
+            .pages(call, &api, params)
+            .await
+            .map_err(|error| match error.status() {
+                Some(404) => NotListed::Missing,
+                Some(403) => NotListed::Forbidden,
+                Some(_) | None => NotListed::Call(error),
+            })?;
+        let read = |it: Result<DynamicObject, Box<Unreadable>>| match it {
+            Ok(object) => Ok(value(&object, kind)),
+            Err(unreadable) => Err(NotListed::Unreadable(
+                unreadable.metadata.name.unwrap_or_default(),
+            )),
+        };
+        found.into_iter().map(read).collect()
+    }
+
+    async fn get<K, P>(&self, name: &Name) -> Read<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope> + Clone + Debug,
+        K::DynamicType: Default,
+        P: Parse<K>,
+        Guarded<K, P>: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = K::DynamicType>
+            + DeserializeOwned
+            + Clone
+            + Debug,
+    {
+        let found = self.guarded::<K, P>(name).await?;
+        Ok(found.map(|it| it.object.map_err(Box::new)))
+    }
+
+    async fn guarded<K, P>(&self, name: &Name) -> Result<Option<Guarded<K, P>>, CallError>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope> + Clone + Debug,
+        K::DynamicType: Default,
+        P: Parse<K>,
+        Guarded<K, P>: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = K::DynamicType>
+            + DeserializeOwned
+            + Clone
+            + Debug,
+    {
+        let api: Api<Guarded<K, P>> = Api::namespaced(self.client.clone(), &name.namespace);
+        let kind = K::kind(&K::DynamicType::default()).to_lowercase();
+        let call = format!("get {kind} {name}");
+        self.policy.call(call, || api.get_opt(&name.name)).await
+    }
+
+    async fn pages<K, P>(
+        &self,
+        call: impl std::fmt::Display,
+        api: &Api<Guarded<K, P>>,
+        params: ListParams,
+    ) -> Result<Vec<Result<K, Box<Unreadable>>>, CallError>
+    where
+        K: Clone + Debug,
+        P: Parse<K>,
+    {
+        let pages = self.guarded_pages(call, api, params).await?;
+        let objects = pages.into_iter().map(|it| it.object.map_err(Box::new));
+        Ok(objects.collect())
+    }
+
+    async fn guarded_pages<K, P>(
+        &self,
+        call: impl std::fmt::Display,
+        api: &Api<Guarded<K, P>>,
+        params: ListParams,
+    ) -> Result<Vec<Guarded<K, P>>, CallError>
+    where
+        K: Clone + Debug,
+        P: Parse<K>,
+    {
+        let mut params = params.limit(PAGE);
+        let mut all = Vec::new();
+        loop {
+            let page = self.policy.call(&call, || api.list(&params)).await?;
+            let next = page.metadata.continue_.clone().filter(|it| !it.is_empty());
+            all.extend(page.items);
+            match next {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+}
+
+/// A Role, as the rule about managed objects takes it.
+#[must_use]
+pub fn role(guarded: Guarded<Role>) -> Managed {
+    let metadata = guarded.meta().clone();
+    Managed {
+        object: ManagedObject::Role(guarded.object.map_err(|_| Unread)),
+        metadata,
+    }
+}
+
+/// A RoleBinding, as the rule about managed objects takes it.
+#[must_use]
+pub fn binding(guarded: Guarded<RoleBinding>) -> Managed {
+    let metadata = guarded.meta().clone();
+    Managed {
+        object: ManagedObject::RoleBinding(guarded.object.map_err(|_| Unread)),
+        metadata,
+    }
+}
+
+/// The whole object, with the kind that lists leave out and without the notes of who wrote which field.
+#[must_use]
+pub fn value(object: &DynamicObject, kind: &ApiResource) -> Value {
+    let mut object = object.clone();
+    object.metadata.managed_fields = None;
+    let mut value = serde_json::to_value(&object).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), kind.api_version.clone().into());
+        fields.insert("kind".to_owned(), kind.kind.clone().into());
+    }
+    value
+}

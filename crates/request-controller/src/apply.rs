@@ -1,0 +1,301 @@
+//! All writes, in an order in which a crash between any two leaves less access, never more.
+//!
+//! A grant: status (evidence) → Role → RoleBinding → the request is read again → status (Granted).
+//! A revocation: status (ended) → RoleBinding → Role → both are seen to be gone → status (revokedAt).
+
+mod writes;
+
+use std::sync::Arc;
+
+use connectors_api::{AccessRequest, access_request::AccessRequestStatus};
+use jiff::Timestamp;
+use kube::core::ApiResource;
+use service_kit::{report, retry::CallError};
+use thiserror::Error;
+use tracing::{info, warn};
+
+use crate::{
+    api::{Live, Name},
+    metrics::Metrics,
+    plan::{self, Action, Grant, NotOurs, Plan, Told, grant},
+    seen::{Freshness, GrantKind, Now, Observed},
+};
+
+pub use writes::Writes;
+
+/// How often the request is asked whether it still wants what was written, when others write it too.
+const ASKED: usize = 3;
+
+/// What tells the time.
+pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
+
+/// Whether this process may write at this very moment.
+pub type Leads = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Why not everything was done. Whatever it was, the next look starts over.
+#[derive(Debug, Error)]
+pub enum ApplyError {
+    /// A call failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// Another process leads.
+    #[error("this process does not lead")]
+    NotLeading,
+    /// Somebody else wrote the object first.
+    #[error("{0} was changed by somebody else meanwhile")]
+    Conflict(String),
+    /// What was read is too old to grant on.
+    #[error("what was read is too old to grant on")]
+    Stale,
+    /// Under the name of the grant stands something else.
+    #[error("{0} {1} was not what was decided, and is removed")]
+    NotExact(&'static str, Name),
+    /// What was written is not wanted any more, and was removed.
+    #[error("the grant was removed again")]
+    NotOurs(#[from] NotOurs),
+    /// It was deleted and is still there: somebody keeps it with a finalizer.
+    #[error("{0} {1} is deleted and does not go: a finalizer keeps it")]
+    Stuck(&'static str, Name),
+}
+
+/// Writes.
+pub struct Applier {
+    live: Live,
+    writes: Writes,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+impl Applier {
+    /// Writes with these.
+    #[must_use]
+    pub const fn new(live: Live, writes: Writes, clock: Clock, metrics: Metrics) -> Self {
+        Self {
+            live,
+            writes,
+            clock,
+            metrics,
+        }
+    }
+
+    /// Carries out a plan, and says what people are to be told.
+    pub async fn apply(&self, seen: &Observed, plan: Plan) -> Result<Vec<Told>, ApplyError> {
+        let Plan {
+            look_live: _,
+            status,
+            actions,
+            requeue: _,
+            mut events,
+        } = plan;
+        let name = Name::of(&seen.request);
+        let mut request = seen.request.clone();
+        if let Some(status) = status {
+            request = self.writes.status(&request, status).await?;
+            self.metrics.decided(&seen.request, &request);
+        }
+        let mut written = Vec::new();
+        for action in actions {
+            match action {
+                Action::Remove {
+                    kind,
+                    name: object,
+                    uid,
+                } => {
+                    let object = Name::new(&name.namespace, &object);
+                    self.writes.delete(kind, &object, uid.as_deref()).await?;
+                }
+                Action::Grant(grant) => {
+                    if let Err(error) = self.grant(seen.freshness, &grant).await {
+                        self.not_written(&request, &error).await;
+                        return Err(error);
+                    }
+                    written.push(*grant);
+                }
+                Action::Finish => {
+                    self.make_sure_it_is_gone(&request).await?;
+                    if let Some(status) = plan::finished(&request, self.now()) {
+                        request = self.writes.status(&request, status).await?;
+                        info!(request = %name, "nothing is left of the grant");
+                    }
+                }
+                Action::DeleteRequest => self.writes.delete_request(&request).await?,
+            }
+        }
+        if !written.is_empty() {
+            events.extend(self.confirm(&request, &written).await?);
+        }
+        Ok(events)
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.clock)().wall
+    }
+
+    async fn grant(&self, freshness: Freshness, grant: &Grant) -> Result<(), ApplyError> {
+        // The age is looked at right before each write, and a write that takes longer is given up.
+        let left = || freshness.left((self.clock)().mono).ok_or(ApplyError::Stale);
+        for kind in [GrantKind::Role, GrantKind::RoleBinding] {
+            let created = match kind {
+                GrantKind::Role => self.writes.create(&grant.role, left()?).await,
+                GrantKind::RoleBinding => self.writes.create(&grant.binding, left()?).await,
+            };
+            match created {
+                Err(ApplyError::Call(error)) if error.status() == Some(409) => {
+                    self.adopt(kind, grant).await?;
+                }
+                Err(error) => return Err(error),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Something stands under the name. It is ours only if it is exactly what was decided; anything else
+    /// goes, with its counterpart, and the decision is made anew.
+    async fn adopt(&self, kind: GrantKind, grant: &Grant) -> Result<(), ApplyError> {
+        let name = Name::in_metadata(&grant.role.metadata);
+        let found = self.live.grant(kind, &name).await?;
+        if found.is_some_and(|found| grant::is_exactly(&found, grant)) {
+            return Ok(());
+        }
+        self.remove_both(&name).await?;
+        Err(ApplyError::NotExact(kind.as_str(), name))
+    }
+
+    async fn remove_both(&self, name: &Name) -> Result<(), ApplyError> {
+        for kind in GrantKind::ALL {
+            if let Some(found) = self.live.grant(kind, name).await? {
+                let uid = found.metadata.uid.as_deref();
+                self.writes.delete(kind, name, uid).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The request has the last word about what was written for it.
+    async fn confirm(
+        &self,
+        decided: &AccessRequest,
+        grants: &[Grant],
+    ) -> Result<Vec<Told>, ApplyError> {
+        let name = Name::of(decided);
+        let mut conflict = ApplyError::Conflict(format!("request {name}"));
+        for _ in 0..ASKED {
+            let live = self.live.request(&name).await?.and_then(Result::ok);
+            match plan::granted(live.as_ref(), decided, grants, self.now()) {
+                Err(problem) => {
+                    warn!(request = %name, problem = report(&problem), "a grant is not wanted any more");
+                    for grant in grants {
+                        let name = Name::in_metadata(&grant.role.metadata);
+                        self.enforce(&name, live.as_ref()).await?;
+                    }
+                    return Err(problem.into());
+                }
+                Ok((status, events)) => {
+                    let Some(live) = live else { break };
+                    match self.writes.status(&live, status).await {
+                        Ok(now) => {
+                            self.metrics.decided(&live, &now);
+                            info!(request = %name, "access granted");
+                            return Ok(events);
+                        }
+                        Err(ApplyError::Conflict(what)) => conflict = ApplyError::Conflict(what),
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        Err(conflict)
+    }
+
+    /// Says in the status of a request that nobody can read that it is none. Only if nobody said anything
+    /// about it yet: a status of a later version is not ours to overwrite.
+    pub async fn refuse_unreadable(&self, name: &Name, problem: &str) -> Result<(), ApplyError> {
+        let kind = ApiResource::erase::<AccessRequest>(&());
+        let found = self.live.object(&kind, name).await?;
+        let Some(Ok(object)) = found else {
+            return Ok(());
+        };
+        if object.get("status").is_some_and(|it| !it.is_null()) {
+            return Ok(());
+        }
+        let status = plan::unreadable(problem, self.now());
+        self.writes.first_status(name, &object, &status).await
+    }
+
+    /// The rule about managed objects, for the two under one name. Returns how many were removed.
+    pub async fn enforce(
+        &self,
+        name: &Name,
+        request: Option<&AccessRequest>,
+    ) -> Result<usize, ApplyError> {
+        let mut removed = 0;
+        for kind in GrantKind::ALL {
+            let Some(found) = self.live.grant(kind, name).await? else {
+                continue;
+            };
+            if found.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            if !grant::keep(&found, request, self.now()) {
+                let uid = found.metadata.uid.as_deref();
+                self.writes.delete(kind, name, uid).await?;
+                warn!(kind = kind.as_str(), object = %name, "removed what no request describes");
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Both objects of every policy that ever decided, by name: whatever their labels say.
+    async fn make_sure_it_is_gone(&self, request: &AccessRequest) -> Result<(), ApplyError> {
+        let own = Name::of(request);
+        let uid = request.metadata.uid.as_deref().unwrap_or_default();
+        let entries = request.status.iter().flat_map(|it| &it.policies);
+        for entry in entries.filter(|entry| entry.grant.is_some()) {
+            let Some((_, policy)) = grant::identity(entry) else {
+                continue;
+            };
+            let name = Name::new(&own.namespace, &grant::name(uid, policy));
+            for kind in GrantKind::ALL {
+                self.gone(kind, &name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn gone(&self, kind: GrantKind, name: &Name) -> Result<(), ApplyError> {
+        for _ in 0..2 {
+            let Some(found) = self.live.grant(kind, name).await? else {
+                return Ok(());
+            };
+            let uid = found.metadata.uid.as_deref();
+            self.writes.delete(kind, name, uid).await?;
+        }
+        match self.live.grant(kind, name).await? {
+            None => Ok(()),
+            Some(_) => Err(ApplyError::Stuck(kind.as_str(), name.clone())),
+        }
+    }
+
+    /// Says in the status why there is no permission yet. That this fails too changes nothing.
+    async fn not_written(&self, request: &AccessRequest, error: &ApplyError) {
+        let is_trouble = match error {
+            ApplyError::Call(_) | ApplyError::NotExact(..) => true,
+            ApplyError::NotLeading
+            | ApplyError::Conflict(_)
+            | ApplyError::Stale
+            | ApplyError::NotOurs(_)
+            | ApplyError::Stuck(..) => false,
+        };
+        let problem = report(error);
+        let status: Option<AccessRequestStatus> = is_trouble
+            .then(|| plan::not_written(request, &problem, self.now()))
+            .flatten();
+        if let Some(status) = status
+            && let Err(error) = self.writes.status(request, status).await
+        {
+            warn!(request = %Name::of(request), error = report(&error), "status not written");
+        }
+    }
+}

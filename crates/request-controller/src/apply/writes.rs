@@ -1,0 +1,193 @@
+//! Single writes: each with its precondition, each only while this process leads, each counted.
+
+use std::{fmt::Debug, time::Duration};
+
+use connectors_api::{AccessRequest, access_request::AccessRequestStatus};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::rbac::v1::{Role, RoleBinding},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    core::ApiResource,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use service_kit::retry::Policy;
+
+use super::{ApplyError, Leads};
+use crate::{api::Name, metrics::Metrics, seen::GrantKind};
+
+/// Writes to the API server.
+#[derive(Clone)]
+pub struct Writes {
+    client: Client,
+    policy: Policy,
+    leads: Leads,
+    metrics: Metrics,
+}
+
+impl Writes {
+    /// Writes with this client, as long as this process leads.
+    #[must_use]
+    pub const fn new(client: Client, policy: Policy, leads: Leads, metrics: Metrics) -> Self {
+        Self {
+            client,
+            policy,
+            leads,
+            metrics,
+        }
+    }
+
+    /// The status of the version of a request that was decided on; a newer version is a conflict.
+    pub(super) async fn status(
+        &self,
+        request: &AccessRequest,
+        status: AccessRequestStatus,
+    ) -> Result<AccessRequest, ApplyError> {
+        let name = Name::of(request);
+        let api: Api<AccessRequest> = self.api(&name);
+        let mut next = request.clone();
+        next.metadata.managed_fields = None;
+        next.status = Some(status);
+        self.may_write("update", "accessrequests/status")?;
+        let call = format!("update status of accessrequest {name}");
+        let params = PostParams::default();
+        let put = || api.replace_status(&name.name, &params, &next);
+        match self.policy.call(call, put).await {
+            Ok(written) => Ok(written),
+            // Gone or newer: in both cases the decision was made on something else.
+            Err(error) if matches!(error.status(), Some(404 | 409)) => {
+                Err(ApplyError::Conflict(format!("request {name}")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The first status of a request that has no form of ours.
+    pub(super) async fn first_status(
+        &self,
+        name: &Name,
+        object: &Value,
+        status: &AccessRequestStatus,
+    ) -> Result<(), ApplyError> {
+        let api: Api<DynamicObject> = Api::namespaced_with(
+            self.client.clone(),
+            &name.namespace,
+            &ApiResource::erase::<AccessRequest>(&()),
+        );
+        self.may_write("patch", "accessrequests/status")?;
+        let version = object.pointer("/metadata/resourceVersion");
+        let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
+        let call = format!("patch status of accessrequest {name}");
+        let params = PatchParams::default();
+        let patch = Patch::Merge(&patch);
+        let send = || api.patch_status(&name.name, &params, &patch);
+        match self.policy.call(call, send).await {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error.status(), Some(404 | 409)) => {
+                Err(ApplyError::Conflict(format!("request {name}")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A Role or RoleBinding, by POST, once, within the time that is left.
+    pub(super) async fn create<K>(&self, object: &K, left: Duration) -> Result<(), ApplyError>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        let name = Name::of(object);
+        let api: Api<K> = self.api(&name);
+        self.may_write("create", &K::plural(&()))?;
+        let policy = Policy {
+            attempt: left.min(self.policy.attempt),
+            total: left.min(self.policy.total),
+            ..self.policy
+        };
+        let call = format!("create {} {name}", K::kind(&()).to_lowercase());
+        let params = PostParams::default();
+        let post = || api.create(&params, object);
+        policy.once().call(call, post).await?;
+        Ok(())
+    }
+
+    /// Deletes the object of that UID, and no other one under its name. One that is gone is deleted.
+    pub(super) async fn delete(
+        &self,
+        kind: GrantKind,
+        name: &Name,
+        uid: Option<&str>,
+    ) -> Result<(), ApplyError> {
+        match kind {
+            GrantKind::Role => self.delete_one::<Role>(name, uid, None).await,
+            GrantKind::RoleBinding => self.delete_one::<RoleBinding>(name, uid, None).await,
+        }
+    }
+
+    /// Deletes a request in the version that was decided on.
+    pub(super) async fn delete_request(&self, request: &AccessRequest) -> Result<(), ApplyError> {
+        let name = Name::of(request);
+        let version = request.resource_version();
+        let uid = request.uid();
+        self.delete_one::<AccessRequest>(&name, uid.as_deref(), version)
+            .await
+    }
+
+    async fn delete_one<K>(
+        &self,
+        name: &Name,
+        uid: Option<&str>,
+        resource_version: Option<String>,
+    ) -> Result<(), ApplyError>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let api: Api<K> = self.api(name);
+        self.may_write("delete", &K::plural(&()))?;
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: uid.map(str::to_owned),
+                resource_version,
+            }),
+            ..DeleteParams::default()
+        };
+        let kind = K::kind(&()).to_lowercase();
+        let call = format!("delete {kind} {name}");
+        let delete = || api.delete(&name.name, &params);
+        match self.policy.call(call, delete).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.status() == Some(404) => Ok(()),
+            Err(error) if error.status() == Some(409) => {
+                Err(ApplyError::Conflict(format!("{kind} {name}")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn api<K>(&self, name: &Name) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &name.namespace)
+    }
+
+    fn may_write(&self, verb: &str, resource: &str) -> Result<(), ApplyError> {
+        if !(self.leads)() {
+            return Err(ApplyError::NotLeading);
+        }
+        self.metrics
+            .writes
+            .with_label_values(&[verb, resource])
+            .inc();
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! The arguments of the process.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Parser;
+use connectors_api::PositiveDuration;
+use service_kit::args::CommonArgs;
+
+/// Follows access requests and their approvals, grants access to one pod and revokes it.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "request-controller", version, about, max_term_width = 100)]
+pub struct Args {
+    /// What every service has.
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// The namespace of the installation: of the lease and of the ConfigMap connectors-config
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "POD_NAMESPACE",
+        default_value = "connectors-system"
+    )]
+    pub namespace: String,
+    /// Who this process is among the replicas: the name of its pod
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    pub identity: String,
+    /// Where the evaluation service is
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "https://evaluation-service.connectors-system.svc:8443"
+    )]
+    pub evaluation_url: String,
+    /// The file with the CA of the evaluation service; read again when it changes
+    #[arg(long, value_name = "FILE", default_value = "/etc/connectors/ca/ca.crt")]
+    pub evaluation_ca: PathBuf,
+    /// The file with the token for the evaluation service; read again for each call
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/var/run/secrets/connectors-evaluation/token"
+    )]
+    pub evaluation_token: PathBuf,
+    /// How often everything managed is compared with the requests, such as 5m
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    pub sweep_interval: PositiveDuration,
+    /// How long a decided request is kept after its pod is gone, such as 168h
+    #[arg(long, value_name = "TIME", default_value = "168h")]
+    pub retention: PositiveDuration,
+    /// How many requests of pods of one namespace may wait at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_requests_per_namespace: u32,
+}
+
+impl Args {
+    /// How often everything managed is compared with the requests.
+    #[must_use]
+    pub fn sweep_every(&self) -> Duration {
+        Duration::try_from(self.sweep_interval.get()).unwrap_or(Duration::from_mins(5))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_declaration_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn only_the_identity_has_no_default() {
+        let args = Args::try_parse_from(["x", "--identity", "me"]).unwrap();
+        assert_eq!(args.sweep_every(), Duration::from_mins(5));
+        assert_eq!(args.retention.get(), jiff::SignedDuration::from_hours(168));
+        assert_eq!(args.namespace, "connectors-system");
+    }
+
+    #[test]
+    fn no_limit_can_be_switched_off_by_zero() {
+        for argument in [
+            "--retention=0s",
+            "--sweep-interval=0s",
+            "--max-requests-per-namespace=0",
+        ] {
+            assert!(
+                Args::try_parse_from(["x", "--identity=me", argument]).is_err(),
+                "{argument}"
+            );
+        }
+    }
+}

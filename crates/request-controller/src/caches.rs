@@ -1,0 +1,301 @@
+//! What the watches show, with the indexes that lead from an object that changed to the requests that
+//! may have to be looked at again.
+//!
+//! Nothing is granted or ended on what is in here: it says what is worth a live look.
+
+mod kinds;
+mod requests;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use connectors_api::{
+    AccessPolicy, AccessRequest,
+    access_policy::ObjectKind,
+    config::{Config, ConfigProblem, Knowledge},
+};
+use service_kit::watches::Unreadable;
+
+use crate::{
+    api::Name,
+    queue::Lane,
+    seen::{ConnectorSeen, GrantKind, Managed, PodFacts},
+};
+
+pub use kinds::{KindCache, KindState};
+pub use requests::{Counts, RequestCached, Requests, pod_of};
+
+/// Something to look at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Job {
+    /// A request.
+    Request(Name),
+    /// The Role and the RoleBinding under one name.
+    Grant(Name),
+}
+
+/// Jobs and how urgent they are.
+pub type Wakes = Vec<(Job, Lane)>;
+
+/// A pod as the cache keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodCached {
+    /// Its UID.
+    pub uid: String,
+    /// Which version this is.
+    pub version: String,
+    /// What matters; none if it cannot be read.
+    pub facts: Option<PodFacts>,
+}
+
+/// A policy as the cache keeps it.
+#[derive(Clone, Debug)]
+pub struct PolicyCached {
+    /// Its UID.
+    pub uid: String,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// The policy, or why it says nothing.
+    pub policy: Result<Arc<AccessPolicy>, Unreadable>,
+}
+
+/// A connector as the cache keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectorCached {
+    /// What decisions see.
+    pub seen: ConnectorSeen,
+    /// Its labels, which policies select by.
+    pub labels: Labels,
+}
+
+/// Labels of an object.
+pub type Labels = BTreeMap<String, String>;
+
+/// Everything that is watched.
+#[derive(Default)]
+pub struct World {
+    state: RwLock<State>,
+}
+
+/// The caches themselves.
+#[derive(Default)]
+pub struct State {
+    /// Requests with their indexes.
+    pub requests: Requests,
+    /// Policies by namespace and name.
+    pub policies: HashMap<String, BTreeMap<String, PolicyCached>>,
+    /// Connectors.
+    pub connectors: HashMap<Name, ConnectorCached>,
+    /// Pods.
+    pub pods: HashMap<Name, PodCached>,
+    /// Labels of service accounts.
+    pub accounts: HashMap<Name, Labels>,
+    /// Labels of namespaces.
+    pub namespaces: HashMap<String, Labels>,
+    /// Managed Roles and RoleBindings.
+    pub grants: HashMap<(GrantKind, Name), Arc<Managed>>,
+    /// The same by the UID of the request in their label.
+    pub grants_of: HashMap<String, BTreeSet<(GrantKind, Name)>>,
+    /// Kinds of check objects.
+    pub kinds: HashMap<ObjectKind, KindCache>,
+    knowledge: Knowledge,
+    revision: u64,
+}
+
+impl World {
+    /// What is known now. To be held for a moment only.
+    pub fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For a change. To be held for a moment only.
+    pub fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the installation was told, once that has been known.
+    #[must_use]
+    pub fn config(&self) -> Option<Config> {
+        self.read().knowledge.config()
+    }
+}
+
+impl State {
+    /// Takes in the ConfigMap.
+    pub fn learn(&mut self, data: &BTreeMap<String, String>) -> (Vec<ConfigProblem>, Wakes) {
+        let before = self.knowledge.config();
+        let problems = self.knowledge.learn(data);
+        let wakes = if self.knowledge.config() == before {
+            Wakes::new()
+        } else {
+            self.requests.wakes(self.requests.all())
+        };
+        (problems, wakes)
+    }
+
+    /// Another number whenever the kinds that are wanted may be others.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// A request is there or has changed.
+    pub fn request(
+        &mut self,
+        name: &Name,
+        request: Result<Arc<AccessRequest>, Unreadable>,
+    ) -> Wakes {
+        self.revision += 1;
+        self.requests.put(name, request);
+        let mut wakes = self.requests.wakes([name.clone()]);
+        wakes.extend(self.requests.wakes(self.requests.tuple_of(name)));
+        wakes
+    }
+
+    /// A request is gone: whatever it held goes, and its duplicates are looked at.
+    pub fn request_gone(&mut self, name: &Name) -> (Option<Arc<AccessRequest>>, Wakes) {
+        self.revision += 1;
+        let others = self.requests.tuple_of(name);
+        let gone = self.requests.remove(name);
+        let mut wakes = self.requests.wakes(others);
+        let uid = gone.as_ref().and_then(|it| it.uid.clone());
+        wakes.extend(uid.iter().flat_map(|uid| self.grants_under(uid)));
+        (gone.and_then(|it| it.request.ok()), wakes)
+    }
+
+    /// What is managed for the request with this UID.
+    #[must_use]
+    pub fn grants_under(&self, uid: &str) -> Wakes {
+        let grants = self.grants_of.get(uid).into_iter().flatten();
+        grants
+            .map(|(_, name)| (Job::Grant(name.clone()), Lane::Urgent))
+            .collect()
+    }
+
+    /// A pod is there, has changed, or is gone.
+    pub fn pod(&mut self, name: &Name, pod: Option<PodCached>) -> Wakes {
+        let before = match pod {
+            Some(pod) if self.pods.get(name) == Some(&pod) => return Wakes::new(),
+            Some(pod) => self.pods.insert(name.clone(), pod),
+            None => self.pods.remove(name),
+        };
+        let after = self.pods.get(name);
+        let same = |a: &PodCached, b: &PodCached| a.uid == b.uid && a.facts == b.facts;
+        let matters = before.as_ref().zip(after).is_none_or(|(a, b)| !same(a, b));
+        let concerned = self.requests.of_pod(name);
+        // What was granted depends on no label of the pod.
+        let concerned = concerned.filter(|it| matters || !self.requests.holds(it));
+        self.requests.wakes(concerned.cloned().collect::<Vec<_>>())
+    }
+
+    /// A connector is there, has changed, or is gone.
+    pub fn connector(&mut self, name: &Name, connector: Option<ConnectorCached>) -> Wakes {
+        match connector {
+            Some(connector) if self.connectors.get(name) == Some(&connector) => {
+                return Wakes::new();
+            }
+            Some(connector) => self.connectors.insert(name.clone(), connector),
+            None => self.connectors.remove(name),
+        };
+        let concerned: Vec<_> = self.requests.of_connector(name).cloned().collect();
+        self.requests.wakes(concerned)
+    }
+
+    /// A policy is there, has changed, or is gone.
+    pub fn policy(&mut self, name: &Name, policy: Option<PolicyCached>) -> Wakes {
+        self.revision += 1;
+        let policies = self.policies.entry(name.namespace.clone()).or_default();
+        let after = policy
+            .as_ref()
+            .filter(|it| !it.deleting)
+            .map(|it| it.uid.clone());
+        let before = match policy {
+            Some(policy) => policies.insert(name.name.clone(), policy),
+            None => policies.remove(&name.name),
+        };
+        if policies.is_empty() {
+            self.policies.remove(&name.namespace);
+        }
+        let replaced = before.is_some_and(|it| Some(it.uid) != after);
+        let concerned = self.requests.of_namespace(&name.namespace);
+        // Edits do not touch what was granted.
+        let concerned: Vec<_> = concerned
+            .filter(|it| replaced || !self.requests.holds(it))
+            .filter(|it| self.requests.is_open(it))
+            .cloned()
+            .collect();
+        self.requests.wakes(concerned)
+    }
+
+    /// The labels of a service account.
+    pub fn account(&mut self, name: &Name, labels: Option<Labels>) -> Wakes {
+        let changed = put(&mut self.accounts, name.clone(), labels);
+        let pods = self.requests.of_pod_namespace(&name.namespace);
+        let concerned: Vec<_> = pods
+            .filter(|it| changed && self.requests.is_waiting(it))
+            .filter(|it| self.requests.account(it) == Some(&name.name))
+            .cloned()
+            .collect();
+        self.requests.wakes(concerned)
+    }
+
+    /// The labels of a namespace.
+    pub fn namespace(&mut self, name: &str, labels: Option<Labels>) -> Wakes {
+        let changed = put(&mut self.namespaces, name.to_owned(), labels);
+        let pods = self.requests.of_pod_namespace(name);
+        let concerned: Vec<_> = pods
+            .filter(|it| changed && self.requests.is_waiting(it))
+            .cloned()
+            .collect();
+        self.requests.wakes(concerned)
+    }
+
+    /// A managed Role or RoleBinding is there, has changed, or is gone.
+    pub fn grant(&mut self, kind: GrantKind, name: &Name, grant: Option<&Managed>) -> Wakes {
+        let key = (kind, name.clone());
+        let label = connectors_api::labels::ACCESS_REQUEST_UID;
+        let uid = |it: &Managed| it.label(label).unwrap_or_default().to_owned();
+        let before = match grant {
+            Some(grant) => self.grants.insert(key.clone(), Arc::new(grant.clone())),
+            None => self.grants.remove(&key),
+        };
+        let before = before.map(|it| uid(&it));
+        if let Some(before) = &before
+            && let Some(keys) = self.grants_of.get_mut(before)
+        {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.grants_of.remove(before);
+            }
+        }
+        let mut wakes = Wakes::new();
+        if let Some(grant) = grant {
+            self.grants_of.entry(uid(grant)).or_default().insert(key);
+            wakes.push((Job::Grant(name.clone()), Lane::Urgent));
+        }
+        let requests = before.iter().filter_map(|uid| self.requests.by_uid(uid));
+        let requests: Vec<_> = requests.cloned().collect();
+        wakes.extend(self.requests.wakes(requests));
+        wakes
+    }
+}
+
+fn put<K: Eq + std::hash::Hash>(
+    map: &mut HashMap<K, Labels>,
+    key: K,
+    labels: Option<Labels>,
+) -> bool {
+    match labels {
+        Some(labels) if map.get(&key) == Some(&labels) => false,
+        Some(labels) => {
+            map.insert(key, labels);
+            true
+        }
+        None => map.remove(&key).is_some(),
+    }
+}

@@ -1,0 +1,297 @@
+//! Requests, found by everything that can change what becomes of them.
+
+use std::{
+    collections::{BTreeSet, HashMap, hash_map::Entry},
+    hash::Hash,
+    sync::Arc,
+};
+
+use connectors_api::{
+    AccessRequest,
+    access_request::{GrantState, Phase},
+    request_order,
+};
+use jiff::Timestamp;
+use service_kit::watches::Unreadable;
+
+use super::{Job, Wakes};
+use crate::{api::Name, plan::grant::is_terminal, queue::Lane};
+
+/// A request as the cache keeps it.
+#[derive(Clone, Debug)]
+pub struct RequestCached {
+    /// Its UID.
+    pub uid: Option<String>,
+    /// The request, or why it says nothing.
+    pub request: Result<Arc<AccessRequest>, Unreadable>,
+}
+
+/// How many requests there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// That wait.
+    pub pending: usize,
+    /// That are granted.
+    pub granted: usize,
+}
+
+/// Requests and their indexes.
+#[derive(Default)]
+pub struct Requests {
+    all: HashMap<Name, RequestCached>,
+    by_uid: HashMap<String, Name>,
+    by_pod: HashMap<Name, BTreeSet<Name>>,
+    by_pod_namespace: HashMap<String, BTreeSet<Name>>,
+    by_namespace: HashMap<String, BTreeSet<Name>>,
+    by_connector: HashMap<Name, BTreeSet<Name>>,
+    /// Those that wait, by the namespace of their pod, the oldest first.
+    waiting: HashMap<String, BTreeSet<Place>>,
+}
+
+type Place = (Option<Timestamp>, Option<String>, Name);
+
+impl Requests {
+    /// A request by its name.
+    #[must_use]
+    pub fn get(&self, name: &Name) -> Option<&RequestCached> {
+        self.all.get(name)
+    }
+
+    /// The readable request of that name.
+    #[must_use]
+    pub fn readable(&self, name: &Name) -> Option<&Arc<AccessRequest>> {
+        self.all.get(name)?.request.as_ref().ok()
+    }
+
+    /// Every request.
+    #[must_use]
+    pub fn all(&self) -> Vec<Name> {
+        self.all.keys().cloned().collect()
+    }
+
+    /// The request with this UID.
+    #[must_use]
+    pub fn by_uid(&self, uid: &str) -> Option<&Name> {
+        self.by_uid.get(uid)
+    }
+
+    /// Requests for this pod, whatever its UID.
+    pub fn of_pod(&self, pod: &Name) -> impl Iterator<Item = &Name> {
+        self.by_pod.get(pod).into_iter().flatten()
+    }
+
+    /// Requests for pods of this namespace.
+    pub fn of_pod_namespace(&self, namespace: &str) -> impl Iterator<Item = &Name> {
+        self.by_pod_namespace.get(namespace).into_iter().flatten()
+    }
+
+    /// Requests for connectors of this namespace.
+    pub fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &Name> {
+        self.by_namespace.get(namespace).into_iter().flatten()
+    }
+
+    /// Requests for this connector.
+    pub fn of_connector(&self, connector: &Name) -> impl Iterator<Item = &Name> {
+        self.by_connector.get(connector).into_iter().flatten()
+    }
+
+    /// The other requests of the same tuple.
+    #[must_use]
+    pub fn tuple_of(&self, name: &Name) -> Vec<Name> {
+        let Some(request) = self.readable(name) else {
+            return Vec::new();
+        };
+        let same = |other: &&Name| {
+            *other != name
+                && other.namespace == name.namespace
+                && self
+                    .readable(other)
+                    .is_some_and(|other| request_order::same_tuple(&other.spec, &request.spec))
+        };
+        self.of_pod(&pod_of(request))
+            .filter(same)
+            .cloned()
+            .collect()
+    }
+
+    /// Whether something may be in force for a request.
+    #[must_use]
+    pub fn holds(&self, name: &Name) -> bool {
+        self.all.get(name).is_some_and(holds)
+    }
+
+    /// Whether a request is not decided for good.
+    #[must_use]
+    pub fn is_open(&self, name: &Name) -> bool {
+        self.all.get(name).is_some_and(is_open)
+    }
+
+    /// Whether a request waits.
+    #[must_use]
+    pub fn is_waiting(&self, name: &Name) -> bool {
+        self.all.get(name).is_some_and(is_waiting)
+    }
+
+    /// The service account that a request is for.
+    #[must_use]
+    pub fn account(&self, name: &Name) -> Option<&String> {
+        Some(&self.readable(name)?.spec.subject.name)
+    }
+
+    /// Whether at least so many requests of the same pod namespace waited before this one.
+    #[must_use]
+    pub fn is_behind(&self, name: &Name, most: usize) -> bool {
+        let Some(request) = self.readable(name) else {
+            return false;
+        };
+        let own = place(name, request);
+        let waiting = self.waiting.get(&request.spec.context.object_ref.namespace);
+        let before = waiting.into_iter().flatten().take_while(|it| **it < own);
+        before.take(most).count() >= most
+    }
+
+    /// How many requests there are.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let granted = self
+            .all
+            .values()
+            .filter(|it| phase(it) == Some(Phase::Granted));
+        let pending = self.waiting.values().map(BTreeSet::len).sum();
+        Counts {
+            pending,
+            granted: granted.count(),
+        }
+    }
+
+    /// Has requests looked at, those that hold something first.
+    #[must_use]
+    pub fn wakes(&self, names: impl IntoIterator<Item = Name>) -> Wakes {
+        let wake = |name: Name| {
+            let lane = if self.holds(&name) {
+                Lane::Urgent
+            } else {
+                Lane::Normal
+            };
+            (Job::Request(name), lane)
+        };
+        names.into_iter().map(wake).collect()
+    }
+
+    pub(super) fn put(&mut self, name: &Name, request: Result<Arc<AccessRequest>, Unreadable>) {
+        self.remove(name);
+        let uid = match &request {
+            Ok(request) => request.metadata.uid.clone(),
+            Err(unreadable) => unreadable.metadata.uid.clone(),
+        };
+        if let Some(uid) = &uid {
+            self.by_uid.insert(uid.clone(), name.clone());
+        }
+        add(&mut self.by_namespace, name.namespace.clone(), name.clone());
+        let cached = RequestCached { uid, request };
+        if let Ok(request) = &cached.request {
+            let pod = pod_of(request);
+            add(
+                &mut self.by_pod_namespace,
+                pod.namespace.clone(),
+                name.clone(),
+            );
+            if is_waiting(&cached) {
+                add(
+                    &mut self.waiting,
+                    pod.namespace.clone(),
+                    place(name, request),
+                );
+            }
+            add(&mut self.by_pod, pod, name.clone());
+            add(
+                &mut self.by_connector,
+                connector_of(name, request),
+                name.clone(),
+            );
+        }
+        self.all.insert(name.clone(), cached);
+    }
+
+    pub(super) fn remove(&mut self, name: &Name) -> Option<RequestCached> {
+        let cached = self.all.remove(name)?;
+        if let Some(uid) = &cached.uid
+            && self.by_uid.get(uid) == Some(name)
+        {
+            self.by_uid.remove(uid);
+        }
+        take(&mut self.by_namespace, name.namespace.clone(), name);
+        if let Ok(request) = &cached.request {
+            let pod = pod_of(request);
+            take(&mut self.by_pod_namespace, pod.namespace.clone(), name);
+            take(
+                &mut self.waiting,
+                pod.namespace.clone(),
+                &place(name, request),
+            );
+            take(&mut self.by_pod, pod, name);
+            take(&mut self.by_connector, connector_of(name, request), name);
+        }
+        Some(cached)
+    }
+}
+
+/// The pod that a request names.
+#[must_use]
+pub fn pod_of(request: &AccessRequest) -> Name {
+    let pod = &request.spec.context.object_ref;
+    Name::new(&pod.namespace, &pod.name)
+}
+
+fn connector_of(name: &Name, request: &AccessRequest) -> Name {
+    Name::new(&name.namespace, &request.spec.connector_ref.name)
+}
+
+fn place(name: &Name, request: &AccessRequest) -> Place {
+    let created = request.metadata.creation_timestamp.as_ref();
+    (
+        created.map(|time| time.0),
+        request.metadata.uid.clone(),
+        name.clone(),
+    )
+}
+
+fn phase(cached: &RequestCached) -> Option<Phase> {
+    cached.request.as_ref().ok()?.status.as_ref()?.phase
+}
+
+fn is_open(cached: &RequestCached) -> bool {
+    !phase(cached).is_some_and(is_terminal)
+}
+
+fn is_waiting(cached: &RequestCached) -> bool {
+    cached.request.is_ok() && is_open(cached) && phase(cached) != Some(Phase::Granted)
+}
+
+/// Also one whose revocation is not finished.
+fn holds(cached: &RequestCached) -> bool {
+    let Ok(request) = &cached.request else {
+        return true;
+    };
+    let Some(status) = &request.status else {
+        return false;
+    };
+    let active = status.policies.iter().any(|entry| {
+        let grant = entry.grant.as_ref();
+        grant.is_some_and(|grant| grant.state != GrantState::Ended)
+    });
+    active || status.phase == Some(Phase::Revoked) && status.revoked_at.is_none()
+}
+
+fn add<K: Eq + Hash, V: Ord>(index: &mut HashMap<K, BTreeSet<V>>, key: K, value: V) {
+    index.entry(key).or_default().insert(value);
+}
+
+fn take<K: Eq + Hash, V: Ord>(index: &mut HashMap<K, BTreeSet<V>>, key: K, value: &V) {
+    if let Entry::Occupied(mut entry) = index.entry(key) {
+        entry.get_mut().remove(value);
+        if entry.get().is_empty() {
+            entry.remove();
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Watches of the kinds that policies name, as long as one does.
+//!
+//! Whether a kind exists and may be read is asked again and again: CustomResourceDefinitions and our own
+//! rights are not watched, and both may appear and vanish.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use connectors_api::access_policy::ObjectKind;
+use futures::StreamExt;
+use kube::{
+    Api, Client,
+    api::{DynamicObject, GroupVersionKind, ListParams},
+    core::{ApiResource, GroupVersion},
+    discovery::{self, Scope},
+    runtime::watcher,
+};
+use service_kit::{
+    report,
+    shutdown::Stop,
+    watches::{Guarded, Watch, WatchMetrics},
+};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tracing::{debug, info};
+
+use crate::{
+    api::{Name, value},
+    caches::{KindState, Wakes, World},
+    watches::{Change, Changes},
+};
+
+/// How soon a policy's new kind is noticed.
+const NOTICE: Duration = Duration::from_millis(250);
+/// How often it is asked whether a kind is there now, or may be read now.
+const RETRY: Duration = Duration::from_secs(5);
+/// How often it is asked whether a kind that is watched is still there.
+const RECHECK: Duration = Duration::from_secs(30);
+/// How long a single question may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Where jobs go.
+pub type Sink = Arc<dyn Fn(Wakes) + Send + Sync>;
+
+/// Watches the kinds that are wanted, until it is time to end.
+pub async fn follow(
+    client: Client,
+    world: Arc<World>,
+    sink: Sink,
+    metrics: WatchMetrics,
+    stop: Stop,
+) {
+    let mut running: BTreeMap<ObjectKind, JoinHandle<()>> = BTreeMap::new();
+    let mut known = None;
+    loop {
+        let revision = world.read().revision();
+        if known.replace(revision) == Some(revision) {
+            tokio::select! {
+                biased;
+                () = stop.stopped() => break,
+                () = sleep(NOTICE) => continue,
+            }
+        }
+        let wanted = world.read().wanted_kinds();
+        running.retain(|kind, task| {
+            let keep = wanted.contains(kind);
+            if !keep {
+                task.abort();
+                world.write().forget_kind(kind);
+                info!(kind = kind.kind, "kind is not needed any more");
+            }
+            keep
+        });
+        for kind in wanted {
+            running.entry(kind.clone()).or_insert_with(|| {
+                sink(world.write().kind(&kind, KindState::Starting));
+                let one = One {
+                    client: client.clone(),
+                    world: Arc::clone(&world),
+                    sink: Arc::clone(&sink),
+                    metrics: metrics.clone(),
+                    kind,
+                };
+                tokio::spawn(async move { one.run().await })
+            });
+        }
+    }
+    for task in running.into_values() {
+        task.abort();
+    }
+}
+
+struct One {
+    client: Client,
+    world: Arc<World>,
+    sink: Sink,
+    metrics: WatchMetrics,
+    kind: ObjectKind,
+}
+
+impl One {
+    async fn run(&self) {
+        loop {
+            match self.find().await {
+                Some(Found::Readable(resource)) => self.watch(resource).await,
+                Some(Found::Not(state)) => self.becomes(state),
+                // Nobody answered: what was known holds.
+                None => {}
+            }
+            sleep(RETRY.mul_f64(0.8 + rand::random::<f64>() / 2.5)).await;
+        }
+    }
+
+    fn becomes(&self, state: KindState) {
+        let wakes = self.world.write().kind(&self.kind, state);
+        (self.sink)(wakes);
+    }
+
+    /// Whether the kind is there and may be read.
+    async fn find(&self) -> Option<Found> {
+        let ObjectKind { api_version, kind } = &self.kind;
+        // No rule lets anybody read them as checks, whatever the schema was when the policy was stored.
+        if api_version == "v1" && kind == "Secret" {
+            return Some(Found::Not(KindState::Missing));
+        }
+        let Ok(GroupVersion { group, version, .. }) = api_version.parse::<GroupVersion>() else {
+            return Some(Found::Not(KindState::Missing));
+        };
+        let gvk = GroupVersionKind::gvk(&group, &version, kind);
+        let found = timeout(LIMIT, discovery::pinned_kind(&self.client, &gvk)).await;
+        let (resource, capabilities) = match found {
+            Ok(Ok(found)) => found,
+            Ok(Err(kube::Error::Discovery(error))) => {
+                debug!(kind, error = report(&error), "kind not found");
+                return Some(Found::Not(KindState::Missing));
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
+                return Some(Found::Not(KindState::Missing));
+            }
+            Ok(Err(_)) | Err(_) => return None,
+        };
+        if capabilities.scope == Scope::Cluster {
+            return Some(Found::Not(KindState::NotNamespaced));
+        }
+        let api: Api<Guarded<DynamicObject>> = Api::all_with(self.client.clone(), &resource);
+        let params = ListParams::default().limit(1);
+        match timeout(LIMIT, api.list(&params)).await {
+            Ok(Ok(_)) => Some(Found::Readable(resource)),
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                Some(Found::Not(KindState::Forbidden {
+                    plural: resource.plural,
+                    group: resource.group,
+                }))
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
+                Some(Found::Not(KindState::Missing))
+            }
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+
+    /// Watches until the kind cannot be read any more.
+    async fn watch(&self, resource: ApiResource) {
+        let watch = Watch {
+            name: &resource.plural.clone(),
+            config: watcher::Config::default(),
+            ready: None,
+            metrics: &self.metrics,
+        };
+        self.becomes(KindState::Listing(resource.clone()));
+        let api: Api<Guarded<DynamicObject>> = Api::all_with(self.client.clone(), &resource);
+        let mut events = Box::pin(watch.start(api));
+        let mut changes = Changes::default();
+        let mut recheck = Box::pin(sleep(RECHECK));
+        loop {
+            tokio::select! {
+                event = events.next() => {
+                    let Some(event) = event else { return };
+                    let (list, complete) = changes.of(event);
+                    for change in list {
+                        self.changed(&resource, change);
+                    }
+                    if complete {
+                        self.becomes(KindState::Watching(resource.clone()));
+                    }
+                }
+                () = &mut recheck => {
+                    match self.find().await {
+                        Some(Found::Readable(now)) if now == resource => {}
+                        None => {}
+                        Some(Found::Readable(_)) => return,
+                        Some(Found::Not(state)) => {
+                            self.becomes(state);
+                            return;
+                        }
+                    }
+                    recheck = Box::pin(sleep(RECHECK));
+                }
+            }
+        }
+    }
+
+    fn changed(&self, resource: &ApiResource, change: Change<Guarded<DynamicObject>>) {
+        let (name, object): (Name, Option<serde_json::Value>) = match change {
+            Change::There(name, object) => {
+                // One that cannot be read is there and says nothing; its last version is forgotten.
+                let object = object.object.ok();
+                (name, object.map(|it| value(&it, resource)))
+            }
+            Change::Gone(name) => (name, None),
+        };
+        let wakes = self.world.write().object(&self.kind, &name, object);
+        (self.sink)(wakes);
+    }
+}
+
+enum Found {
+    Readable(ApiResource),
+    Not(KindState),
+}

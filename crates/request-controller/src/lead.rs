@@ -1,0 +1,181 @@
+//! What a leader does, in its order: sweep, look at whatever holds something, then everything else.
+
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use service_kit::{lease::Leadership, readiness::Part, report, retry::Backoff, shutdown::Stop};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
+use tracing::{info, warn};
+
+use crate::{
+    caches::{Job, KindState},
+    queue::Lane,
+    reconcile::Reconciler,
+};
+
+/// How long the first look at everything that holds something may take before the rest begins.
+const FIRST_LOOK: Duration = Duration::from_mins(1);
+/// How long the kinds of check objects are waited for.
+const KINDS: Duration = Duration::from_secs(10);
+const MOMENT: Duration = Duration::from_millis(20);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+
+/// Leads whenever this process is the leader, until it is time to end.
+pub async fn lead(
+    reconciler: Arc<Reconciler>,
+    mut leadership: watch::Receiver<Leadership>,
+    caches: impl Future<Output = ()>,
+    first_sweep: Part,
+    every: Duration,
+    stop: Stop,
+) {
+    let mut first_sweep = Some(first_sweep);
+    tokio::select! {
+        biased;
+        () = stop.stopped() => return,
+        () = caches => {}
+    }
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.stopped() => return,
+            known = known(&mut leadership) => if !known { return },
+        }
+        if leadership.borrow().is_leader() {
+            reconciler.queue.close();
+            let led = tokio::select! {
+                biased;
+                () = stop.stopped() => return,
+                () = lost(leadership.clone()) => false,
+                () = begin(&reconciler) => true,
+            };
+            if led {
+                if let Some(part) = first_sweep.take() {
+                    part.ready();
+                }
+                tokio::select! {
+                    biased;
+                    () = stop.stopped() => return,
+                    () = lost(leadership.clone()) => {}
+                    () = go_on(&reconciler, every) => {}
+                }
+            }
+            info!("starting no more work: another process leads");
+            reconciler.queue.close();
+        } else if let Some(part) = first_sweep.take() {
+            // Somebody else leads, and sweeps.
+            part.ready();
+        }
+    }
+}
+
+/// The outcome of the next step of the election, or of the last one if it made this process the leader.
+async fn known(leadership: &mut watch::Receiver<Leadership>) -> bool {
+    if leadership.borrow_and_update().is_leader() {
+        return true;
+    }
+    leadership.changed().await.is_ok()
+}
+
+/// Until this process does not lead any more, whether or not anybody says so.
+async fn lost(mut leadership: watch::Receiver<Leadership>) {
+    loop {
+        let until = match *leadership.borrow_and_update() {
+            Leadership::Follower => return,
+            Leadership::Leader { until } => until,
+        };
+        if Instant::now() >= until {
+            return;
+        }
+        tokio::select! {
+            changed = leadership.changed() => if changed.is_err() { return },
+            () = sleep_until(until) => {}
+        }
+    }
+}
+
+async fn begin(reconciler: &Reconciler) {
+    swept(reconciler, PAUSES).await;
+    kinds_known(reconciler).await;
+    let holding: Vec<_> = {
+        let state = reconciler.world.read();
+        let all = state.requests.all().into_iter();
+        all.filter(|it| state.requests.holds(it)).collect()
+    };
+    info!(
+        requests = holding.len(),
+        "looking at everything that holds something"
+    );
+    for name in holding {
+        reconciler.queue.wake(Job::Request(name), Lane::Urgent);
+    }
+    reconciler.queue.open(Lane::Urgent);
+    let deadline = Instant::now() + FIRST_LOOK;
+    while !reconciler.queue.is_drained(Lane::Urgent) && Instant::now() < deadline {
+        sleep(MOMENT).await;
+    }
+    wake_all(reconciler);
+    reconciler.queue.open(Lane::Normal);
+}
+
+/// Until the objects that something was granted on can be looked at, but not for ever: a kind may stay
+/// away, and what ends without it must not wait for it.
+async fn kinds_known(reconciler: &Reconciler) {
+    let deadline = Instant::now() + KINDS;
+    let is_known = || {
+        let state = reconciler.world.read();
+        let wanted = state.wanted_kinds();
+        wanted.iter().all(|kind| {
+            let known = state.kinds.get(kind).map(|it| &it.state);
+            known.is_some_and(|it| !matches!(it, KindState::Starting | KindState::Listing(_)))
+        })
+    };
+    while !is_known() && Instant::now() < deadline {
+        sleep(MOMENT * 5).await;
+    }
+}
+
+/// Until one sweep succeeds: nothing else may begin before.
+async fn swept(reconciler: &Reconciler, mut pauses: Backoff) {
+    loop {
+        match reconciler.sweep().await {
+            Ok(_) => {
+                reconciler.metrics.sweeps.with_label_values(&["ok"]).inc();
+                return;
+            }
+            Err(error) => {
+                reconciler
+                    .metrics
+                    .sweeps
+                    .with_label_values(&["failed"])
+                    .inc();
+                warn!(error = report(&error), "the sweep failed and is repeated");
+                sleep(pauses.pause()).await;
+            }
+        }
+    }
+}
+
+async fn go_on(reconciler: &Reconciler, every: Duration) {
+    loop {
+        // Not all replicas of all installations at the same moment.
+        sleep(every.mul_f64(0.9 + rand::random::<f64>() / 5.0)).await;
+        swept(reconciler, PAUSES).await;
+        wake_all(reconciler);
+    }
+}
+
+/// Whatever no event told is found this way.
+fn wake_all(reconciler: &Reconciler) {
+    let state = reconciler.world.read();
+    let wakes = state.requests.wakes(state.requests.all());
+    drop(state);
+    for (job, lane) in wakes {
+        reconciler.queue.wake(job, lane);
+    }
+}

@@ -1,0 +1,136 @@
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+use service_kit::{
+    lease::Leadership,
+    readiness::{Readiness, Status},
+    shutdown::Tasks,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+
+use super::lead;
+use crate::{queue::Lane, reconcile::Reconciler, testing::Cluster};
+
+struct Led {
+    readiness: Readiness,
+    leadership: watch::Sender<Leadership>,
+    _tasks: Tasks,
+}
+
+/// Leads with workers of both lanes, as the process does.
+fn start(controller: &Arc<Reconciler>) -> Led {
+    let (readiness, start) = Readiness::starting();
+    let (leadership, known) = watch::channel(Leadership::Follower);
+    let mut tasks = Tasks::new();
+    let leading = lead(
+        Arc::clone(controller),
+        known,
+        std::future::ready(()),
+        readiness.part("first sweep"),
+        Duration::from_mins(5),
+        tasks.stop(),
+    );
+    tasks.spawn("leading", async move {
+        leading.await;
+        Ok::<(), std::io::Error>(())
+    });
+    for lane in [Lane::Urgent, Lane::Normal] {
+        let (controller, stop) = (Arc::clone(controller), tasks.stop());
+        tasks.spawn("worker", async move {
+            controller.work(lane, stop).await;
+            Ok::<(), std::io::Error>(())
+        });
+    }
+    start.ready();
+    Led {
+        readiness,
+        leadership,
+        _tasks: tasks,
+    }
+}
+
+fn leader() -> Leadership {
+    Leadership::Leader {
+        until: Instant::now() + Duration::from_secs(10),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_sweeps_then_takes_back_then_does_the_rest() {
+    let cluster = Cluster::granted().await;
+    cluster.server.put(
+        "roles",
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": "car-stray", "namespace": "tools", "labels": {
+                "app.kubernetes.io/managed-by": "connectors-approval",
+                "connectors.alauda.io/accessRequestUid": "nobody",
+            }},
+        }),
+    );
+    cluster.server.change("pods", "deploy-1", |pod| {
+        pod["status"]["phase"] = "Failed".into();
+    });
+    let mut waiting = cluster.server.named("accessrequests", "request").unwrap();
+    waiting["metadata"]["name"] = "another".into();
+    waiting["metadata"]["uid"] = "another-uid".into();
+    waiting["spec"]["connectorRef"]["name"] = "missing".into();
+    waiting["spec"]["context"]["objectRef"]["name"] = "gone".into();
+    waiting.as_object_mut().unwrap().remove("status");
+    cluster.server.put("accessrequests", waiting);
+
+    let controller = Arc::new(cluster.controller());
+    let led = start(&controller);
+    sleep(Duration::from_secs(1)).await;
+    assert!(cluster.server.writes().is_empty(), "nobody leads yet");
+    assert_ne!(led.readiness.status(), Status::Ready);
+
+    led.leadership.send_replace(leader());
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(led.readiness.status(), Status::Ready);
+    let writes = cluster.server.writes();
+    let at = |wanted: &str| {
+        let found = writes.iter().position(|it| it.starts_with(wanted));
+        found.unwrap_or_else(|| panic!("{wanted}: {writes:?}"))
+    };
+    assert_eq!(at("DELETE roles car-stray"), 0);
+    assert!(at("DELETE rolebindings car-request-uid") < at("PUT accessrequests/status another"));
+    assert!(cluster.managed().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_is_ready_and_does_nothing() {
+    let cluster = Cluster::new();
+    let controller = Arc::new(cluster.controller());
+    let led = start(&controller);
+    sleep(Duration::from_secs(1)).await;
+    // A step of the election that another one won.
+    led.leadership.send_replace(Leadership::Follower);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(led.readiness.status(), Status::Ready);
+    assert_eq!(cluster.server.calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stops_leading_starts_nothing_more() {
+    let cluster = Cluster::new();
+    let controller = Arc::new(cluster.controller());
+    let led = start(&controller);
+    led.leadership.send_replace(leader());
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(cluster.phase(), "Pending");
+    // Nobody says so; its time is simply up.
+    sleep(Duration::from_secs(6)).await;
+    let calls = cluster.server.calls();
+    cluster.approval("approved");
+    cluster.fill(&controller);
+    controller.queue.wake(
+        crate::caches::Job::Request(Cluster::request()),
+        Lane::Urgent,
+    );
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(cluster.server.calls(), calls);
+}

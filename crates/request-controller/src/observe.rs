@@ -1,0 +1,312 @@
+//! All reads about one request: from the caches first, and from the API server when it may matter.
+
+mod judge;
+mod sources;
+
+pub(crate) use sources::is_finished;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use connectors_api::{AccessRequest, access_request::GrantState, request_order};
+use service_kit::retry::CallError;
+use thiserror::Error;
+
+use crate::{
+    api::{Live, Name},
+    apply::Clock,
+    caches::{World, pod_of},
+    evaluator::Evaluator,
+    plan::grant::{self, is_terminal},
+    seen::{Freshness, FrozenSeen, Held, Observed, PodSeen, PolicySeen, TupleSeen},
+};
+
+/// Why nothing can be said about a request.
+#[derive(Debug, Error)]
+pub enum ObserveError {
+    /// A live read failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The configuration was never known.
+    #[error("the configuration is not known yet")]
+    NoConfig,
+    /// A kind of check objects is being looked up.
+    #[error("it is not known yet whether {0} can be read")]
+    KindStarting(String),
+    /// The request is there and cannot be read.
+    #[error("the request cannot be read: {0}")]
+    Unreadable(String),
+    /// A connector, account or namespace is there and cannot be read.
+    #[error("{0} cannot be read")]
+    UnreadablePart(String),
+}
+
+/// Where to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Via {
+    Caches,
+    Api,
+}
+
+/// Reads.
+pub struct Observer {
+    world: Arc<World>,
+    live: Live,
+    evaluator: Arc<dyn Evaluator>,
+    clock: Clock,
+    most_waiting: usize,
+    memo: Mutex<HashMap<judge::Question, judge::Remembered>>,
+    pods: Mutex<HashMap<Name, (String, serde_json::Value)>>,
+}
+
+impl Observer {
+    /// Reads from these.
+    pub fn new(
+        world: Arc<World>,
+        live: Live,
+        evaluator: Arc<dyn Evaluator>,
+        clock: Clock,
+        most_waiting: usize,
+    ) -> Self {
+        Self {
+            world,
+            live,
+            evaluator,
+            clock,
+            most_waiting,
+            memo: Mutex::default(),
+            pods: Mutex::default(),
+        }
+    }
+
+    /// What the caches show. None if there is no such request.
+    pub async fn cached(&self, name: &Name) -> Result<Option<Observed>, ObserveError> {
+        self.observe(name, Via::Caches, Freshness::Cached).await
+    }
+
+    /// What the API server says. None if there is no such request.
+    pub async fn live(&self, name: &Name) -> Result<Option<Observed>, ObserveError> {
+        let since = (self.clock)().mono;
+        self.observe(name, Via::Api, Freshness::Live(since)).await
+    }
+
+    async fn observe(
+        &self,
+        name: &Name,
+        via: Via,
+        freshness: Freshness,
+    ) -> Result<Option<Observed>, ObserveError> {
+        let Some(request) = self.request(name, via).await? else {
+            self.forget(name);
+            return Ok(None);
+        };
+        let config = self.world.config().ok_or(ObserveError::NoConfig)?;
+        let (pod, whole) = self.pod(&request, via).await?;
+        let mut seen = Observed {
+            grants: self.grants(&request, via).await?,
+            tuple: self.tuple(name, &request, via).await?,
+            over_limit: self
+                .world
+                .read()
+                .requests
+                .is_behind(name, self.most_waiting),
+            freshness,
+            config,
+            pod,
+            connector: None,
+            policies: Vec::new(),
+            frozen: Vec::new(),
+            request,
+        };
+        if is_decided_by_itself(&seen) {
+            return Ok(Some(seen));
+        }
+        let Some((connector, labels)) = self.connector(&seen.request, via).await? else {
+            return Ok(Some(seen));
+        };
+        seen.connector = Some(connector);
+        let was_granted = was_granted(&seen.request);
+        if seen.over_limit && !was_granted {
+            return Ok(Some(seen));
+        }
+        let policies = self.policies(&seen.request, via).await?;
+        seen.frozen = self.frozen(&seen, &policies, whole.as_ref(), via).await?;
+        let Some(whole) = whole else {
+            return Ok(Some(seen));
+        };
+        let settled: Vec<_> = settled(&seen.request);
+        let applying = self
+            .applying(&seen.request, seen.config, &labels, policies, via)
+            .await?;
+        for policy in applying {
+            let uid = policy.metadata.uid.clone().unwrap_or_default();
+            if settled.contains(&uid) {
+                continue;
+            }
+            let judged = self.judge(&seen.request, &policy, &whole, via).await?;
+            let granted = policy.spec.check_granted_permission.as_ref();
+            seen.policies.push(PolicySeen {
+                name: policy.metadata.name.clone().unwrap_or_default(),
+                uid,
+                snapshot: crate::plan::select::snapshot(&policy),
+                limits: granted
+                    .and_then(|it| it.spec.limits.clone())
+                    .unwrap_or_default(),
+                judged,
+            });
+        }
+        Ok(Some(seen))
+    }
+
+    /// What was granted on before, looked at again.
+    async fn frozen(
+        &self,
+        seen: &Observed,
+        policies: &[sources::Policy],
+        pod: Option<&serde_json::Value>,
+        via: Via,
+    ) -> Result<Vec<FrozenSeen>, ObserveError> {
+        let mut frozen = Vec::new();
+        let entries = seen.request.status.iter().flat_map(|it| &it.policies);
+        for entry in entries {
+            let Some(grant) = &entry.grant else { continue };
+            let is_open = grant.state != GrantState::Ended && grant.granted_at.is_some();
+            let Some((_, uid)) = grant::identity(entry).filter(|_| is_open) else {
+                continue;
+            };
+            let exists = policies.iter().any(|it| it.uid == uid);
+            let held = match pod {
+                Some(pod) if exists => self.held(&seen.request, entry, pod, via).await?,
+                Some(_) | None => Held::Unknown,
+            };
+            let again = match (via, pod) {
+                (Via::Api, Some(pod)) if exists && !is_written(seen, entry) => {
+                    Some(self.judge_again(&seen.request, entry, pod).await?)
+                }
+                (Via::Api | Via::Caches, _) => None,
+            };
+            frozen.push(FrozenSeen {
+                uid: uid.to_owned(),
+                exists,
+                held,
+                again,
+            });
+        }
+        Ok(frozen)
+    }
+
+    /// The other requests of the tuple. Requests reach the caches in the order in which they were made:
+    /// whoever knows of one knows of those before it, which is what the deciding one is.
+    async fn tuple(
+        &self,
+        name: &Name,
+        request: &AccessRequest,
+        via: Via,
+    ) -> Result<TupleSeen, ObserveError> {
+        let others: Vec<Arc<AccessRequest>> = {
+            let state = self.world.read();
+            let names = state.requests.tuple_of(name).into_iter();
+            names
+                .filter_map(|it| state.requests.readable(&it).cloned())
+                .filter(|it| it.metadata.deletion_timestamp.is_none())
+                .filter(|it| it.metadata.uid != request.metadata.uid)
+                .filter(|it| !is_invalid(it))
+                .collect()
+        };
+        if others.is_empty() {
+            return Ok(TupleSeen::default());
+        }
+        let candidates = others.iter().map(AsRef::as_ref).chain([request]);
+        let decides = request_order::deciding(candidates);
+        let other = decides.filter(|it| it.metadata.uid != request.metadata.uid);
+        let Some(other) = other else {
+            return Ok(TupleSeen {
+                decided_by: None,
+                has_others: true,
+            });
+        };
+        let other_name = Name::of(other);
+        if via == Via::Api {
+            // A duplicate is one for good, so the other one must really be there.
+            let live = self.live.request(&other_name).await?;
+            let there = live.is_some_and(|it| {
+                it.is_ok_and(|it| it.metadata.uid == other.metadata.uid && !is_invalid(&it))
+            });
+            if !there {
+                return Ok(TupleSeen {
+                    decided_by: None,
+                    has_others: others.len() > 1,
+                });
+            }
+        }
+        Ok(TupleSeen {
+            decided_by: Some(other_name.name),
+            has_others: true,
+        })
+    }
+}
+
+/// Whether something was in force once.
+fn was_granted(request: &AccessRequest) -> bool {
+    let status = request.status.as_ref();
+    status.is_some_and(|it| it.granted_at.is_some())
+}
+
+fn is_invalid(request: &AccessRequest) -> bool {
+    let phase = request.status.as_ref().and_then(|it| it.phase);
+    phase == Some(connectors_api::access_request::Phase::Invalid)
+}
+
+/// Whether what the policies say changes nothing any more.
+fn is_decided_by_itself(seen: &Observed) -> bool {
+    let phase = seen.request.status.as_ref().and_then(|it| it.phase);
+    let finished = match &seen.pod {
+        PodSeen::There(facts) => facts.finished,
+        PodSeen::Unreadable => false,
+        PodSeen::Gone => true,
+    };
+    phase.is_some_and(is_terminal)
+        || seen.request.metadata.deletion_timestamp.is_some()
+        || finished
+        || seen.tuple.decided_by.is_some()
+}
+
+/// UIDs of the policies that are not asked anew.
+fn settled(request: &AccessRequest) -> Vec<String> {
+    let entries = request.status.iter().flat_map(|it| &it.policies);
+    entries
+        .filter(|entry| {
+            let grant = entry.grant.as_ref();
+            grant.is_some_and(|it| it.state == GrantState::Ended || it.granted_at.is_some())
+        })
+        .filter_map(grant::identity)
+        .map(|(_, uid)| uid.to_owned())
+        .collect()
+}
+
+fn is_written(seen: &Observed, entry: &connectors_api::access_request::MatchedPolicy) -> bool {
+    let Some(grant) = grant::of_entry(&seen.request, entry) else {
+        return false;
+    };
+    let exact = seen
+        .grants
+        .iter()
+        .filter(|it| grant::is_exactly(it, &grant));
+    exact
+        .map(crate::seen::Managed::kind)
+        .collect::<std::collections::BTreeSet<_>>()
+        .len()
+        == 2
+        && entry
+            .grant
+            .as_ref()
+            .is_some_and(|it| it.state == GrantState::Granted)
+}
+
+/// The pod of a request, and its UID as the request gives it.
+fn pod_and_uid(request: &AccessRequest) -> (Name, &str) {
+    let uid = request.spec.context.object_ref.uid.as_deref();
+    (pod_of(request), uid.unwrap_or_default())
+}

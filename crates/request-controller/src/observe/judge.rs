@@ -1,0 +1,328 @@
+//! What the checks of a policy say: their objects are collected, and the evaluation service is asked.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, MutexGuard, PoisonError},
+};
+
+use connectors_api::{
+    AccessPolicy, AccessRequest, access_policy::ObjectKind, access_request::MatchedPolicy,
+};
+use evaluation_api::v1::{
+    Candidates, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage,
+};
+use kube::core::ApiResource;
+use serde_json::Value;
+use service_kit::report;
+use tracing::warn;
+
+use super::{ObserveError, Observer, Via, sources::text};
+use crate::{
+    api::{Name, NotListed},
+    caches::KindState,
+    plan::{
+        grant,
+        held::{self, Looked},
+        select::{self, Found, Trouble, Wanted},
+    },
+    seen::{Held, Judged},
+};
+
+/// Which question an answer is remembered for: the request, the UID of the policy, before or after.
+pub(super) type Question = (Name, String, i32);
+
+/// The last question, and its answer: the same question has the same answer.
+pub(super) type Remembered = (EvaluateChecksRequest, Arc<EvaluateChecksResponse>);
+
+impl Observer {
+    /// What the checks of a policy say before a grant.
+    pub(super) async fn judge(
+        &self,
+        request: &AccessRequest,
+        policy: &AccessPolicy,
+        pod: &Value,
+        via: Via,
+    ) -> Result<Judged, ObserveError> {
+        let wanted = select::wanted(policy, pod);
+        let mut found = Vec::new();
+        let namespace = &request.spec.context.object_ref.namespace;
+        for wanted in &wanted {
+            found.push(self.find(wanted, namespace, via).await?);
+        }
+        let candidates: Vec<_> = wanted
+            .iter()
+            .zip(&found)
+            .filter_map(|(wanted, found)| {
+                let objects = found.as_ref().ok().filter(|it| !it.is_empty())?;
+                Some(Candidates {
+                    check: wanted.check.clone(),
+                    objects: objects.iter().map(bytes).collect(),
+                })
+            })
+            .collect();
+        if candidates.is_empty() {
+            return Ok(Judged::Answered(select::answer(
+                request, &wanted, &found, None,
+            )));
+        }
+        let question = EvaluateChecksRequest {
+            policy: bytes(&Value::Object(select::snapshot(policy))),
+            context_object: bytes(pod),
+            connector: request.spec.connector_ref.name.clone(),
+            candidates,
+            stage: EvaluationStage::BeforeGrant.into(),
+        };
+        let uid = policy.metadata.uid.clone().unwrap_or_default();
+        let said = self.ask(&Name::of(request), &uid, question, via).await;
+        Ok(said.map_or(Judged::Unanswered, |said| {
+            Judged::Answered(select::answer(request, &wanted, &found, Some(&said)))
+        }))
+    }
+
+    /// The same about a policy as it was kept with a grant.
+    pub(super) async fn judge_again(
+        &self,
+        request: &AccessRequest,
+        entry: &MatchedPolicy,
+        pod: &Value,
+    ) -> Result<Judged, ObserveError> {
+        let snapshot = Value::Object(entry.policy.0.clone());
+        match serde_json::from_value::<AccessPolicy>(snapshot) {
+            Ok(policy) => self.judge(request, &policy, pod, Via::Api).await,
+            Err(_) => Ok(Judged::Unanswered),
+        }
+    }
+
+    /// Whether what was granted on still holds.
+    pub(super) async fn held(
+        &self,
+        request: &AccessRequest,
+        entry: &MatchedPolicy,
+        pod: &Value,
+        via: Via,
+    ) -> Result<Held, ObserveError> {
+        let mut looked = BTreeMap::new();
+        let mut candidates: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
+        for reference in held::to_look_at(entry).unwrap_or_default() {
+            let Some(object) = &reference.ref_ else {
+                continue;
+            };
+            let Some(uid) = object.uid.clone() else {
+                continue;
+            };
+            let kind = ObjectKind {
+                api_version: object.api_version.clone(),
+                kind: object.kind.clone(),
+            };
+            let namespace = &request.spec.context.object_ref.namespace;
+            let name = Name::new(namespace, &object.name);
+            let found = self.look(&kind, &name, &uid, via).await?;
+            if let Looked::There(object) = &found {
+                let objects = candidates.entry(reference.name.clone()).or_default();
+                objects.push(bytes(object));
+            }
+            looked.insert(uid, found);
+        }
+        let mut said = None;
+        if !candidates.is_empty() {
+            let question = EvaluateChecksRequest {
+                policy: bytes(&Value::Object(entry.policy.0.clone())),
+                context_object: bytes(pod),
+                connector: request.spec.connector_ref.name.clone(),
+                candidates: candidates
+                    .into_iter()
+                    .map(|(check, objects)| Candidates { check, objects })
+                    .collect(),
+                stage: EvaluationStage::AfterGrant.into(),
+            };
+            let uid = grant::identity(entry).map_or("", |(_, uid)| uid);
+            said = self.ask(&Name::of(request), uid, question, via).await;
+        }
+        Ok(held::held(entry, &looked, said.as_deref()))
+    }
+
+    /// Asks, unless exactly this was asked before. What is granted on is always asked anew.
+    async fn ask(
+        &self,
+        request: &Name,
+        policy: &str,
+        question: EvaluateChecksRequest,
+        via: Via,
+    ) -> Option<Arc<EvaluateChecksResponse>> {
+        let key = (request.clone(), policy.to_owned(), question.stage);
+        if via == Via::Caches {
+            let memo = self.memo();
+            let known = memo.get(&key).filter(|(asked, _)| *asked == question);
+            if let Some((_, said)) = known {
+                return Some(Arc::clone(said));
+            }
+        }
+        match self.evaluator.evaluate(question.clone()).await {
+            Ok(said) => {
+                let said = Arc::new(said);
+                self.memo().insert(key, (question, Arc::clone(&said)));
+                Some(said)
+            }
+            Err(error) => {
+                warn!(request = %request, error = report(&error), "checks not evaluated");
+                self.memo().remove(&key);
+                None
+            }
+        }
+    }
+
+    fn memo(&self) -> MutexGuard<'_, HashMap<Question, Remembered>> {
+        self.memo.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whole pods, each in the version that was last read for a request.
+    pub(super) fn pods(&self) -> MutexGuard<'_, HashMap<Name, (String, Value)>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is remembered for a request that is gone.
+    pub(super) fn forget(&self, request: &Name) {
+        self.memo().retain(|(name, _, _), _| name != request);
+        self.pods().remove(request);
+    }
+
+    async fn find(
+        &self,
+        wanted: &Wanted,
+        namespace: &str,
+        via: Via,
+    ) -> Result<Found, ObserveError> {
+        let selection = match &wanted.selection {
+            Ok(selection) => selection,
+            Err(problem) => return Ok(Err((Trouble::SelectorInvalid, problem.clone()))),
+        };
+        let resource = match self.resource(&wanted.kind)? {
+            Ok(resource) => resource,
+            Err(trouble) => return Ok(Err(trouble)),
+        };
+        if via == Via::Caches && resource.is_complete {
+            let state = self.world.read();
+            let objects = state.kinds.get(&wanted.kind).into_iter();
+            let objects = objects.flat_map(|it| it.in_namespace(namespace));
+            let found = objects.filter(|it| selection.selects(it) && !is_going(it));
+            return Ok(Ok(found.map(|it| Value::clone(it)).collect()));
+        }
+        let labels = selection.labels.to_string();
+        let listed = self
+            .live
+            .objects(&resource.resource, namespace, &labels)
+            .await;
+        Ok(match listed {
+            Ok(objects) => {
+                let found = objects.into_iter();
+                Ok(found
+                    .filter(|it| selection.selects(it) && !is_going(it))
+                    .collect())
+            }
+            Err(NotListed::Missing) => Err(missing(&wanted.kind)),
+            Err(NotListed::Forbidden) => Err(forbidden(
+                &resource.resource.plural,
+                &resource.resource.group,
+            )),
+            Err(NotListed::Unreadable(name)) => Err((
+                Trouble::ObjectUnreadable,
+                format!("{} {name} cannot be read", wanted.kind.kind),
+            )),
+            Err(NotListed::Call(error)) => return Err(error.into()),
+        })
+    }
+
+    /// An object of the evidence.
+    async fn look(
+        &self,
+        kind: &ObjectKind,
+        name: &Name,
+        uid: &str,
+        via: Via,
+    ) -> Result<Looked, ObserveError> {
+        let resource = match self.resource(kind) {
+            Ok(Ok(resource)) => resource,
+            // With the kind its objects went.
+            Ok(Err((Trouble::KindMissing, _))) => return Ok(Looked::Gone),
+            Ok(Err(_)) | Err(_) => return Ok(Looked::Unknown),
+        };
+        if via == Via::Caches && resource.is_complete {
+            let state = self.world.read();
+            let found = state.kinds.get(kind).and_then(|it| it.get(name));
+            return Ok(looked(found.map(|it| Value::clone(it)), uid));
+        }
+        match self.live.object(&resource.resource, name).await {
+            Ok(Some(Ok(object))) => Ok(looked(Some(object), uid)),
+            // It is there and says nothing: nothing it said before counts.
+            Ok(Some(Err(_))) => Ok(Looked::Unknown),
+            Ok(None) => Ok(Looked::Gone),
+            Err(error) if error.status() == Some(403) => Ok(Looked::Unknown),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn resource(
+        &self,
+        kind: &ObjectKind,
+    ) -> Result<Result<Known, (Trouble, String)>, ObserveError> {
+        let state = self.world.read().kinds.get(kind).map(|it| it.state.clone());
+        Ok(match state {
+            Some(KindState::Watching(resource)) => Ok(Known {
+                resource,
+                is_complete: true,
+            }),
+            Some(KindState::Listing(resource)) => Ok(Known {
+                resource,
+                is_complete: false,
+            }),
+            Some(KindState::Missing) => Err(missing(kind)),
+            Some(KindState::Forbidden { plural, group }) => Err(forbidden(&plural, &group)),
+            Some(KindState::NotNamespaced) => Err((
+                Trouble::KindNotNamespaced,
+                format!("objects of kind {} are in no namespace", kind.kind),
+            )),
+            Some(KindState::Starting) | None => {
+                return Err(ObserveError::KindStarting(kind.kind.clone()));
+            }
+        })
+    }
+}
+
+struct Known {
+    resource: ApiResource,
+    is_complete: bool,
+}
+
+fn looked(found: Option<Value>, uid: &str) -> Looked {
+    match found {
+        Some(object) if text(&object, "/metadata/uid") == Some(uid) && !is_going(&object) => {
+            Looked::There(object)
+        }
+        Some(_) | None => Looked::Gone,
+    }
+}
+
+/// What is being deleted counts as deleted.
+fn is_going(object: &Value) -> bool {
+    let going = object.pointer("/metadata/deletionTimestamp");
+    going.is_some_and(|it| !it.is_null())
+}
+
+fn missing(kind: &ObjectKind) -> (Trouble, String) {
+    let ObjectKind { api_version, kind } = kind;
+    let message = format!("there is no kind {kind} of {api_version} in this cluster");
+    (Trouble::KindMissing, message)
+}
+
+/// With the line that would help, as it stands in a ClusterRole.
+fn forbidden(plural: &str, group: &str) -> (Trouble, String) {
+    let message = format!(
+        "{plural} may not be read; add to ClusterRole connectors-check-reader: \
+         {{apiGroups: [\"{group}\"], resources: [\"{plural}\"], verbs: [get, list, watch]}}"
+    );
+    (Trouble::KindForbidden, message)
+}
+
+fn bytes(object: &Value) -> Vec<u8> {
+    object.to_string().into_bytes()
+}

@@ -1,0 +1,269 @@
+//! The parts of an observation, each from the caches or from the API server.
+
+use std::sync::Arc;
+
+use connectors_api::{
+    AccessPolicy, AccessRequest,
+    config::Config,
+    policy_match::{self, Applies, Asker, Wanted},
+};
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::{ObserveError, Observer, Via, pod_and_uid, was_granted};
+use crate::{
+    api::Name,
+    caches::Labels,
+    plan::grant,
+    seen::{ConnectorSeen, GrantKind, Managed, PodFacts, PodSeen},
+};
+
+/// A policy of the connector's namespace, readable or not.
+pub(super) struct Policy {
+    pub(super) uid: String,
+    policy: Option<Arc<AccessPolicy>>,
+}
+
+impl Observer {
+    pub(super) async fn request(
+        &self,
+        name: &Name,
+        via: Via,
+    ) -> Result<Option<AccessRequest>, ObserveError> {
+        let unreadable = |problem: &str| ObserveError::Unreadable(problem.to_owned());
+        match via {
+            Via::Caches => {
+                let state = self.world.read();
+                match state.requests.get(name).map(|it| &it.request) {
+                    None => Ok(None),
+                    Some(Ok(request)) => Ok(Some(AccessRequest::clone(request))),
+                    Some(Err(error)) => Err(unreadable(&error.problem)),
+                }
+            }
+            Via::Api => match self.live.request(name).await? {
+                None => Ok(None),
+                Some(Ok(request)) => Ok(Some(request)),
+                Some(Err(error)) => Err(unreadable(&error.problem)),
+            },
+        }
+    }
+
+    /// The pod, and all of it unless that is not needed. That it is gone is only ever said by the API
+    /// server: a cache may be older than the pod.
+    pub(super) async fn pod(
+        &self,
+        request: &AccessRequest,
+        via: Via,
+    ) -> Result<(PodSeen, Option<Value>), ObserveError> {
+        let (name, uid) = pod_and_uid(request);
+        let own = Name::of(request);
+        if via == Via::Caches {
+            let cached = self.world.read().pods.get(&name).cloned();
+            let cached = cached.filter(|it| it.uid == uid);
+            if let Some((facts, version)) = cached.and_then(|it| Some((it.facts?, it.version))) {
+                if facts.finished || !self.needs_whole_pod(request) {
+                    return Ok((PodSeen::There(facts), None));
+                }
+                let known = self.pods().get(&own).filter(|it| it.0 == version).cloned();
+                if let Some((_, whole)) = known {
+                    return Ok((PodSeen::There(facts), Some(whole)));
+                }
+            }
+        }
+        Ok(match self.live.pod(&name).await? {
+            Some(Ok(pod)) if text(&pod, "/metadata/uid") == Some(uid) => {
+                let version = text(&pod, "/metadata/resourceVersion").unwrap_or_default();
+                self.pods().insert(own, (version.to_owned(), pod.clone()));
+                (PodSeen::There(facts(&pod)), Some(pod))
+            }
+            Some(Err(unreadable)) if unreadable.metadata.uid.as_deref() == Some(uid) => {
+                (PodSeen::Unreadable, None)
+            }
+            Some(_) | None => (PodSeen::Gone, None),
+        })
+    }
+
+    /// Whether there is anything to look for: a policy in the connector's namespace, or something granted.
+    fn needs_whole_pod(&self, request: &AccessRequest) -> bool {
+        let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+        let phase = request.status.as_ref().and_then(|it| it.phase);
+        let is_terminal = phase.is_some_and(grant::is_terminal);
+        let has_policies = || self.world.read().policies.contains_key(namespace);
+        !is_terminal && (was_granted(request) || has_policies())
+    }
+
+    pub(super) async fn connector(
+        &self,
+        request: &AccessRequest,
+        via: Via,
+    ) -> Result<Option<(ConnectorSeen, Labels)>, ObserveError> {
+        let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+        let name = Name::new(namespace, &request.spec.connector_ref.name);
+        if via == Via::Caches {
+            let cached = self.world.read().connectors.get(&name).cloned();
+            return Ok(cached.map(|it| (it.seen, it.labels)));
+        }
+        match self.live.connector(&name).await? {
+            None => Ok(None),
+            Some(Err(_)) => Err(ObserveError::UnreadablePart(format!("connector {name}"))),
+            Some(Ok(connector)) if connector.metadata.deletion_timestamp.is_some() => Ok(None),
+            Some(Ok(connector)) => {
+                let uid = connector.metadata.uid.clone().unwrap_or_default();
+                Ok(Some((ConnectorSeen { uid }, connector.labels().clone())))
+            }
+        }
+    }
+
+    pub(super) async fn policies(
+        &self,
+        request: &AccessRequest,
+        via: Via,
+    ) -> Result<Vec<Policy>, ObserveError> {
+        let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+        if via == Via::Caches {
+            let state = self.world.read();
+            let cached = state.policies.get(namespace).into_iter().flatten();
+            return Ok(cached
+                .filter(|(_, it)| !it.deleting)
+                .map(|(_, it)| Policy {
+                    uid: it.uid.clone(),
+                    policy: it.policy.as_ref().ok().cloned(),
+                })
+                .collect());
+        }
+        let live = self.live.policies(namespace).await?.into_iter();
+        Ok(live
+            .filter_map(|policy| match policy {
+                Ok(policy) if policy.metadata.deletion_timestamp.is_some() => None,
+                Ok(policy) => Some(Policy {
+                    uid: policy.metadata.uid.clone().unwrap_or_default(),
+                    policy: Some(Arc::new(policy)),
+                }),
+                Err(unreadable) => Some(Policy {
+                    uid: unreadable.metadata.uid.unwrap_or_default(),
+                    policy: None,
+                }),
+            })
+            .collect())
+    }
+
+    /// The policies that apply to a request. One that cannot be read applies to none.
+    pub(super) async fn applying(
+        &self,
+        request: &AccessRequest,
+        config: Config,
+        labels: &Labels,
+        policies: Vec<Policy>,
+        via: Via,
+    ) -> Result<Vec<Arc<AccessPolicy>>, ObserveError> {
+        let policies: Vec<_> = policies.into_iter().filter_map(|it| it.policy).collect();
+        let (namespace, name) = (request.spec.subject_namespace(), &request.spec.subject.name);
+        let looks = policies
+            .iter()
+            .any(|it| policy_match::looks_at_labels(&it.spec));
+        let (account, home) = if looks {
+            self.asker(namespace, name, via).await?
+        } else {
+            (None, None)
+        };
+        let asker = Asker {
+            namespace,
+            name,
+            labels: account.as_ref(),
+            namespace_labels: home.as_ref(),
+        };
+        let wanted = Wanted {
+            connector: &request.spec.connector_ref.name,
+            labels,
+            permission: request.spec.permission,
+        };
+        let own = request.metadata.namespace.as_deref().unwrap_or_default();
+        let mut applying: Vec<_> = policies
+            .into_iter()
+            .filter(|it| {
+                let default = config.default_requesters;
+                policy_match::applies(&it.spec, own, wanted, asker, default) == Applies::Yes
+            })
+            .collect();
+        applying.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        Ok(applying)
+    }
+
+    async fn asker(
+        &self,
+        namespace: &str,
+        name: &str,
+        via: Via,
+    ) -> Result<(Option<Labels>, Option<Labels>), ObserveError> {
+        let account = Name::new(namespace, name);
+        if via == Via::Caches {
+            let state = self.world.read();
+            let account = state.accounts.get(&account).cloned();
+            return Ok((account, state.namespaces.get(namespace).cloned()));
+        }
+        // What cannot be read is found by no selector.
+        let account = self.live.account(&account).await?.and_then(Result::ok);
+        let home = self.live.namespace(namespace).await?.and_then(Result::ok);
+        Ok((
+            account.map(|it| it.labels().clone()),
+            home.map(|it| it.labels().clone()),
+        ))
+    }
+
+    /// What is or looks like this request's: under its names, or with its UID.
+    pub(super) async fn grants(
+        &self,
+        request: &AccessRequest,
+        via: Via,
+    ) -> Result<Vec<Managed>, ObserveError> {
+        let uid = request.metadata.uid.as_deref().unwrap_or_default();
+        let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+        let labelled: Vec<_> = {
+            let state = self.world.read();
+            let keys = state.grants_of.get(uid).into_iter().flatten();
+            keys.filter_map(|key| Some((key.clone(), state.grants.get(key)?.clone())))
+                .collect()
+        };
+        if via == Via::Caches {
+            return Ok(labelled
+                .into_iter()
+                .map(|(_, it)| Managed::clone(&it))
+                .collect());
+        }
+        let entries = request.status.iter().flat_map(|it| &it.policies);
+        let named = entries
+            .filter(|entry| entry.grant.is_some())
+            .filter_map(grant::identity)
+            .map(|(_, policy)| Name::new(namespace, &grant::name(uid, policy)))
+            .flat_map(|name| GrantKind::ALL.map(|kind| (kind, name.clone())));
+        let keys: std::collections::BTreeSet<_> = named
+            .chain(labelled.into_iter().map(|(key, _)| key))
+            .collect();
+        let reads = keys
+            .into_iter()
+            .map(|(kind, name)| async move { self.live.grant(kind, &name).await });
+        let found = futures::future::try_join_all(reads).await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+}
+
+/// What matters about a pod.
+pub(super) fn facts(pod: &Value) -> PodFacts {
+    let account = text(pod, "/spec/serviceAccountName").filter(|it| !it.is_empty());
+    PodFacts {
+        finished: is_finished(text(pod, "/status/phase")),
+        terminating: pod
+            .pointer("/metadata/deletionTimestamp")
+            .is_some_and(|it| !it.is_null()),
+        account: account.unwrap_or("default").to_owned(),
+    }
+}
+
+/// Whether a pod in this phase never runs again.
+pub(crate) fn is_finished(phase: Option<&str>) -> bool {
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer).and_then(Value::as_str)
+}

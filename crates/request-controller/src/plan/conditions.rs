@@ -1,0 +1,105 @@
+//! The conditions of a request: set once each, and a time that moves only with the value.
+
+use connectors_api::{
+    AccessRequestCondition, Condition, ConditionStatus,
+    reason::{self, Reason},
+};
+use jiff::Timestamp;
+
+/// The longest message of a condition. What is longer is cut: the rest is in the policies' entries.
+const LONGEST: usize = 1024;
+
+/// Conditions as they will be, beside those that they replace.
+///
+/// One that is not set is absent, which to every reader of conditions is the same as Unknown.
+#[derive(Clone, Debug)]
+pub(super) struct Conditions {
+    old: Vec<Condition<AccessRequestCondition>>,
+    new: Vec<Condition<AccessRequestCondition>>,
+    generation: Option<i64>,
+    now: Timestamp,
+}
+
+impl Conditions {
+    pub(super) fn after(
+        old: &[Condition<AccessRequestCondition>],
+        generation: Option<i64>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            old: old.to_vec(),
+            new: Vec::new(),
+            generation,
+            now,
+        }
+    }
+
+    pub(super) fn is_true<R: Reason>(&mut self, reason: R, message: impl Into<String>) {
+        self.set(ConditionStatus::True, reason, message.into());
+    }
+
+    pub(super) fn is_false<R: Reason>(&mut self, reason: R, message: impl Into<String>) {
+        self.set(ConditionStatus::False, reason, message.into());
+    }
+
+    fn set<R: Reason>(&mut self, status: ConditionStatus, reason: R, message: String) {
+        let was = self.old.iter().find(|it| it.type_ == R::CONDITION);
+        let since = was
+            .filter(|was| was.status == status)
+            .map_or(self.now, |was| was.last_transition_time);
+        self.put(Condition {
+            type_: R::CONDITION,
+            status,
+            reason: reason.as_str().to_owned(),
+            message: shortened(message),
+            observed_generation: self.generation,
+            last_transition_time: since,
+        });
+    }
+
+    /// Leaves it as it was: it is not looked at any more.
+    pub(super) fn keep(&mut self, type_: AccessRequestCondition) {
+        if let Some(was) = self.old.iter().find(|it| it.type_ == type_).cloned() {
+            self.put(was);
+        }
+    }
+
+    fn put(&mut self, condition: Condition<AccessRequestCondition>) {
+        self.new.retain(|it| it.type_ != condition.type_);
+        self.new.push(condition);
+    }
+
+    /// In one order, whatever the order in which they were set.
+    pub(super) fn finish(mut self) -> Vec<Condition<AccessRequestCondition>> {
+        self.new.sort_by_key(|it| it.type_);
+        self.new
+    }
+}
+
+/// The reason of Ready that a status shows, if it is one of ours.
+pub(super) fn ready(conditions: &[Condition<AccessRequestCondition>]) -> Option<reason::Ready> {
+    let ready = find(conditions, AccessRequestCondition::Ready)?;
+    reason::Ready::ALL
+        .iter()
+        .copied()
+        .find(|word| word.as_str() == ready.reason)
+}
+
+pub(super) fn find(
+    conditions: &[Condition<AccessRequestCondition>],
+    type_: AccessRequestCondition,
+) -> Option<&Condition<AccessRequestCondition>> {
+    conditions.iter().find(|it| it.type_ == type_)
+}
+
+pub(super) fn shortened(mut text: String) -> String {
+    if text.len() > LONGEST {
+        let end = (0..=LONGEST - 3)
+            .rev()
+            .find(|end| text.is_char_boundary(*end))
+            .unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}

@@ -1,0 +1,281 @@
+//! The Role and the RoleBinding of one policy for one request, and the rule that decides which may stay.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use connectors_api::{
+    AccessRequest, AccessResource,
+    access_request::{GrantState, GrantedRule, MatchedPolicy, Phase, PolicyGrant},
+    labels,
+    names::{self, CONNECTORS, GROUP},
+};
+use jiff::Timestamp;
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::seen::{Managed, ManagedObject};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// What one policy grants to one request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grant {
+    /// UID of the policy.
+    pub policy_uid: String,
+    /// The rules.
+    pub role: Role,
+    /// Who holds them.
+    pub binding: RoleBinding,
+}
+
+/// Name and UID of a policy that a status shows.
+#[must_use]
+pub fn identity(entry: &MatchedPolicy) -> Option<(&str, &str)> {
+    let metadata = entry.policy.0.get("metadata")?;
+    let text = |field| metadata.get(field).and_then(Value::as_str);
+    Some((text("name")?, text("uid")?))
+}
+
+/// The name of the Role, and of the RoleBinding. Nobody needs to look it up, so a crash loses none.
+#[must_use]
+pub fn name(request_uid: &str, policy_uid: &str) -> String {
+    let digest = Sha256::digest(policy_uid.as_bytes());
+    let short = hex(&digest[..4]);
+    format!("car-{request_uid}-{short}")
+}
+
+/// Bytes as people see digests.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Whether an entry says that its policy gives something now.
+#[must_use]
+pub fn in_force(entry: &MatchedPolicy, now: Timestamp) -> Option<&PolicyGrant> {
+    let grant = entry.grant.as_ref()?;
+    let active = match grant.state {
+        GrantState::Granting | GrantState::Granted => true,
+        GrantState::Ended => false,
+    };
+    let expired = grant.expires_at.is_some_and(|end| now >= end);
+    (active && !expired).then_some(grant)
+}
+
+/// The objects that an entry of the status describes: nothing but the status goes into them.
+#[must_use]
+pub fn of_entry(request: &AccessRequest, entry: &MatchedPolicy) -> Option<Grant> {
+    let grant = entry.grant.as_ref()?;
+    let (policy, policy_uid) = identity(entry)?;
+    let request_uid = request.metadata.uid.as_deref()?;
+    let namespace = request.metadata.namespace.as_deref()?;
+    let request_name = request.metadata.name.as_deref()?;
+    if !allowed(request, &grant.rules) {
+        return None;
+    }
+    let name = name(request_uid, policy_uid);
+    let metadata = ObjectMeta {
+        name: Some(name.clone()),
+        namespace: Some(namespace.to_owned()),
+        labels: Some(labels_of(request_name, request_uid, policy, policy_uid)),
+        owner_references: Some(vec![OwnerReference {
+            api_version: names::API_VERSION.to_owned(),
+            kind: "AccessRequest".to_owned(),
+            name: request_name.to_owned(),
+            uid: request_uid.to_owned(),
+            controller: Some(true),
+            block_owner_deletion: Some(false),
+        }]),
+        ..ObjectMeta::default()
+    };
+    let rule = |rule: &GrantedRule| PolicyRule {
+        api_groups: Some(vec![GROUP.to_owned()]),
+        resources: Some(rule.resources.clone()),
+        resource_names: Some(vec![request.spec.connector_ref.name.clone()]),
+        verbs: rule.verbs.clone(),
+        non_resource_urls: None,
+    };
+    Some(Grant {
+        policy_uid: policy_uid.to_owned(),
+        role: Role {
+            metadata: metadata.clone(),
+            rules: Some(grant.rules.iter().map(rule).collect()),
+        },
+        binding: RoleBinding {
+            metadata,
+            role_ref: RoleRef {
+                api_group: RBAC.to_owned(),
+                kind: "Role".to_owned(),
+                name,
+            },
+            subjects: Some(vec![Subject {
+                api_group: None,
+                kind: "ServiceAccount".to_owned(),
+                name: request.spec.subject.name.clone(),
+                namespace: Some(request.spec.subject_namespace().to_owned()),
+            }]),
+        },
+    })
+}
+
+fn labels_of(
+    request: &str,
+    request_uid: &str,
+    policy: &str,
+    policy_uid: &str,
+) -> BTreeMap<String, String> {
+    [
+        (labels::MANAGED_BY, names::MANAGED_BY),
+        (labels::ACCESS_REQUEST, request),
+        (labels::ACCESS_REQUEST_UID, request_uid),
+        (labels::ACCESS_POLICY, policy),
+        (labels::ACCESS_POLICY_UID, policy_uid),
+    ]
+    .into_iter()
+    .filter(|(_, value)| labels::fits(value))
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect()
+}
+
+/// Whether rules are about nothing but the requested capability of the requested pod. Whoever rendered
+/// them, this is where it is decided that they may be written.
+#[must_use]
+pub fn allowed(request: &AccessRequest, rules: &[GrantedRule]) -> bool {
+    let pod = &request.spec.context.object_ref;
+    let own = |text: &String| {
+        text.starts_with(CONNECTORS)
+            && text.parse::<AccessResource>().is_ok_and(|resource| {
+                resource.permission == request.spec.permission
+                    && resource.is_of(&pod.namespace, &pod.name)
+            })
+    };
+    let fits = |rule: &GrantedRule| {
+        !rule.resources.is_empty()
+            && rule.resources.iter().all(own)
+            && !rule.verbs.is_empty()
+            && rule.verbs.iter().all(|verb| !verb.is_empty())
+    };
+    !rules.is_empty() && rules.iter().all(fits)
+}
+
+/// The one rule about every managed object: it stays only while its request, read live, has its UID, is
+/// neither being deleted nor terminal, and describes exactly this object as evidence of this policy.
+#[must_use]
+pub fn keep(object: &Managed, request: Option<&AccessRequest>, now: Timestamp) -> bool {
+    let Some(request) = request else { return false };
+    let Some(status) = &request.status else {
+        return false;
+    };
+    if request.metadata.deletion_timestamp.is_some() || status.phase.is_some_and(is_terminal) {
+        return false;
+    }
+    let describes = |entry: &MatchedPolicy| {
+        in_force(entry, now).is_some()
+            && of_entry(request, entry).is_some_and(|grant| is_exactly(object, &grant))
+    };
+    status.policies.iter().any(describes)
+}
+
+/// Whether a phase is final.
+#[must_use]
+pub const fn is_terminal(phase: Phase) -> bool {
+    match phase {
+        Phase::Rejected | Phase::Revoked | Phase::Invalid => true,
+        Phase::Pending | Phase::Granted => false,
+    }
+}
+
+/// Whether an object is the one that was decided on. What is being deleted counts as deleted.
+#[must_use]
+pub fn is_exactly(object: &Managed, grant: &Grant) -> bool {
+    let same = match &object.object {
+        ManagedObject::Role(Ok(role)) => rules(role) == rules(&grant.role),
+        ManagedObject::RoleBinding(Ok(binding)) => {
+            binding.role_ref.kind == grant.binding.role_ref.kind
+                && binding.role_ref.name == grant.binding.role_ref.name
+                && binding.role_ref.api_group == grant.binding.role_ref.api_group
+                && subjects(binding) == subjects(&grant.binding)
+        }
+        ManagedObject::Role(Err(_)) | ManagedObject::RoleBinding(Err(_)) => false,
+    };
+    let (is, must) = (&object.metadata, &grant.role.metadata);
+    let labelled = must.labels.iter().flatten().all(|(key, value)| {
+        is.labels
+            .as_ref()
+            .is_some_and(|labels| labels.get(key) == Some(value))
+    });
+    same && labelled
+        && is.deletion_timestamp.is_none()
+        && is.name == must.name
+        && is.namespace == must.namespace
+        && owners(is) == owners(must)
+}
+
+/// Absent and empty are one to the API server.
+fn rules(role: &Role) -> Vec<[&[String]; 5]> {
+    fn list(field: Option<&Vec<String>>) -> &[String] {
+        field.map(Vec::as_slice).unwrap_or_default()
+    }
+    role.rules
+        .iter()
+        .flatten()
+        .map(|rule| {
+            [
+                list(rule.api_groups.as_ref()),
+                list(rule.resources.as_ref()),
+                list(rule.resource_names.as_ref()),
+                &rule.verbs,
+                list(rule.non_resource_urls.as_ref()),
+            ]
+        })
+        .collect()
+}
+
+fn subjects(binding: &RoleBinding) -> Vec<(&str, &str, &str, &str)> {
+    binding
+        .subjects
+        .iter()
+        .flatten()
+        .map(|subject| {
+            (
+                subject.api_group.as_deref().unwrap_or_default(),
+                subject.kind.as_str(),
+                subject.namespace.as_deref().unwrap_or_default(),
+                subject.name.as_str(),
+            )
+        })
+        .collect()
+}
+
+fn owners(metadata: &ObjectMeta) -> Vec<(&str, &str, &str, &str, bool, bool)> {
+    metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .map(|owner| {
+            (
+                owner.api_version.as_str(),
+                owner.kind.as_str(),
+                owner.name.as_str(),
+                owner.uid.as_str(),
+                owner.controller.unwrap_or(false),
+                owner.block_owner_deletion.unwrap_or(false),
+            )
+        })
+        .collect()
+}
+
+/// The request that an object says it belongs to, by name. Only a live read of it tells whether it does.
+#[must_use]
+pub fn owner_name(metadata: &ObjectMeta) -> Option<&str> {
+    let owners = metadata.owner_references.as_ref()?;
+    let owner = owners
+        .iter()
+        .find(|owner| owner.kind == "AccessRequest" && owner.api_version == names::API_VERSION)?;
+    Some(&owner.name)
+}

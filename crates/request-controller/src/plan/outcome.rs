@@ -1,0 +1,214 @@
+//! The status as it should be: the table of the design, row by row.
+
+mod draft;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use connectors_api::{
+    AccessRequestCondition as Is,
+    access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase},
+    reason::{AccessCheckReady, ContextObjectValid, Ready},
+};
+use jiff::Timestamp;
+
+use super::{
+    Terms,
+    conditions::{self, Conditions},
+    grant,
+    policy::{self, Followed, Moment, Standing, Waiting},
+    tell,
+};
+use crate::seen::{Held, Now, Observed, PodSeen};
+use draft::Draft;
+
+/// A request that waits for leave, or for somebody to repair something, has no event that wakes it.
+const PATIENT: Duration = Duration::from_secs(30);
+/// Somebody could not be asked.
+const IMPATIENT: Duration = Duration::from_secs(3);
+/// The list of an object's policies cannot be longer.
+const MOST_POLICIES: usize = 64;
+
+/// The status as it should be, and what follows from it.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) status: AccessRequestStatus,
+    /// UIDs of the policies whose permission is to be written now.
+    pub(super) write: BTreeSet<String>,
+    /// Caches, or old reads, are not enough to tell.
+    pub(super) look: bool,
+    pub(super) due: Option<Timestamp>,
+    pub(super) again: Option<Duration>,
+    /// The request itself is to be deleted.
+    pub(super) delete: bool,
+}
+
+pub(super) fn of(seen: &Observed, now: Now, terms: Terms) -> Outcome {
+    let old = seen.request.status.clone().unwrap_or_default();
+    if seen.request.metadata.deletion_timestamp.is_some() {
+        // It counts as deleted: its status describes nothing any more, and nobody writes it.
+        return Outcome::plain(old);
+    }
+    if old.phase.is_some_and(grant::is_terminal) {
+        return terminal(seen, old, now.wall, terms);
+    }
+    let generation = seen.request.metadata.generation;
+    let mut status = old.clone();
+    status.observed_generation = generation;
+    let conditions = Conditions::after(&old.conditions, generation, now.wall);
+    Draft {
+        seen,
+        now: now.wall,
+        status,
+        conditions,
+    }
+    .decide(now)
+}
+
+impl Outcome {
+    fn plain(status: AccessRequestStatus) -> Self {
+        Self {
+            status,
+            write: BTreeSet::new(),
+            look: false,
+            due: None,
+            again: None,
+            delete: false,
+        }
+    }
+}
+
+/// A terminal status never changes again, but for the note that its pod is gone, which starts the time
+/// after which the request is deleted.
+fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Terms) -> Outcome {
+    let is_duplicate = old.phase == Some(Phase::Invalid)
+        && conditions::ready(&old.conditions) == Some(Ready::DuplicateRequest);
+    if is_duplicate && !seen.tuple.has_others {
+        return Outcome {
+            delete: true,
+            ..Outcome::plain(old)
+        };
+    }
+    if seen.pod != PodSeen::Gone {
+        return Outcome::plain(old);
+    }
+    let not_found = ContextObjectValid::NotFound.to_string();
+    let noted = conditions::find(&old.conditions, Is::ContextObjectValid)
+        .filter(|it| it.reason == not_found)
+        .map(|it| it.last_transition_time);
+    let Some(since) = noted else {
+        let mut status = old.clone();
+        let generation = seen.request.metadata.generation;
+        // Told anew, so that its time is that of the end.
+        let without: Vec<_> = old
+            .conditions
+            .iter()
+            .filter(|it| it.type_ != Is::ContextObjectValid)
+            .cloned()
+            .collect();
+        let mut fresh = Conditions::after(&without, generation, now);
+        for type_ in Is::ALL {
+            fresh.keep(*type_);
+        }
+        fresh.is_false(ContextObjectValid::NotFound, tell::POD_GONE);
+        status.conditions = fresh.finish();
+        return Outcome {
+            due: now.checked_add(terms.retention).ok(),
+            ..Outcome::plain(status)
+        };
+    };
+    let due = since.checked_add(terms.retention).ok();
+    Outcome {
+        // Not before what was granted is known to be gone.
+        delete: due.is_some_and(|due| now >= due)
+            && (old.phase != Some(Phase::Revoked) || old.revoked_at.is_some()),
+        due,
+        ..Outcome::plain(old)
+    }
+}
+
+/// Every policy that was, and every one that applies now.
+fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
+    let mut followed = Vec::new();
+    let mut settled = BTreeSet::new();
+    for entry in entries {
+        let Some(grant) = &entry.grant else { continue };
+        let was_granted = grant.granted_at.is_some();
+        let one = match grant.state {
+            GrantState::Ended => Followed {
+                entry: entry.clone(),
+                standing: Standing::Ended(grant.reason.unwrap_or(Ready::CheckLapsed)),
+                message: String::new(),
+                due: None,
+            },
+            GrantState::Granting | GrantState::Granted if was_granted => {
+                policy::frozen(at, entry, grant)
+            }
+            // Decided and never in force: it is decided anew, or not at all.
+            GrantState::Granting | GrantState::Granted => continue,
+        };
+        if let Some((_, uid)) = grant::identity(entry) {
+            settled.insert(uid.to_owned());
+        }
+        followed.push(one);
+    }
+    let open = at
+        .seen
+        .policies
+        .iter()
+        .filter(|policy| !settled.contains(&policy.uid));
+    let room = MOST_POLICIES.saturating_sub(followed.len());
+    followed.extend(open.take(room).map(|policy| policy::open(at, policy)));
+    // One order, wherever a policy stands: a status that says the same is not written again.
+    let key = |it: &Followed| {
+        let identity = grant::identity(&it.entry);
+        identity.map(|(name, uid)| (name.to_owned(), uid.to_owned()))
+    };
+    followed.sort_by_cached_key(key);
+    followed
+}
+
+const fn again(standing: Standing) -> Option<Duration> {
+    match standing {
+        Standing::Granted { sure: false }
+        | Standing::Lost(Waiting::Answer)
+        | Standing::Waiting(Waiting::Answer) => Some(IMPATIENT),
+        Standing::Lost(_) | Standing::Waiting(Waiting::Leave | Waiting::Repair) => Some(PATIENT),
+        Standing::Granted { sure: true }
+        | Standing::Granting
+        | Standing::Waiting(Waiting::Decision | Waiting::Look)
+        | Standing::Ended(_) => None,
+    }
+}
+
+/// What the check that stopped holding says now.
+fn lapsed_verdict(seen: &Observed) -> AccessCheckReady {
+    let mut verdicts = seen.frozen.iter().filter_map(|it| match &it.held {
+        Held::Lapsed { verdict, .. } => Some(*verdict),
+        Held::Holds | Held::Unknown => None,
+    });
+    verdicts
+        .find(|it| *it != AccessCheckReady::AccessCheckPassed)
+        .unwrap_or(AccessCheckReady::AccessCheckFailed)
+}
+
+/// Why a request cannot be one at all. The webhook fills in what is missing; nobody guesses here.
+fn unusable(seen: &Observed) -> Option<&'static str> {
+    let spec = &seen.request.spec;
+    let namespace = seen.request.metadata.namespace.as_deref();
+    if spec
+        .context
+        .object_ref
+        .uid
+        .as_deref()
+        .unwrap_or_default()
+        .is_empty()
+    {
+        return Some(tell::NO_UID);
+    }
+    if spec.connector_ref.namespace.is_some()
+        && spec.connector_ref.namespace.as_deref() != namespace
+    {
+        return Some(tell::OTHER_NAMESPACE);
+    }
+    None
+}

@@ -1,0 +1,369 @@
+//! The status under construction: each end of a branch is a row of the table.
+
+use std::time::Duration;
+
+use connectors_api::{
+    AccessRequestCondition as Is,
+    access_request::{AccessRequestStatus, GrantState, Phase},
+    reason::{
+        AccessCheckReady, AccessPermissionSync, AccessPolicyMatched, ConnectorResolved,
+        ContextObjectValid, Ready,
+    },
+};
+use jiff::Timestamp;
+
+use super::{Outcome, PATIENT, again, follow, lapsed_verdict, unusable};
+use crate::{
+    plan::{
+        conditions::{self, Conditions},
+        grant,
+        policy::{self, Followed, Moment, Standing, Waiting},
+        settle, tell,
+    },
+    seen::{Now, Observed, PodSeen},
+};
+
+/// The status under construction.
+pub(super) struct Draft<'a> {
+    pub(super) seen: &'a Observed,
+    pub(super) now: Timestamp,
+    pub(super) status: AccessRequestStatus,
+    pub(super) conditions: Conditions,
+}
+
+impl Draft<'_> {
+    pub(super) fn decide(mut self, now: Now) -> Outcome {
+        let spec = &self.seen.request.spec;
+        let pod = &spec.context.object_ref;
+        if let Some(problem) = unusable(self.seen) {
+            return self.refused(Ready::Unreadable, problem.to_owned());
+        }
+        let facts = match &self.seen.pod {
+            PodSeen::There(facts) => Some(facts.clone()),
+            PodSeen::Unreadable => None,
+            PodSeen::Gone => {
+                self.conditions
+                    .is_false(ContextObjectValid::NotFound, tell::POD_GONE);
+                let message = tell::POD_GONE.to_owned();
+                return self.refused(Ready::PodGone, message);
+            }
+        };
+        if let Some(facts) = &facts {
+            if facts.finished {
+                let message = format!("pod {}/{} ran to its end", pod.namespace, pod.name);
+                self.conditions
+                    .is_false(ContextObjectValid::Completed, message.clone());
+                return self.revoked(Ready::PodFinished, message);
+            }
+            if facts.account != spec.subject.name || spec.subject_namespace() != pod.namespace {
+                let message = tell::wrong_subject(&self.seen.request);
+                return self.refused(Ready::WrongSubject, message);
+            }
+            self.conditions.is_true(ContextObjectValid::UnCompleted, "");
+        }
+        if let Some(other) = &self.seen.tuple.decided_by {
+            let message = tell::duplicate(other);
+            return self.refused(Ready::DuplicateRequest, message);
+        }
+        if let Some(outcome) = self.connector() {
+            return outcome;
+        }
+        if self.seen.over_limit && !self.was_granted() {
+            let message = tell::too_many(&pod.namespace);
+            self.forget_undecided();
+            return self.pending(Ready::TooManyRequests, message, Some(PATIENT));
+        }
+        let terminating = facts.as_ref().is_none_or(|facts| facts.terminating);
+        self.policies(now, terminating)
+    }
+
+    /// What was decided and never confirmed does not outlast what it was decided on.
+    fn forget_undecided(&mut self) {
+        self.status.policies.retain(|entry| {
+            let grant = entry.grant.as_ref();
+            grant.is_some_and(|it| it.state == GrantState::Ended || it.granted_at.is_some())
+        });
+    }
+
+    fn was_granted(&self) -> bool {
+        self.status.granted_at.is_some()
+    }
+
+    /// The connector, pinned by its UID when it is first found. Some if it is not there.
+    fn connector(&mut self) -> Option<Outcome> {
+        let name = self.seen.request.spec.connector_ref.name.clone();
+        let problem = match (&self.seen.connector, &self.status.connector_uid) {
+            (Some(seen), Some(pinned)) if seen.uid != *pinned => tell::replaced(&name),
+            (Some(seen), _) => {
+                self.status.connector_uid = Some(seen.uid.clone());
+                self.conditions.is_true(ConnectorResolved::Resolved, "");
+                return None;
+            }
+            (None, _) => tell::no_connector(&name),
+        };
+        self.conditions
+            .is_false(ConnectorResolved::NotFound, problem.clone());
+        let mut draft = Self {
+            seen: self.seen,
+            now: self.now,
+            status: std::mem::take(&mut self.status),
+            conditions: self.conditions.clone(),
+        };
+        Some(if draft.was_granted() {
+            draft.conditions.keep(Is::AccessPolicyMatched);
+            draft
+                .conditions
+                .is_false(AccessCheckReady::AccessCheckFailed, problem.clone());
+            draft.revoked(Ready::ConnectorDeleted, problem)
+        } else {
+            draft.forget_undecided();
+            draft.pending(Ready::ConnectorNotFound, problem, None)
+        })
+    }
+
+    fn policies(mut self, now: Now, terminating: bool) -> Outcome {
+        let may_grant = self.seen.config.enabled && !terminating;
+        let at = Moment {
+            seen: self.seen,
+            now: self.now,
+            may_grant,
+            is_live: self.seen.freshness.left(now.mono).is_some(),
+        };
+        let followed = follow(at, &self.status.policies);
+        self.status.policies = followed.iter().map(|it| it.entry.clone()).collect();
+        let is = |wanted: fn(Standing) -> bool| followed.iter().any(|it| wanted(it.standing));
+        let granted = is(|it| matches!(it, Standing::Granted { .. }));
+        let granting = is(|it| it == Standing::Granting);
+        let lost = is(|it| matches!(it, Standing::Lost(_)));
+        let waiting = is(|it| matches!(it, Standing::Waiting(_)));
+        let mut outcome = if followed.is_empty() {
+            self.conditions.is_false(
+                AccessPolicyMatched::NoAccessPolicyMatched,
+                tell::no_policy(&self.seen.request),
+            );
+            let (ready, message) = self
+                .barred(terminating)
+                .unwrap_or_else(|| (Ready::NoAccessPolicy, tell::no_policy(&self.seen.request)));
+            self.pending(ready, message, None)
+        } else if granted {
+            self.in_force()
+        } else if granting || lost {
+            self.writing(&followed)
+        } else if self.was_granted() {
+            self.lapsed(&followed)
+        } else if waiting {
+            self.waiting(&followed, terminating)
+        } else {
+            self.rejected(&followed)
+        };
+        let is_open = !outcome.status.phase.is_some_and(grant::is_terminal);
+        if is_open {
+            let to_write = followed
+                .iter()
+                .filter(|it| it.standing == Standing::Granting);
+            outcome.write = to_write
+                .filter_map(|it| grant::identity(&it.entry))
+                .map(|(_, uid)| uid.to_owned())
+                .collect();
+            outcome.look |= followed.iter().any(|it| {
+                matches!(
+                    it.standing,
+                    Standing::Lost(Waiting::Look) | Standing::Waiting(Waiting::Look)
+                )
+            });
+            let dues = followed.iter().filter_map(|it| it.due);
+            outcome.due = dues.chain(outcome.due).min();
+            let agains = followed.iter().filter_map(|it| again(it.standing));
+            outcome.again = agains.chain(outcome.again).min();
+        }
+        outcome
+    }
+
+    /// Why nothing is granted, whatever the checks say.
+    fn barred(&self, terminating: bool) -> Option<(Ready, String)> {
+        if !self.seen.config.enabled {
+            Some((Ready::ApprovalsDisabled, tell::DISABLED.to_owned()))
+        } else if terminating {
+            Some((Ready::PodTerminating, tell::TERMINATING.to_owned()))
+        } else {
+            None
+        }
+    }
+
+    fn in_force(mut self) -> Outcome {
+        self.conditions
+            .is_true(AccessPolicyMatched::AccessPolicyMatched, "");
+        self.conditions
+            .is_true(AccessCheckReady::AccessCheckPassed, "");
+        self.conditions
+            .is_true(AccessPermissionSync::AccessPermissionGranted, "");
+        self.status.phase = Some(Phase::Granted);
+        let message = tell::granted(&self.status.policies);
+        self.status.expires_at = settle::expires_at(&self.status.policies);
+        self.conditions.is_true(Ready::Granted, message);
+        self.done(None)
+    }
+
+    fn writing(mut self, followed: &[Followed]) -> Outcome {
+        self.conditions
+            .is_true(AccessPolicyMatched::AccessPolicyMatched, "");
+        self.conditions
+            .is_true(AccessCheckReady::AccessCheckPassed, "");
+        let lost = followed
+            .iter()
+            .find(|it| matches!(it.standing, Standing::Lost(_)));
+        if let Some(lost) = lost {
+            self.conditions.is_false(
+                AccessPermissionSync::AccessPermissionSyncFailed,
+                lost.message.clone(),
+            );
+        } else {
+            // The note of an earlier failure stays until it is overcome.
+            self.conditions.keep(Is::AccessPermissionSync);
+        }
+        self.status.evidence = Some(settle::digest(&self.seen.request, &self.status));
+        let message = tell::WRITING.to_owned();
+        self.pending(Ready::GrantNotWritten, message, None)
+    }
+
+    fn waiting(mut self, followed: &[Followed], terminating: bool) -> Outcome {
+        use Waiting::{Decision, Leave, Look, Repair};
+        self.conditions
+            .is_true(AccessPolicyMatched::AccessPolicyMatched, "");
+        let first = |wanted: Waiting| {
+            let waits = |it: &&Followed| it.standing == Standing::Waiting(wanted);
+            followed.iter().find(waits)
+        };
+        let message = tell::awaited(followed);
+        let ready = if first(Leave).or(first(Look)).is_some() {
+            self.conditions
+                .is_true(AccessCheckReady::AccessCheckPassed, "");
+            Ready::ChecksPending
+        } else if first(Decision).is_some() {
+            self.conditions
+                .is_false(AccessCheckReady::AccessCheckPending, message.clone());
+            Ready::ChecksPending
+        } else if first(Repair).is_some() {
+            self.conditions
+                .is_false(AccessCheckReady::AccessCheckFailed, message.clone());
+            Ready::ChecksFailed
+        } else {
+            self.conditions.keep(Is::AccessCheckReady);
+            Ready::EvaluatorUnavailable
+        };
+        let (ready, message) = self.barred(terminating).unwrap_or((ready, message));
+        self.pending(ready, message, None)
+    }
+
+    fn rejected(mut self, followed: &[Followed]) -> Outcome {
+        let ended = |reason: Ready| {
+            let is = |it: &&Followed| it.standing == Standing::Ended(reason);
+            followed.iter().find(is)
+        };
+        let said_no = ended(Ready::CheckRejected).or(ended(Ready::PendingTimeout));
+        let (reason, message) = match said_no.or(followed.first()) {
+            Some(Followed {
+                standing: Standing::Ended(reason),
+                message,
+                entry,
+                ..
+            }) => (*reason, tell::of_policy(entry, message)),
+            Some(_) | None => (Ready::CheckRejected, String::new()),
+        };
+        self.conditions
+            .is_true(AccessPolicyMatched::AccessPolicyMatched, "");
+        self.conditions
+            .is_false(AccessCheckReady::AccessCheckRejected, message.clone());
+        self.end(Phase::Rejected, reason, message)
+    }
+
+    /// The last permission is gone.
+    fn lapsed(mut self, followed: &[Followed]) -> Outcome {
+        let ended_at = |it: &&Followed| it.entry.grant.as_ref().and_then(|grant| grant.ended_at);
+        let last = followed
+            .iter()
+            .filter(|it| matches!(it.standing, Standing::Ended(_)))
+            .filter(|it| {
+                it.entry
+                    .grant
+                    .as_ref()
+                    .is_some_and(|it| it.granted_at.is_some())
+            })
+            .max_by_key(ended_at);
+        let (reason, message) = match last {
+            Some(Followed {
+                standing: Standing::Ended(reason),
+                message,
+                entry,
+                ..
+            }) => (*reason, tell::of_policy(entry, message)),
+            Some(_) | None => (Ready::CheckLapsed, String::new()),
+        };
+        self.conditions.keep(Is::AccessPolicyMatched);
+        self.conditions
+            .is_false(lapsed_verdict(self.seen), message.clone());
+        self.revoked(reason, message)
+    }
+
+    fn revoked(mut self, reason: Ready, message: String) -> Outcome {
+        self.conditions.is_false(
+            AccessPermissionSync::AccessPermissionRevoked,
+            message.clone(),
+        );
+        self.end(Phase::Revoked, reason, message)
+    }
+
+    /// It is none that could be decided on; what it held meanwhile is taken back.
+    fn refused(self, reason: Ready, message: String) -> Outcome {
+        if self.was_granted() {
+            self.revoked(reason, message)
+        } else {
+            self.end(Phase::Invalid, reason, message)
+        }
+    }
+
+    /// Final. What nobody looked at this time stays as it was last known.
+    fn end(mut self, phase: Phase, reason: Ready, message: String) -> Outcome {
+        let now = self.now;
+        for entry in &mut self.status.policies {
+            let is_open = entry
+                .grant
+                .as_ref()
+                .is_some_and(|grant| grant.state != GrantState::Ended);
+            if is_open {
+                *entry = policy::closed(entry, reason, now);
+            }
+        }
+        self.status.phase = Some(phase);
+        self.conditions.is_false(reason, message);
+        let mut known = Conditions::after(
+            &self.status.conditions,
+            self.seen.request.metadata.generation,
+            now,
+        );
+        for type_ in Is::ALL {
+            known.keep(*type_);
+        }
+        let said = self.conditions.finish();
+        let mut conditions = known.finish();
+        conditions.retain(|it| conditions::find(&said, it.type_).is_none());
+        conditions.extend(said);
+        conditions.sort_by_key(|it| it.type_);
+        self.status.conditions = conditions;
+        Outcome::plain(self.status)
+    }
+
+    fn pending(mut self, reason: Ready, message: String, again: Option<Duration>) -> Outcome {
+        self.status.phase = Some(Phase::Pending);
+        self.conditions.is_false(reason, message);
+        self.done(again)
+    }
+
+    fn done(mut self, again: Option<Duration>) -> Outcome {
+        self.status.conditions = self.conditions.finish();
+        Outcome {
+            again,
+            ..Outcome::plain(self.status)
+        }
+    }
+}

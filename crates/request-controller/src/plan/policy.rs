@@ -1,0 +1,394 @@
+//! What becomes of one policy for one request. Policies are independent of each other.
+
+use connectors_api::{
+    access_policy::Limits,
+    access_request::{
+        CheckRef, CheckRefStatus, GrantState, MatchedPolicy, ObservedObject, PolicyGrant,
+    },
+    opaque::Opaque,
+    reason::{
+        AccessCheckReady::{
+            AccessCheckFailed, AccessCheckPassed, AccessCheckPending, AccessCheckRejected,
+        },
+        Ready,
+    },
+};
+use jiff::Timestamp;
+
+use super::{conditions::shortened, grant, select};
+use crate::seen::{Answer, CheckSeen, FrozenSeen, Held, Judged, ObjectSeen, Observed, PolicySeen};
+
+/// The longest list of objects in one entry.
+const MOST_OBJECTS: usize = 512;
+/// What does not fit the status cannot be evidence.
+const LARGEST_SNAPSHOT: usize = 256 * 1024;
+
+/// One policy as the next status shows it.
+#[derive(Clone, Debug)]
+pub(super) struct Followed {
+    /// The entry.
+    pub(super) entry: MatchedPolicy,
+    /// Where it stands.
+    pub(super) standing: Standing,
+    /// Why, as a sentence for people.
+    pub(super) message: String,
+    /// When it changes by itself.
+    pub(super) due: Option<Timestamp>,
+}
+
+/// Where one policy stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Its permission is in force; `sure` if that was confirmed.
+    Granted { sure: bool },
+    /// Its permission is to be written now.
+    Granting,
+    /// Its permission was in force, is not there any more, and cannot be written now.
+    Lost(Waiting),
+    /// Its checks are awaited.
+    Waiting(Waiting),
+    /// It gives nothing any more.
+    Ended(Ready),
+}
+
+/// What is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// Nothing but leave to write: the switch is off, or the pod is going.
+    Leave,
+    /// A decision.
+    Decision,
+    /// Somebody who repairs what cannot be judged.
+    Repair,
+    /// An answer from the evaluation service.
+    Answer,
+    /// A look at the API server instead of the caches.
+    Look,
+}
+
+/// What holds for all policies of one request at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment<'a> {
+    pub(super) seen: &'a Observed,
+    pub(super) now: Timestamp,
+    /// Whether anything new may be granted at all: the switch is on and the pod is not going.
+    pub(super) may_grant: bool,
+    /// Whether what was read is fresh enough to grant on.
+    pub(super) is_live: bool,
+}
+
+/// A policy that was granted on before.
+pub(super) fn frozen(at: Moment<'_>, entry: &MatchedPolicy, grant: &PolicyGrant) -> Followed {
+    let uid = grant::identity(entry).map(|(_, uid)| uid);
+    let seen = at
+        .seen
+        .frozen
+        .iter()
+        .find(|it| Some(it.uid.as_str()) == uid);
+    let follow = |state: GrantState, standing, message: String| {
+        let entry = MatchedPolicy {
+            grant: Some(PolicyGrant {
+                state,
+                ..grant.clone()
+            }),
+            ..entry.clone()
+        };
+        Followed {
+            entry,
+            standing,
+            message,
+            due: grant.expires_at,
+        }
+    };
+    if grant.expires_at.is_some_and(|end| at.now >= end) {
+        let message = "the grant reached the end of its time".to_owned();
+        return ended(at, entry, Ready::Expired, message);
+    }
+    // Not looked at: nothing changes.
+    let Some(seen) = seen else {
+        return follow(
+            grant.state,
+            Standing::Granted { sure: false },
+            String::new(),
+        );
+    };
+    if !seen.exists {
+        return ended(
+            at,
+            entry,
+            Ready::PolicyDeleted,
+            "the policy was deleted".to_owned(),
+        );
+    }
+    if let Held::Lapsed { message, .. } = &seen.held {
+        return ended(at, entry, Ready::CheckLapsed, message.clone());
+    }
+    if grant.state == GrantState::Granted && is_written(at, entry) {
+        let sure = seen.held == Held::Holds;
+        return follow(
+            GrantState::Granted,
+            Standing::Granted { sure },
+            String::new(),
+        );
+    }
+    let lost = |why: Waiting, message: &str| {
+        follow(
+            GrantState::Granting,
+            Standing::Lost(why),
+            message.to_owned(),
+        )
+    };
+    if !at.is_live {
+        return lost(Waiting::Look, "");
+    }
+    again(at, entry, grant, seen, lost)
+}
+
+/// What was taken away comes back only as it came the first time: when every check passes, read live.
+fn again(
+    at: Moment<'_>,
+    entry: &MatchedPolicy,
+    grant: &PolicyGrant,
+    seen: &FrozenSeen,
+    lost: impl Fn(Waiting, &str) -> Followed,
+) -> Followed {
+    let gone = "the permission was removed by somebody else";
+    match &seen.again {
+        _ if !at.may_grant => lost(Waiting::Leave, gone),
+        None | Some(Judged::Unanswered) => lost(Waiting::Answer, gone),
+        Some(Judged::Answered(answer)) if answer.verdict == AccessCheckPassed => {
+            let mut followed = lost(Waiting::Look, "");
+            followed.standing = Standing::Granting;
+            followed.entry.check_refs = evidence(answer);
+            followed.entry.grant = Some(PolicyGrant {
+                state: GrantState::Granting,
+                rules: answer.rules.clone(),
+                ..grant.clone()
+            });
+            followed
+        }
+        Some(Judged::Answered(answer)) => {
+            let message = format!(
+                "{gone}, and its checks do not pass any more: {}",
+                told(answer)
+            );
+            ended(at, entry, Ready::CheckLapsed, message)
+        }
+    }
+}
+
+/// Whether both objects are there, as the entry describes them.
+fn is_written(at: Moment<'_>, entry: &MatchedPolicy) -> bool {
+    let Some(grant) = grant::of_entry(&at.seen.request, entry) else {
+        return false;
+    };
+    let exact = at
+        .seen
+        .grants
+        .iter()
+        .filter(|it| grant::is_exactly(it, &grant));
+    let kinds: std::collections::BTreeSet<_> = exact.map(crate::seen::Managed::kind).collect();
+    kinds.len() == crate::seen::GrantKind::ALL.len()
+}
+
+/// A policy that was not granted on yet and applies now.
+pub(super) fn open(at: Moment<'_>, policy: &PolicySeen) -> Followed {
+    let Limits {
+        pending_timeout, ..
+    } = &policy.limits;
+    let created = at.seen.request.metadata.creation_timestamp.as_ref();
+    let due = pending_timeout
+        .zip(created)
+        .and_then(|(limit, created)| created.0.checked_add(limit.get()).ok());
+    let entry = |check_refs, grant| MatchedPolicy {
+        policy: Opaque(select::identity_of(&policy.snapshot)),
+        check_refs,
+        grant,
+    };
+    let follow = |check_refs, standing, message| Followed {
+        entry: entry(check_refs, None),
+        standing,
+        message,
+        due,
+    };
+    let late = || {
+        let message = "the checks took longer than the policy allows".to_owned();
+        ended(at, &entry(vec![], None), Ready::PendingTimeout, message)
+    };
+    let is_late = due.is_some_and(|due| at.now >= due);
+    let answer = match &policy.judged {
+        Judged::Unanswered if is_late => return late(),
+        Judged::Unanswered => {
+            let message = "the evaluation service cannot be reached; it is asked again".to_owned();
+            return follow(vec![], Standing::Waiting(Waiting::Answer), message);
+        }
+        Judged::Answered(answer) => answer,
+    };
+    let message = told(answer);
+    match answer.verdict {
+        AccessCheckRejected => ended(
+            at,
+            &entry(shown(answer), None),
+            Ready::CheckRejected,
+            message,
+        ),
+        _ if is_late => late(),
+        AccessCheckPending => follow(shown(answer), Standing::Waiting(Waiting::Decision), message),
+        AccessCheckFailed => follow(shown(answer), Standing::Waiting(Waiting::Repair), message),
+        AccessCheckPassed if !at.may_grant => {
+            follow(shown(answer), Standing::Waiting(Waiting::Leave), message)
+        }
+        AccessCheckPassed if !at.is_live => {
+            follow(shown(answer), Standing::Waiting(Waiting::Look), message)
+        }
+        AccessCheckPassed => granting(
+            policy,
+            answer,
+            &follow(shown(answer), Standing::Granting, message),
+        ),
+    }
+}
+
+fn granting(policy: &PolicySeen, answer: &Answer, followed: &Followed) -> Followed {
+    let mut followed = followed.clone();
+    let size = serde_json::to_vec(&policy.snapshot).map_or(usize::MAX, |json| json.len());
+    if size > LARGEST_SNAPSHOT {
+        followed.standing = Standing::Waiting(Waiting::Repair);
+        "the policy is too large to be kept as evidence".clone_into(&mut followed.message);
+        return followed;
+    }
+    followed.entry = MatchedPolicy {
+        policy: Opaque(policy.snapshot.clone()),
+        check_refs: evidence(answer),
+        grant: Some(PolicyGrant {
+            state: GrantState::Granting,
+            reason: None,
+            rules: answer.rules.clone(),
+            granted_at: None,
+            expires_at: None,
+            ended_at: None,
+        }),
+    };
+    followed
+}
+
+/// The end of a policy for this request, which is recorded and never taken back.
+pub(super) fn ended(
+    at: Moment<'_>,
+    entry: &MatchedPolicy,
+    reason: Ready,
+    message: String,
+) -> Followed {
+    Followed {
+        entry: closed(entry, reason, at.now),
+        standing: Standing::Ended(reason),
+        message,
+        due: None,
+    }
+}
+
+/// An entry that gives nothing any more.
+pub(super) fn closed(entry: &MatchedPolicy, reason: Ready, now: Timestamp) -> MatchedPolicy {
+    let grant = entry.grant.clone().unwrap_or(PolicyGrant {
+        state: GrantState::Ended,
+        reason: None,
+        rules: vec![],
+        granted_at: None,
+        expires_at: None,
+        ended_at: None,
+    });
+    MatchedPolicy {
+        grant: Some(PolicyGrant {
+            state: GrantState::Ended,
+            reason: Some(reason),
+            ended_at: Some(now),
+            ..grant
+        }),
+        ..entry.clone()
+    }
+}
+
+/// What is shown of checks that are awaited. Without versions: an object that changes and says the same
+/// costs no write.
+fn shown(answer: &Answer) -> Vec<CheckRef> {
+    let mut shown = Vec::new();
+    for check in &answer.checks {
+        if check.objects.is_empty() {
+            shown.push(CheckRef {
+                name: check.name.clone(),
+                ref_: None,
+                status: Some(status(None, &check.reason, &check.message, &[])),
+            });
+        }
+        for object in &check.objects {
+            let reference = ObservedObject {
+                resource_version: None,
+                ..object.object.clone()
+            };
+            shown.push(reference_to(check, object, reference));
+        }
+    }
+    shown.truncate(MOST_OBJECTS);
+    shown
+}
+
+/// What a grant was decided on: the objects that let through, in the version that was judged.
+fn evidence(answer: &Answer) -> Vec<CheckRef> {
+    let mut evidence = Vec::new();
+    for check in &answer.checks {
+        let passed = check
+            .objects
+            .iter()
+            .filter(|it| it.verdict == AccessCheckPassed);
+        evidence.extend(passed.map(|it| reference_to(check, it, it.object.clone())));
+    }
+    evidence
+}
+
+fn reference_to(check: &CheckSeen, object: &ObjectSeen, reference: ObservedObject) -> CheckRef {
+    let mut approved_by = object.approved_by.clone();
+    approved_by.truncate(100);
+    CheckRef {
+        name: check.name.clone(),
+        ref_: Some(reference),
+        status: Some(status(
+            Some(&object.state),
+            &object.reason,
+            &object.message,
+            &approved_by,
+        )),
+    }
+}
+
+fn status(
+    state: Option<&str>,
+    reason: &str,
+    message: &str,
+    approved_by: &[String],
+) -> CheckRefStatus {
+    let given = |text: &str| (!text.is_empty()).then(|| shortened(text.to_owned()));
+    CheckRefStatus {
+        state: state.and_then(given),
+        reason: given(reason),
+        message: given(message),
+        approved_by: approved_by.to_vec(),
+    }
+}
+
+/// The sentence about checks: those that stand in the way, in the policy's order.
+fn told(answer: &Answer) -> String {
+    if let Some(refusal) = &answer.refusal {
+        return refusal.clone();
+    }
+    let in_the_way = answer
+        .checks
+        .iter()
+        .filter(|it| it.verdict == answer.verdict);
+    let told: Vec<_> = in_the_way
+        .map(|check| match check.message.as_str() {
+            "" => format!("check {}", check.name),
+            message => format!("check {}: {message}", check.name),
+        })
+        .collect();
+    told.join("; ")
+}

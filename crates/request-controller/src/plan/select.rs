@@ -1,0 +1,312 @@
+//! What has to be read for the checks of a policy, and what was found put together with what was said.
+
+use std::fmt;
+
+use connectors_api::{
+    AccessPolicy, AccessRequest,
+    access_policy::{Check, CheckGrantedPermission, Match, ObjectKind},
+    access_request::{GrantedRule, ObservedObject},
+    check_verdict, context_view,
+    field_selector::FieldSelector,
+    names,
+    reason::AccessCheckReady,
+    template::{LabelTemplates, RenderedLabels, TemplateData},
+};
+use evaluation_api::{
+    v1::{EvaluateChecksResponse, ObjectResult},
+    verdict,
+};
+use serde_json::{Map, Value, json};
+
+use super::grant;
+use crate::seen::{Answer, CheckSeen, ObjectSeen};
+
+/// The objects that one check looks for, all in the pod's namespace.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The check's name.
+    pub check: String,
+    /// How its objects count.
+    pub match_: Match,
+    /// Their kind.
+    pub kind: ObjectKind,
+    /// Their labels and fields, or why nothing can be looked for.
+    pub selection: Result<Selection, String>,
+}
+
+/// What an object must have to be looked at.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Labels, never none.
+    pub labels: RenderedLabels,
+    /// Fields.
+    pub fields: Option<FieldSelector>,
+}
+
+/// Why a check cannot be judged from what was found, as one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// No such kind in the cluster.
+    KindMissing,
+    /// The kind may not be read.
+    KindForbidden,
+    /// Objects of the kind are in no namespace.
+    KindNotNamespaced,
+    /// Nothing can be looked for.
+    SelectorInvalid,
+    /// An object that was found cannot be read.
+    ObjectUnreadable,
+}
+
+impl Trouble {
+    /// The word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::KindMissing => "KindMissing",
+            Self::KindForbidden => "KindForbidden",
+            Self::KindNotNamespaced => "KindNotNamespaced",
+            Self::SelectorInvalid => "SelectorInvalid",
+            Self::ObjectUnreadable => "ObjectUnreadable",
+        }
+    }
+}
+
+/// What was found for one check.
+pub type Found = Result<Vec<Value>, (Trouble, String)>;
+
+/// What the checks of a policy look for.
+#[must_use]
+pub fn wanted(policy: &AccessPolicy, pod: &Value) -> Vec<Wanted> {
+    let namespace = policy.metadata.namespace.as_deref().unwrap_or_default();
+    let data = TemplateData::of(context_view::of(pod, namespace));
+    let checks = policy.spec.check_granted_permission.iter();
+    checks
+        .flat_map(|granted| &granted.spec.checks)
+        .map(|check| Wanted {
+            check: check.name.clone(),
+            match_: check.match_,
+            kind: check.selector.object_ref.clone(),
+            selection: selection(check, &data),
+        })
+        .collect()
+}
+
+fn selection(check: &Check, data: &TemplateData) -> Result<Selection, String> {
+    let labels = LabelTemplates::parse(&check.selector.labels)
+        .map_err(|error| error.to_string())?
+        .render(data)
+        .map_err(|error| error.to_string())?;
+    let fields = check.selector.field_selector.as_ref();
+    let fields = fields
+        .map(FieldSelector::parse)
+        .transpose()
+        .map_err(|error| error.to_string())?;
+    Ok(Selection { labels, fields })
+}
+
+impl Selection {
+    /// Whether an object is one of those that are looked for.
+    #[must_use]
+    pub fn selects(&self, object: &Value) -> bool {
+        let labels = object
+            .pointer("/metadata/labels")
+            .and_then(Value::as_object);
+        let labels = labels.into_iter().flatten().filter_map(|(key, value)| {
+            let value = value.as_str()?;
+            Some((key.clone(), value.to_owned()))
+        });
+        self.labels.matches(&labels.collect())
+            && self
+                .fields
+                .as_ref()
+                .is_none_or(|fields| fields.matches(object))
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "labels {}", self.labels)?;
+        if self.fields.is_some() {
+            f.write_str(" and the policy's fieldSelector")?;
+        }
+        Ok(())
+    }
+}
+
+/// A policy as it is kept with a grant: the same shape, without what plays no part in it.
+#[must_use]
+pub fn snapshot(policy: &AccessPolicy) -> Map<String, Value> {
+    let metadata = &policy.metadata;
+    let spec = json!({
+        "permission": policy.spec.permission,
+        "checkGrantedPermission": policy.spec.check_granted_permission,
+    });
+    let identity = json!({
+        "name": metadata.name,
+        "namespace": metadata.namespace,
+        "uid": metadata.uid,
+        "generation": metadata.generation,
+    });
+    Map::from_iter([
+        ("apiVersion".to_owned(), names::API_VERSION.into()),
+        ("kind".to_owned(), "AccessPolicy".into()),
+        ("metadata".to_owned(), identity),
+        ("spec".to_owned(), spec),
+    ])
+}
+
+/// What a status shows of a policy while its checks are awaited: no more than which one it is.
+#[must_use]
+pub fn identity_of(snapshot: &Map<String, Value>) -> Map<String, Value> {
+    let mut identity = snapshot.clone();
+    identity.remove("spec");
+    identity
+}
+
+/// The part of a snapshot that is evaluated. None if it cannot be read.
+#[must_use]
+pub fn frozen(snapshot: &Map<String, Value>) -> Option<CheckGrantedPermission> {
+    let granted = snapshot.get("spec")?.get("checkGrantedPermission")?;
+    serde_json::from_value(granted.clone()).ok()
+}
+
+/// What the checks say, given what was found for each and what the evaluation service said about it. It
+/// is not asked when nothing at all was found.
+#[must_use]
+pub fn answer(
+    request: &AccessRequest,
+    wanted: &[Wanted],
+    found: &[Found],
+    said: Option<&EvaluateChecksResponse>,
+) -> Answer {
+    let checks: Vec<CheckSeen> = wanted
+        .iter()
+        .zip(found)
+        .map(|(wanted, found)| check(request, wanted, found, said))
+        .collect();
+    let mut verdict = check_verdict::of_checks(checks.iter().map(|check| check.verdict));
+    let mut rules = Vec::new();
+    let mut refusal = None;
+    if verdict == AccessCheckReady::AccessCheckPassed {
+        match granted(request, said) {
+            Ok(granted) => rules = granted,
+            Err(why) => {
+                verdict = AccessCheckReady::AccessCheckFailed;
+                refusal = Some(why);
+            }
+        }
+    }
+    Answer {
+        verdict,
+        checks,
+        rules,
+        refusal,
+    }
+}
+
+fn granted(
+    request: &AccessRequest,
+    said: Option<&EvaluateChecksResponse>,
+) -> Result<Vec<GrantedRule>, String> {
+    let Some(said) = said else {
+        return Err("nothing was said about what is granted".to_owned());
+    };
+    if verdict::from_wire(said.verdict) != Ok(AccessCheckReady::AccessCheckPassed) {
+        return Err("the checks pass one by one, but not together".to_owned());
+    }
+    let rules: Vec<_> = said
+        .rules
+        .iter()
+        .map(|rule| GrantedRule {
+            resources: rule.resources.clone(),
+            verbs: rule.verbs.clone(),
+        })
+        .collect();
+    if rules.is_empty() && !said.rules_message.is_empty() {
+        return Err(said.rules_message.clone());
+    }
+    if grant::allowed(request, &rules) {
+        Ok(rules)
+    } else {
+        Err("the policy's rules are not about this pod's use of connectors alone".to_owned())
+    }
+}
+
+fn check(
+    request: &AccessRequest,
+    wanted: &Wanted,
+    found: &Found,
+    said: Option<&EvaluateChecksResponse>,
+) -> CheckSeen {
+    let seen = |verdict, reason: &str, message: String, objects| CheckSeen {
+        name: wanted.check.clone(),
+        match_: wanted.match_,
+        verdict,
+        reason: reason.to_owned(),
+        message,
+        objects,
+    };
+    let failed = |reason: &str, message: String| {
+        seen(AccessCheckReady::AccessCheckFailed, reason, message, vec![])
+    };
+    let found = match found {
+        Ok(found) => found,
+        Err((trouble, message)) => return failed(trouble.as_str(), message.clone()),
+    };
+    if found.is_empty() {
+        let namespace = &request.spec.context.object_ref.namespace;
+        let kind = &wanted.kind.kind;
+        let which = wanted
+            .selection
+            .as_ref()
+            .map_or_else(Clone::clone, ToString::to_string);
+        return seen(
+            AccessCheckReady::AccessCheckPending,
+            "NoObjects",
+            format!("no {kind} with {which} in namespace {namespace} yet"),
+            vec![],
+        );
+    }
+    let said = said.and_then(|said| said.checks.iter().find(|said| said.check == wanted.check));
+    let Some(said) = said else {
+        return failed(
+            "NotSaid",
+            "the evaluation service left this check out".to_owned(),
+        );
+    };
+    let judged = verdict::from_wire(said.verdict).unwrap_or(AccessCheckReady::AccessCheckFailed);
+    let objects: Vec<_> = said.objects.iter().map(object).collect();
+    let all_judged = said.objects.len() == found.len();
+    let passes = |it: &ObjectSeen| it.verdict == AccessCheckReady::AccessCheckPassed;
+    let borne_out = match wanted.match_ {
+        Match::All => all_judged && objects.iter().all(passes),
+        Match::Any => objects.iter().any(passes),
+    };
+    if judged == AccessCheckReady::AccessCheckPassed && !borne_out {
+        return failed(
+            "NotSaid",
+            "the evaluation service did not say which objects let through".to_owned(),
+        );
+    }
+    seen(judged, &said.reason, said.message.clone(), objects)
+}
+
+fn object(said: &ObjectResult) -> ObjectSeen {
+    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+    ObjectSeen {
+        object: ObservedObject {
+            api_version: said.api_version.clone(),
+            kind: said.kind.clone(),
+            namespace: given(&said.namespace),
+            name: said.name.clone(),
+            uid: given(&said.uid),
+            resource_version: given(&said.resource_version),
+        },
+        verdict: verdict::from_wire(said.verdict).unwrap_or(AccessCheckReady::AccessCheckFailed),
+        state: said.state.clone(),
+        reason: said.reason.clone(),
+        message: said.message.clone(),
+        approved_by: said.approved_by.clone(),
+    }
+}

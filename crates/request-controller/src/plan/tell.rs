@@ -1,0 +1,313 @@
+//! What people are told: the sentences of conditions, and the events when a request changes.
+
+use connectors_api::{
+    AccessRequest, AccessRequestCondition,
+    access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase},
+    reason::{ContextObjectValid, Ready},
+};
+
+use super::{
+    conditions::{self, shortened},
+    grant,
+    policy::{Followed, Standing},
+};
+
+pub(super) const POD_GONE: &str = "the pod is gone, or another pod took its name";
+pub(super) const NO_UID: &str = "spec.context.objectRef.uid: required, so that a later pod of the same name does not inherit the access";
+pub(super) const OTHER_NAMESPACE: &str =
+    "spec.connectorRef.namespace: a request lives in the namespace of its connector";
+pub(super) const DISABLED: &str = "approvals are switched off; nothing new is granted until enable-connectors-approval is \"true\" in ConfigMap connectors-config";
+pub(super) const TERMINATING: &str = "the pod is being deleted; nothing new is granted to it";
+pub(super) const WRITING: &str = "the checks pass; the permission is being written";
+
+/// The kinds of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Something is awaited.
+    AccessPending,
+    /// Access was granted.
+    AccessGranted,
+    /// Access was taken back.
+    AccessRevoked,
+    /// A check said no, or the wait was too long.
+    AccessRejected,
+    /// The request cannot be decided.
+    AccessInvalid,
+    /// A request that had decided was deleted, so that its pod may ask again.
+    AccessReset,
+}
+
+impl Kind {
+    /// The reason of the event.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AccessPending => "AccessPending",
+            Self::AccessGranted => "AccessGranted",
+            Self::AccessRevoked => "AccessRevoked",
+            Self::AccessRejected => "AccessRejected",
+            Self::AccessInvalid => "AccessInvalid",
+            Self::AccessReset => "AccessReset",
+        }
+    }
+
+    /// Whether somebody should look at it.
+    #[must_use]
+    pub const fn is_warning(self) -> bool {
+        match self {
+            Self::AccessPending | Self::AccessGranted | Self::AccessReset => false,
+            Self::AccessRevoked | Self::AccessRejected | Self::AccessInvalid => true,
+        }
+    }
+}
+
+/// Whom an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The request.
+    Request,
+    /// The pod that asks.
+    Pod,
+    /// A policy.
+    Policy {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Whom it is about.
+    pub about: About,
+    /// Its kind.
+    pub kind: Kind,
+    /// The reason of the condition Ready.
+    pub why: Option<Ready>,
+    /// The sentence.
+    pub note: String,
+}
+
+/// The events of a change: one when a request comes to another state, none while it stays.
+#[must_use]
+pub fn of_change(
+    request: &AccessRequest,
+    old: &AccessRequestStatus,
+    new: &AccessRequestStatus,
+) -> Vec<Told> {
+    let (was, is) = (
+        conditions::ready(&old.conditions),
+        conditions::ready(&new.conditions),
+    );
+    let Some(why) = is.filter(|is| Some(*is) != was || old.phase != new.phase) else {
+        return Vec::new();
+    };
+    let kind = match new.phase {
+        Some(Phase::Granted) => Kind::AccessGranted,
+        Some(Phase::Revoked) => Kind::AccessRevoked,
+        Some(Phase::Rejected) => Kind::AccessRejected,
+        Some(Phase::Invalid) => Kind::AccessInvalid,
+        // Between the decision and its being in force there is nothing to wait for.
+        Some(Phase::Pending) | None if why == Ready::GrantNotWritten && was != is => {
+            return Vec::new();
+        }
+        Some(Phase::Pending) | None => Kind::AccessPending,
+    };
+    let ready = conditions::find(
+        &new.conditions,
+        connectors_api::AccessRequestCondition::Ready,
+    );
+    let message = ready.map(|it| it.message.clone()).unwrap_or_default();
+    let told = |about: About, note: String| Told {
+        about,
+        kind,
+        why: Some(why),
+        note: shortened(note),
+    };
+    let mut events = vec![
+        told(About::Request, message.clone()),
+        told(About::Pod, for_pod(request, why, &message)),
+    ];
+    if matches!(kind, Kind::AccessGranted | Kind::AccessRevoked) {
+        let changed = new.policies.iter().filter(|entry| changed(old, entry));
+        for entry in changed {
+            let Some((name, uid)) = grant::identity(entry) else {
+                continue;
+            };
+            let about = About::Policy {
+                name: name.to_owned(),
+                uid: uid.to_owned(),
+            };
+            events.push(told(about, format!("{}: {message}", whose(request))));
+        }
+    }
+    events
+}
+
+/// Whether a policy gave something, or stopped giving it.
+fn changed(old: &AccessRequestStatus, entry: &MatchedPolicy) -> bool {
+    let state = |entry: &MatchedPolicy| entry.grant.as_ref().map(|grant| grant.state);
+    let was_granted = entry
+        .grant
+        .as_ref()
+        .is_some_and(|it| it.granted_at.is_some());
+    let identity = grant::identity(entry);
+    let before = old
+        .policies
+        .iter()
+        .find(|it| grant::identity(it) == identity);
+    was_granted && before.and_then(state) != state(entry)
+}
+
+fn whose(request: &AccessRequest) -> String {
+    let spec = &request.spec;
+    let pod = &spec.context.object_ref;
+    format!(
+        "connector {} for pod {}/{} ({})",
+        spec.connector_ref.name, pod.namespace, pod.name, spec.subject.name
+    )
+}
+
+/// A pod of another namespace learns no more about this one than that it has to wait.
+fn for_pod(request: &AccessRequest, why: Ready, message: &str) -> String {
+    let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+    let name = request.metadata.name.as_deref().unwrap_or_default();
+    let connector = &request.spec.connector_ref.name;
+    let is_foreign = request.spec.context.object_ref.namespace != namespace;
+    let hides = matches!(
+        why,
+        Ready::ConnectorNotFound
+            | Ready::NoAccessPolicy
+            | Ready::ConnectorDeleted
+            | Ready::PolicyDeleted
+    );
+    if is_foreign && hides {
+        return format!(
+            "connector {namespace}/{connector}: there is no such connector, or no policy that lets this pod ask for it"
+        );
+    }
+    format!(
+        "connector {namespace}/{connector}: {message}; see kubectl -n {namespace} get areq {name} -o yaml"
+    )
+}
+
+pub(super) fn no_connector(name: &str) -> String {
+    format!("there is no connector {name} in this namespace")
+}
+
+pub(super) fn replaced(name: &str) -> String {
+    format!(
+        "connector {name} is another one than when this request was made; delete the request to ask for the new one"
+    )
+}
+
+pub(super) fn no_policy(request: &AccessRequest) -> String {
+    let spec = &request.spec;
+    format!(
+        "no AccessPolicy of this namespace with checkGrantedPermission selects connector {} for permission {} and accepts ServiceAccount {}/{}; kubectl get apol lists them",
+        spec.connector_ref.name,
+        spec.permission,
+        spec.subject_namespace(),
+        spec.subject.name,
+    )
+}
+
+pub(super) fn wrong_subject(request: &AccessRequest) -> String {
+    format!(
+        "the pod does not run as ServiceAccount {}/{}",
+        request.spec.subject_namespace(),
+        request.spec.subject.name
+    )
+}
+
+pub(super) fn duplicate(other: &str) -> String {
+    format!("request {other} decides for the same subject, connector, permission and pod")
+}
+
+pub(super) fn too_many(namespace: &str) -> String {
+    format!(
+        "too many requests of pods in namespace {namespace} are waiting already; this one is looked at when others are decided"
+    )
+}
+
+/// A sentence about one policy.
+pub(super) fn of_policy(entry: &MatchedPolicy, message: &str) -> String {
+    let name = grant::identity(entry).map_or("", |(name, _)| name);
+    match message {
+        "" => format!("policy {name}: a check did not hold"),
+        message => format!("policy {name}: {message}"),
+    }
+}
+
+/// What all policies that can still pass wait for.
+pub(super) fn awaited(followed: &[Followed]) -> String {
+    let waiting = followed
+        .iter()
+        .filter(|it| matches!(it.standing, Standing::Waiting(_)));
+    let told: Vec<_> = waiting
+        .map(|it| of_policy(&it.entry, &it.message))
+        .collect();
+    told.join("; ")
+}
+
+/// Who approved, as far as the objects record it.
+pub(super) fn granted(policies: &[MatchedPolicy]) -> String {
+    let granted = policies.iter().filter(|entry| {
+        let grant = entry.grant.as_ref();
+        grant.is_some_and(|grant| grant.state == GrantState::Granted)
+    });
+    let told: Vec<_> = granted
+        .map(|entry| {
+            let name = grant::identity(entry).map_or("", |(name, _)| name);
+            let statuses = entry.check_refs.iter().filter_map(|it| it.status.as_ref());
+            let mut people: Vec<_> = statuses
+                .flat_map(|it| it.approved_by.iter().map(String::as_str))
+                .collect();
+            people.sort_unstable();
+            people.dedup();
+            if people.is_empty() {
+                format!("granted by policy {name}")
+            } else {
+                format!(
+                    "granted by policy {name}, approved by {}",
+                    people.join(", ")
+                )
+            }
+        })
+        .collect();
+    told.join("; ")
+}
+
+/// What is told about the pod when a request that had decided is deleted.
+#[must_use]
+pub fn of_deletion(request: &AccessRequest) -> Vec<Told> {
+    let phase = request.status.as_ref().and_then(|status| status.phase);
+    let Some(phase) = phase.filter(|phase| matches!(phase, Phase::Rejected | Phase::Revoked))
+    else {
+        return Vec::new();
+    };
+    let conditions = request.status.iter().flat_map(|it| &it.conditions);
+    let not_found = ContextObjectValid::NotFound.to_string();
+    // Its pod cannot ask any more.
+    if conditions
+        .into_iter()
+        .any(|it| it.type_ == AccessRequestCondition::ContextObjectValid && it.reason == not_found)
+    {
+        return Vec::new();
+    }
+    let name = request.metadata.name.as_deref().unwrap_or_default();
+    let note = format!(
+        "request {name} was deleted when it was {phase}; {} may be asked for anew",
+        whose(request)
+    );
+    [About::Request, About::Pod]
+        .map(|about| Told {
+            about,
+            kind: Kind::AccessReset,
+            why: None,
+            note: note.clone(),
+        })
+        .into()
+}

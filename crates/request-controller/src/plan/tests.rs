@@ -1,0 +1,8 @@
+//! The table of the design, row by row, and what must hold for every plan whatever was observed.
+
+mod keep;
+mod lasting;
+mod properties;
+mod rows;
+mod scene;
+mod selection;

@@ -1,0 +1,277 @@
+use connectors_api::{
+    access_request::{GrantState, Phase},
+    reason::AccessCheckReady::{
+        AccessCheckFailed as Failed, AccessCheckPassed as Passed, AccessCheckPending as Pending,
+    },
+};
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::scene::{Scene, answer, line};
+use crate::plan::{Action, NotOurs, granted, not_written};
+use crate::seen::{GrantKind, Held, Judged};
+
+#[test]
+fn what_was_granted_is_frozen() {
+    let scene = Scene::granted();
+    let entry = &scene.status().policies[0];
+    let spec = entry.policy.0["spec"].clone();
+    assert!(spec["checkGrantedPermission"]["spec"]["checks"][0]["name"] == "approval");
+    let object = entry.check_refs[0].ref_.as_ref().unwrap();
+    assert_eq!(
+        (object.uid.as_deref(), object.resource_version.as_deref()),
+        (Some("approval-uid"), Some("41"))
+    );
+    assert_eq!(
+        entry.check_refs[0].status.as_ref().unwrap().approved_by,
+        ["ann"]
+    );
+    // Later edits of the policy, and later objects, do not touch it.
+    let edited = scene.with(|seen| seen.policies[0].judged = Judged::Answered(answer(Failed)));
+    assert!(edited.plan().is_idle());
+}
+
+#[test]
+fn objects_of_waiting_checks_are_shown_without_their_versions() {
+    let waiting = Scene::new().policy("p", Pending).carried_out();
+    let object = waiting.status().policies[0].check_refs[0]
+        .ref_
+        .clone()
+        .unwrap();
+    assert_eq!(
+        (object.uid.is_some(), object.resource_version),
+        (true, None)
+    );
+    let touched = waiting.with(|seen| {
+        if let Judged::Answered(answer) = &mut seen.policies[0].judged {
+            answer.checks[0].objects[0].object.resource_version = Some("99".to_owned());
+        }
+    });
+    assert!(touched.plan().is_idle());
+}
+
+#[test]
+fn a_grant_ends_with_its_time_and_is_looked_at_then() {
+    let scene = Scene::granted_under(&json!({"maxDuration": "90s"}));
+    let status = scene.status();
+    assert_eq!(
+        status.expires_at,
+        Some(scene.now.wall + SignedDuration::from_secs(90))
+    );
+    assert_eq!(
+        scene.plan().requeue,
+        Some(std::time::Duration::from_secs(90))
+    );
+    assert!(
+        scene
+            .clone()
+            .after(SignedDuration::from_secs(89))
+            .plan()
+            .is_idle()
+    );
+    let end = scene.after(SignedDuration::from_secs(90));
+    assert_eq!(end.planned().phase, Some(Phase::Revoked));
+}
+
+#[test]
+fn policies_lapse_one_by_one_and_the_request_with_the_last() {
+    let both = Scene::new()
+        .policy("p", Passed)
+        .policy("q", Passed)
+        .carried_out();
+    assert_eq!(both.seen.grants.len(), 4);
+    assert!(both.plan().is_idle());
+    let lapsed = Held::Lapsed {
+        verdict: Failed,
+        message: String::new(),
+    };
+    let one = both.with(|seen| seen.frozen[0].held = lapsed.clone());
+    let plan = one.plan();
+    assert_eq!(plan.status.as_ref().unwrap().phase, Some(Phase::Granted));
+    assert_eq!(plan.actions.len(), 2);
+    let one = one.carry_out(plan);
+    assert_eq!(one.seen.grants.len(), 2);
+    assert!(one.plan().is_idle());
+    let states: Vec<_> = one
+        .status()
+        .policies
+        .iter()
+        .map(|it| it.grant.as_ref().unwrap().state)
+        .collect();
+    assert_eq!(states, [GrantState::Ended, GrantState::Granted]);
+    let none = one.held(&lapsed).carried_out();
+    assert_eq!(none.status().phase, Some(Phase::Revoked));
+    assert!(none.seen.grants.is_empty());
+}
+
+#[test]
+fn a_policy_that_passes_later_adds_its_own_grant() {
+    let one = Scene::new()
+        .policy("p", Passed)
+        .policy("q", Pending)
+        .carried_out();
+    assert_eq!(one.status().phase, Some(Phase::Granted));
+    assert!(one.plan().is_idle());
+    let since = one.status().granted_at;
+    let both = one.after(SignedDuration::from_mins(5)).with(|seen| {
+        seen.policies[1].judged = Judged::Answered(answer(Passed));
+    });
+    let both = both.carried_out();
+    assert_eq!(
+        (both.seen.grants.len(), both.status().granted_at),
+        (4, since)
+    );
+}
+
+#[test]
+fn a_grant_taken_away_by_hand_comes_back_only_through_passed_checks_read_live() {
+    let half = Scene::granted().with(|seen| {
+        seen.grants.retain(|it| it.kind() == GrantKind::Role);
+    });
+    assert!(half.clone().cached().plan().look_live);
+    let again = |judged| {
+        half.clone()
+            .with(|seen| seen.frozen[0].again = Some(judged))
+    };
+    let passed = again(Judged::Answered(answer(Passed)));
+    assert!(matches!(
+        passed.plan().actions.as_slice(),
+        [Action::Grant(_)]
+    ));
+    assert_eq!(
+        passed.carried_out().status().granted_at,
+        Scene::granted().status().granted_at
+    );
+
+    let off = passed.with(|seen| seen.config.enabled = false);
+    assert!(off.plan().actions.is_empty());
+    let unanswered = again(Judged::Unanswered);
+    let plan = unanswered.plan();
+    assert!(plan.actions.is_empty());
+    assert_eq!(
+        line(plan.status.as_ref().unwrap()),
+        "Pending pod:T:UnCompleted connector:T:Resolved policy:T:AccessPolicyMatched checks:T:AccessCheckPassed permission:F:AccessPermissionSyncFailed ready:F:GrantNotWritten"
+    );
+    for verdict in [Pending, Failed] {
+        let status = again(Judged::Answered(answer(verdict))).planned();
+        assert_eq!(status.phase, Some(Phase::Revoked));
+    }
+}
+
+#[test]
+fn a_decision_that_was_never_in_force_is_made_anew() {
+    let scene = Scene::new().policy("p", Passed);
+    let mut crashed = scene.clone();
+    crashed.seen.request.status = scene.plan().status;
+    let written = scene.carried_out().seen.grants;
+    // It still passes: the same is written.
+    assert!(matches!(
+        crashed.plan().actions.as_slice(),
+        [Action::Grant(_)]
+    ));
+    assert_eq!(crashed.plan().status, None);
+    // It does not pass any more: what may have been written goes.
+    let undecided = crashed.clone().with(|seen| {
+        seen.grants = written.clone();
+        seen.policies = Scene::new().policy("p", Pending).seen.policies;
+    });
+    let plan = undecided.plan();
+    assert_eq!(plan.actions.len(), 2);
+    assert!(plan.status.unwrap().policies[0].grant.is_none());
+    // Nobody can be asked, or the policy does not apply any more: the same.
+    for policies in [
+        Scene::new()
+            .limited("p", &json!({}), Judged::Unanswered)
+            .seen
+            .policies,
+        vec![],
+    ] {
+        let scene = crashed.clone().with(|seen| {
+            seen.grants = written.clone();
+            seen.policies = policies;
+        });
+        assert_eq!(scene.plan().actions.len(), 2);
+    }
+}
+
+#[test]
+fn the_connector_is_the_one_that_was_found_first() {
+    let scene = Scene::new().policy("p", Pending).carried_out();
+    assert_eq!(
+        scene.status().connector_uid.as_deref(),
+        Some("connector-uid")
+    );
+    let other = scene.with(|seen| {
+        seen.connector = Some(crate::seen::ConnectorSeen {
+            uid: "other".to_owned(),
+        });
+        seen.policies = Scene::new().policy("p", Passed).seen.policies;
+    });
+    let plan = other.plan();
+    assert!(plan.actions.is_empty());
+    assert!(
+        line(&plan.status.unwrap()).ends_with("connector:F:NotFound ready:F:ConnectorNotFound")
+    );
+}
+
+#[test]
+fn a_failure_to_write_is_shown_until_it_is_overcome() {
+    let scene = Scene::new().policy("p", Passed);
+    let mut failed = scene.clone();
+    failed.seen.request.status = scene.plan().status;
+    let status = not_written(&failed.seen.request, "cannot create role", scene.now.wall).unwrap();
+    assert!(
+        line(&status).ends_with("permission:F:AccessPermissionSyncFailed ready:F:GrantNotWritten")
+    );
+    failed.seen.request.status = Some(status);
+    assert!(line(&failed.planned()).contains("permission:F:AccessPermissionSyncFailed"));
+    assert!(line(&failed.carried_out().status()).contains("permission:T:AccessPermissionGranted"));
+}
+
+#[test]
+fn what_was_written_counts_only_if_the_request_still_wants_it() {
+    let scene = Scene::new().policy("p", Passed);
+    let plan = scene.plan();
+    let mut decided = scene.seen.request.clone();
+    decided.status = plan.status;
+    let [Action::Grant(grant)] = plan.actions.as_slice() else {
+        panic!();
+    };
+    let grants = [(**grant).clone()];
+    let ask = |live: Option<&connectors_api::AccessRequest>| {
+        granted(live, &decided, &grants, scene.now.wall).map(|(status, _)| status.phase)
+    };
+    assert_eq!(ask(Some(&decided)), Ok(Some(Phase::Granted)));
+    assert_eq!(ask(None), Err(NotOurs::Gone));
+    let changed = |change: fn(&mut connectors_api::AccessRequest)| {
+        let mut live = decided.clone();
+        change(&mut live);
+        ask(Some(&live))
+    };
+    assert_eq!(
+        changed(|it| it.metadata.uid = Some("other".to_owned())),
+        Err(NotOurs::Gone)
+    );
+    assert_eq!(
+        changed(|it| it.metadata.deletion_timestamp = it.metadata.creation_timestamp.clone()),
+        Err(NotOurs::Gone)
+    );
+    for phase in [Phase::Rejected, Phase::Revoked, Phase::Invalid] {
+        let mut live = decided.clone();
+        live.status.as_mut().unwrap().phase = Some(phase);
+        assert_eq!(ask(Some(&live)), Err(NotOurs::Ended));
+    }
+    assert_eq!(
+        changed(|it| it.status.as_mut().unwrap().evidence = Some("sha256:other".to_owned())),
+        Err(NotOurs::OtherEvidence)
+    );
+    assert_eq!(
+        changed(|it| it.status.as_mut().unwrap().evidence = None),
+        Err(NotOurs::OtherEvidence)
+    );
+    assert_eq!(
+        changed(|it| it.status.as_mut().unwrap().policies.clear()),
+        Err(NotOurs::OtherEvidence)
+    );
+    assert_eq!(changed(|it| it.status = None), Err(NotOurs::OtherEvidence));
+}

@@ -1,0 +1,221 @@
+use std::collections::BTreeMap;
+
+use connectors_api::{
+    access_policy::Latch,
+    access_request::MatchedPolicy,
+    reason::AccessCheckReady::{
+        self, AccessCheckFailed as Failed, AccessCheckPassed as Passed,
+        AccessCheckPending as Pending, AccessCheckRejected as Rejected,
+    },
+};
+use evaluation_api::{
+    v1::{CheckResult, EvaluateChecksResponse, GrantedRule, ObjectResult},
+    verdict,
+};
+use serde_json::{Value, json};
+
+use super::scene::{RESOURCE, Scene, policy_object, request};
+use crate::plan::{
+    held::{self, Looked},
+    select::{self, Found, Trouble, Wanted},
+};
+use crate::seen::Held;
+
+fn pod() -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {
+        "name": "deploy-1", "namespace": "apps", "uid": "pod-uid", "annotations": {"run": "a"},
+    }})
+}
+
+fn wanted() -> Vec<Wanted> {
+    select::wanted(&policy_object("p", &json!({})), &pod())
+}
+
+fn object(name: &str) -> Value {
+    json!({"metadata": {"name": name, "labels": {"run": "deploy-1"}}})
+}
+
+fn said(verdict: AccessCheckReady, objects: &[AccessCheckReady]) -> EvaluateChecksResponse {
+    let result = |it: &AccessCheckReady| ObjectResult {
+        uid: format!("{it}-uid"),
+        verdict: verdict::to_wire(*it).into(),
+        ..ObjectResult::default()
+    };
+    EvaluateChecksResponse {
+        verdict: verdict::to_wire(verdict).into(),
+        checks: vec![CheckResult {
+            check: "approval".to_owned(),
+            verdict: verdict::to_wire(verdict).into(),
+            objects: objects.iter().map(result).collect(),
+            ..CheckResult::default()
+        }],
+        rules: vec![GrantedRule {
+            verbs: vec!["*".to_owned()],
+            resources: vec![RESOURCE.to_owned()],
+        }],
+        ..EvaluateChecksResponse::default()
+    }
+}
+
+fn verdict(found: Found, said: Option<&EvaluateChecksResponse>) -> AccessCheckReady {
+    select::answer(&request(), &wanted(), &[found], said).verdict
+}
+
+#[test]
+fn a_check_looks_for_its_rendered_labels_in_full() {
+    let wanted = wanted();
+    let selection = wanted[0].selection.as_ref().unwrap();
+    assert_eq!(selection.labels.to_string(), "run=deploy-1");
+    assert!(selection.selects(&object("a")));
+    for other in [
+        json!({}),
+        json!({"metadata": {}}),
+        json!({"metadata": {"labels": {}}}),
+        json!({"metadata": {"labels": {"run": "deploy-2"}}}),
+        json!({"metadata": {"labels": {"run": 1}}}),
+    ] {
+        assert!(!selection.selects(&other), "{other}");
+    }
+}
+
+#[test]
+fn a_policy_of_another_namespace_sees_only_who_the_pod_is() {
+    let mut policy = policy_object("p", &json!({}));
+    let granted = policy.spec.check_granted_permission.as_mut().unwrap();
+    let labels = &mut granted.spec.checks[0].selector.labels;
+    labels.insert(
+        "run".to_owned(),
+        "{.object.metadata.annotations.run}".to_owned(),
+    );
+    assert!(select::wanted(&policy, &pod())[0].selection.is_err());
+    policy.metadata.namespace = Some("apps".to_owned());
+    assert!(select::wanted(&policy, &pod())[0].selection.is_ok());
+}
+
+#[test]
+fn only_an_answer_that_is_borne_out_passes() {
+    let one = || Ok(vec![object("a")]);
+    let two = || Ok(vec![object("a"), object("b")]);
+    assert_eq!(verdict(one(), Some(&said(Passed, &[Passed]))), Passed);
+    assert_eq!(
+        verdict(two(), Some(&said(Passed, &[Passed, Passed]))),
+        Passed
+    );
+    for (found, answer, expected) in [
+        (one(), None, Failed),
+        (Ok(vec![]), Some(said(Passed, &[])), Pending),
+        (Ok(vec![]), None, Pending),
+        (one(), Some(said(Passed, &[])), Failed),
+        (two(), Some(said(Passed, &[Passed])), Failed),
+        (two(), Some(said(Passed, &[Passed, Pending])), Failed),
+        (one(), Some(said(Pending, &[Passed])), Pending),
+        (one(), Some(said(Rejected, &[Rejected])), Rejected),
+        (one(), Some(said(Failed, &[Passed])), Failed),
+        (one(), Some(EvaluateChecksResponse::default()), Failed),
+        (
+            Err((Trouble::KindMissing, String::new())),
+            Some(said(Passed, &[Passed])),
+            Failed,
+        ),
+    ] {
+        assert_eq!(verdict(found, answer.as_ref()), expected, "{answer:?}");
+    }
+}
+
+#[test]
+fn checks_that_pass_grant_nothing_without_rules_that_may_be_granted() {
+    let mut cases = vec![said(Passed, &[Passed]); 5];
+    cases[0].rules.clear();
+    cases[1].rules[0].resources[0] = "connectors/apis".to_owned();
+    cases[2].rules[0].verbs.clear();
+    cases[3].verdict = verdict::to_wire(Pending).into();
+    cases[4].verdict = 99;
+    for said in cases {
+        let answer = select::answer(&request(), &wanted(), &[Ok(vec![object("a")])], Some(&said));
+        assert_eq!(answer.verdict, Failed);
+        assert!(answer.rules.is_empty() && answer.refusal.is_some());
+    }
+}
+
+fn entry(match_: &str, latch: Latch, objects: usize) -> MatchedPolicy {
+    let scene = Scene::granted();
+    let mut entry = scene.status().policies[0].clone();
+    let check = entry.policy.0["spec"]["checkGrantedPermission"]["spec"]["checks"][0]
+        .as_object_mut()
+        .unwrap();
+    check.insert("match".to_owned(), match_.into());
+    check.insert("latch".to_owned(), serde_json::to_value(latch).unwrap());
+    let reference = entry.check_refs[0].clone();
+    entry.check_refs = (0..objects)
+        .map(|index| {
+            let mut reference = reference.clone();
+            reference.ref_.as_mut().unwrap().uid = Some(format!("uid-{index}"));
+            reference
+        })
+        .collect();
+    entry
+}
+
+#[test]
+fn what_counts_after_the_grant() {
+    use Latch::{Auto, Once, WhileHolds};
+    let (here, gone, unknown) = (Looked::There(json!({})), Looked::Gone, Looked::Unknown);
+    let (holds, lapses, unsure) = ("holds", "lapses", "unsure");
+    for (match_, latch, looked, answer, expected) in [
+        ("All", Auto, vec![&here], Some(Passed), holds),
+        ("All", Auto, vec![&here], Some(Pending), lapses),
+        ("All", Auto, vec![&here], Some(Failed), lapses),
+        ("All", Auto, vec![&here], Some(Rejected), lapses),
+        ("All", Auto, vec![&here], None, unsure),
+        ("All", Auto, vec![&gone], None, holds),
+        ("All", Auto, vec![&gone, &here], Some(Passed), holds),
+        ("All", Auto, vec![&gone, &here], Some(Pending), lapses),
+        ("All", Auto, vec![&unknown], Some(Passed), unsure),
+        ("All", WhileHolds, vec![&here], Some(Passed), holds),
+        ("All", WhileHolds, vec![&gone], None, lapses),
+        ("All", WhileHolds, vec![&gone, &here], Some(Passed), lapses),
+        ("Any", Auto, vec![&gone, &here], Some(Pending), holds),
+        ("Any", Auto, vec![&here, &here], Some(Pending), lapses),
+        ("Any", Auto, vec![&here, &here], Some(Passed), holds),
+        ("Any", WhileHolds, vec![&gone, &here], Some(Passed), holds),
+        ("Any", WhileHolds, vec![&gone, &here], Some(Pending), lapses),
+        ("Any", WhileHolds, vec![&gone, &gone], None, lapses),
+        ("All", Once, vec![&here], Some(Rejected), holds),
+        ("All", Once, vec![&gone], None, holds),
+        ("All", Once, vec![], None, holds),
+        ("All", Auto, vec![], Some(Passed), lapses),
+        ("Any", Auto, vec![], Some(Passed), lapses),
+    ] {
+        let entry = entry(match_, latch, looked.len());
+        let by_uid: BTreeMap<_, _> = looked
+            .iter()
+            .enumerate()
+            .map(|(index, it)| (format!("uid-{index}"), (*it).clone()))
+            .collect();
+        let said = answer.map(|verdict| said(verdict, &[]));
+        let held = match held::held(&entry, &by_uid, said.as_ref()) {
+            Held::Holds => holds,
+            Held::Lapsed { .. } => lapses,
+            Held::Unknown => unsure,
+        };
+        assert_eq!(held, expected, "{match_} {latch:?} {looked:?} {answer:?}");
+    }
+}
+
+#[test]
+fn a_check_that_was_left_out_or_whose_evidence_cannot_be_read_lapses() {
+    let entry = entry("All", Latch::Auto, 1);
+    let looked = BTreeMap::from([("uid-0".to_owned(), Looked::There(json!({})))]);
+    let empty = EvaluateChecksResponse::default();
+    assert!(matches!(
+        held::held(&entry, &looked, Some(&empty)),
+        Held::Lapsed { .. }
+    ));
+    let mut broken = entry;
+    broken.policy.0.remove("spec");
+    assert!(matches!(
+        held::held(&broken, &looked, Some(&said(Passed, &[]))),
+        Held::Lapsed { .. }
+    ));
+    assert!(held::to_look_at(&broken).is_none());
+}

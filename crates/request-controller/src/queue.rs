@@ -1,0 +1,385 @@
+//! What has to be looked at, each thing once and by one worker at a time.
+//!
+//! Two lanes with workers of their own: what may have to be taken back never waits behind what may be
+//! granted. Something that comes up again while it is looked at is looked at once more afterwards.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    hash::Hash,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use service_kit::retry::Backoff;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+/// The pauses before something that failed is tried again.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_mins(2));
+
+/// How urgent something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lane {
+    /// Something may have to be taken back.
+    Urgent,
+    /// Everything else.
+    Normal,
+}
+
+/// The queue. Shared by reference.
+#[derive(Debug)]
+pub struct Queue<J> {
+    state: Mutex<State<J>>,
+    /// Something can be taken out.
+    ready: Notify,
+    /// The next timer is another one.
+    timer: Notify,
+}
+
+#[derive(Debug)]
+struct State<J> {
+    open: [bool; 2],
+    lines: [VecDeque<J>; 2],
+    /// Where each thing stands in line, and since when. A line may hold stale places.
+    waiting: HashMap<J, (Lane, Instant)>,
+    /// What is being looked at, in which lane, and where it goes if it came up again meanwhile.
+    running: HashMap<J, (Lane, Option<(Lane, Instant)>)>,
+    timers: BTreeMap<(Instant, u64), (J, Lane)>,
+    timer_of: HashMap<J, (Instant, u64)>,
+    failures: HashMap<J, Backoff>,
+    next: u64,
+}
+
+/// One thing to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken<J> {
+    /// What.
+    pub job: J,
+    /// When it came up.
+    pub since: Instant,
+}
+
+const fn index(lane: Lane) -> usize {
+    match lane {
+        Lane::Urgent => 0,
+        Lane::Normal => 1,
+    }
+}
+
+impl<J: Clone + Eq + Hash> Default for Queue<J> {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State {
+                open: [false; 2],
+                lines: [VecDeque::new(), VecDeque::new()],
+                waiting: HashMap::new(),
+                running: HashMap::new(),
+                timers: BTreeMap::new(),
+                timer_of: HashMap::new(),
+                failures: HashMap::new(),
+                next: 0,
+            }),
+            ready: Notify::new(),
+            timer: Notify::new(),
+        }
+    }
+}
+
+impl<J: Clone + Eq + Hash> Queue<J> {
+    /// Has something looked at. What waits already is moved to the more urgent lane at most.
+    pub fn wake(&self, job: J, lane: Lane) {
+        self.state().wake(job, lane, Instant::now());
+        self.ready.notify_waiters();
+    }
+
+    /// Has something looked at after some time, unless it comes up sooner. One time per thing.
+    pub fn wake_after(&self, job: J, lane: Lane, pause: Duration) {
+        self.state().set_timer(job, lane, Instant::now() + pause);
+        self.timer.notify_one();
+    }
+
+    /// Lets workers of a lane take things out.
+    pub fn open(&self, lane: Lane) {
+        self.state().open[index(lane)] = true;
+        self.ready.notify_waiters();
+    }
+
+    /// Closes both lanes and forgets everything that waits. What is being looked at goes on.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.open = [false; 2];
+        state.lines = [VecDeque::new(), VecDeque::new()];
+        state.waiting.clear();
+        state.timers.clear();
+        state.timer_of.clear();
+        state.failures.clear();
+        for (_, again) in state.running.values_mut() {
+            *again = None;
+        }
+    }
+
+    /// Whether nothing waits or is looked at in a lane.
+    #[must_use]
+    pub fn is_drained(&self, lane: Lane) -> bool {
+        let state = self.state();
+        let waits = state.waiting.values().any(|(it, _)| *it == lane);
+        let runs = state.running.values().any(|(it, _)| *it == lane);
+        !waits && !runs
+    }
+
+    /// How many things wait in a lane.
+    #[must_use]
+    pub fn depth(&self, lane: Lane) -> usize {
+        let state = self.state();
+        state.waiting.values().filter(|(it, _)| *it == lane).count()
+    }
+
+    /// The next thing of a lane. It has to be given back with [`Queue::done`].
+    pub async fn take(&self, lane: Lane) -> Taken<J> {
+        loop {
+            // Armed before the look, so that nothing that comes up in between is missed.
+            let ready = self.ready.notified();
+            if let Some(taken) = self.state().take(lane) {
+                return taken;
+            }
+            ready.await;
+        }
+    }
+
+    /// Something was looked at. A failure is tried again after a pause that grows.
+    pub fn done(&self, job: &J, succeeded: bool) {
+        let mut state = self.state();
+        let Some((lane, again)) = state.running.remove(job) else {
+            return;
+        };
+        if succeeded {
+            state.failures.remove(job);
+        } else if state.open[index(lane)] {
+            let backoff = state.failures.entry(job.clone()).or_insert(PAUSES);
+            let pause = backoff.pause();
+            state.set_timer(job.clone(), lane, Instant::now() + pause);
+        }
+        if let Some((lane, since)) = again {
+            state.wake(job.clone(), lane, since);
+        }
+        drop(state);
+        self.ready.notify_waiters();
+        self.timer.notify_one();
+    }
+
+    /// Moves what is due into its line, for ever.
+    pub async fn run_timers(&self) {
+        loop {
+            let next = {
+                let mut state = self.state();
+                let now = Instant::now();
+                let mut any = false;
+                while let Some(entry) = state.timers.first_entry()
+                    && entry.key().0 <= now
+                {
+                    let (job, lane) = entry.remove();
+                    state.timer_of.remove(&job);
+                    state.wake(job, lane, now);
+                    any = true;
+                }
+                if any {
+                    self.ready.notify_waiters();
+                }
+                state.timers.keys().next().map(|(at, _)| *at)
+            };
+            match next {
+                Some(at) => tokio::select! {
+                    () = sleep_until(at) => {}
+                    () = self.timer.notified() => {}
+                },
+                None => self.timer.notified().await,
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<J>> {
+        // Nothing in here panics while it is held; a poisoned state is still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<J: Clone + Eq + Hash> State<J> {
+    fn wake(&mut self, job: J, lane: Lane, since: Instant) {
+        if let Some((_, again)) = self.running.get_mut(&job) {
+            let (lane, since) = match *again {
+                Some((other, earlier)) => (lane.min(other), earlier.min(since)),
+                None => (lane, since),
+            };
+            *again = Some((lane, since));
+            return;
+        }
+        match self.waiting.get_mut(&job) {
+            Some((waits, _)) if *waits <= lane => {}
+            Some((waits, _)) => {
+                *waits = lane;
+                self.lines[index(lane)].push_back(job);
+            }
+            None => {
+                self.waiting.insert(job.clone(), (lane, since));
+                self.lines[index(lane)].push_back(job);
+            }
+        }
+    }
+
+    fn take(&mut self, lane: Lane) -> Option<Taken<J>> {
+        if !self.open[index(lane)] {
+            return None;
+        }
+        while let Some(job) = self.lines[index(lane)].pop_front() {
+            // It may have moved to the other lane.
+            let Some((_, since)) = self
+                .waiting
+                .get(&job)
+                .filter(|(it, _)| *it == lane)
+                .copied()
+            else {
+                continue;
+            };
+            self.waiting.remove(&job);
+            self.drop_timer(&job);
+            self.running.insert(job.clone(), (lane, None));
+            return Some(Taken { job, since });
+        }
+        None
+    }
+
+    fn set_timer(&mut self, job: J, lane: Lane, at: Instant) {
+        if self
+            .timer_of
+            .get(&job)
+            .is_some_and(|(sooner, _)| *sooner <= at)
+        {
+            return;
+        }
+        self.drop_timer(&job);
+        self.next += 1;
+        let key = (at, self.next);
+        self.timer_of.insert(job.clone(), key);
+        self.timers.insert(key, (job, lane));
+    }
+
+    fn drop_timer(&mut self, job: &J) {
+        if let Some(key) = self.timer_of.remove(job) {
+            self.timers.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn queue() -> Arc<Queue<&'static str>> {
+        let queue = Queue::default();
+        queue.open(Lane::Urgent);
+        queue.open(Lane::Normal);
+        Arc::new(queue)
+    }
+
+    fn now<J: Clone + Eq + Hash>(queue: &Queue<J>, lane: Lane) -> Option<J> {
+        queue.state().take(lane).map(|taken| taken.job)
+    }
+
+    #[tokio::test]
+    async fn each_thing_waits_once() {
+        let queue = queue();
+        for _ in 0..3 {
+            queue.wake("a", Lane::Normal);
+        }
+        assert_eq!(now(&queue, Lane::Normal), Some("a"));
+        assert_eq!(now(&queue, Lane::Normal), None);
+        queue.done(&"a", true);
+        assert_eq!(now(&queue, Lane::Normal), None);
+    }
+
+    #[tokio::test]
+    async fn what_becomes_urgent_changes_the_lane_and_never_back() {
+        let queue = queue();
+        queue.wake("a", Lane::Normal);
+        queue.wake("a", Lane::Urgent);
+        queue.wake("a", Lane::Normal);
+        assert_eq!(now(&queue, Lane::Normal), None);
+        assert_eq!(now(&queue, Lane::Urgent), Some("a"));
+        assert_eq!(now(&queue, Lane::Urgent), None);
+    }
+
+    #[tokio::test]
+    async fn one_thing_is_looked_at_by_one_worker_and_again_if_it_came_up_meanwhile() {
+        let queue = queue();
+        queue.wake("a", Lane::Normal);
+        assert_eq!(now(&queue, Lane::Normal), Some("a"));
+        queue.wake("a", Lane::Normal);
+        queue.wake("a", Lane::Urgent);
+        assert_eq!(now(&queue, Lane::Urgent), None);
+        queue.done(&"a", true);
+        assert_eq!(now(&queue, Lane::Normal), None);
+        assert_eq!(now(&queue, Lane::Urgent), Some("a"));
+    }
+
+    #[tokio::test]
+    async fn a_closed_lane_gives_nothing_and_closing_forgets() {
+        let queue = Queue::default();
+        queue.wake("a", Lane::Normal);
+        assert_eq!(now(&queue, Lane::Normal), None);
+        queue.open(Lane::Urgent);
+        assert_eq!(now(&queue, Lane::Normal), None);
+        queue.close();
+        queue.open(Lane::Normal);
+        assert_eq!(now(&queue, Lane::Normal), None);
+        assert!(queue.is_drained(Lane::Normal));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_come_back_after_growing_pauses_and_success_forgets_them() {
+        let queue = queue();
+        let timers = Arc::clone(&queue);
+        let timers = tokio::spawn(async move { timers.run_timers().await });
+        queue.wake("a", Lane::Normal);
+        let mut last = Duration::ZERO;
+        for _ in 0..6 {
+            let started = Instant::now();
+            assert_eq!(queue.take(Lane::Normal).await.job, "a");
+            assert!(started.elapsed() >= last / 2, "{last:?}");
+            last = started.elapsed().max(Duration::from_millis(50));
+            queue.done(&"a", false);
+        }
+        assert!(last >= Duration::from_millis(800), "{last:?}");
+        let _ = queue.take(Lane::Normal).await;
+        queue.done(&"a", true);
+        assert!(queue.is_drained(Lane::Normal));
+        timers.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_times_the_sooner_counts_and_a_look_forgets_it() {
+        let queue = queue();
+        let timers = Arc::clone(&queue);
+        let timers = tokio::spawn(async move { timers.run_timers().await });
+        let started = Instant::now();
+        queue.wake_after("a", Lane::Normal, Duration::from_mins(1));
+        queue.wake_after("a", Lane::Urgent, Duration::from_secs(5));
+        queue.wake_after("a", Lane::Normal, Duration::from_secs(9));
+        assert_eq!(queue.take(Lane::Urgent).await.job, "a");
+        assert!(started.elapsed() < Duration::from_secs(6));
+        assert!(queue.state().timers.is_empty());
+        timers.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_workers_are_woken() {
+        let queue = queue();
+        let worker = Arc::clone(&queue);
+        let worker = tokio::spawn(async move { worker.take(Lane::Normal).await.job });
+        tokio::task::yield_now().await;
+        queue.wake("a", Lane::Normal);
+        assert_eq!(worker.await.unwrap(), "a");
+    }
+}

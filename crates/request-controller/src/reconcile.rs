@@ -1,0 +1,257 @@
+//! observe → plan → apply, with spans, metrics and events; and the same for what is managed. Nothing is
+//! decided here.
+
+#[cfg(test)]
+mod tests;
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use connectors_api::{AccessRequest, access_request::Phase};
+use futures::FutureExt;
+use service_kit::{report, retry::CallError, shutdown::Stop};
+use thiserror::Error;
+use tokio::time::Instant;
+use tracing::{Instrument, debug, error, info_span, warn};
+
+use crate::{
+    api::{Live, Name},
+    apply::{Applier, ApplyError, Clock, Leads},
+    caches::{Job, World},
+    events::Events,
+    metrics::Metrics,
+    observe::{ObserveError, Observer},
+    plan::{self, Terms, grant},
+    queue::{Lane, Queue, Taken},
+};
+
+/// How often a look that came to "read live" is made before somebody else gets a turn.
+const LOOKS: usize = 3;
+
+/// Why a look at something failed. It is repeated after a pause.
+#[derive(Debug, Error)]
+pub enum ReconcileError {
+    /// Reading failed.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    /// Writing failed.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// A live read failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// What was read live was too old each time.
+    #[error("reading takes longer than what was read may be old")]
+    TooSlow,
+    /// The look panicked.
+    #[error("the look panicked")]
+    Panicked,
+}
+
+impl ReconcileError {
+    /// One word for metrics.
+    const fn cause(&self) -> &'static str {
+        match self {
+            Self::Observe(_) => "observe",
+            Self::Apply(ApplyError::Conflict(_)) => "conflict",
+            Self::Apply(ApplyError::NotOurs(_) | ApplyError::NotExact(..)) => "not-ours",
+            Self::Apply(ApplyError::Stale) | Self::TooSlow => "stale",
+            Self::Apply(ApplyError::NotLeading) => "not-leading",
+            Self::Apply(ApplyError::Call(_) | ApplyError::Stuck(..)) => "apply",
+            Self::Call(_) => "read",
+            Self::Panicked => "panic",
+        }
+    }
+}
+
+/// Looks at requests and at what is managed.
+pub struct Reconciler {
+    /// The caches.
+    pub world: Arc<World>,
+    /// What is waiting to be looked at.
+    pub queue: Arc<Queue<Job>>,
+    /// Reads past the caches.
+    pub live: Live,
+    /// Reads.
+    pub observer: Observer,
+    /// Writes.
+    pub applier: Applier,
+    /// Tells people.
+    pub events: Events,
+    /// Counts.
+    pub metrics: Metrics,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Whether this process leads.
+    pub leads: Leads,
+    /// What does not depend on a request.
+    pub terms: Terms,
+}
+
+impl Reconciler {
+    /// Takes jobs of one lane, one after the other, until it is time to end.
+    pub async fn work(&self, lane: Lane, stop: Stop) {
+        loop {
+            let taken = tokio::select! {
+                biased;
+                () = stop.stopped() => return,
+                taken = self.queue.take(lane) => taken,
+            };
+            // A process that does not lead starts nothing.
+            let done = if (self.leads)() {
+                self.look(&taken).await
+            } else {
+                Ok(None)
+            };
+            let succeeded = match &done {
+                Ok(again) => {
+                    if let Some((pause, lane)) = again {
+                        self.queue.wake_after(taken.job.clone(), *lane, *pause);
+                    }
+                    true
+                }
+                Err(problem) => {
+                    self.metrics
+                        .failures
+                        .with_label_values(&[problem.cause()])
+                        .inc();
+                    warn!(job = ?taken.job, problem = report(problem), "it is looked at again");
+                    false
+                }
+            };
+            self.queue.done(&taken.job, succeeded);
+        }
+    }
+
+    async fn look(&self, taken: &Taken<Job>) -> Result<Option<(Duration, Lane)>, ReconcileError> {
+        let look = async {
+            match &taken.job {
+                Job::Request(name) => {
+                    let span = info_span!("request", %name);
+                    self.request(name, taken.since).instrument(span).await
+                }
+                Job::Grant(name) => {
+                    let span = info_span!("grant", %name);
+                    self.grant(name).instrument(span).await.map(|_| None)
+                }
+            }
+        };
+        // One object must not stop the work on all others.
+        AssertUnwindSafe(look)
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| {
+                self.metrics.panics.inc();
+                error!(job = ?taken.job, "a look panicked");
+                Err(ReconcileError::Panicked)
+            })
+    }
+
+    /// Looks at one request. Returns when to look again.
+    pub async fn request(
+        &self,
+        name: &Name,
+        since: Instant,
+    ) -> Result<Option<(Duration, Lane)>, ReconcileError> {
+        let seen = match self.observer.cached(name).await {
+            Ok(Some(seen)) => seen,
+            Ok(None) => return Ok(None),
+            Err(ObserveError::Unreadable(problem)) => {
+                return self.unreadable(name, &problem).await.map(|()| None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let plan = plan::plan(&seen, (self.clock)(), self.terms);
+        if !plan.look_live {
+            return self.carry_out(name, &seen, plan, since).await;
+        }
+        for _ in 0..LOOKS {
+            let Some(seen) = self.observer.live(name).await? else {
+                return Ok(None);
+            };
+            let plan = plan::plan(&seen, (self.clock)(), self.terms);
+            if !plan.look_live {
+                return self.carry_out(name, &seen, plan, since).await;
+            }
+        }
+        Err(ReconcileError::TooSlow)
+    }
+
+    /// Nothing is described by a request that cannot be read: whatever it held goes.
+    async fn unreadable(&self, name: &Name, problem: &str) -> Result<(), ReconcileError> {
+        warn!(problem, "the request cannot be read");
+        let wakes = {
+            let state = self.world.read();
+            let uid = state.requests.get(name).and_then(|it| it.uid.clone());
+            uid.map(|uid| state.grants_under(&uid))
+        };
+        for (job, lane) in wakes.into_iter().flatten() {
+            self.queue.wake(job, lane);
+        }
+        Ok(self.applier.refuse_unreadable(name, problem).await?)
+    }
+
+    async fn carry_out(
+        &self,
+        name: &Name,
+        seen: &crate::seen::Observed,
+        plan: plan::Plan,
+        since: Instant,
+    ) -> Result<Option<(Duration, Lane)>, ReconcileError> {
+        let again = plan.requeue;
+        let was = phase(&seen.request);
+        let idle = plan.is_idle();
+        let next = plan.status.as_ref().and_then(|it| it.phase).or(was);
+        let events = self.applier.apply(seen, plan).await?;
+        if !idle {
+            let granted = events
+                .iter()
+                .any(|it| it.kind == plan::tell::Kind::AccessGranted);
+            let now = if granted { Some(Phase::Granted) } else { next };
+            if now != was {
+                self.metrics.took(now, since.elapsed());
+            }
+            debug!(?now, "looked at");
+        }
+        self.events.tell(&seen.request, events).await;
+        let lane = if self.world.read().requests.holds(name) {
+            Lane::Urgent
+        } else {
+            Lane::Normal
+        };
+        Ok(again.map(|pause| (pause, lane)))
+    }
+
+    /// Applies the rule about managed objects to the two under one name.
+    pub async fn grant(&self, name: &Name) -> Result<usize, ReconcileError> {
+        let request = self.owner(name).await?;
+        let removed = self.applier.enforce(name, request.as_ref()).await?;
+        if removed > 0
+            && let Some(request) = &request
+        {
+            // It may have to be written again, or to be recorded as gone.
+            self.queue
+                .wake(Job::Request(Name::of(request)), Lane::Urgent);
+        }
+        Ok(removed)
+    }
+
+    /// The request that the objects under a name say they belong to, read live.
+    async fn owner(&self, name: &Name) -> Result<Option<AccessRequest>, ReconcileError> {
+        for kind in crate::seen::GrantKind::ALL {
+            let Some(found) = self.live.grant(kind, name).await? else {
+                continue;
+            };
+            let Some(owner) = grant::owner_name(&found.metadata) else {
+                continue;
+            };
+            let owner = Name::new(&name.namespace, owner);
+            // One that cannot be read describes nothing.
+            return Ok(self.live.request(&owner).await?.and_then(Result::ok));
+        }
+        Ok(None)
+    }
+}
+
+fn phase(request: &AccessRequest) -> Option<Phase> {
+    request.status.as_ref().and_then(|it| it.phase)
+}

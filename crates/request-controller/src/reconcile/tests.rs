@@ -1,0 +1,475 @@
+mod crashes;
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::ReconcileError;
+use crate::{
+    apply::ApplyError,
+    testing::{ApiServer, Cluster},
+};
+
+/// The name of the Role and the RoleBinding.
+fn grant_name() -> String {
+    crate::plan::grant::name("request-uid", "p-uid")
+}
+
+const UPDATE: &str = "PUT accessrequests/status request";
+
+fn end_pod(server: &ApiServer) {
+    server.change("pods", "deploy-1", |pod| {
+        pod["status"]["phase"] = "Succeeded".into();
+    });
+}
+
+#[tokio::test]
+async fn an_approval_leads_to_evidence_role_binding_and_grant_in_this_order() {
+    let cluster = Cluster::new();
+    cluster.look().await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.server.writes()),
+        ("Pending", vec![UPDATE.to_owned()])
+    );
+    cluster.approval("pending");
+    cluster.look().await.unwrap();
+    cluster.server.forget_writes();
+    cluster.look().await.unwrap();
+    assert!(cluster.server.writes().is_empty(), "nothing has changed");
+
+    cluster.approval("approved");
+    cluster.look().await.unwrap();
+    let name = grant_name();
+    assert_eq!(
+        cluster.server.writes(),
+        [
+            UPDATE.to_owned(),
+            format!("POST roles {name}"),
+            format!("POST rolebindings {name}"),
+            UPDATE.to_owned(),
+        ]
+    );
+    assert_eq!(cluster.phase(), "Granted");
+    let role = cluster.server.named("roles", &name).unwrap();
+    assert_eq!(
+        role["rules"],
+        json!([{
+            "apiGroups": ["connectors.alauda.io"],
+            "resources": ["connectors/apis/v1/pod/apps/deploy-1"],
+            "resourceNames": ["harbor"],
+            "verbs": ["*"],
+        }])
+    );
+    let binding = cluster.server.named("rolebindings", &name).unwrap();
+    assert_eq!(
+        binding["subjects"],
+        json!([{"kind": "ServiceAccount", "name": "builder", "namespace": "apps"}])
+    );
+    assert_eq!(
+        binding["roleRef"],
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name})
+    );
+    cluster.server.forget_writes();
+    cluster.look().await.unwrap();
+    assert!(cluster.server.writes().is_empty());
+}
+
+#[tokio::test]
+async fn the_end_of_the_pod_is_recorded_before_binding_and_role_are_removed() {
+    let cluster = Cluster::granted().await;
+    end_pod(&cluster.server);
+    cluster.look().await.unwrap();
+    let name = grant_name();
+    assert_eq!(
+        cluster.server.writes(),
+        [
+            UPDATE.to_owned(),
+            format!("DELETE rolebindings {name}"),
+            format!("DELETE roles {name}"),
+            UPDATE.to_owned(),
+        ]
+    );
+    assert_eq!(cluster.phase(), "Revoked");
+    assert!(cluster.status()["revokedAt"].is_string());
+    assert!(cluster.managed().is_empty());
+}
+
+type End = fn(&ApiServer);
+
+/// What ends a grant, each as somebody in the cluster does it.
+const ENDS: [(&str, End); 6] = [
+    ("PodFinished", end_pod),
+    ("PodGone", |server| server.remove("pods", "deploy-1")),
+    ("PodGone", |server| {
+        server.change("pods", "deploy-1", |pod| {
+            pod["metadata"]["uid"] = "another".into();
+        });
+    }),
+    ("CheckLapsed", |server| {
+        server.change("configmaps", "approval-1", |it| {
+            it["status"]["state"] = "expired".into();
+        });
+    }),
+    ("PolicyDeleted", |server| {
+        server.remove("accesspolicies", "p");
+    }),
+    ("ConnectorDeleted", |server| {
+        server.change("connectors", "harbor", |it| {
+            it["metadata"]["uid"] = "another".into();
+        });
+    }),
+];
+
+#[tokio::test]
+async fn whatever_ends_a_grant_leaves_nothing_of_it() {
+    for (reason, end) in ENDS {
+        let cluster = Cluster::granted().await;
+        end(&cluster.server);
+        cluster.look().await.unwrap();
+        assert!(cluster.managed().is_empty(), "{reason}");
+        let conditions = cluster.status()["conditions"].clone();
+        let ready = conditions
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|it| it["type"] == "Ready")
+            .unwrap();
+        assert_eq!(
+            (cluster.phase().as_str(), &ready["reason"]),
+            ("Revoked", &reason.into())
+        );
+    }
+}
+
+#[tokio::test]
+async fn caches_that_are_behind_grant_nothing() {
+    let changes: [fn(&ApiServer); 6] = [
+        end_pod,
+        |server| server.remove("pods", "deploy-1"),
+        |server| server.remove("accesspolicies", "p"),
+        |server| server.remove("connectors", "harbor"),
+        |server| server.remove("configmaps", "approval-1"),
+        |server| {
+            server.change("configmaps", "approval-1", |it| {
+                it["status"]["state"] = "pending".into();
+            });
+        },
+    ];
+    for change in changes {
+        let cluster = Cluster::new();
+        cluster.approval("approved");
+        let controller = cluster.controller();
+        change(&cluster.server);
+        let _ = controller
+            .request(&Cluster::request(), Instant::now())
+            .await;
+        assert!(cluster.managed().is_empty());
+        assert_ne!(cluster.phase(), "Granted");
+    }
+}
+
+#[tokio::test]
+async fn what_changes_while_a_grant_is_written_takes_it_back_at_once() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    cluster.server.after("POST rolebindings", |server| {
+        server.change("accessrequests", "request", |it| {
+            it["status"]["phase"] = "Revoked".into();
+        });
+    });
+    let error = cluster.look().await.unwrap_err();
+    assert!(
+        matches!(error, ReconcileError::Apply(ApplyError::NotOurs(_))),
+        "{error}"
+    );
+    assert!(cluster.managed().is_empty());
+
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    cluster.server.after("POST rolebindings", |server| {
+        server.remove("accessrequests", "request");
+    });
+    cluster.look().await.unwrap_err();
+    assert!(cluster.managed().is_empty());
+}
+
+#[tokio::test]
+async fn a_request_that_somebody_else_wrote_meanwhile_is_decided_anew() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let controller = cluster.controller();
+    cluster.server.after("PUT accessrequests/status", |server| {
+        // Whatever it was, the version is another one.
+        server.change("accessrequests", "request", |it| {
+            it["metadata"]["annotations"] = json!({"a": "b"});
+        });
+    });
+    controller
+        .request(&Cluster::request(), Instant::now())
+        .await
+        .unwrap();
+    assert_eq!(cluster.phase(), "Granted");
+
+    let cluster = Cluster::granted().await;
+    let behind = cluster.controller();
+    end_pod(&cluster.server);
+    cluster.look().await.unwrap();
+    let before = cluster.status();
+    behind
+        .request(&Cluster::request(), Instant::now())
+        .await
+        .unwrap();
+    assert_eq!(cluster.status(), before);
+}
+
+#[tokio::test]
+async fn something_else_under_the_name_is_removed_and_never_adopted() {
+    let name = grant_name();
+    let kinds = [("roles", "Role"), ("rolebindings", "RoleBinding")];
+    for (plural, kind) in kinds {
+        let cluster = Cluster::new();
+        cluster.approval("approved");
+        let mut squatter = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": {"name": name, "namespace": "tools"},
+        });
+        if kind == "RoleBinding" {
+            squatter["roleRef"] =
+                json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
+            squatter["subjects"] =
+                json!([{"kind": "User", "name": "eve", "apiGroup": "rbac.authorization.k8s.io"}]);
+        } else {
+            squatter["rules"] = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+        }
+        cluster.server.put(plural, squatter);
+        let error = cluster.look().await.unwrap_err();
+        assert!(
+            matches!(error, ReconcileError::Apply(ApplyError::NotExact(..))),
+            "{error}"
+        );
+        assert!(cluster.managed().is_empty());
+        cluster.look().await.unwrap();
+        assert_eq!(
+            (cluster.phase().as_str(), cluster.managed().len()),
+            ("Granted", 2)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_grant_that_was_changed_or_removed_by_hand_is_made_anew() {
+    let name = grant_name();
+    let changes: [&dyn Fn(&ApiServer); 3] = [
+        &|server| server.remove("roles", &name),
+        &|server| server.remove("rolebindings", &name),
+        &|server| {
+            server.change("roles", &name, |it| {
+                it["rules"][0]["resourceNames"] = json!(["another"]);
+            });
+        },
+    ];
+    for change in changes {
+        let cluster = Cluster::granted().await;
+        change(&cluster.server);
+        cluster
+            .controller()
+            .grant(&crate::api::Name::new("tools", &name))
+            .await
+            .unwrap();
+        cluster.restart().await;
+        assert_eq!(
+            (cluster.phase().as_str(), cluster.managed().len()),
+            ("Granted", 2)
+        );
+        // The approval is gone now: what is taken away does not come back.
+        cluster.server.remove("configmaps", "approval-1");
+        cluster.restart().await;
+        assert_eq!(
+            cluster.phase(),
+            "Granted",
+            "deletion of the approval alone changes nothing"
+        );
+        change(&cluster.server);
+        cluster.restart().await;
+        assert_eq!(
+            (cluster.phase().as_str(), cluster.managed().len()),
+            ("Revoked", 0)
+        );
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_on_reads_that_have_become_too_old() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let now = std::sync::Arc::clone(&cluster.now);
+    cluster.server.after("POST roles", move |_| {
+        now.lock().unwrap().mono += Duration::from_secs(5);
+    });
+    let error = cluster.look().await.unwrap_err();
+    assert!(
+        matches!(error, ReconcileError::Apply(ApplyError::Stale)),
+        "{error}"
+    );
+    assert!(cluster.server.all("rolebindings").is_empty());
+}
+
+#[tokio::test]
+async fn a_process_that_does_not_lead_writes_nothing() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    cluster.leads.store(false, Ordering::SeqCst);
+    let error = cluster.look().await.unwrap_err();
+    assert!(
+        matches!(error, ReconcileError::Apply(ApplyError::NotLeading)),
+        "{error}"
+    );
+    assert!(cluster.server.writes().is_empty());
+
+    let cluster = Cluster::granted().await;
+    let leads = std::sync::Arc::clone(&cluster.leads);
+    end_pod(&cluster.server);
+    cluster
+        .server
+        .after(UPDATE, move |_| leads.store(false, Ordering::SeqCst));
+    cluster.look().await.unwrap_err();
+    assert_eq!(cluster.server.writes(), [UPDATE]);
+}
+
+#[tokio::test]
+async fn without_an_evaluation_service_nothing_is_granted_and_nothing_taken_back() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    cluster.answers.store(false, Ordering::SeqCst);
+    cluster.look().await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Pending", 0)
+    );
+
+    let cluster = Cluster::granted().await;
+    cluster.answers.store(false, Ordering::SeqCst);
+    cluster.server.change("configmaps", "approval-1", |it| {
+        it["status"]["state"] = "expired".into();
+    });
+    cluster.look().await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Granted", 2)
+    );
+    // What ends a grant without anybody being asked still does.
+    end_pod(&cluster.server);
+    cluster.look().await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Revoked", 0)
+    );
+}
+
+#[tokio::test]
+async fn a_sweep_removes_what_no_request_describes_and_leaves_what_is_not_ours() {
+    let cluster = Cluster::granted().await;
+    let name = grant_name();
+    let stray = |name: &str, uid: Value| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": name, "namespace": "tools", "labels": {
+                "app.kubernetes.io/managed-by": "connectors-approval",
+                "connectors.alauda.io/accessRequestUid": uid,
+            }},
+            "rules": [],
+        })
+    };
+    cluster
+        .server
+        .put("roles", stray("car-other", "other-uid".into()));
+    cluster
+        .server
+        .put("roles", stray("car-same", "request-uid".into()));
+    let mut standing = stray("standing", Value::Null);
+    standing["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "connectors-approval"});
+    cluster.server.put("roles", standing);
+    let swept = cluster.controller().sweep().await.unwrap();
+    assert_eq!((swept.managed, swept.removed), (4, 2));
+    assert_eq!(
+        cluster.managed(),
+        [
+            format!("RoleBinding \"{name}\""),
+            format!("Role \"{name}\""),
+            "Role \"standing\"".to_owned()
+        ]
+    );
+
+    cluster.server.remove("accessrequests", "request");
+    cluster.controller().sweep().await.unwrap();
+    assert_eq!(cluster.managed(), ["Role \"standing\""]);
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_read_says_so_once_and_keeps_nothing() {
+    let unknown = |it: &mut Value| it["spec"]["connectorNmae"] = "x".into();
+    let cluster = Cluster::new();
+    cluster.server.change("accessrequests", "request", unknown);
+    cluster.look().await.unwrap();
+    cluster.look().await.unwrap();
+    assert_eq!(
+        cluster.server.writes(),
+        ["PATCH accessrequests/status request"]
+    );
+    assert_eq!(cluster.phase(), "Invalid");
+    assert_eq!(cluster.status()["conditions"][0]["reason"], "Unreadable");
+
+    let cluster = Cluster::granted().await;
+    cluster.server.change("accessrequests", "request", unknown);
+    let before = cluster.status();
+    let controller = cluster.controller();
+    controller
+        .request(&Cluster::request(), Instant::now())
+        .await
+        .unwrap();
+    controller.queue.open(crate::queue::Lane::Urgent);
+    let taken = controller.queue.take(crate::queue::Lane::Urgent).await;
+    controller.look(&taken).await.unwrap();
+    assert!(cluster.managed().is_empty());
+    assert_eq!(cluster.status(), before);
+}
+
+/// An older request of the same tuple.
+fn older(cluster: &Cluster) {
+    let mut other = cluster.server.named("accessrequests", "request").unwrap();
+    other["metadata"]["name"] = "older".into();
+    other["metadata"]["uid"] = "older-uid".into();
+    other["metadata"]["creationTimestamp"] = "2026-03-01T09:00:00Z".into();
+    cluster.server.put("accessrequests", other);
+}
+
+#[tokio::test]
+async fn of_two_requests_of_one_tuple_the_later_grants_nothing_and_goes_with_the_first() {
+    let cluster = Cluster::new();
+    older(&cluster);
+    cluster.approval("approved");
+    cluster.look().await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Invalid", 0)
+    );
+    cluster.look().await.unwrap();
+    cluster.server.remove("accessrequests", "older");
+    cluster.look().await.unwrap();
+    assert!(cluster.server.named("accessrequests", "request").is_none());
+}
+
+#[tokio::test]
+async fn nobody_is_the_duplicate_of_a_request_that_is_gone() {
+    let cluster = Cluster::new();
+    older(&cluster);
+    cluster.approval("approved");
+    let controller = cluster.controller();
+    cluster.server.remove("accessrequests", "older");
+    let name = Cluster::request();
+    let _ = controller.request(&name, Instant::now()).await;
+    assert_ne!(cluster.phase(), "Invalid");
+    cluster.restart().await;
+    assert_eq!(cluster.phase(), "Granted");
+}

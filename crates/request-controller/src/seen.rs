@@ -1,0 +1,282 @@
+//! What was read about one request, as plain values: the only input of decisions beside the time.
+
+use std::time::Duration;
+
+use connectors_api::{
+    AccessRequest,
+    access_policy::{Limits, Match},
+    access_request::{GrantedRule, ObservedObject},
+    config::Config,
+    reason::AccessCheckReady,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+/// How old the oldest live read behind a grant may be when the grant is written.
+pub const OLDEST: Duration = Duration::from_secs(5);
+
+/// This moment: for people and deadlines on the wall clock, for ages on a clock that never jumps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// What the wall clock shows.
+    pub wall: Timestamp,
+    /// What the monotonic clock shows.
+    pub mono: Instant,
+}
+
+/// Where the values come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// From watch caches, which may be behind.
+    Cached,
+    /// Read from the API server, the first of them not before this moment.
+    Live(Instant),
+}
+
+impl Freshness {
+    /// How much longer these values may be granted on; none if they may not.
+    #[must_use]
+    pub fn left(self, now: Instant) -> Option<Duration> {
+        match self {
+            Self::Cached => None,
+            Self::Live(since) => OLDEST
+                .checked_sub(now.saturating_duration_since(since))
+                .filter(|left| !left.is_zero()),
+        }
+    }
+}
+
+/// Everything that one request is decided on.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The request.
+    pub request: AccessRequest,
+    /// Where all of this comes from.
+    pub freshness: Freshness,
+    /// What the installation was told.
+    pub config: Config,
+    /// The pod that the request names.
+    pub pod: PodSeen,
+    /// The connector under the name that the request gives.
+    pub connector: Option<ConnectorSeen>,
+    /// The other requests of the same subject, connector, permission and pod.
+    pub tuple: TupleSeen,
+    /// Too many requests of the pod's namespace were waiting before this one.
+    pub over_limit: bool,
+    /// The policies that apply now, with what their checks say.
+    pub policies: Vec<PolicySeen>,
+    /// The policies that were granted on before.
+    pub frozen: Vec<FrozenSeen>,
+    /// The Roles and RoleBindings that carry this request's UID or a name made from it.
+    pub grants: Vec<Managed>,
+}
+
+/// The pod that a request names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodSeen {
+    /// It is there, under its UID.
+    There(PodFacts),
+    /// It is there, and what it says cannot be read.
+    Unreadable,
+    /// The API server said that there is none, or that another one has its name.
+    Gone,
+}
+
+/// What matters about a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodFacts {
+    /// It ran to its end.
+    pub finished: bool,
+    /// It is being deleted.
+    pub terminating: bool,
+    /// The service account that it runs as.
+    pub account: String,
+}
+
+/// A connector that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectorSeen {
+    /// Its UID.
+    pub uid: String,
+}
+
+/// The other requests of one tuple.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TupleSeen {
+    /// The name of the request that decides, if it is another one.
+    pub decided_by: Option<String>,
+    /// Whether there is another one that is not itself invalid.
+    pub has_others: bool,
+}
+
+/// A policy that applies to the request.
+#[derive(Clone, Debug)]
+pub struct PolicySeen {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// What is kept of it when access is granted.
+    pub snapshot: Map<String, Value>,
+    /// Its limits in time.
+    pub limits: Limits,
+    /// What its checks say.
+    pub judged: Judged,
+}
+
+/// What the checks of a policy say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// Nobody could be asked.
+    Unanswered,
+    /// This.
+    Answered(Answer),
+}
+
+/// What the checks of a policy say, and what would be granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What they say together.
+    pub verdict: AccessCheckReady,
+    /// Each of them.
+    pub checks: Vec<CheckSeen>,
+    /// The rules to grant; never empty when the verdict is that they passed.
+    pub rules: Vec<GrantedRule>,
+    /// Why nothing could be granted although the checks pass.
+    pub refusal: Option<String>,
+}
+
+/// What one check says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckSeen {
+    /// Its name.
+    pub name: String,
+    /// How its objects count.
+    pub match_: Match,
+    /// What it says.
+    pub verdict: AccessCheckReady,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, as a sentence.
+    pub message: String,
+    /// The objects that it looked at.
+    pub objects: Vec<ObjectSeen>,
+}
+
+/// What one object says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectSeen {
+    /// The object.
+    pub object: ObservedObject,
+    /// What it says.
+    pub verdict: AccessCheckReady,
+    /// The word that was read.
+    pub state: String,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, as a sentence.
+    pub message: String,
+    /// Who approved.
+    pub approved_by: Vec<String>,
+}
+
+/// A policy that was granted on before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrozenSeen {
+    /// Its UID.
+    pub uid: String,
+    /// Whether it still exists.
+    pub exists: bool,
+    /// What its checks say about the objects that were granted on.
+    pub held: Held,
+    /// What its checks say when they are asked anew: only read when its permission has to be written again.
+    pub again: Option<Judged>,
+}
+
+/// Whether what was granted on still holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// It does.
+    Holds,
+    /// It does not.
+    Lapsed {
+        /// What the check says now.
+        verdict: AccessCheckReady,
+        /// Which check, and why.
+        message: String,
+    },
+    /// Nobody could be asked. What was granted stays until somebody can be.
+    Unknown,
+}
+
+/// A Role or a RoleBinding that is or looks like ours.
+#[derive(Clone, Debug)]
+pub struct Managed {
+    /// The object.
+    pub object: ManagedObject,
+    /// Its metadata; all that is known of one that cannot be read.
+    pub metadata: ObjectMeta,
+}
+
+/// The two kinds that a grant consists of.
+#[derive(Clone, Debug)]
+pub enum ManagedObject {
+    /// A Role.
+    Role(Result<Role, Unread>),
+    /// A RoleBinding.
+    RoleBinding(Result<RoleBinding, Unread>),
+}
+
+/// The object is there and cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread;
+
+/// One of the two kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum GrantKind {
+    /// Without it nobody has the Role: it is removed first.
+    RoleBinding,
+    /// The rules.
+    Role,
+}
+
+impl GrantKind {
+    /// Both, in the order of removal.
+    pub const ALL: [Self; 2] = [Self::RoleBinding, Self::Role];
+
+    /// The kind as Kubernetes writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RoleBinding => "RoleBinding",
+            Self::Role => "Role",
+        }
+    }
+}
+
+impl Managed {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> GrantKind {
+        match self.object {
+            ManagedObject::Role(_) => GrantKind::Role,
+            ManagedObject::RoleBinding(_) => GrantKind::RoleBinding,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// A label.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let labels = self.metadata.labels.as_ref()?;
+        labels.get(key).map(String::as_str)
+    }
+}

@@ -1,0 +1,388 @@
+//! The controller in a small cluster: one connector, one policy, one pod, one approval.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use connectors_api::{
+    access_policy::{Match, ObjectKind},
+    check_state::ObjectState,
+    check_state::StateError,
+    check_verdict,
+};
+use evaluation_api::{
+    v1::{CheckResult, EvaluateChecksRequest, EvaluateChecksResponse, GrantedRule, ObjectResult},
+    verdict,
+};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::core::ApiResource;
+use prometheus::Registry;
+use serde_json::{Value, json};
+use service_kit::{
+    retry::{Backoff, Policy},
+    watches::{Guarded, Parse, Plain, Unreadable},
+};
+use tokio::time::Instant;
+
+use super::ApiServer;
+use crate::{
+    api::{Live, Name, Strict, binding, role},
+    apply::{Applier, Writes},
+    caches::{ConnectorCached, KindState, PodCached, PolicyCached, World},
+    evaluator::{Evaluator, Unanswered},
+    events::Events,
+    metrics::Metrics,
+    observe::Observer,
+    plan::Terms,
+    reconcile::{ReconcileError, Reconciler},
+    seen::{ConnectorSeen, GrantKind, Now, PodFacts},
+};
+
+const CALLS: Policy = Policy {
+    attempts: 1,
+    attempt: std::time::Duration::from_secs(3),
+    total: std::time::Duration::from_secs(6),
+    pauses: Backoff::new(
+        std::time::Duration::from_millis(1),
+        std::time::Duration::from_millis(2),
+    ),
+};
+
+pub(crate) const RESOURCE: &str = "connectors/apis/v1/pod/apps/deploy-1";
+
+/// Says of each object what its state says, and that everything may be used by the pod.
+struct Judge {
+    answers: Arc<AtomicBool>,
+}
+
+impl Evaluator for Judge {
+    fn evaluate(
+        &self,
+        question: EvaluateChecksRequest,
+    ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
+        Box::pin(async move {
+            if !self.answers.load(Ordering::SeqCst) {
+                return Err(Unanswered::Late);
+            }
+            let mut verdicts = Vec::new();
+            let mut checks = Vec::new();
+            for candidates in &question.candidates {
+                let objects: Vec<Value> = candidates
+                    .objects
+                    .iter()
+                    .map(|it| serde_json::from_slice(it).unwrap())
+                    .collect();
+                let results: Vec<_> = objects.iter().map(result).collect();
+                let said = objects
+                    .iter()
+                    .map(|it| ObjectState::of(it).map(|state| state.outcome()));
+                let said = check_verdict::of_objects::<StateError>(Match::default(), said);
+                verdicts.push(said);
+                checks.push(CheckResult {
+                    check: candidates.check.clone(),
+                    verdict: verdict::to_wire(said).into(),
+                    reason: "Said".to_owned(),
+                    message: "as it stands there".to_owned(),
+                    objects: results,
+                });
+            }
+            Ok(EvaluateChecksResponse {
+                verdict: verdict::to_wire(check_verdict::of_checks(verdicts)).into(),
+                checks,
+                rules: vec![GrantedRule {
+                    verbs: vec!["*".to_owned()],
+                    resources: vec![RESOURCE.to_owned()],
+                }],
+                ..EvaluateChecksResponse::default()
+            })
+        })
+    }
+}
+
+fn result(object: &Value) -> ObjectResult {
+    let text = |pointer: &str| {
+        let text = object.pointer(pointer).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let said = ObjectState::of(object).map(|state| state.outcome());
+    let said = check_verdict::of_objects::<StateError>(Match::default(), [said]);
+    ObjectResult {
+        api_version: text("/apiVersion"),
+        kind: text("/kind"),
+        namespace: text("/metadata/namespace"),
+        name: text("/metadata/name"),
+        uid: text("/metadata/uid"),
+        resource_version: text("/metadata/resourceVersion"),
+        state: text("/status/state"),
+        verdict: verdict::to_wire(said).into(),
+        ..ObjectResult::default()
+    }
+}
+
+pub(crate) struct Cluster {
+    pub(crate) server: ApiServer,
+    pub(crate) leads: Arc<AtomicBool>,
+    pub(crate) answers: Arc<AtomicBool>,
+    pub(crate) now: Arc<Mutex<Now>>,
+}
+
+impl Cluster {
+    pub(crate) fn new() -> Self {
+        let server = ApiServer::new();
+        let ours = "connectors.alauda.io/v1alpha1";
+        server.put(
+            "connectors",
+            json!({
+                "apiVersion": ours, "kind": "Connector",
+                "metadata": {"name": "harbor", "namespace": "tools", "uid": "connector-uid"},
+                "spec": {"connectorClassName": "harbor"},
+            }),
+        );
+        server.put("accesspolicies", json!({
+            "apiVersion": ours, "kind": "AccessPolicy",
+            "metadata": {"name": "p", "namespace": "tools", "uid": "p-uid", "generation": 1},
+            "spec": {"checkGrantedPermission": {
+                "requesters": [{"kind": "ServiceAccount", "name": "builder", "namespace": "apps"}],
+                "spec": {
+                    "checks": [{"name": "approval", "selector": {
+                        "labels": {"run": "{.object.metadata.name}"},
+                        "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"},
+                    }}],
+                    "permissions": {"roleTemplate": {"rules": [{
+                        "apiGroups": ["connectors.alauda.io"], "verbs": ["*"],
+                        "resources": ["connectors/apis/v1/pod/{.object.metadata.namespace}/{.object.metadata.name}"],
+                    }]}},
+                },
+            }},
+        }));
+        server.put(
+            "pods",
+            json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "deploy-1", "namespace": "apps", "uid": "pod-uid"},
+                "spec": {"serviceAccountName": "builder"},
+                "status": {"phase": "Pending"},
+            }),
+        );
+        server.put("accessrequests", json!({
+            "apiVersion": ours, "kind": "AccessRequest",
+            "metadata": {
+                "name": "request", "namespace": "tools", "uid": "request-uid", "generation": 1,
+                "creationTimestamp": "2026-03-01T10:00:00Z",
+            },
+            "spec": {
+                "subject": {"kind": "ServiceAccount", "name": "builder"},
+                "connectorRef": {"name": "harbor"},
+                "context": {"objectRef": {
+                    "apiVersion": "v1", "kind": "Pod", "namespace": "apps", "name": "deploy-1", "uid": "pod-uid",
+                }},
+            },
+        }));
+        let now = Now {
+            wall: "2026-03-01T10:00:10Z".parse().unwrap(),
+            mono: Instant::now(),
+        };
+        Self {
+            server,
+            leads: Arc::new(AtomicBool::new(true)),
+            answers: Arc::new(AtomicBool::new(true)),
+            now: Arc::new(Mutex::new(now)),
+        }
+    }
+
+    pub(crate) fn approval(&self, state: &str) {
+        self.server.put("configmaps", json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "approval-1", "namespace": "apps", "uid": "approval-uid", "labels": {"run": "deploy-1"}},
+            "status": {"state": state},
+        }));
+    }
+
+    pub(crate) fn request() -> Name {
+        Name::new("tools", "request")
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        self.server.named("accessrequests", "request").unwrap()["status"].clone()
+    }
+
+    pub(crate) fn phase(&self) -> String {
+        self.status()["phase"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// Names of all managed objects, the bindings first.
+    pub(crate) fn managed(&self) -> Vec<String> {
+        ["rolebindings", "roles"]
+            .iter()
+            .flat_map(|plural| self.server.all(plural))
+            .map(|it| {
+                format!(
+                    "{} {}",
+                    it["kind"].as_str().unwrap_or_default(),
+                    it["metadata"]["name"]
+                )
+            })
+            .collect()
+    }
+
+    /// A controller that was just started: its caches hold what is there now.
+    pub(crate) fn controller(&self) -> Reconciler {
+        let client = self.server.client();
+        let world = Arc::new(World::default());
+        let live = Live::new(client.clone(), CALLS);
+        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let leads = Arc::clone(&self.leads);
+        let leads: crate::apply::Leads = Arc::new(move || leads.load(Ordering::SeqCst));
+        let now = Arc::clone(&self.now);
+        let clock: crate::apply::Clock = Arc::new(move || *now.lock().unwrap());
+        let writes = Writes::new(client.clone(), CALLS, Arc::clone(&leads), metrics.clone());
+        let judge = Judge {
+            answers: Arc::clone(&self.answers),
+        };
+        let reconciler = Reconciler {
+            observer: Observer::new(
+                Arc::clone(&world),
+                live.clone(),
+                Arc::new(judge),
+                Arc::clone(&clock),
+                2,
+            ),
+            applier: Applier::new(live.clone(), writes, Arc::clone(&clock), metrics.clone()),
+            world,
+            queue: Arc::default(),
+            live,
+            events: Events::new(client, "test"),
+            metrics,
+            clock,
+            leads,
+            terms: Terms {
+                retention: jiff::SignedDuration::from_hours(168),
+            },
+        };
+        self.fill(&reconciler);
+        reconciler
+    }
+
+    /// Brings the caches of a controller up to date.
+    pub(crate) fn fill(&self, controller: &Reconciler) {
+        let mut state = controller.world.write();
+        let enabled = [("enable-connectors-approval".to_owned(), "true".to_owned())];
+        let _ = state.learn(&BTreeMap::from(enabled));
+        let kind = ObjectKind {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+        };
+        let _ = state.kind(
+            &kind,
+            KindState::Watching(ApiResource::erase::<ConfigMap>(&())),
+        );
+        let name = |it: &Value| {
+            let text = |field: &str| {
+                it["metadata"][field]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            Name::new(&text("namespace"), &text("name"))
+        };
+        for object in self.server.all("configmaps") {
+            let _ = state.object(&kind, &name(&object), Some(object));
+        }
+        for request in self.server.all("accessrequests") {
+            let parsed =
+                <Strict as Parse<connectors_api::AccessRequest>>::parse(&request.to_string());
+            let parsed = parsed.map(Arc::new).map_err(|problem| Unreadable {
+                metadata: serde_json::from_value(request["metadata"].clone()).unwrap(),
+                problem,
+            });
+            let _ = state.request(&name(&request), parsed);
+        }
+        for policy in self.server.all("accesspolicies") {
+            let parsed =
+                <Strict as Parse<connectors_api::AccessPolicy>>::parse(&policy.to_string());
+            let cached = PolicyCached {
+                uid: policy["metadata"]["uid"].as_str().unwrap().to_owned(),
+                deleting: false,
+                policy: Ok(Arc::new(parsed.unwrap())),
+            };
+            let _ = state.policy(&name(&policy), Some(cached));
+        }
+        for connector in self.server.all("connectors") {
+            let cached = ConnectorCached {
+                seen: ConnectorSeen {
+                    uid: connector["metadata"]["uid"].as_str().unwrap().to_owned(),
+                },
+                labels: BTreeMap::new(),
+            };
+            let _ = state.connector(&name(&connector), Some(cached));
+        }
+        for pod in self.server.all("pods") {
+            let typed: Pod = serde_json::from_value(pod.clone()).unwrap();
+            let cached = PodCached {
+                uid: typed.metadata.uid.unwrap(),
+                version: typed.metadata.resource_version.unwrap(),
+                facts: Some(PodFacts {
+                    finished: pod["status"]["phase"] == "Succeeded",
+                    terminating: typed.metadata.deletion_timestamp.is_some(),
+                    account: typed.spec.unwrap().service_account_name.unwrap(),
+                }),
+            };
+            let _ = state.pod(&name(&pod), Some(cached));
+        }
+        for object in self.server.all("roles") {
+            let guarded: Guarded<_, Plain> = serde_json::from_value(object.clone()).unwrap();
+            let _ = state.grant(GrantKind::Role, &name(&object), Some(&role(guarded)));
+        }
+        for object in self.server.all("rolebindings") {
+            let guarded: Guarded<_, Plain> = serde_json::from_value(object.clone()).unwrap();
+            let _ = state.grant(
+                GrantKind::RoleBinding,
+                &name(&object),
+                Some(&binding(guarded)),
+            );
+        }
+    }
+
+    /// One look at the request by a controller whose caches are up to date.
+    pub(crate) async fn look(&self) -> Result<(), ReconcileError> {
+        let controller = self.controller();
+        controller
+            .request(&Self::request(), Instant::now())
+            .await
+            .map(|_| ())
+    }
+
+    /// What a new leader does, until nothing changes any more.
+    pub(crate) async fn restart(&self) {
+        let controller = self.controller();
+        controller.sweep().await.unwrap();
+        for _ in 0..10 {
+            self.server.forget_writes();
+            if self.server.named("accessrequests", "request").is_none() {
+                return;
+            }
+            if self.look().await.is_ok() && self.server.writes().is_empty() {
+                return;
+            }
+        }
+        panic!("it does not come to rest: {:?}", self.server.writes());
+    }
+
+    /// A request that was approved and granted.
+    pub(crate) async fn granted() -> Self {
+        let cluster = Self::new();
+        cluster.approval("approved");
+        cluster.look().await.unwrap();
+        assert_eq!(cluster.phase(), "Granted");
+        cluster.server.forget_writes();
+        cluster
+    }
+}

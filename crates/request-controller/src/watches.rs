@@ -1,0 +1,443 @@
+//! The watches of fixed kinds, and how their events reach the caches and the queue.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt::Debug,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use connectors_api::{AccessPolicy, AccessRequest, Connector, config::CONFIG_MAP, labels, names};
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Namespace, Pod, ServiceAccount},
+    rbac::v1::{Role, RoleBinding},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    runtime::watcher::{Config, Event},
+};
+use service_kit::{
+    readiness::{Part, Readiness},
+    shutdown::Stop,
+    watches::{Guarded, Parse, Watch, WatchMetrics},
+};
+use tracing::{info, warn};
+
+use crate::{
+    api::{Name, Named, PodFields, Strict, binding, role},
+    caches::{ConnectorCached, PodCached, PolicyCached, Wakes, World},
+    dynamic::Sink,
+    metrics::Metrics,
+    observe::is_finished,
+    seen::{ConnectorSeen, GrantKind, Managed, PodFacts},
+};
+
+/// What an event means for a cache.
+#[derive(Debug)]
+pub enum Change<K> {
+    /// The object is there, as it is now.
+    There(Name, K),
+    /// It is gone.
+    Gone(Name),
+}
+
+/// Turns events into changes: what a new list does not name any more is gone.
+#[derive(Debug, Default)]
+pub struct Changes {
+    known: HashSet<Name>,
+    listed: Option<HashSet<Name>>,
+}
+
+impl Changes {
+    /// The changes of one event, and whether the cache is complete with it.
+    pub fn of<K: ResourceExt>(&mut self, event: Event<K>) -> (Vec<Change<K>>, bool) {
+        match event {
+            Event::Init => {
+                self.listed = Some(HashSet::new());
+                (Vec::new(), false)
+            }
+            Event::InitApply(object) => {
+                let name = Name::of(&object);
+                self.known.insert(name.clone());
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(name.clone());
+                }
+                (vec![Change::There(name, object)], false)
+            }
+            Event::InitDone => {
+                let listed = self.listed.take().unwrap_or_default();
+                let gone = self.known.difference(&listed).cloned();
+                let gone = gone.map(Change::Gone).collect();
+                self.known = listed;
+                (gone, true)
+            }
+            Event::Apply(object) => {
+                let name = Name::of(&object);
+                self.known.insert(name.clone());
+                (vec![Change::There(name, object)], false)
+            }
+            Event::Delete(object) => {
+                let name = Name::of(&object);
+                self.known.remove(&name);
+                (vec![Change::Gone(name)], false)
+            }
+        }
+    }
+}
+
+/// Called with a request that was deleted after it had decided.
+pub type Deleted = Arc<dyn Fn(Arc<AccessRequest>) + Send + Sync>;
+
+/// Everything that the watches need.
+#[derive(Clone)]
+pub struct Feeds {
+    /// The client.
+    pub client: Client,
+    /// The caches.
+    pub world: Arc<World>,
+    /// The queue.
+    pub sink: Sink,
+    /// Who hears of deleted requests.
+    pub deleted: Deleted,
+    /// The watches' own troubles.
+    pub metrics: WatchMetrics,
+    /// The namespace of the installation.
+    pub namespace: String,
+    /// Where it is told what is known of the configuration.
+    pub told: Metrics,
+    /// Released once the configuration is known.
+    pub configured: Arc<Mutex<Vec<Part>>>,
+}
+
+impl Feeds {
+    /// Follows every fixed kind until it is time to end.
+    pub fn start(&self, ready: [&Readiness; 2], stop: &Stop) -> impl Future<Output = ()> + use<> {
+        let managed = format!(
+            "{}={},{}",
+            labels::MANAGED_BY,
+            names::MANAGED_BY,
+            labels::ACCESS_REQUEST_UID
+        );
+        let managed = Config::default().labels(&managed);
+        let config = Config::default().fields(&format!("metadata.name={CONFIG_MAP}"));
+        let client = || self.client.clone();
+        let part = |name: &str| ready.map(|it| it.part(name)).into();
+        let all = [
+            self.feed(
+                "accessrequests",
+                Api::<Guarded<AccessRequest, Strict>>::all(client()),
+                Config::default(),
+                part("accessrequests"),
+                Self::request,
+            ),
+            self.feed(
+                "accesspolicies",
+                Api::<Guarded<AccessPolicy, Strict>>::all(client()),
+                Config::default(),
+                part("accesspolicies"),
+                Self::policy,
+            ),
+            self.feed(
+                "connectors",
+                Api::<Guarded<Connector, Named>>::all(client()),
+                Config::default(),
+                part("connectors"),
+                Self::connector,
+            ),
+            self.feed(
+                "pods",
+                Api::<Guarded<Pod, PodFields>>::all(client()),
+                Config::default(),
+                part("pods"),
+                Self::pod,
+            ),
+            self.feed(
+                "serviceaccounts",
+                Api::<Guarded<ServiceAccount, Named>>::all(client()),
+                Config::default(),
+                part("serviceaccounts"),
+                Self::account,
+            ),
+            self.feed(
+                "namespaces",
+                Api::<Guarded<Namespace, Named>>::all(client()),
+                Config::default(),
+                part("namespaces"),
+                Self::namespace,
+            ),
+            self.feed(
+                "roles",
+                Api::<Guarded<Role>>::all(client()),
+                managed.clone(),
+                part("roles"),
+                Self::role,
+            ),
+            self.feed(
+                "rolebindings",
+                Api::<Guarded<RoleBinding>>::all(client()),
+                managed,
+                part("rolebindings"),
+                Self::binding,
+            ),
+            self.feed(
+                "configmaps",
+                Api::<Guarded<ConfigMap>>::namespaced(client(), &self.namespace),
+                config,
+                Vec::new(),
+                Self::config,
+            ),
+        ];
+        let all = futures::future::join_all(all);
+        let stop = stop.clone();
+        async move {
+            tokio::select! {
+                () = stop.stopped() => {}
+                _ = all => {}
+            }
+        }
+    }
+
+    fn feed<K, P>(
+        &self,
+        name: &'static str,
+        api: Api<Guarded<K, P>>,
+        config: Config,
+        ready: Vec<Part>,
+        take: fn(&Self, Change<Guarded<K, P>>) -> Wakes,
+    ) -> futures::future::BoxFuture<'static, ()>
+    where
+        K: Resource + Clone + Debug + Send + 'static,
+        P: Parse<K> + 'static,
+        Guarded<K, P>: ResourceExt,
+    {
+        let watch = Watch {
+            name,
+            config,
+            ready: None,
+            metrics: &self.metrics,
+        };
+        let events = watch.start(api);
+        let feeds = self.clone();
+        Box::pin(async move { feeds.drain(events, ready, take).await })
+    }
+
+    /// The part is released when the caches hold the list, not when the watch has sent it.
+    async fn drain<K, P>(
+        &self,
+        events: impl Stream<Item = Event<Guarded<K, P>>>,
+        mut ready: Vec<Part>,
+        take: fn(&Self, Change<Guarded<K, P>>) -> Wakes,
+    ) where
+        Guarded<K, P>: ResourceExt,
+    {
+        let mut events = std::pin::pin!(events);
+        let mut changes = Changes::default();
+        while let Some(event) = events.next().await {
+            let (list, complete) = changes.of(event);
+            for change in list {
+                let wakes = take(self, change);
+                (self.sink)(wakes);
+            }
+            if complete {
+                ready.drain(..).for_each(Part::ready);
+            }
+        }
+    }
+
+    fn request(&self, change: Change<Guarded<AccessRequest, Strict>>) -> Wakes {
+        match change {
+            Change::There(name, request) => {
+                let request = request.object.map(Arc::new);
+                self.world.write().request(&name, request)
+            }
+            Change::Gone(name) => {
+                let (gone, wakes) = self.world.write().request_gone(&name);
+                if let Some(gone) = gone {
+                    (self.deleted)(gone);
+                }
+                wakes
+            }
+        }
+    }
+
+    fn policy(&self, change: Change<Guarded<AccessPolicy, Strict>>) -> Wakes {
+        match change {
+            Change::There(name, policy) => {
+                let metadata = policy.meta();
+                let cached = PolicyCached {
+                    uid: metadata.uid.clone().unwrap_or_default(),
+                    deleting: metadata.deletion_timestamp.is_some(),
+                    policy: policy.object.map(Arc::new),
+                };
+                self.world.write().policy(&name, Some(cached))
+            }
+            Change::Gone(name) => self.world.write().policy(&name, None),
+        }
+    }
+
+    fn connector(&self, change: Change<Guarded<Connector, Named>>) -> Wakes {
+        let (name, connector) = match change {
+            Change::There(name, connector) => {
+                let is_there = connector.meta().deletion_timestamp.is_none();
+                let cached = ConnectorCached {
+                    seen: ConnectorSeen {
+                        uid: connector.uid().unwrap_or_default(),
+                    },
+                    labels: connector.labels().clone(),
+                };
+                (name, is_there.then_some(cached))
+            }
+            Change::Gone(name) => (name, None),
+        };
+        self.world.write().connector(&name, connector)
+    }
+
+    fn pod(&self, change: Change<Guarded<Pod, PodFields>>) -> Wakes {
+        let (name, pod) = match change {
+            Change::There(name, pod) => {
+                let cached = PodCached {
+                    uid: pod.uid().unwrap_or_default(),
+                    version: pod.resource_version().unwrap_or_default(),
+                    facts: pod.object.ok().map(|pod| facts(&pod)),
+                };
+                (name, Some(cached))
+            }
+            Change::Gone(name) => (name, None),
+        };
+        self.world.write().pod(&name, pod)
+    }
+
+    fn account(&self, change: Change<Guarded<ServiceAccount, Named>>) -> Wakes {
+        let (name, labels) = labels_in(change);
+        self.world.write().account(&name, labels)
+    }
+
+    fn namespace(&self, change: Change<Guarded<Namespace, Named>>) -> Wakes {
+        let (name, labels) = labels_in(change);
+        self.world.write().namespace(&name.name, labels)
+    }
+
+    fn role(&self, change: Change<Guarded<Role>>) -> Wakes {
+        self.grant(GrantKind::Role, change, role)
+    }
+
+    fn binding(&self, change: Change<Guarded<RoleBinding>>) -> Wakes {
+        self.grant(GrantKind::RoleBinding, change, binding)
+    }
+
+    fn grant<K>(
+        &self,
+        kind: GrantKind,
+        change: Change<Guarded<K>>,
+        managed: fn(Guarded<K>) -> Managed,
+    ) -> Wakes {
+        let (name, grant) = match change {
+            Change::There(name, object) => (name, Some(managed(object))),
+            Change::Gone(name) => (name, None),
+        };
+        self.world.write().grant(kind, &name, grant.as_ref())
+    }
+
+    fn config(&self, change: Change<Guarded<ConfigMap>>) -> Wakes {
+        let Change::There(_, map) = change else {
+            self.told.config_present.set(0);
+            warn!("the configuration is gone; the last known values hold");
+            return Wakes::new();
+        };
+        let data: BTreeMap<String, String> = match map.object {
+            Ok(map) => map.data.unwrap_or_default(),
+            Err(unreadable) => {
+                warn!(
+                    problem = unreadable.problem,
+                    "the configuration cannot be read"
+                );
+                return Wakes::new();
+            }
+        };
+        let (problems, wakes) = self.world.write().learn(&data);
+        for problem in problems {
+            warn!(%problem, "configuration");
+        }
+        let known = self.world.config();
+        self.told.config_present.set(1);
+        let enabled = known.is_some_and(|config| config.enabled);
+        self.told.enabled.set(enabled.into());
+        info!(config = ?known, "configuration");
+        if known.is_some() {
+            let parts = self.configured.lock();
+            let mut parts = parts.unwrap_or_else(PoisonError::into_inner);
+            parts.drain(..).for_each(Part::ready);
+        }
+        wakes
+    }
+}
+
+fn labels_in<K>(change: Change<Guarded<K, Named>>) -> (Name, Option<BTreeMap<String, String>>)
+where
+    Guarded<K, Named>: ResourceExt,
+    Named: Parse<K>,
+{
+    match change {
+        Change::There(name, object) => {
+            let labels = object.labels().clone();
+            (name, Some(labels))
+        }
+        Change::Gone(name) => (name, None),
+    }
+}
+
+fn facts(pod: &Pod) -> PodFacts {
+    let account = pod
+        .spec
+        .as_ref()
+        .and_then(|it| it.service_account_name.clone());
+    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+    PodFacts {
+        finished: is_finished(phase),
+        terminating: pod.metadata.deletion_timestamp.is_some(),
+        account: account
+            .filter(|it| !it.is_empty())
+            .unwrap_or_else(|| "default".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some(name.to_owned());
+        pod
+    }
+
+    fn told(changes: &mut Changes, event: Event<Pod>) -> (Vec<String>, bool) {
+        let (list, complete) = changes.of(event);
+        let line = |change: Change<Pod>| match change {
+            Change::There(name, _) => format!("there {}", name.name),
+            Change::Gone(name) => format!("gone {}", name.name),
+        };
+        (list.into_iter().map(line).collect(), complete)
+    }
+
+    #[test]
+    fn what_a_new_list_does_not_name_is_gone() {
+        let mut changes = Changes::default();
+        let none = (vec![], false);
+        assert_eq!(told(&mut changes, Event::Init), none);
+        let there = |name: &str| (vec![format!("there {name}")], false);
+        assert_eq!(told(&mut changes, Event::InitApply(pod("a"))), there("a"));
+        assert_eq!(told(&mut changes, Event::InitDone), (vec![], true));
+        assert_eq!(told(&mut changes, Event::Apply(pod("b"))), there("b"));
+
+        assert_eq!(told(&mut changes, Event::Init), none);
+        assert_eq!(told(&mut changes, Event::InitApply(pod("b"))), there("b"));
+        // Not before the list is complete.
+        let gone = (vec!["gone a".to_owned()], true);
+        assert_eq!(told(&mut changes, Event::InitDone), gone);
+        let gone = (vec!["gone b".to_owned()], false);
+        assert_eq!(told(&mut changes, Event::Delete(pod("b"))), gone);
+        assert_eq!(told(&mut changes, Event::Init), none);
+        assert_eq!(told(&mut changes, Event::InitDone), (vec![], true));
+    }
+}

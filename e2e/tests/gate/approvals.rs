@@ -1,0 +1,278 @@
+//! From the wait to the grant.
+
+use serde_json::json;
+
+use crate::support::{Approval, Gate, condition, name, policy, uid};
+
+/// The whole path once, with everything that can be seen of it.
+fn whole_path(test: &str, approval: Approval) {
+    let gate = Gate::new(test);
+    gate.create_policy("release", approval);
+    assert!(!gate.may_use("job"));
+
+    gate.start_pod("job");
+    let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+    assert_eq!(request["status"]["phase"], "Pending");
+    assert_eq!(
+        condition(&request, "ContextObjectValid"),
+        Some(("True", "UnCompleted"))
+    );
+    assert_eq!(
+        condition(&request, "ConnectorResolved"),
+        Some(("True", "Resolved"))
+    );
+    assert_eq!(
+        condition(&request, "AccessPolicyMatched"),
+        Some(("True", "AccessPolicyMatched"))
+    );
+    assert_eq!(condition(&request, "Ready").unwrap().0, "False");
+    let note = gate.wait_for_event("Pod", "job", "AccessPending");
+    assert!(note.contains("prod"), "{note}");
+    gate.assert_held("job");
+    assert!(!gate.may_use("job"));
+    assert_eq!(gate.grants(&uid(&request)), Vec::<String>::new());
+
+    gate.set_approval("yes", "job", approval, "approved");
+    let output = gate.wait_for_output("job");
+    for fact in [
+        format!("/.connector/{}_prod/name\nprod", gate.namespace()),
+        format!(
+            "/.connector/{}_prod/address\nhttps://prod.example.com",
+            gate.namespace()
+        ),
+        format!("/.connector/{}_prod/permission\napis", gate.namespace()),
+        format!(
+            "/.connector/{}_prod/request\n{}",
+            gate.namespace(),
+            name(&request)
+        ),
+        "/.connector/.complete".to_owned(),
+    ] {
+        assert!(output.contains(&fact), "{fact} is not in {output}");
+    }
+    let request = gate.wait_for_phase("job", "Granted");
+    assert_eq!(
+        condition(&request, "AccessCheckReady"),
+        Some(("True", "AccessCheckPassed"))
+    );
+    assert_eq!(
+        condition(&request, "AccessPermissionSync"),
+        Some(("True", "AccessPermissionGranted"))
+    );
+    assert_eq!(condition(&request, "Ready").unwrap().0, "True");
+    assert!(gate.may_use("job"));
+    assert!(!gate.may_use("other"), "the grant covers another pod");
+    assert_eq!(gate.grants(&uid(&request)).len(), 2);
+    gate.wait_for_event("AccessRequest", &name(&request), "AccessGranted");
+    gate.wait_for_event("Pod", "job", "AccessGranted");
+
+    gate.scene().run("delete pod job --wait=false").unwrap();
+    gate.wait_for_no_access("job", &uid(&request));
+    let ended = gate.wait_for_request(&name(&request), "to be revoked", |request| {
+        request["status"]["phase"] == "Revoked"
+    });
+    assert_eq!(
+        condition(&ended, "AccessPermissionSync"),
+        Some(("False", "AccessPermissionRevoked"))
+    );
+    gate.wait_for_event("AccessRequest", &name(&request), "AccessRevoked");
+}
+
+#[test]
+fn a_config_map_read_by_rego_lets_a_pod_in_until_it_ends() {
+    whole_path("path-rego", Approval::ConfigMap);
+}
+
+#[test]
+fn an_object_with_a_state_lets_a_pod_in_until_it_ends() {
+    whole_path("path-duck", Approval::SignOff);
+}
+
+#[test]
+fn an_approval_that_is_there_before_the_pod_lets_it_in_at_once() {
+    let gate = Gate::new("approved-before");
+    gate.create_policy("release", Approval::SignOff);
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.start_pod("job");
+    gate.wait_for_output("job");
+    gate.wait_for_phase("job", "Granted");
+}
+
+#[test]
+fn a_no_is_final_and_nothing_is_mounted() {
+    let gate = Gate::new("rejected");
+    gate.create_policy("release", Approval::SignOff);
+    gate.start_pod("job");
+    gate.wait_for_phase("job", "Pending");
+    gate.set_approval("no", "job", Approval::SignOff, "rejected");
+    let request = gate.wait_for_phase("job", "Rejected");
+    assert_eq!(
+        condition(&request, "AccessCheckReady"),
+        Some(("False", "AccessCheckRejected"))
+    );
+    gate.wait_for_event("AccessRequest", &name(&request), "AccessRejected");
+    gate.wait_for_event("Pod", "job", "AccessDenied");
+
+    // A change of mind comes too late, for this request and for any other of the same pod.
+    gate.set_approval("no", "job", Approval::SignOff, "approved");
+    let mut twin = request.clone();
+    twin["metadata"] = json!({"name": "twin"});
+    twin["status"] = json!(null);
+    gate.scene().apply(&twin.to_string()).unwrap();
+    let twin = gate.wait_for_request("twin", "to be invalid", |request| {
+        request["status"]["phase"] == "Invalid"
+    });
+    assert_eq!(
+        condition(&twin, "Ready"),
+        Some(("False", "DuplicateRequest"))
+    );
+    gate.assert_held("job");
+    assert!(!gate.may_use("job"));
+    assert_eq!(gate.grants(&uid(&request)), Vec::<String>::new());
+    assert_eq!(gate.grants(&uid(&twin)), Vec::<String>::new());
+}
+
+#[test]
+fn a_connector_that_is_created_later_is_waited_for() {
+    let gate = Gate::empty("connector-later");
+    gate.create_policy("release", Approval::SignOff);
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.start_pod("job");
+    gate.wait_for_reason("job", "ConnectorResolved", "NotFound");
+    gate.assert_held("job");
+    gate.create_connector("prod");
+    gate.wait_for_output("job");
+}
+
+#[test]
+fn a_policy_that_is_created_later_joins() {
+    let gate = Gate::new("policy-later");
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.start_pod("job");
+    gate.wait_for_reason("job", "AccessPolicyMatched", "NoAccessPolicyMatched");
+    gate.assert_held("job");
+    gate.create_policy("release", Approval::SignOff);
+    gate.wait_for_output("job");
+}
+
+#[test]
+fn a_check_kind_whose_definition_arrives_later_is_waited_for() {
+    let gate = Gate::new("kind-later");
+    gate.scene()
+        .kubectl()
+        .run("delete crd latecomers.e2e.example.com --ignore-not-found --wait")
+        .unwrap();
+    let mut late = policy("release", Approval::SignOff);
+    late["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["objectRef"]["kind"] =
+        json!("Latecomer");
+    gate.scene().apply(&late.to_string()).unwrap();
+    gate.start_pod("job");
+    let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckFailed");
+    assert!(request.to_string().contains("Latecomer"), "{request}");
+    gate.assert_held("job");
+
+    gate.scene().kubectl().apply(LATECOMERS).unwrap();
+    let wait = "wait --for=condition=Established --timeout=60s crd/latecomers.e2e.example.com";
+    gate.scene().kubectl().run(wait).unwrap();
+    let object = json!({
+        "apiVersion": "e2e.example.com/v1", "kind": "Latecomer",
+        "metadata": {"name": "yes", "labels": {"app": "job"}},
+        "status": {"state": "approved"},
+    });
+    gate.scene().apply(&object.to_string()).unwrap();
+    gate.wait_for_output("job");
+    let end = "delete crd latecomers.e2e.example.com --wait=false";
+    gate.scene().kubectl().run(end).unwrap();
+}
+
+#[test]
+fn a_tekton_check_that_asks_for_proof_says_that_it_cannot_be_given_yet() {
+    let gate = Gate::new("tekton-proof");
+    gate.scene()
+        .kubectl()
+        .apply(include_str!(
+            "../../examples/fixtures/approval-task-crd.yaml"
+        ))
+        .unwrap();
+    let mut tekton = policy("release", Approval::SignOff);
+    tekton["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["objectRef"] =
+        json!({"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"});
+    gate.scene().apply(&tekton.to_string()).unwrap();
+    let task = json!({
+        "apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask",
+        "metadata": {"name": "yes", "labels": {"app": "job"}},
+    });
+    gate.scene().apply(&task.to_string()).unwrap();
+    let approve = r#"patch approvaltask yes --subresource=status --type=merge --patch {"status":{"state":"approved"}}"#;
+    gate.scene().wait_for("the approval", approve, |_| true);
+    gate.start_pod("job");
+    let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckFailed");
+    assert!(
+        request.to_string().contains("ProofUnavailable"),
+        "{request}"
+    );
+    gate.assert_held("job");
+}
+
+const LATECOMERS: &str = r"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: latecomers.e2e.example.com
+spec:
+  group: e2e.example.com
+  names: {kind: Latecomer, plural: latecomers, singular: latecomer}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          status:
+            type: object
+            properties:
+              state: {type: string}
+";
+
+#[test]
+fn a_policy_edited_before_the_grant_counts_as_it_is_and_after_it_not() {
+    let gate = Gate::new("policy-edited");
+    gate.create_policy("release", Approval::SignOff);
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    // Tightened while the pod waits: another object must approve now.
+    let mut tight = policy("release", Approval::SignOff);
+    let labels =
+        &mut tight["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"];
+    labels["tight"] = json!("yes");
+    gate.scene().apply(&tight.to_string()).unwrap();
+    gate.start_pod("job");
+    let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+    gate.assert_held("job");
+    gate.scene().run("label signoff yes tight=yes").unwrap();
+    gate.wait_for_output("job");
+    gate.wait_for_phase("job", "Granted");
+
+    // Tightened again: what was decided stays decided.
+    let labels =
+        &mut tight["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"];
+    labels["tighter"] = json!("yes");
+    gate.scene().apply(&tight.to_string()).unwrap();
+    // The edit was seen once a pod that came after it was judged by it.
+    gate.set_approval("probe", "probe", Approval::SignOff, "approved");
+    gate.start_pod("probe");
+    gate.wait_for_reason("probe", "AccessCheckReady", "AccessCheckPending");
+    assert_eq!(gate.grants(&uid(&request)).len(), 2);
+    assert!(gate.may_use("job"));
+
+    // Its deletion revokes.
+    gate.scene().run("delete accesspolicy release").unwrap();
+    gate.wait_for_no_access("job", &uid(&request));
+    let request = gate.wait_for_phase("job", "Revoked");
+    assert_eq!(
+        condition(&request, "Ready"),
+        Some(("False", "PolicyDeleted"))
+    );
+}

@@ -1,0 +1,99 @@
+//! How long things take, and how often the kubelet has to ask.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::support::{Approval, Gate, Installation, parsed};
+
+/// Pods that are let in one after the other.
+const PODS: usize = 30;
+
+/// Prints figures; judges only that every pod was let in. Machines differ.
+#[test]
+fn from_the_approval_to_the_running_container() {
+    let gate = Gate::alone("latency");
+    gate.create_policy("release", Approval::SignOff);
+    let mut gated: Vec<Duration> = (0..PODS)
+        .map(|number| {
+            let pod = format!("gated-{number}");
+            gate.start_pod(&pod);
+            gate.wait_for_reason(&pod, "AccessCheckReady", "AccessCheckPending");
+            gate.assert_held(&pod);
+            let approved = Instant::now();
+            gate.set_approval(&pod, &pod, Approval::SignOff, "approved");
+            gate.wait_for_output(&pod);
+            let took = approved.elapsed();
+            end(&gate, &pod);
+            took
+        })
+        .collect();
+    // The same pods while nothing is gated: what scheduling, mounting and starting cost by themselves.
+    let off = Installation::of(&gate).switch("false");
+    let mut bare: Vec<Duration> = (0..PODS)
+        .map(|number| {
+            let pod = format!("bare-{number}");
+            let created = Instant::now();
+            gate.start_pod(&pod);
+            gate.wait_for_output(&pod);
+            let took = created.elapsed();
+            end(&gate, &pod);
+            took
+        })
+        .collect();
+    drop(off);
+    println!(
+        "approval → output of the container: {}",
+        figures(&mut gated)
+    );
+    println!(
+        "creation → output of the container, not gated: {}",
+        figures(&mut bare)
+    );
+}
+
+fn end(gate: &Gate, pod: &str) {
+    gate.scene()
+        .run(&format!("delete pod {pod} --wait=false"))
+        .unwrap();
+}
+
+fn figures(times: &mut [Duration]) -> String {
+    times.sort();
+    let at = |part: usize| times[(times.len() - 1) * part / 100].as_millis();
+    format!(
+        "median {} ms, p90 {} ms, max {} ms of {}",
+        at(50),
+        at(90),
+        at(100),
+        times.len()
+    )
+}
+
+#[test]
+fn an_approval_after_a_minute_is_answered_within_the_first_call() {
+    let gate = Gate::alone("held-a-minute");
+    gate.create_policy("release", Approval::SignOff);
+    gate.start_pod("job");
+    gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+    thread::sleep(Duration::from_mins(1));
+    gate.assert_held("job");
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.wait_for_output("job");
+    if let Some(recorder) = gate.recorder() {
+        let calls = recorder.publishes_of(gate.namespace(), "job");
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        assert!(calls[0].took().unwrap().as_secs() >= 60, "{calls:?}");
+    }
+    // Each call that failed would have left an event of the kubelet.
+    let events = gate.scene().run("get events -o json").unwrap();
+    let failed: Vec<_> = parsed(&events)["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["reason"] == "FailedMount")
+        .cloned()
+        .collect();
+    assert_eq!(failed, Vec::<serde_json::Value>::new());
+}

@@ -1,0 +1,19 @@
+//! The whole system on the real node: a pod waits at its mount, an approval lets it in, its end takes
+//! the access back.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::expect_used,
+    reason = "tests fail by panicking, and most of this crate is helpers of tests"
+)]
+
+mod approvals;
+mod endings;
+mod latency;
+mod namespaces;
+mod outages;
+mod requests;
+mod support;
+mod switch;
+mod tokens;

@@ -1,0 +1,51 @@
+//! Pods that use a connector of another namespace.
+
+use serde_json::json;
+
+use crate::support::{Approval, Gate, items, policy, wait_until};
+
+#[test]
+fn a_pod_of_another_namespace_gets_in_when_a_policy_names_it_and_learns_nothing_before() {
+    let owner = Gate::new("tenant-owner");
+    let guest = owner.another("tenant-guest");
+    owner.create_policy("own", Approval::SignOff);
+    // The guest approves his own way, in his own namespace.
+    guest.set_approval("yes", "job", Approval::SignOff, "approved");
+    guest.start_pod_of("job", &format!("{}/prod", owner.namespace()));
+    guest.start_pod_of("lost", &format!("{}/no-such-connector", owner.namespace()));
+    let uid = guest.pod_uid("job");
+    let words = format!("get accessrequests -l connectors.cpaas.io/contextObjectUID={uid} -o json");
+    owner
+        .scene()
+        .wait_for("the guest's request", &words, |text| {
+            items(text)
+                .first()
+                .is_some_and(|request| request["status"]["phase"] == "Pending")
+        });
+    guest.assert_held("job");
+    let refused = guest.wait_for_event("Pod", "job", "AccessPending");
+    let missing = guest.wait_for_event("Pod", "lost", "AccessPending");
+    assert_eq!(
+        refused.replace("prod", "X"),
+        missing.replace("no-such-connector", "X"),
+        "the texts tell which connectors exist"
+    );
+
+    let mut named = policy("named", Approval::SignOff);
+    named["spec"]["checkGrantedPermission"]["requesters"] =
+        json!([{"kind": "ServiceAccount", "name": "default", "namespace": guest.namespace()}]);
+    owner.scene().apply(&named.to_string()).unwrap();
+    guest.wait_for_output("job");
+    guest.assert_held("lost");
+    let uid = items(&owner.scene().run(&words).unwrap())[0]["metadata"]["uid"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(owner.grants(&uid).len(), 2);
+
+    guest
+        .scene()
+        .run("delete pod job lost --wait=false")
+        .unwrap();
+    wait_until("the grant to be gone", || owner.grants(&uid).is_empty());
+}

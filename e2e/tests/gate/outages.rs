@@ -1,0 +1,100 @@
+//! Services that die, or are away: nobody gets in who should not, and the end state is right.
+
+use e2e::checker;
+
+use crate::support::{Approval, Gate, Installation, name, uid};
+
+/// Every service.
+const SERVICES: [&str; 4] = [
+    "evaluation-service",
+    "request-controller",
+    "webhook",
+    "csi-node",
+];
+
+#[test]
+fn a_service_that_is_killed_while_a_pod_waits_is_missed_by_nobody() {
+    let gate = Gate::alone("killed-waiting");
+    let installation = Installation::of(&gate);
+    gate.create_policy("release", Approval::SignOff);
+    for service in SERVICES {
+        let pod = format!("waits-for-{service}");
+        gate.start_pod(&pod);
+        let request = gate.wait_for_reason(&pod, "AccessCheckReady", "AccessCheckPending");
+        installation.kill(service);
+        gate.set_approval(&pod, &pod, Approval::SignOff, "approved");
+        gate.wait_for_output(&pod);
+        gate.wait_for_phase(&pod, "Granted");
+        installation.wait_until_ready(service);
+        gate.scene()
+            .run(&format!("delete pod {pod} --wait=false"))
+            .unwrap();
+        gate.wait_for_no_access(&pod, &uid(&request));
+    }
+}
+
+#[test]
+fn a_service_that_is_killed_after_the_grant_takes_no_revocation_with_it() {
+    let gate = Gate::alone("killed-granted");
+    let installation = Installation::of(&gate);
+    gate.create_policy("release", Approval::SignOff);
+    for service in SERVICES {
+        let pod = format!("held-by-{service}");
+        gate.set_approval(&pod, &pod, Approval::SignOff, "approved");
+        gate.start_pod(&pod);
+        gate.wait_for_output(&pod);
+        let request = gate.wait_for_phase(&pod, "Granted");
+        let since = checker::now();
+        installation.kill(service);
+        gate.scene()
+            .run(&format!("delete pod {pod} --wait=false"))
+            .unwrap();
+        gate.wait_for_no_access(&pod, &uid(&request));
+        gate.outage_since(since);
+        gate.wait_for_request(&name(&request), "to be revoked", |request| {
+            request["status"]["phase"] == "Revoked"
+        });
+        installation.wait_until_ready(service);
+    }
+}
+
+#[test]
+fn without_the_evaluation_service_nobody_gets_in_and_the_wait_goes_on() {
+    let gate = Gate::alone("evaluator-away");
+    let installation = Installation::of(&gate);
+    gate.create_policy("release", Approval::SignOff);
+    gate.start_pod("waiting");
+    gate.wait_for_reason("waiting", "AccessCheckReady", "AccessCheckPending");
+
+    let away = installation.away("evaluation-service");
+    gate.set_approval("yes", "waiting", Approval::SignOff, "approved");
+    gate.set_approval("yes-2", "new", Approval::SignOff, "approved");
+    gate.start_pod("new");
+    gate.wait_for_reason("waiting", "Ready", "EvaluatorUnavailable");
+    gate.assert_held("waiting");
+    gate.assert_held("new");
+    assert!(!gate.may_use("waiting") && !gate.may_use("new"));
+
+    drop(away);
+    gate.wait_for_output("waiting");
+    gate.wait_for_output("new");
+}
+
+#[test]
+fn what_ends_during_an_outage_is_revoked_before_anything_else() {
+    let gate = Gate::alone("controller-away");
+    let installation = Installation::of(&gate);
+    gate.create_policy("release", Approval::SignOff);
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.start_pod("job");
+    gate.wait_for_output("job");
+    let request = gate.wait_for_phase("job", "Granted");
+
+    let since = checker::now();
+    let away = installation.away("request-controller");
+    gate.scene().run("delete pod job --timeout=60s").unwrap();
+    assert!(gate.may_use("job"), "somebody else revoked it");
+    drop(away);
+    gate.outage_since(since);
+    gate.wait_for_no_access("job", &uid(&request));
+}

@@ -1,0 +1,66 @@
+//! The feature switch: off opens the mounts and stops grants, and stops no revocation.
+
+use crate::support::{Approval, Gate, Installation, name, uid};
+
+#[test]
+fn off_gates_nothing_and_on_again_gates_the_next_pod() {
+    let gate = Gate::alone("switch");
+    let installation = Installation::of(&gate);
+    gate.create_policy("release", Approval::SignOff);
+
+    let off = installation.switch("false");
+    gate.start_pod("free");
+    let output = gate.wait_for_output("free");
+    assert!(output.contains("https://prod.example.com"), "{output}");
+    assert!(!gate.may_use("free"));
+    let words = "get accessrequests -o name";
+    assert_eq!(gate.scene().run(words).unwrap(), "");
+
+    drop(off);
+    gate.start_pod("job");
+    gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+    gate.assert_held("job");
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.wait_for_output("job");
+}
+
+#[test]
+fn a_pod_that_ends_while_it_is_off_still_loses_its_access() {
+    let gate = Gate::alone("switch-revokes");
+    let installation = Installation::of(&gate);
+    gate.create_policy("release", Approval::SignOff);
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.start_pod("job");
+    gate.wait_for_output("job");
+    let request = gate.wait_for_phase("job", "Granted");
+
+    // Another one is waiting when the switch is turned: nothing is granted to it any more.
+    gate.start_pod("late");
+    let late = gate.wait_for_reason("late", "AccessCheckReady", "AccessCheckPending");
+    let off = installation.switch("false");
+    gate.set_approval("yes-2", "late", Approval::SignOff, "approved");
+    gate.wait_for_reason("late", "Ready", "ApprovalsDisabled");
+    assert_eq!(gate.grants(&uid(&late)), Vec::<String>::new());
+    gate.wait_for_output("late");
+
+    gate.scene().run("delete pod job --wait=false").unwrap();
+    gate.wait_for_no_access("job", &uid(&request));
+    gate.wait_for_request(&name(&request), "to be revoked", |request| {
+        request["status"]["phase"] == "Revoked"
+    });
+    drop(off);
+}
+
+#[test]
+fn without_its_config_map_the_last_known_value_holds() {
+    let gate = Gate::alone("switch-deleted");
+    let installation = Installation::of(&gate);
+    gate.create_policy("release", Approval::SignOff);
+    let back = installation.delete_switch();
+    gate.start_pod("job");
+    gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+    gate.assert_held("job");
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.wait_for_output("job");
+    drop(back);
+}

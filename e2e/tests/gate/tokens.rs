@@ -1,0 +1,57 @@
+//! The token that the kubelet hands to the driver is seen by nobody else.
+
+use crate::support::{Approval, Gate, Installation};
+
+#[test]
+fn no_token_is_found_in_logs_events_status_or_metrics() {
+    let gate = Gate::alone("tokens");
+    let installation = Installation::of(&gate);
+    gate.create_policy("release", Approval::SignOff);
+    gate.start_pod("job");
+    gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.wait_for_output("job");
+
+    let mut told = installation.logs();
+    told.extend(installation.metrics());
+    let kubectl = gate.scene().kubectl();
+    for kinds in [
+        "events.events.k8s.io",
+        "accessrequests,accesspolicies",
+        "pods",
+    ] {
+        let text = kubectl.run(&format!("get {kinds} -A -o json")).unwrap();
+        told.push((kinds.to_owned(), text));
+    }
+    assert!(
+        told.len() >= 7,
+        "too few places were searched: {}",
+        told.len()
+    );
+    for (place, text) in told {
+        assert!(!text.is_empty(), "{place} says nothing at all");
+        assert_eq!(tokens(&text), Vec::<&str>::new(), "in {place}");
+    }
+}
+
+/// Everything that looks like a signed token: three parts of base64, of which the first is a JSON object.
+fn tokens(text: &str) -> Vec<&str> {
+    let is_part = |part: &&str| {
+        part.len() > 8
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    text.split(|letter: char| !(letter.is_ascii_alphanumeric() || "-_.".contains(letter)))
+        .filter(|word| word.starts_with("eyJ"))
+        .filter(|word| word.split('.').count() == 3 && word.split('.').all(|part| is_part(&part)))
+        .collect()
+}
+
+#[test]
+fn a_token_would_be_found() {
+    let token = "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOlsieCJdfQ.c2lnbmF0dXJlLWhlcmU";
+    let line = format!(r#"level=info token="{token}" other"#);
+    assert_eq!(tokens(&line), [token]);
+    assert_eq!(tokens("eyJub3QtYS10b2tlbg and a.b.c"), Vec::<&str>::new());
+}
