@@ -16,6 +16,15 @@ test *args:
 cluster *args:
     cargo xtask cluster {{args}}
 
-# Writes the generated files
+# Makes the container images as OCI archives, from development builds
+images:
+    cargo xtask images
+
+# Checks which crate may depend on which
+layers:
+    cargo xtask layers
+
+# Writes the generated files: custom resources and gRPC code
 generate:
     cargo xtask crdgen
+    cargo xtask protogen

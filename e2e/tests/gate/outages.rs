@@ -14,7 +14,7 @@ const SERVICES: [&str; 4] = [
 
 #[test]
 fn a_service_that_is_killed_while_a_pod_waits_is_missed_by_nobody() {
-    let gate = Gate::alone("killed-waiting");
+    let gate = Gate::alone_asking("killed-waiting");
     let installation = Installation::of(&gate);
     gate.create_policy("release", Approval::SignOff);
     for service in SERVICES {
@@ -35,7 +35,7 @@ fn a_service_that_is_killed_while_a_pod_waits_is_missed_by_nobody() {
 
 #[test]
 fn a_service_that_is_killed_after_the_grant_takes_no_revocation_with_it() {
-    let gate = Gate::alone("killed-granted");
+    let gate = Gate::alone_asking("killed-granted");
     let installation = Installation::of(&gate);
     gate.create_policy("release", Approval::SignOff);
     for service in SERVICES {
@@ -60,7 +60,7 @@ fn a_service_that_is_killed_after_the_grant_takes_no_revocation_with_it() {
 
 #[test]
 fn without_the_evaluation_service_nobody_gets_in_and_the_wait_goes_on() {
-    let gate = Gate::alone("evaluator-away");
+    let gate = Gate::alone_asking("evaluator-away");
     let installation = Installation::of(&gate);
     gate.create_policy("release", Approval::SignOff);
     gate.start_pod("waiting");
@@ -82,7 +82,7 @@ fn without_the_evaluation_service_nobody_gets_in_and_the_wait_goes_on() {
 
 #[test]
 fn what_ends_during_an_outage_is_revoked_before_anything_else() {
-    let gate = Gate::alone("controller-away");
+    let gate = Gate::alone_asking("controller-away");
     let installation = Installation::of(&gate);
     gate.create_policy("release", Approval::SignOff);
     gate.set_approval("yes", "job", Approval::SignOff, "approved");

@@ -2,12 +2,12 @@
 
 use std::{
     path::PathBuf,
-    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
     time::Duration,
 };
 
-use csi_recorder::{Eyes, Recorder, View};
+use csi_recorder::{AskAccess, Call, Eyes, Recorder, View};
 use e2e::{
     Cluster, Deadline, Kubectl,
     checker::{self, Checker, Settings},
@@ -67,7 +67,7 @@ impl Watched {
     fn start(scene: &Scene, alone: bool) -> Self {
         let settings = Settings::in_namespace(scene.namespace());
         let follow = |log: PathBuf| Checker::follow(&log, settings).unwrap();
-        let recorder = || scene.cluster().map(record);
+        let recorder = || scene.cluster().map(|cluster| record(cluster, None));
         Self {
             checker: scene.audit_log().map(follow),
             recorder: alone.then(recorder).flatten(),
@@ -76,11 +76,11 @@ impl Watched {
 }
 
 /// Stands in front of the driver; returns when it does.
-fn record(cluster: &Cluster) -> Recorder {
+fn record(cluster: &Cluster, access: Option<AskAccess>) -> Recorder {
     let kubelet = cluster.kubelet_dir();
     let eyes = Eyes {
         view: Some(View::of_kubelet(&kubelet).unwrap()),
-        access: None,
+        access,
     };
     let socket = kubelet.join("plugins/connectors-csi/csi.sock");
     let recorder = Recorder::interpose(&socket, eyes).unwrap();
@@ -124,6 +124,26 @@ impl Gate {
     /// The same for a test that nothing else may run beside.
     pub(crate) fn alone(test: &str) -> Self {
         Self::with_connector(test, Hold::alone())
+    }
+
+    /// The same with a question to the API server before the kubelet hears that a volume is mounted. It
+    /// takes its time, and a test that turns the switch cannot have it.
+    pub(crate) fn alone_asking(test: &str) -> Self {
+        let mut gate = Self::with_connector(test, Hold::alone());
+        let kubectl = gate.scene.kubectl().clone();
+        let access = move |call: &Call| {
+            let (namespace, pod) = (&call.pod_namespace, &call.pod_name);
+            if may_use(&kubectl, namespace, "default", pod) {
+                Ok(())
+            } else {
+                Err("the API server says no".to_owned())
+            }
+        };
+        gate.watched.recorder = None;
+        let cluster = gate.scene.cluster();
+        let recorder = cluster.map(|cluster| record(cluster, Some(Arc::new(access))));
+        gate.watched.recorder = recorder;
+        gate
     }
 
     /// A namespace in which the connector is not there yet.
@@ -342,28 +362,7 @@ impl Gate {
 
     /// Asks the API server whether a pod may use the connector.
     pub(crate) fn may_use(&self, pod: &str) -> bool {
-        self.may_use_as("default", pod)
-    }
-
-    pub(crate) fn may_use_as(&self, account: &str, pod: &str) -> bool {
-        let namespace = self.namespace();
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {
-                "user": format!("system:serviceaccount:{namespace}:{account}"),
-                "groups": ["system:serviceaccounts", format!("system:serviceaccounts:{namespace}"), "system:authenticated"],
-                "resourceAttributes": {
-                    "namespace": namespace, "verb": "*", "group": "connectors.alauda.io",
-                    "resource": "connectors", "subresource": format!("apis/v1/pod/{namespace}/{pod}"), "name": CONNECTOR,
-                },
-            },
-        });
-        let answer = self
-            .scene
-            .kubectl()
-            .run_with_input("create -o json -f -", &review.to_string())
-            .unwrap();
-        parsed(&answer)["status"]["allowed"] == true
+        may_use(self.scene.kubectl(), self.namespace(), "default", pod)
     }
 
     /// Waits until the API server says yes: it looks into caches that lag behind a little.
@@ -680,4 +679,22 @@ pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
         }
     };
     poll(what, Deadline::after(PATIENCE), judged).unwrap();
+}
+
+fn may_use(kubectl: &Kubectl, namespace: &str, account: &str, pod: &str) -> bool {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {
+            "user": format!("system:serviceaccount:{namespace}:{account}"),
+            "groups": [
+                "system:serviceaccounts", format!("system:serviceaccounts:{namespace}"), "system:authenticated",
+            ],
+            "resourceAttributes": {
+                "namespace": namespace, "verb": "*", "group": "connectors.alauda.io",
+                "resource": "connectors", "subresource": format!("apis/v1/pod/{namespace}/{pod}"), "name": CONNECTOR,
+            },
+        },
+    });
+    let answer = kubectl.run_with_input("create -o json -f -", &review.to_string());
+    parsed(&answer.unwrap())["status"]["allowed"] == true
 }
