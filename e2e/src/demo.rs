@@ -38,6 +38,12 @@ pub enum DemoError {
     /// A command failed.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// Nothing to play on.
+    #[error(
+        "the chart is not installed on this cluster, or its feature is off; install it with \
+         --set approval.enabled=true (docs/install.md)"
+    )]
+    NotInstalled,
     /// Somebody else's namespace is in the way.
     #[error(
         "namespace {NAMESPACE} is there already and is not the demo's (it lacks the label {LABEL}); delete or rename it"
@@ -71,11 +77,13 @@ pub enum DemoError {
 pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Result<(), DemoError> {
     let kubectl = target.kubectl();
     println!(
-        "\nThe system: five programs, the custom resources, and the rules that the API server itself enforces."
+        "\nThe system: four programs, the custom resources, and the rules that the API server itself enforces."
     );
     if target.local().is_some() {
         load_workload(target, progress)?;
         install::install(target, &values(), progress)?;
+    } else {
+        expect_installation(kubectl)?;
     }
     show(
         kubectl,
@@ -134,7 +142,17 @@ fn load_workload(target: &Target, progress: &Progress) -> Result<(), DemoError> 
     })
 }
 
-/// What the demo needs of the installation: the feature on, and its own kind of approvals readable.
+/// Somebody else's cluster is left as it is: the demo plays on the installation that is there.
+fn expect_installation(kubectl: &Kubectl) -> Result<(), DemoError> {
+    let words = "get configmap connectors-config --namespace connectors-system --ignore-not-found \
+         -o jsonpath={.data.enable-connectors-approval}";
+    match kubectl.run(words)?.as_str() {
+        "true" => Ok(()),
+        _ => Err(DemoError::NotInstalled),
+    }
+}
+
+/// What the demo needs of the installation.
 fn values() -> Value {
     json!({
         "approval": {"enabled": true},

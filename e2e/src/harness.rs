@@ -28,7 +28,7 @@ const AUDIT_LINES: usize = 20;
 enum SceneError {
     /// Started without the test command.
     #[error(
-        "{0} is not set: these tests need a cluster, run them with `cargo xtask test api` or `cargo xtask test e2e`"
+        "{0} is not set: these tests need a cluster, run them with `cargo xtask test api`, `gate` or `e2e`"
     )]
     NoCluster(&'static str),
     /// The cluster of the run has ended.

@@ -108,17 +108,6 @@ impl Image {
         }
     }
 
-    /// The package whose program goes into the image, when it is one of this repository.
-    fn package(self) -> Option<&'static str> {
-        match self {
-            Self::Pause | Self::Workload => Some("workload"),
-            Self::Coredns => None,
-            Self::EvaluationService | Self::RequestController | Self::Webhook | Self::CsiNode => {
-                Some(self.name())
-            }
-        }
-    }
-
     /// The full name in pods; nothing is ever pulled under it.
     #[must_use]
     pub fn reference(self) -> String {
@@ -135,16 +124,11 @@ pub fn build(images: &[Image]) -> Result<Vec<Archive>, ImageError> {
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
     // Cargo runs in another directory than we do, and for this machine whatever else is built for.
     let target = std::path::absolute(&target).unwrap_or(target);
-    let mut packages: Vec<&str> = images.iter().filter_map(|image| image.package()).collect();
-    packages.dedup();
-    let packages = packages
-        .into_iter()
-        .flat_map(|package| ["--package", package]);
     Tool::ending_with_us(cargo)
         .dir(repository())
         .without_env("CARGO_BUILD_TARGET")
-        .args(["build", "--quiet", "--locked", "--bins"])
-        .args(packages)
+        .args(["build", "--quiet", "--locked"])
+        .args(selection(images))
         .args(["--target-dir".as_ref(), target.as_os_str()])
         .run()
         .map_err(ImageError::Build)?;
@@ -154,6 +138,16 @@ pub fn build(images: &[Image]) -> Result<Vec<Archive>, ImageError> {
         make(*image, stripped.path())
     });
     archives.collect()
+}
+
+/// What cargo is to build. Services are built as the tests are: a crate that was compiled for the ones is not
+/// compiled once more for the others.
+fn selection(images: &[Image]) -> &'static [&'static str] {
+    if images.iter().any(|image| Image::SERVICES.contains(image)) {
+        &["--workspace", "--all-features", "--bins", "--test", "node"]
+    } else {
+        &["--package", "workload", "--bins"]
+    }
 }
 
 /// A copy of a program without its debug information, which is most of a development build.

@@ -33,8 +33,7 @@ use crate::opaque::Opaque;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectorSpec {
-    /// The ConnectorClass that knows this kind of tool. It is also kept as a label, so that policies
-    /// can select every connector of a class.
+    /// The ConnectorClass that knows this kind of tool.
     #[schemars(length(min = 1, max = 253))]
     pub connector_class_name: String,
     /// Where the tool is reached, usually a URL.

@@ -98,17 +98,17 @@ impl Story<'_> {
             wait("the request to be revoked", || {
                 let words = format!("get accessrequests --namespace {NAMESPACE} -o json");
                 let list = self.json(&words)?;
-                let phases: Vec<&Value> = list["items"]
+                let ends: Vec<&Value> = list["items"]
                     .as_array()
                     .into_iter()
                     .flatten()
                     .filter(|request| request["spec"]["context"]["objectRef"]["name"] == "deploy")
-                    .map(|request| &request["status"]["phase"])
+                    // Written once nothing is left of the grant.
+                    .map(|request| &request["status"]["revokedAt"])
                     .collect();
-                if phases == ["Revoked"] {
-                    Ok(())
-                } else {
-                    Err(format!("{phases:?}"))
+                match *ends {
+                    [end] if end.is_string() => Ok(()),
+                    _ => Err(format!("{ends:?}")),
                 }
             })
         })?;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Approval, Gate, condition, name, policy, uid};
+use crate::support::{Approval, Gate, condition, definition_of, name, policy, uid};
 
 /// The whole path once, with everything that can be seen of it.
 fn whole_path(test: &str, approval: Approval) {
@@ -171,15 +171,13 @@ fn a_check_kind_whose_definition_arrives_later_is_waited_for() {
     assert!(request.to_string().contains("Latecomer"), "{request}");
     gate.assert_held("job");
 
-    gate.scene().kubectl().apply(LATECOMERS).unwrap();
+    gate.scene()
+        .kubectl()
+        .apply(&definition_of("Latecomer"))
+        .unwrap();
     let wait = "wait --for=condition=Established --timeout=60s crd/latecomers.e2e.example.com";
     gate.scene().kubectl().run(wait).unwrap();
-    let object = json!({
-        "apiVersion": "e2e.example.com/v1", "kind": "Latecomer",
-        "metadata": {"name": "yes", "labels": {"app": "job"}},
-        "status": {"state": "approved"},
-    });
-    gate.scene().apply(&object.to_string()).unwrap();
+    gate.set_state("Latecomer", "yes", "job", "approved");
     gate.wait_for_output("job");
     let end = "delete crd latecomers.e2e.example.com --wait=false";
     gate.scene().kubectl().run(end).unwrap();
@@ -213,29 +211,6 @@ fn a_tekton_check_that_asks_for_proof_says_that_it_cannot_be_given_yet() {
     );
     gate.assert_held("job");
 }
-
-const LATECOMERS: &str = r"
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: latecomers.e2e.example.com
-spec:
-  group: e2e.example.com
-  names: {kind: Latecomer, plural: latecomers, singular: latecomer}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          status:
-            type: object
-            properties:
-              state: {type: string}
-";
 
 #[test]
 fn a_policy_edited_before_the_grant_counts_as_it_is_and_after_it_not() {
