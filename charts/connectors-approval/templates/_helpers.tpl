@@ -137,6 +137,13 @@ system:serviceaccount:{{ .root.Release.Namespace }}:{{ .component }}
 ['{{ include "connectors.user" (dict "root" $ "component" "request-controller") }}']
 {{- end }}
 
+{{/* Who clears away in every cluster, what has no owner any more and what is left in a deleted namespace. */}}
+{{- define "connectors.janitors" -}}
+['system:serviceaccount:kube-system:generic-garbage-collector',
+'system:serviceaccount:kube-system:namespace-controller',
+'system:kube-controller-manager']
+{{- end }}
+
 {{/* What puts a ValidatingAdmissionPolicy in force: (dict "root" $ "name" …). */}}
 {{- define "connectors.binding" -}}
 apiVersion: admissionregistration.k8s.io/v1

@@ -37,6 +37,9 @@ pub(crate) struct Attempt {
     /// Merge patch for the base, or for the object that is there.
     #[serde(default = "nothing")]
     pub(crate) patch: Value,
+    /// How something is deleted.
+    #[serde(default = "nothing")]
+    pub(crate) options: Value,
 }
 
 /// Everybody here may do everything, as far as RBAC goes: only a policy can refuse it.
@@ -54,12 +57,14 @@ pub(crate) enum Who {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Verb {
     Create,
     Update,
     Status,
+    ApplyStatus,
     Delete,
+    DeleteCollection,
 }
 
 impl Who {
@@ -107,6 +112,20 @@ impl Case {
         let mut object: Value = serde_yaml::from_str(&fs::read_to_string(base).unwrap()).unwrap();
         json_patch::merge(&mut object, patch);
         object
+    }
+}
+
+/// Writes out `TEXT_OF_<number>`, which stands for a text of so many characters.
+pub(crate) fn write_out(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Some(length) = text.strip_prefix("TEXT_OF_") {
+                *text = "x".repeat(length.parse().unwrap());
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(write_out),
+        Value::Object(fields) => fields.values_mut().for_each(write_out),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

@@ -171,6 +171,18 @@ fn services_are_found_by_their_pods_labels() {
     }
 }
 
+/// A held call gets up to 20 s to end when its process is to end.
+#[test]
+fn the_node_plugin_has_time_to_end_its_calls() {
+    let objects = defaults();
+    let pods = pods(&objects);
+    let (_, pod) = pods
+        .iter()
+        .find(|(service, _)| *service == "csi-node")
+        .unwrap();
+    assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 30);
+}
+
 #[test]
 fn network_policies_come_and_go_with_their_value() {
     let count = |objects: &[Value]| crate::rendered::of_kind(objects, "NetworkPolicy").len();
@@ -179,4 +191,61 @@ fn network_policies_come_and_go_with_their_value() {
         count(&with(json!({"networkPolicy": {"enabled": false}}))),
         0
     );
+}
+
+/// What a service's `NetworkPolicy` says of one of its ports: from whom, or nothing for everybody.
+fn lets_in(objects: &[Value], service: &str, port: &str) -> Option<Vec<Value>> {
+    let policies = crate::rendered::of_kind(objects, "NetworkPolicy");
+    let policy = policies
+        .into_iter()
+        .find(|policy| name(policy) == service)
+        .unwrap();
+    let rules = items(&policy["spec"]["ingress"]).iter();
+    let of_port = rules.filter(|rule| items(&rule["ports"]).iter().any(|it| it["port"] == port));
+    let of_port: Vec<&Value> = of_port.collect();
+    assert_eq!(of_port.len(), 1, "{service} {port}");
+    assert_eq!(items(&of_port[0]["ports"]).len(), 1, "{service} {port}");
+    // An empty list is everybody, too.
+    assert_ne!(of_port[0]["from"], json!([]), "{service} {port}");
+    of_port[0]["from"].as_array().cloned()
+}
+
+#[test]
+fn the_evaluation_service_is_reached_by_this_charts_pods_and_by_whom_the_values_name() {
+    let ours =
+        json!({"podSelector": {"matchLabels": {"app.kubernetes.io/name": "connectors-approval"}}});
+    let objects = defaults();
+    assert_eq!(
+        lets_in(&objects, "evaluation-service", "grpc"),
+        Some(vec![ours.clone()])
+    );
+    assert_eq!(lets_in(&objects, "evaluation-service", "admin"), None);
+    for (service, pod) in pods(&objects) {
+        let label = &pod["metadata"]["labels"]["app.kubernetes.io/name"];
+        assert_eq!(label, "connectors-approval", "{service}");
+    }
+
+    let others = [
+        json!({
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "connectors"}},
+            "podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["proxy"]}]},
+        }),
+        json!({"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.2.0/24"]}}),
+    ];
+    let objects = with(json!({"networkPolicy": {"evaluationClients": others}}));
+    let all = std::iter::once(ours).chain(others).collect();
+    assert_eq!(lets_in(&objects, "evaluation-service", "grpc"), Some(all));
+    assert_eq!(lets_in(&objects, "evaluation-service", "admin"), None);
+}
+
+#[test]
+fn the_webhook_is_reached_from_anywhere_unless_the_values_say_from_where() {
+    let objects = defaults();
+    assert_eq!(lets_in(&objects, "webhook", "https"), None);
+    assert_eq!(lets_in(&objects, "webhook", "admin"), None);
+    let cidrs = ["10.0.0.0/28", "fd00::1/128"];
+    let objects = with(json!({"networkPolicy": {"apiServerCIDRs": cidrs}}));
+    let blocks = cidrs.map(|cidr| json!({"ipBlock": {"cidr": cidr}}));
+    assert_eq!(lets_in(&objects, "webhook", "https"), Some(blocks.to_vec()));
+    assert_eq!(lets_in(&objects, "webhook", "admin"), None);
 }

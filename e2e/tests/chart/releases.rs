@@ -3,17 +3,21 @@
 //! The pods do not run here: their images do not exist.
 
 use std::{
+    env,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use e2e::{
-    Deadline, Helm, Progress,
+    Cluster, Deadline, Helm, Kubectl, Progress,
     harness::Scene,
     install::{NAMESPACE, RELEASE, chart},
     poll,
 };
 use serde_json::Value;
+
+/// What an installation consists of at least, wherever its release is. It is looked for before anything is installed.
+const OURS: &str = "namespace/connectors-system csidriver/connectors-csi";
 
 /// The chart's own policies answer while it is installed: one test at a time wants them, or wants them away.
 static INSTALLATION: Mutex<()> = Mutex::new(());
@@ -30,7 +34,22 @@ struct Release<'a> {
 
 impl<'a> Release<'a> {
     fn install(scene: &'a Scene) -> Self {
+        let local = scene.cluster().map(Cluster::kubectl);
+        assert_eq!(
+            local.as_ref().map(Kubectl::kubeconfig),
+            Some(scene.kubectl().kubeconfig()),
+            "E2E_CLUSTER names another cluster than the one that is spoken to"
+        );
+        let standing = scene
+            .kubectl()
+            .run(&format!("get {OURS} --ignore-not-found --output=name"))
+            .unwrap();
+        assert_eq!(
+            standing, "",
+            "this test would remove an installation that it did not make"
+        );
         let helm = Helm::get(&Progress::default()).unwrap();
+        // From here on it is ours, and the end of this takes it away.
         let release = Self { scene, helm };
         // The custom resources may be there already: they are the API tests'.
         release.upgrade(&[
@@ -125,6 +144,11 @@ const BUNDLE: &str = include_str!("bundle.txt");
 #[test]
 fn a_release_is_upgraded_and_removed_without_taking_what_is_not_its_own() {
     let _alone = alone();
+    // Before the first word to the cluster: an existing one keeps what it has.
+    assert!(
+        env::var_os("E2E_CLUSTER").is_some(),
+        "this test installs and removes the chart, which it does on a local cluster only: E2E_CLUSTER is not set"
+    );
     let scene = Scene::new("release");
     let release = Release::install(&scene);
 

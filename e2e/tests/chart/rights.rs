@@ -120,7 +120,7 @@ fn violation(right: &Right<'_>) -> Option<String> {
             .iter()
             .all(|verb| ["get", "list", "watch"].contains(verb))
     };
-    let named =
+    let only =
         |allowed: &[&str]| !names.is_empty() && names.iter().all(|name| allowed.contains(name));
     let what = if groups.is_empty() || !rule["nonResourceURLs"].is_null() {
         "is about something that is no object"
@@ -138,7 +138,7 @@ fn violation(right: &Right<'_>) -> Option<String> {
     } else if has(&resources, &["secrets"])
         && !(right.account == "webhook"
             && right.namespace.is_some()
-            && named(&["connectors-ca", "webhook-tls", "evaluation-service-tls"]))
+            && only(&["connectors-ca", "webhook-tls", "evaluation-service-tls"]))
     {
         "reaches secrets other than its own"
     } else if has(&groups, &["rbac.authorization.k8s.io"])
@@ -148,7 +148,7 @@ fn violation(right: &Right<'_>) -> Option<String> {
             && !has(&verbs, &["update", "patch", "deletecollection"]))
     {
         "writes RBAC in another way than grants are written"
-    } else if has(&groups, &["admissionregistration.k8s.io"]) && !named(&["connectors-approval"]) {
+    } else if has(&groups, &["admissionregistration.k8s.io"]) && !only(&["connectors-approval"]) {
         "reaches the webhooks of others"
     } else if has(
         &resources,
@@ -255,6 +255,21 @@ fn every_service_writes_what_the_design_says_and_nothing_else() {
     );
 }
 
+/// It knows the names of its requests: whoever takes over a node sees no others.
+#[test]
+fn the_node_plugin_lists_nothing_but_its_configuration() {
+    let objects = defaults();
+    let rights = rights(&objects).unwrap();
+    let listing = rights.iter().filter(|right| {
+        let verbs = texts(&right.rule["verbs"]);
+        right.account == "csi-node" && (verbs.contains(&"list") || verbs.contains(&"watch"))
+    });
+    let listing: Vec<&Value> = listing.map(|right| right.rule).collect();
+    assert_eq!(listing.len(), 1, "{listing:?}");
+    assert_eq!(listing[0]["resources"], json!(["configmaps"]));
+    assert_eq!(listing[0]["resourceNames"], json!(["connectors-config"]));
+}
+
 #[test]
 fn a_planted_violation_of_each_rule_is_found() {
     let rule = |group: &str, resource: &str, verb: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
@@ -297,7 +312,7 @@ fn a_planted_violation_of_each_rule_is_found() {
                 role(objects, "connectors-request-controller")["rules"]
                     .as_array_mut()
                     .unwrap()
-                    .push(planted.clone())
+                    .push(planted.clone());
             },
             expected,
         );
@@ -309,7 +324,8 @@ fn a_planted_violation_of_each_rule_is_found() {
     // Through the label of the aggregated role, too.
     assert_found(
         |objects| {
-            role(objects, "connectors-check-reader-chart")["rules"][0] = rule("", "secrets", "list")
+            role(objects, "connectors-check-reader-chart")["rules"][0] =
+                rule("", "secrets", "list");
         },
         "reaches secrets",
     );

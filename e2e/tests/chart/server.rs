@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use kube::{
     Client, Config,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Request},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Request},
     config::{KubeConfigOptions, Kubeconfig},
     core::{ApiResource, GroupVersionKind},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    cases::{Attempt, Case, Verb, Who},
+    cases::{Attempt, Case, Verb, Who, write_out},
     rendered::name,
 };
 
@@ -133,16 +133,36 @@ impl Server {
                 .unwrap();
             object = answer(&self.admin, request).await?;
             json_patch::merge(&mut object, &attempt.patch);
+            write_out(&mut object);
         }
+        let options = DeleteParams::default().dry_run();
         let request = match attempt.verb {
             Verb::Create => path.create(&dry_run, bytes(&object)),
             Verb::Update => path.replace(name(&object), &dry_run, bytes(&object)),
             Verb::Status => {
                 path.replace_subresource("status", name(&object), &dry_run, bytes(&object))
             }
-            Verb::Delete => path.delete(name(&object), &DeleteParams::default().dry_run()),
+            Verb::ApplyStatus => {
+                let fields = ["apiVersion", "kind", "status"];
+                let fields = fields.map(|field| (field.to_owned(), object[field].clone()));
+                let applied = Patch::Apply(Value::Object(fields.into_iter().collect()));
+                let params = PatchParams::apply("somebody").force().dry_run();
+                path.patch_subresource("status", name(&object), &params, &applied)
+            }
+            Verb::Delete => path.delete(name(&object), &options),
+            Verb::DeleteCollection => {
+                let this =
+                    ListParams::default().fields(&format!("metadata.name={}", name(&object)));
+                path.delete_collection(&options, &this)
+            }
         };
-        answer(client, request.unwrap()).await.map(drop)
+        let mut request = request.unwrap();
+        if attempt.options != json!({}) {
+            let mut body = serde_json::from_slice(request.body()).unwrap();
+            json_patch::merge(&mut body, &attempt.options);
+            *request.body_mut() = bytes(&body);
+        }
+        answer(client, request).await.map(drop)
     }
 
     /// The base of a case with a patch, under a name of its own and marked as the variant's.
@@ -156,7 +176,9 @@ impl Server {
         let text = object
             .to_string()
             .replace("\"NAME\"", &format!("\"{name}\""));
-        serde_json::from_str(&text.replace("OWNER_UID", &self.owner_uid)).unwrap()
+        object = serde_json::from_str(&text.replace("OWNER_UID", &self.owner_uid)).unwrap();
+        write_out(&mut object);
+        object
     }
 
     fn path(&self, object: &Value) -> Request {

@@ -7,6 +7,8 @@ use crate::rendered::{KUBERNETES, defaults, name, of_kind, texts, with};
 #[test]
 fn what_makes_no_sense_is_refused_with_its_path() {
     let kind = |group: &str, resource: &str| json!({"checks": {"kinds": [{"apiGroup": group, "resources": [resource]}]}});
+    let cidr = |cidr: &str| json!({"networkPolicy": {"apiServerCIDRs": [cidr]}});
+    let peer = |peer: Value| json!({"networkPolicy": {"evaluationClients": [peer]}});
     let table = [
         (
             json!({"image": {"registry": "r"}, "surprise": 1}),
@@ -50,6 +52,32 @@ fn what_makes_no_sense_is_refused_with_its_path() {
         (
             json!({"networkPolicy": {"apiServerPorts": []}}),
             "/networkPolicy/apiServerPorts",
+        ),
+        (cidr("10.0.0.1"), "/networkPolicy/apiServerCIDRs/0"),
+        (cidr("10.0.0.0/33"), "/networkPolicy/apiServerCIDRs/0"),
+        (cidr("fd00::/129"), "/networkPolicy/apiServerCIDRs/0"),
+        (cidr(""), "/networkPolicy/apiServerCIDRs/0"),
+        // A peer of nothing would be refused by the API server, or worse: taken for everybody.
+        (peer(json!({})), "/networkPolicy/evaluationClients/0"),
+        (
+            peer(json!({"labels": {"app": "proxy"}})),
+            "/networkPolicy/evaluationClients/0",
+        ),
+        (
+            peer(json!({"podSelector": {"app": "proxy"}})),
+            "/networkPolicy/evaluationClients/0/podSelector",
+        ),
+        (
+            peer(json!({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}})),
+            "/networkPolicy/evaluationClients/0/podSelector/matchExpressions/0/operator",
+        ),
+        (
+            peer(json!({"ipBlock": {"except": []}})),
+            "/networkPolicy/evaluationClients/0/ipBlock",
+        ),
+        (
+            peer(json!({"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}})),
+            "/networkPolicy/evaluationClients/0",
         ),
     ];
     let wrong = table.iter().filter_map(|(values, expected)| {
@@ -120,8 +148,8 @@ fn checks_read_what_the_values_say_and_nothing_when_they_say_nothing() {
             .into_iter()
             .find(|role| name(role) == "connectors-check-reader-chart")
             .unwrap();
-        let rules = role["rules"].as_array().unwrap().iter();
-        rules
+        let given = role["rules"].as_array().unwrap().iter();
+        given
             .flat_map(|rule| {
                 assert_eq!(texts(&rule["verbs"]), ["get", "list", "watch"]);
                 let group = rule["apiGroups"][0].as_str().unwrap();
