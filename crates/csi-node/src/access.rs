@@ -165,12 +165,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         pod_form: bool,
         request: Option<&RequestSeen>,
     ) -> Result<Step, PublishError> {
-        let resource = if pod_form {
-            let pod = &self.wish.pod;
-            AccessResource::pod(self.wish.permission, &pod.namespace, &pod.name)
-        } else {
-            AccessResource::standing(self.wish.permission)
-        };
+        let resource = to_confirm(self.wish, pod_form);
         let since = Instant::now();
         match self.may(&resource).await {
             Err(trouble) => Ok(self.troubled(trouble, Some(TROUBLED_PAUSE))),
@@ -339,6 +334,18 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
     /// The pod lives where the connector lives, and may read about it.
     fn at_home(&self) -> bool {
         self.wish.pod.namespace == self.connector.namespace
+    }
+}
+
+/// What the API server has to confirm of a yes: the permission of the pod, or that at any time.
+pub(crate) fn to_confirm(wish: &Wish, pod_form: bool) -> AccessResource {
+    let Wish {
+        pod, permission, ..
+    } = wish;
+    if pod_form {
+        AccessResource::pod(*permission, &pod.namespace, &pod.name)
+    } else {
+        AccessResource::standing(*permission)
     }
 }
 

@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "115s", value_parser = duration)]
     pub(crate) hold: Duration,
 
-    /// How many mounts may be held at a time
+    /// How many mounts may be held at a time; of one pod never more than 16
     #[arg(long, value_name = "NUMBER", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_held: u32,
 }

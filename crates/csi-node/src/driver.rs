@@ -15,7 +15,7 @@ use futures::FutureExt;
 use service_kit::{report, shutdown::Stop};
 use thiserror::Error;
 use tokio::{
-    sync::{Semaphore, oneshot},
+    sync::oneshot,
     time::{Instant, sleep, timeout_at},
 };
 use tonic::{Code, Status};
@@ -31,6 +31,7 @@ use crate::{
     metrics::Metrics,
     mounter::{Found, MountError, Mounter},
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
+    room::Room,
     switch::{DriverObject, Switch},
     told::Told,
     volume::{Place, PlaceError, PodsDir, Publish, Wish},
@@ -62,8 +63,8 @@ pub(crate) struct Driver<E, K, M> {
     pub(crate) object: DriverObject,
     pub(crate) metrics: Metrics,
     pub(crate) stop: Stop,
-    /// A place for each call that may be held.
-    pub(crate) places: Arc<Semaphore>,
+    /// For calls that are held.
+    pub(crate) room: Room,
     pub(crate) told: Told,
     pub(crate) locks: Locks,
 }

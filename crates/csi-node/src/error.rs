@@ -13,6 +13,7 @@ use tonic::{Code, Status};
 
 use crate::{
     caller::CallerError,
+    room::Full,
     volume::{ConnectorKey, VolumeError},
 };
 
@@ -37,9 +38,9 @@ pub(crate) enum PublishError {
     /// The same volume is being worked on.
     #[error("another call for this volume is running")]
     InFlight,
-    /// Enough pods are held.
-    #[error("too many pods of this node wait for access: this one is looked at again later")]
-    Crowded,
+    /// Enough calls are held.
+    #[error(transparent)]
+    Crowded(#[from] Full),
     /// The wait was as long as the kubelet's patience.
     #[error("connector {connector}: {awaited}")]
     Waiting {
@@ -166,7 +167,7 @@ impl PublishError {
                 Code::Unavailable
             }
             Self::InFlight | Self::PodEnding | Self::OtherVolume | Self::Left(_) => Code::Aborted,
-            Self::Crowded => Code::ResourceExhausted,
+            Self::Crowded(_) => Code::ResourceExhausted,
             Self::Cancelled => Code::Cancelled,
         }
     }
@@ -190,7 +191,7 @@ impl PublishError {
             Self::PodEnding => "pod_ending",
             Self::OtherVolume => "other_volume",
             Self::Left(_) => "left_behind",
-            Self::Crowded => "crowded",
+            Self::Crowded(_) => "crowded",
             Self::Cancelled => "cancelled",
         }
     }
@@ -293,7 +294,8 @@ mod tests {
         let uncertain = [
             PublishError::Starting,
             PublishError::InFlight,
-            PublishError::Crowded,
+            PublishError::Crowded(Full::Node),
+            PublishError::Crowded(Full::Pod),
             PublishError::PodEnding,
             PublishError::NotProven(Trouble::Kubernetes),
             PublishError::Stopping,

@@ -20,6 +20,7 @@ mod kubernetes;
 mod locks;
 mod metrics;
 mod mounter;
+mod room;
 mod server;
 mod service;
 mod socket;

@@ -23,7 +23,7 @@ use service_kit::{
     watches::WatchMetrics,
 };
 use thiserror::Error;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tracing::info;
 
 use crate::{
@@ -33,6 +33,7 @@ use crate::{
     locks::Locks,
     metrics::{Metrics, SwitchMetrics},
     mounter::Linux,
+    room::Room,
     server::{DriverIdentity, DriverNode, Registered, Registrar, serve_csi, serve_registration},
     socket::{Socket, SocketError},
     switch::{DriverObject, Switch, check_driver, follow_config},
@@ -117,9 +118,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         object: process.driver_object(kubernetes.clone(), driver_name.clone()),
         metrics: Metrics::register(&process.registry)?,
         stop: process.tasks.stop(),
-        places: Arc::new(Semaphore::new(
-            usize::try_from(max_held).unwrap_or(usize::MAX),
-        )),
+        room: Room::new(usize::try_from(max_held).unwrap_or(usize::MAX)),
         told: Told::default(),
         locks: Locks::default(),
         settings: Settings {

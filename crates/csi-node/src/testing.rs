@@ -22,7 +22,7 @@ use service_kit::{
     readiness::Readiness,
     shutdown::{Signal, Tasks},
 };
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
@@ -38,6 +38,7 @@ use crate::{
         NodePublishVolumeRequest, VolumeCapability,
         volume_capability::{AccessType, MountVolume},
     },
+    room::Room,
     told::Told,
     volume::{AUDIENCE, ConnectorKey, Place, Pod, PodsDir, Token, Wish},
 };
@@ -516,7 +517,7 @@ impl<M: Mounter> World<M> {
             object: checked,
             metrics: Metrics::register(&registry).unwrap(),
             stop,
-            places: Arc::new(Semaphore::new(held)),
+            room: Room::new(held),
             told: Told::default(),
             locks: Locks::default(),
         };

@@ -1,11 +1,16 @@
 //! Who calls, and what they may ask about.
 //!
-//! Both are asked of the API server. Only a yes is remembered, and not for long: somebody who was let
-//! in should not be reviewed for each question, and somebody who was not may be a moment later.
+//! Both are asked of the API server. A yes is remembered, and not for long: somebody who was let in
+//! should not be reviewed for each question. Of the noes only a token's is, for some seconds: who may
+//! not ask about a namespace now may do so in a moment.
+//!
+//! Anybody who reaches the port can show tokens. What cannot be one for us is not reviewed at all, and
+//! however many unknown ones are shown, those of known callers have reviews set aside for them.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+mod remembered;
+mod token;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use connectors_api::names::GROUP;
@@ -18,23 +23,32 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
+use service_kit::clock;
 use service_kit::retry::{CallError, Policy};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tonic::metadata::MetadataMap;
 
 use crate::error::Refused;
 use crate::metrics::Metrics;
+use remembered::Remembered;
+use token::{bearer, may_be_for_us};
 
 /// How long a token stands for its owner.
 const TOKEN_HOLDS: Duration = Duration::from_secs(10);
 /// How long a caller may ask about a namespace.
 const PERMISSION_HOLDS: Duration = Duration::from_secs(30);
-/// As much as is remembered of each.
-const REMEMBERED: usize = 4096;
-/// Reviews at the same time: anybody who reaches the port can cause one.
-const REVIEWS: usize = 64;
+/// How long a token that the API server does not know is not asked about again.
+const REFUSAL_HOLDS: Duration = Duration::from_secs(5);
+/// How long a token that was good has its reviews set aside.
+const KNOWN_FOR: Duration = Duration::from_mins(10);
+/// Reviews of unknown tokens at the same time: anybody who reaches the port can cause one.
+const UNKNOWN_REVIEWS: usize = 32;
+/// Reviews of tokens that were good lately.
+const KNOWN_REVIEWS: usize = 32;
+/// Reviews of what callers may do, which only callers with a good token cause.
+const ACCESS_REVIEWS: usize = 64;
 
 /// How long a review waits for its turn: after a restart all callers come at once.
 const PLACE: Duration = Duration::from_secs(2);
@@ -57,8 +71,13 @@ pub struct Callers(Arc<Inner>);
 struct Inner {
     client: Client,
     metrics: Metrics,
-    reviews: Semaphore,
+    unknown_reviews: Semaphore,
+    known_reviews: Semaphore,
+    access_reviews: Semaphore,
     tokens: Remembered<Sha, Caller>,
+    refused: Remembered<Sha, ()>,
+    /// Tokens that were good lately.
+    known: Remembered<Sha, ()>,
     permissions: Remembered<(Sha, String), ()>,
 }
 
@@ -69,8 +88,12 @@ impl Callers {
         Self(Arc::new(Inner {
             client,
             metrics,
-            reviews: Semaphore::new(REVIEWS),
+            unknown_reviews: Semaphore::new(UNKNOWN_REVIEWS),
+            known_reviews: Semaphore::new(KNOWN_REVIEWS),
+            access_reviews: Semaphore::new(ACCESS_REVIEWS),
             tokens: Remembered::new(TOKEN_HOLDS),
+            refused: Remembered::new(REFUSAL_HOLDS),
+            known: Remembered::new(KNOWN_FOR),
             permissions: Remembered::new(PERMISSION_HOLDS),
         }))
     }
@@ -78,23 +101,33 @@ impl Callers {
     /// Who shows this token?
     pub async fn authenticate(&self, metadata: &MetadataMap) -> Result<Caller, Refused> {
         let token = bearer(metadata).ok_or(Refused::NoToken)?;
+        let inner = &self.0;
         let digest = Sha256::digest(token).into();
-        if let Some(caller) = self.0.tokens.get(&digest) {
+        if let Some(caller) = inner.tokens.get(&digest) {
             return Ok(caller);
         }
-        let status = self.0.review_token(token).await?;
-        let user = status.and_then(owner);
+        if !may_be_for_us(token, clock::now()) || inner.refused.has(&digest) {
+            return Err(Refused::BadToken);
+        }
+        let is_known = inner.known.has(&digest);
+        let user = inner.review_token(token, is_known).await?.and_then(owner);
         let result = if user.is_some() { "yes" } else { "no" };
-        self.0.metrics.review("token", result);
-        let caller = Caller::new(user.ok_or(Refused::BadToken)?)?;
-        self.0.tokens.put(digest, caller.clone());
+        inner.metrics.review("token", result);
+        let Some(user) = user else {
+            inner.known.forget(&digest);
+            inner.refused.put(digest, ());
+            return Err(Refused::BadToken);
+        };
+        let caller = Caller::new(user)?;
+        inner.tokens.put(digest, caller.clone());
+        inner.known.put(digest, ());
         Ok(caller)
     }
 
     /// May the caller ask about the connectors of this namespace?
     pub async fn authorize(&self, caller: &Caller, namespace: &str) -> Result<(), Refused> {
         let key = (caller.0.digest, namespace.to_owned());
-        if self.0.permissions.get(&key).is_some() {
+        if self.0.permissions.has(&key) {
             return Ok(());
         }
         let is_allowed = self.0.review_access(&caller.0.user, namespace).await?;
@@ -106,19 +139,6 @@ impl Callers {
         self.0.permissions.put(key, ());
         Ok(())
     }
-}
-
-fn bearer(metadata: &MetadataMap) -> Option<&str> {
-    let mut values = metadata.get_all("authorization").iter();
-    let value = values.next()?.to_str().ok()?;
-    // Two of them could mean different things to different readers.
-    if values.next().is_some() {
-        return None;
-    }
-    let (scheme, token) = value.split_once(' ')?;
-    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
-    (is_bearer && !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()))
-        .then_some(token)
 }
 
 /// The owner of a token that the API server found good, for us.
@@ -151,7 +171,11 @@ impl Inner {
         ),
     };
 
-    async fn review_token(&self, token: &str) -> Result<Option<TokenReviewStatus>, Refused> {
+    async fn review_token(
+        &self,
+        token: &str,
+        is_known: bool,
+    ) -> Result<Option<TokenReviewStatus>, Refused> {
         let review = TokenReview {
             spec: TokenReviewSpec {
                 audiences: Some(vec![TOKEN_AUDIENCE.to_owned()]),
@@ -159,7 +183,12 @@ impl Inner {
             },
             ..TokenReview::default()
         };
-        let answer = self.create("token", &review).await?;
+        let places = if is_known {
+            &self.known_reviews
+        } else {
+            &self.unknown_reviews
+        };
+        let answer = self.create("token", places, &review).await?;
         Ok(answer.status)
     }
 
@@ -188,12 +217,17 @@ impl Inner {
             },
             ..SubjectAccessReview::default()
         };
-        let answer = self.create("access", &review).await?;
+        let answer = self.create("access", &self.access_reviews, &review).await?;
         let status = answer.status;
         Ok(status.is_some_and(|status| status.allowed && status.denied != Some(true)))
     }
 
-    async fn create<K>(&self, kind: &'static str, review: &K) -> Result<K, Refused>
+    async fn create<K>(
+        &self,
+        kind: &'static str,
+        places: &Semaphore,
+        review: &K,
+    ) -> Result<K, Refused>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
             + Clone
@@ -201,7 +235,7 @@ impl Inner {
             + serde::Serialize
             + serde::de::DeserializeOwned,
     {
-        let place = timeout(PLACE, self.reviews.acquire()).await;
+        let place = timeout(PLACE, places.acquire()).await;
         let _place = place
             .map_err(|_| Refused::TooManyReviews)?
             .map_err(|_| Refused::Internal)?;
@@ -219,112 +253,5 @@ impl Inner {
     }
 }
 
-/// What was found good, for a while.
-struct Remembered<K, V> {
-    holds: Duration,
-    known: Mutex<HashMap<K, (V, Instant)>>,
-}
-
-impl<K: Eq + Hash, V: Clone> Remembered<K, V> {
-    fn new(holds: Duration) -> Self {
-        Self {
-            holds,
-            known: Mutex::default(),
-        }
-    }
-
-    fn get(&self, key: &K) -> Option<V> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (value, since) = known.get(key)?;
-        (since.elapsed() < self.holds).then(|| value.clone())
-    }
-
-    fn put(&self, key: K, value: V) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
-            known.retain(|_, (_, since)| since.elapsed() < self.holds);
-        }
-        // As many at once is nobody's normal day: starting over costs reviews, not correctness.
-        if known.len() >= REMEMBERED {
-            known.clear();
-        }
-        known.insert(key, (value, Instant::now()));
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use tokio::time::advance;
-
-    use super::*;
-
-    fn metadata(values: &[&str]) -> MetadataMap {
-        let mut metadata = MetadataMap::new();
-        for value in values {
-            metadata.append("authorization", value.parse().unwrap());
-        }
-        metadata
-    }
-
-    #[test]
-    fn exactly_one_bearer_token_is_one() {
-        assert_eq!(bearer(&metadata(&["Bearer a.b"])), Some("a.b"));
-        assert_eq!(bearer(&metadata(&["bearer a.b"])), Some("a.b"));
-        for wrong in [
-            &[][..],
-            &[""],
-            &["Bearer"],
-            &["Bearer "],
-            &["Basic a.b"],
-            &["Bearer a b"],
-            &["Bearer a", "Bearer b"],
-        ] {
-            assert_eq!(bearer(&metadata(wrong)), None, "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn a_token_has_an_owner_only_when_everything_says_so() {
-        type Change = fn(&mut TokenReviewStatus);
-        let good = TokenReviewStatus {
-            authenticated: Some(true),
-            audiences: Some(vec![TOKEN_AUDIENCE.to_owned()]),
-            error: None,
-            user: Some(UserInfo {
-                username: Some("somebody".to_owned()),
-                ..UserInfo::default()
-            }),
-        };
-        assert!(owner(good.clone()).is_some());
-        let changes: [Change; 9] = [
-            |it| it.authenticated = Some(false),
-            |it| it.authenticated = None,
-            |it| it.audiences = None,
-            |it| it.audiences = Some(vec![]),
-            |it| it.audiences = Some(vec!["connectors.alauda.io".to_owned()]),
-            |it| it.error = Some("odd".to_owned()),
-            |it| it.user = None,
-            |it| it.user.as_mut().unwrap().username = None,
-            |it| it.user.as_mut().unwrap().username = Some(String::new()),
-        ];
-        for change in changes {
-            let mut status = good.clone();
-            change(&mut status);
-            assert!(owner(status.clone()).is_none(), "{status:?}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_was_found_good_is_forgotten_in_time_and_never_too_much_of_it() {
-        let remembered = Remembered::new(Duration::from_secs(10));
-        remembered.put(1_usize, "one");
-        assert_eq!(remembered.get(&1), Some("one"));
-        assert_eq!(remembered.get(&2), None);
-        advance(Duration::from_secs(10)).await;
-        assert_eq!(remembered.get(&1), None);
-        for key in 0..=REMEMBERED * 2 {
-            remembered.put(key, "x");
-            assert!(remembered.known.lock().unwrap().len() <= REMEMBERED);
-        }
-    }
-}
+mod tests;

@@ -5,20 +5,21 @@
 //! counts only together with the granted request of this very pod that it was written for.
 
 use authz::{Attributes, Grant, ResourceRequest, Target, User};
-use connectors_api::access_request::Phase;
-use connectors_api::labels::{ACCESS_REQUEST_UID, MANAGED_BY};
+use connectors_api::access_request::{GrantState, MatchedPolicy, Phase};
+use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, MANAGED_BY};
 use connectors_api::names::{self, CONNECTORS, GROUP};
 use connectors_api::{AccessRequest, AccessRequestCondition, AccessResource};
 use evaluation_api::access::{AccessAnswer, AccessQuestion, Binding, Decision, RequestSeen};
+use jiff::Timestamp;
 
 use crate::world::{Tuple, World};
 
-/// The answer to a question, from what is known now.
+/// The answer to a question, from what is known, at this time.
 #[must_use]
-pub fn answer(world: &World, question: &AccessQuestion) -> AccessAnswer {
+pub fn answer(world: &World, question: &AccessQuestion, now: Timestamp) -> AccessAnswer {
     let deciding = Tuple::of_question(question).and_then(|tuple| world.requests.deciding(&tuple));
     let user = User::service_account(&question.subject.namespace, &question.subject.name);
-    let (decision, reason) = decide(world, question, &user, deciding);
+    let (decision, reason) = decide(world, question, &user, deciding, now);
     AccessAnswer {
         decision,
         reason,
@@ -32,6 +33,7 @@ fn decide(
     question: &AccessQuestion,
     user: &User,
     deciding: Option<&AccessRequest>,
+    now: Timestamp,
 ) -> (Decision, String) {
     let permission = question.permission;
     let resource = AccessResource::standing(permission).subresource();
@@ -49,12 +51,14 @@ fn decide(
     let mut is_covered = false;
     for grant in allowing(world, question, user, &resource) {
         is_covered = true;
-        if deciding.is_some_and(|request| is_of(&grant, request, question)) {
+        if deciding
+            .is_some_and(|request| is_of(&grant, request, question) && holds(&grant, request, now))
+        {
             return (Decision::AllowedPod(binding(&grant)), reason(&grant));
         }
     }
     let why = if is_covered {
-        "no granted AccessRequest of this very pod behind a binding that names it,"
+        "no AccessRequest of this very pod whose grant holds now behind a binding that names it,"
     } else {
         "no permission"
     };
@@ -108,6 +112,31 @@ fn is_of(grant: &Grant<'_>, request: &AccessRequest, question: &AccessQuestion) 
         // The rest of the tuple is how the request was found.
         && object.namespace == question.subject.namespace
         && pod.is_some_and(|pod| pod.name == object.name)
+}
+
+/// Whether the request, and of its policies the one that the binding was written for, still grant. The
+/// controller takes back what is over, but it may be late.
+fn holds(grant: &Grant<'_>, request: &AccessRequest, now: Timestamp) -> bool {
+    let is_over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
+    let label = grant.binding.label(ACCESS_POLICY_UID);
+    let Some(uid) = label.filter(|uid| !uid.is_empty()) else {
+        return false;
+    };
+    let Some(status) = request.status.as_ref() else {
+        return false;
+    };
+    let is_its = |matched: &&MatchedPolicy| {
+        let metadata = matched.policy.0.get("metadata");
+        metadata.and_then(|it| it.get("uid")?.as_str()) == Some(uid)
+    };
+    let mut entries = status.policies.iter().filter(is_its);
+    !is_over(status.expires_at)
+        // Two entries for one policy is nothing that the controller writes: who knows which holds.
+        && entries.next().is_some_and(|entry| {
+            let grant = entry.grant.as_ref();
+            grant.is_some_and(|it| it.state == GrantState::Granted && !is_over(it.expires_at))
+        })
+        && entries.next().is_none()
 }
 
 fn binding(grant: &Grant<'_>) -> Binding {

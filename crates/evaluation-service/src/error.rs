@@ -48,6 +48,9 @@ pub enum Refused {
     /// More Rego than one call may ask for.
     #[error("the checks need {0} Rego evaluations, more than one call may ask for")]
     TooMuchRego(usize),
+    /// Others, or other checks of the same namespace, are being evaluated.
+    #[error("too many checks are being evaluated; try again")]
+    TooBusy,
     /// There is nothing in a message of a stream.
     #[error("the message has no action")]
     NoAction,
@@ -79,6 +82,7 @@ impl Refused {
             Self::NotReady
             | Self::NoReview(_)
             | Self::TooManyReviews
+            | Self::TooBusy
             | Self::TooManyIds
             | Self::TooOld
             | Self::Unread => Code::Unavailable,

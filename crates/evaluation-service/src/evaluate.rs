@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Refused;
+use crate::places::Place;
 use crate::rego::Pool;
 
 /// Rego evaluations of one call. A policy has at most 32 checks, and a request at most 512 objects.
@@ -68,6 +69,7 @@ fn json(field: &str, bytes: &[u8]) -> Result<Value, Refused> {
 pub(crate) async fn judge(
     question: Question,
     pool: &Pool,
+    place: &Place<'_>,
 ) -> Result<EvaluateChecksResponse, Refused> {
     // Paths and selectors over large objects would keep other calls from their turn.
     let prepared = tokio::task::spawn_blocking(|| judge::prepare(question)).await;
@@ -76,17 +78,25 @@ pub(crate) async fn judge(
     if jobs > MOST_REGO {
         return Err(Refused::TooMuchRego(jobs));
     }
-    let answers = ask(&prepared, pool).await;
+    let answers = ask(&prepared, pool, place).await;
     Ok(told(prepared.finish(answers)))
 }
 
 /// The answers that come in time, in the order of the questions. The judge takes missing ones for
 /// failures.
-async fn ask(prepared: &Prepared, pool: &Pool) -> Vec<Result<RegoAnswer, RegoFailure>> {
+async fn ask(
+    prepared: &Prepared,
+    pool: &Pool,
+    place: &Place<'_>,
+) -> Vec<Result<RegoAnswer, RegoFailure>> {
     let deadline = Instant::now() + ALL_REGO;
     let mut jobs: Vec<BoxFuture<'_, _>> = Vec::new();
     for job in prepared.rego_jobs() {
-        jobs.push(pool.evaluate(job).boxed());
+        let answer = async move {
+            let _worker = place.worker().await;
+            pool.evaluate(job).await
+        };
+        jobs.push(answer.boxed());
     }
     let mut answers = stream::iter(jobs).buffered(pool.workers());
     let mut said = Vec::new();

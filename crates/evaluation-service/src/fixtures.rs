@@ -38,7 +38,9 @@ pub(crate) fn request(name: &str, phase: &str) -> AccessRequest {
             "context": {"objectRef": {"apiVersion": "v1", "kind": "Pod", "namespace": "devops", "name": "deploy", "uid": "pod-uid"}},
             "permission": "apis",
         },
-        "status": {"phase": phase, "conditions": [{
+        "status": {"phase": phase, "policies": [{
+            "policy": {"metadata": {"uid": "policy-uid"}}, "grant": {"state": "Granted"},
+        }], "conditions": [{
             "type": "Ready", "status": "False", "reason": "ChecksPending", "message": "waits",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]},
@@ -60,7 +62,7 @@ pub(crate) fn role_binding(name: &str) -> RoleBinding {
     serde_json::from_value(json!({
         "metadata": {
             "name": name, "namespace": "tools", "uid": format!("uid-{name}"),
-            "labels": {"app.kubernetes.io/managed-by": "connectors-approval", "connectors.alauda.io/accessRequestUid": "uid-a"},
+            "labels": {"app.kubernetes.io/managed-by": "connectors-approval", "connectors.alauda.io/accessRequestUid": "uid-a", "connectors.alauda.io/accessPolicyUid": "policy-uid"},
         },
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
         "subjects": [{"kind": "ServiceAccount", "namespace": "devops", "name": "builder"}],

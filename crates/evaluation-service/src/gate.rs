@@ -20,10 +20,9 @@ use tower::Service as TowerService;
 
 use crate::auth::Caller;
 use crate::error::Refused;
+use crate::places::MESSAGES;
 use crate::service::Service;
 
-/// Evaluations of checks whose messages are in memory at the same time.
-const EVALUATIONS: usize = 8;
 /// How long a call may take, reading its message and waiting for its turn included. A stream has begun
 /// by then, and goes on.
 const LONGEST_CALL: Duration = Duration::from_secs(30);
@@ -36,7 +35,7 @@ const CALLS: [&str; 3] = ["CheckAccess", "WatchAccess", EVALUATE_CHECKS];
 pub(crate) struct Gate {
     service: Service,
     server: EvaluationServer<Service>,
-    evaluations: Arc<Semaphore>,
+    messages: Arc<Semaphore>,
 }
 
 impl Gate {
@@ -44,7 +43,7 @@ impl Gate {
         Self {
             server: service.clone().into_server(),
             service,
-            evaluations: Arc::new(Semaphore::new(EVALUATIONS)),
+            messages: Arc::new(Semaphore::new(MESSAGES)),
         }
     }
 
@@ -73,7 +72,7 @@ impl Gate {
         request.extensions_mut().insert(admitted);
         let answer = async {
             let _place = if call == EVALUATE_CHECKS {
-                self.evaluations.acquire().await.ok()
+                self.messages.acquire().await.ok()
             } else {
                 None
             };

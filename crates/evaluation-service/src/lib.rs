@@ -15,6 +15,7 @@ pub mod auth;
 pub mod check;
 pub mod error;
 pub mod metrics;
+pub mod places;
 pub mod rego;
 pub mod server;
 pub mod service;
@@ -49,6 +50,7 @@ use thiserror::Error;
 use args::Args;
 use auth::Callers;
 use metrics::Metrics;
+use places::Places;
 use rego::Pool;
 use server::Server;
 use service::Service;
@@ -166,6 +168,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let service = Service {
         shared,
         callers: Callers::new(client, metrics.clone()),
+        places: Places::new(rego.workers()),
         rego,
         readiness: readiness.clone(),
         metrics,

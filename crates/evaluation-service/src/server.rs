@@ -1,5 +1,8 @@
 //! Connections: TCP, TLS, HTTP/2.
 
+mod calls;
+mod peers;
+
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -21,6 +24,8 @@ use tracing::{debug, warn};
 
 use crate::gate::Gate;
 use crate::service::Service;
+use calls::{Calls, Counted};
+use peers::Peers;
 
 /// Callers are one per node and a few services; whoever opens more keeps others waiting.
 const CONNECTIONS: usize = 4096;
@@ -31,6 +36,10 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// A caller that is gone without a word is noticed after at most the sum of both.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PONG_WITHIN: Duration = Duration::from_secs(10);
+/// A connection without a call is closed after this: whoever needs it again opens it again.
+const IDLE: Duration = Duration::from_mins(1);
+/// How long the peer of a connection that is closed may take to say that it heard so.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// Metadata is a token and little else.
 const LONGEST_HEADERS: u32 = 32 * 1024;
 /// A machine without free file descriptors is given time to get some.
@@ -72,6 +81,7 @@ impl Server {
         let gate = Gate::new(service);
         let acceptor = TlsAcceptor::from(tls);
         let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let peers = Peers::default();
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {
@@ -79,8 +89,8 @@ impl Server {
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
                 () = stop.stopped() => break,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match accepted {
+                Ok((stream, peer)) => (stream, peer.ip()),
                 Err(error) => {
                     warn!(%error, "cannot accept a connection");
                     sleep(ACCEPT_PAUSE).await;
@@ -91,13 +101,17 @@ impl Server {
                 debug!("too many connections");
                 continue;
             };
+            let Some(peer) = peers.admit(peer) else {
+                debug!(%peer, "too many connections of one peer");
+                continue;
+            };
             let (acceptor, gate) = (acceptor.clone(), gate.clone());
             let (stop, open) = (stop.clone(), open.clone());
             connections.spawn(async move {
                 open.inc();
                 serve(stream, acceptor, gate, stop).await;
                 open.dec();
-                drop(place);
+                drop((peer, place));
             });
         }
         drop(self.listener);
@@ -124,13 +138,25 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, gate: Gate, stop: Stop)
         .keep_alive_timeout(PONG_WITHIN)
         .max_concurrent_streams(CALLS)
         .max_header_list_size(LONGEST_HEADERS);
-    let service = TowerToHyperService::new(gate);
+    let calls = Calls::default();
+    let service = TowerToHyperService::new(Counted {
+        inner: gate,
+        calls: calls.clone(),
+    });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stop.stopped() => {
             connection.as_mut().graceful_shutdown();
             connection.await
+        }
+        () = calls.idle(IDLE) => {
+            debug!("a connection without calls is closed");
+            connection.as_mut().graceful_shutdown();
+            match timeout(FAREWELL, connection).await {
+                Ok(ended) => ended,
+                Err(_) => Ok(()),
+            }
         }
     };
     if let Err(error) = ended {

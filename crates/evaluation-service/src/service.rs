@@ -9,6 +9,7 @@ use evaluation_api::v1::{
     CheckAccessRequest, CheckAccessResponse, EvaluateChecksRequest, EvaluateChecksResponse,
     WatchAccessRequest,
 };
+use service_kit::clock;
 use service_kit::readiness::{Readiness, Status as Ready};
 use service_kit::shutdown::Stop;
 use tokio::sync::mpsc;
@@ -19,6 +20,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::auth::{Caller, Callers};
 use crate::error::Refused;
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::rego::Pool;
 use crate::stream::{Context, Said, UNSENT};
 use crate::world::Shared;
@@ -31,6 +33,8 @@ pub struct Service {
     pub shared: Arc<Shared>,
     /// Who calls.
     pub callers: Callers,
+    /// Whose turn it is.
+    pub places: Places,
     /// Who runs Rego.
     pub rego: Pool,
     /// Whether the caches are complete.
@@ -67,7 +71,7 @@ impl Service {
         let question = AccessQuestion::try_from(question)?;
         let namespace = &question.connector.namespace;
         self.callers.authorize(&caller, namespace).await?;
-        Ok(check::answer(&self.shared.read(), &question))
+        Ok(check::answer(&self.shared.read(), &question, clock::now()))
     }
 
     async fn judge_checks(
@@ -77,7 +81,8 @@ impl Service {
         let caller = caller(&request)?;
         let (namespace, question) = evaluate::read(request.into_inner())?;
         self.callers.authorize(&caller, &namespace).await?;
-        evaluate::judge(question, &self.rego).await
+        let place = self.places.take(&namespace, question.stage).await?;
+        evaluate::judge(question, &self.rego, &place).await
     }
 
     fn counted<T>(

@@ -11,6 +11,7 @@ use evaluation_api::v1::{
     Refusal, Subscribe, Unsubscribe, WatchAccessRequest, WatchAccessResponse,
     watch_access_request::Action, watch_access_response::Event,
 };
+use service_kit::clock;
 use service_kit::shutdown::Stop;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::mpsc;
@@ -120,7 +121,11 @@ impl Running {
                     let (namespace, result) = review.map_err(|_| Refused::Internal)?;
                     self.reviewed(&namespace, result).await?;
                 }
-                _ = authorize.tick() => self.review_again(),
+                _ = authorize.tick() => {
+                    self.review_again();
+                    // A grant ends at its time even if nobody writes that down.
+                    self.questions.touch(&Change::Everything);
+                }
                 () = sleep_until(now + age) => return Err(Refused::TooOld),
                 () = stop.stopped() => return Err(Refused::NotReady),
             }
@@ -247,7 +252,8 @@ impl Running {
         let shared = &self.context.shared;
         let (id, answer) = {
             let world = shared.read();
-            let answer = |question: &AccessQuestion| check::answer(&world, question);
+            let now = clock::now();
+            let answer = |question: &AccessQuestion| check::answer(&world, question, now);
             self.questions.news(AT_ONCE, answer)?
         };
         self.context.metrics.decision(&answer);

@@ -35,6 +35,8 @@ words! {
         QuorumNotMet,
         /// The policy names approvers for a kind that does not record any.
         ApproversUnsupported,
+        /// Objects of the kind that the check selects are no approvals.
+        KindRefused,
     }
 }
 

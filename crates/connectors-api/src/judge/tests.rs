@@ -311,6 +311,36 @@ fn labels_that_cannot_be_made_fail_the_check() {
 }
 
 #[test]
+fn a_kind_that_is_no_approval_fails_its_check_before_and_after_the_grant() {
+    for (api_version, kind) in [
+        ("v1", "Pod"),
+        ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+        ("connectors.alauda.io/v1alpha1", "Connector"),
+    ] {
+        for stage in [Stage::BeforeGrant, Stage::AfterGrant] {
+            let mut object = gate("a", "approved");
+            object["apiVersion"] = api_version.into();
+            object["kind"] = kind.into();
+            for found in [vec![], vec![object]] {
+                let judgement = question()
+                    .with(|it| {
+                        it.stage = stage;
+                        it.check()["state"] = json!({"rego": "package approval"});
+                        it.check()["selector"]["objectRef"] =
+                            json!({"apiVersion": api_version, "kind": kind});
+                    })
+                    .found(found)
+                    .judged();
+                assert_eq!(judgement.said(), (Failed, JudgeReason::KindRefused));
+                assert_eq!((judgement.verdict, judgement.rules), (Failed, None));
+                let message = &judgement.checks[0].message;
+                assert!(message.contains(kind), "{message}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_state_that_cannot_be_read_fails_the_check() {
     for status in [json!("approved"), json!({"state": true}), json!([1])] {
         let mut object = gate("a", "approved");

@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use connectors_api::reason::Ready;
 use futures::future::try_join_all;
-use tokio::{
-    sync::TryAcquireError,
-    time::{Instant, sleep, timeout_at},
-};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Driver;
 use crate::{
@@ -60,10 +57,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
                 return Ok(admitted);
             }
             if held.is_none() {
-                let place = self.places.clone().try_acquire_owned();
-                let place = place.map_err(|error| match error {
-                    TryAcquireError::NoPermits | TryAcquireError::Closed => PublishError::Crowded,
-                })?;
+                let place = self.room.take(&wish.pod.uid)?;
                 held = Some((place, self.metrics.hold()));
             }
             let waiting = cases.iter_mut().zip(&asked);

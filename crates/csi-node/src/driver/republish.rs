@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use connectors_api::AccessResource;
 use evaluation_api::access::{AccessAnswer, Decision};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
@@ -17,7 +16,7 @@ use tracing::{info, warn};
 
 use super::Driver;
 use crate::{
-    access::Admitted,
+    access::{Admitted, to_confirm},
     content::Record,
     error::PublishError,
     evaluator::{Evaluator, question},
@@ -40,6 +39,26 @@ enum Access {
     Unknown,
 }
 
+/// What the evaluation service says.
+enum Answer {
+    /// Nothing.
+    None,
+    No,
+    Yes {
+        /// It is the pod's own permission.
+        pod_form: bool,
+        /// The request that it comes from, if any.
+        request: String,
+    },
+}
+
+fn admitted(request: String) -> Access {
+    Access::Held(vec![Admitted {
+        request,
+        since: Instant::now(),
+    }])
+}
+
 impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     pub(super) async fn look_after(
         &self,
@@ -54,7 +73,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         if Record::new(place, &wish) != *record {
             return Err(PublishError::OtherVolume);
         }
-        match self.access(&wish).await {
+        match self.access(&wish, emptied).await {
             Access::Held(admitted) if emptied => self.refill(place, record, &wish, &admitted).await,
             Access::Over(connector) => self.take_away(place, &wish, connector, emptied).await,
             Access::Held(_) | Access::Unknown => {}
@@ -62,14 +81,16 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         Ok(())
     }
 
-    async fn access(&self, wish: &Wish) -> Access {
+    /// `emptied`: a yes would bring content, so it needs the same confirmation as a first mount.
+    async fn access(&self, wish: &Wish, emptied: bool) -> Access {
         match self.is_gated() {
             None => return Access::Unknown,
             Some(false) => return Access::Held(Self::free(wish)),
             Some(true) => {}
         }
         let each = wish.connectors.iter();
-        let answers = join_all(each.map(|connector| self.access_to(wish, connector))).await;
+        let answers =
+            join_all(each.map(|connector| self.access_to(wish, connector, emptied))).await;
         let mut admitted = Vec::new();
         let mut unknown = false;
         for answer in answers {
@@ -86,52 +107,69 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
     }
 
-    async fn access_to(&self, wish: &Wish, connector: &ConnectorKey) -> Access {
+    async fn access_to(&self, wish: &Wish, connector: &ConnectorKey, emptied: bool) -> Access {
         match self.answer(wish, connector).await {
-            None => return Access::Unknown,
-            Some(Some(admitted)) => return Access::Held(vec![admitted]),
-            Some(None) => {}
+            Answer::None => return Access::Unknown,
+            Answer::Yes { pod_form, request } => {
+                return self.held(wish, connector, emptied, pod_form, request).await;
+            }
+            Answer::No => {}
         }
         // The volume may rest on an authorizer that the evaluation service knows nothing about.
-        let standing = AccessResource::standing(wish.permission);
-        let question = review(&wish.pod, connector, &standing);
+        let question = review(&wish.pod, connector, &to_confirm(wish, false));
         match self.kubernetes.review_access(question).await {
             Err(_) => return Access::Unknown,
-            Ok(true) => {
-                return Access::Held(vec![Admitted {
-                    request: String::new(),
-                    since: Instant::now(),
-                }]);
-            }
+            Ok(true) => return admitted(String::new()),
             Ok(false) => {}
         }
         sleep(SECOND_OPINION).await;
         match self.answer(wish, connector).await {
-            None => Access::Unknown,
-            Some(Some(admitted)) => Access::Held(vec![admitted]),
-            Some(None) => Access::Over(connector.clone()),
+            Answer::None => Access::Unknown,
+            Answer::Yes { pod_form, request } => {
+                self.held(wish, connector, emptied, pod_form, request).await
+            }
+            Answer::No => Access::Over(connector.clone()),
         }
     }
 
-    /// The evaluation service's yes or no, if it gives one.
-    async fn answer(&self, wish: &Wish, connector: &ConnectorKey) -> Option<Option<Admitted>> {
-        let answer = self.evaluator.ask(question(wish, connector)).await?;
-        let AccessAnswer {
-            decision, request, ..
-        } = answer;
-        let admitted = |request| {
-            Some(Admitted {
-                request,
-                since: Instant::now(),
-            })
-        };
-        Some(match decision {
-            Decision::Denied => None,
-            Decision::AllowedStanding(_) => admitted(String::new()),
-            Decision::AllowedPod(_) => {
-                admitted(request.map(|request| request.name).unwrap_or_default())
+    /// A yes of the evaluation service. Without the confirmation that an emptied volume needs it stays
+    /// as it is: the next call asks again.
+    async fn held(
+        &self,
+        wish: &Wish,
+        connector: &ConnectorKey,
+        emptied: bool,
+        pod_form: bool,
+        request: String,
+    ) -> Access {
+        if emptied {
+            let question = review(&wish.pod, connector, &to_confirm(wish, pod_form));
+            if self.kubernetes.review_access(question).await != Ok(true) {
+                return Access::Unknown;
             }
-        })
+        }
+        admitted(request)
+    }
+
+    /// The evaluation service's yes or no, if it gives one.
+    async fn answer(&self, wish: &Wish, connector: &ConnectorKey) -> Answer {
+        let Some(AccessAnswer {
+            decision, request, ..
+        }) = self.evaluator.ask(question(wish, connector)).await
+        else {
+            return Answer::None;
+        };
+        match decision {
+            Decision::Denied => Answer::No,
+            Decision::AllowedStanding(_) => Answer::Yes {
+                pod_form: false,
+                request: String::new(),
+            },
+            Decision::AllowedPod(_) => Answer::Yes {
+                pod_form: true,
+                request: request.map(|request| request.name).unwrap_or_default(),
+            },
+        }
     }
 
     async fn refill(&self, place: &Place, record: &Record, wish: &Wish, admitted: &[Admitted]) {

@@ -1,8 +1,9 @@
+use connectors_api::access_request::{AccessRequestStatus, PolicyGrant};
 use connectors_api::reason::Ready;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::fixtures::{POD_FORM, question, request, role, role_binding};
@@ -43,6 +44,18 @@ impl Objects {
         world
     }
 
+    fn status(&mut self) -> &mut AccessRequestStatus {
+        self.requests[0].status.as_mut().unwrap()
+    }
+
+    fn entry(&mut self) -> &mut MatchedPolicy {
+        &mut self.status().policies[0]
+    }
+
+    fn grant(&mut self) -> &mut PolicyGrant {
+        self.entry().grant.as_mut().unwrap()
+    }
+
     fn label(&mut self, key: &str, value: Option<&str>) {
         let labels = self.binding.metadata.labels.as_mut().unwrap();
         match value {
@@ -53,16 +66,26 @@ impl Objects {
 }
 
 fn decision(world: &World) -> Decision {
-    answer(world, &question()).decision
+    answer(world, &question(), now().0).decision
 }
 
 fn now() -> Time {
     Time("2026-01-01T00:00:00Z".parse().unwrap())
 }
 
+/// What was kept of a policy.
+fn policy(uid: &Value) -> Map<String, Value> {
+    Map::from_iter([("metadata".to_owned(), json!({"uid": uid}))])
+}
+
+/// So many seconds from now.
+fn at(seconds: i64) -> Timestamp {
+    now().0 + jiff::SignedDuration::from_secs(seconds)
+}
+
 #[test]
 fn nothing_known_is_a_no() {
-    let said = answer(&World::default(), &question());
+    let said = answer(&World::default(), &question(), now().0);
     let expected = AccessAnswer {
         decision: Decision::Denied,
         reason: "no permission for \"*\" on connectors/apis of tools/harbor to ServiceAccount devops/builder".to_owned(),
@@ -74,7 +97,7 @@ fn nothing_known_is_a_no() {
 
 #[test]
 fn the_binding_of_the_granted_request_lets_its_pod_in() {
-    let said = answer(&Objects::granted().world(), &question());
+    let said = answer(&Objects::granted().world(), &question(), now().0);
     assert_eq!(said.decision, Decision::AllowedPod(binding_seen()));
     assert_eq!(
         said.reason,
@@ -96,7 +119,26 @@ fn the_binding_of_the_granted_request_lets_its_pod_in() {
 #[test]
 fn everything_about_the_grant_must_be_right() {
     type Change = fn(&mut Objects);
-    let changes: [(&str, Change); 20] = [
+    let changes: [(&str, Change); 32] = [
+        ("over", |it| it.status().expires_at = Some(at(0))),
+        ("long over", |it| it.status().expires_at = Some(at(-9))),
+        ("no policy", |it| it.status().policies.clear()),
+        ("another policy", |it| {
+            it.entry().policy.0 = policy(&json!("other"));
+        }),
+        ("policy without uid", |it| it.entry().policy.0.clear()),
+        ("uid that is no text", |it| {
+            it.entry().policy.0 = policy(&json!(1));
+        }),
+        ("two entries", |it| {
+            let again = it.entry().clone();
+            it.status().policies.push(again);
+        }),
+        ("no grant", |it| it.entry().grant = None),
+        ("granting", |it| it.grant().state = GrantState::Granting),
+        ("ended", |it| it.grant().state = GrantState::Ended),
+        ("grant over", |it| it.grant().expires_at = Some(at(0))),
+        ("no policy uid", |it| it.label(ACCESS_POLICY_UID, None)),
         ("no request", |it| it.requests.clear()),
         ("pending", |it| it.requests = vec![request("a", "Pending")]),
         ("rejected", |it| {
@@ -148,9 +190,29 @@ fn everything_about_the_grant_must_be_right() {
         assert_eq!(decision(&objects.world()), Decision::Denied, "{what}");
     }
     let mut objects = Objects::granted();
+    objects.label(ACCESS_POLICY_UID, Some(""));
+    objects.entry().policy.0 = policy(&json!(""));
+    assert_eq!(decision(&objects.world()), Decision::Denied);
+    let mut objects = Objects::granted();
     objects.label(ACCESS_REQUEST_UID, Some(""));
     objects.requests[0].metadata.uid = Some(String::new());
     assert_eq!(decision(&objects.world()), Decision::Denied);
+}
+
+#[test]
+fn a_grant_holds_until_its_end_whatever_became_of_other_policies() {
+    let mut objects = Objects::granted();
+    objects.status().expires_at = Some(at(5));
+    objects.grant().expires_at = Some(at(3));
+    let mut other = objects.entry().clone();
+    other.policy.0 = policy(&json!("other"));
+    other.grant.as_mut().unwrap().state = GrantState::Ended;
+    objects.status().policies.insert(0, other);
+    let world = objects.world();
+    for (second, allowed) in [(0, true), (2, true), (3, false), (5, false)] {
+        let said = answer(&world, &question(), at(second));
+        assert_eq!(said.is_allowed(), allowed, "{second}");
+    }
 }
 
 #[test]
@@ -159,7 +221,7 @@ fn a_request_that_does_not_decide_lets_nobody_in() {
     let mut older = request("older", "Rejected");
     older.metadata.creation_timestamp = Some(Time("2025-01-01T00:00:00Z".parse().unwrap()));
     objects.requests.push(older);
-    let said = answer(&objects.world(), &question());
+    let said = answer(&objects.world(), &question(), now().0);
     assert_eq!(said.decision, Decision::Denied);
     assert_eq!(said.request.unwrap().phase, Some(Phase::Rejected));
 }
@@ -194,7 +256,11 @@ fn a_question_must_come_from_that_very_pod() {
     for (what, change) in changes {
         let mut asked = question();
         change(&mut asked);
-        assert_eq!(answer(&world, &asked).decision, Decision::Denied, "{what}");
+        assert_eq!(
+            answer(&world, &asked, now().0).decision,
+            Decision::Denied,
+            "{what}"
+        );
     }
 }
 
@@ -226,7 +292,7 @@ fn a_standing_permission_needs_no_request_and_no_pod() {
     let world = standing("connectors/apis");
     let mut asked = question();
     for _ in 0..2 {
-        let said = answer(&world, &asked).decision;
+        let said = answer(&world, &asked, now().0).decision;
         assert_eq!(said, Decision::AllowedStanding(binding_seen()));
         asked.pod = None;
     }
@@ -236,11 +302,10 @@ fn a_standing_permission_needs_no_request_and_no_pod() {
 fn a_pod_form_that_nobody_manages_lets_nobody_in() {
     let mut world = standing(POD_FORM);
     world.requests.apply(request("a", "Granted"));
-    let said = answer(&world, &question());
+    let said = answer(&world, &question(), now().0);
     assert_eq!(said.decision, Decision::Denied);
     assert!(
-        said.reason
-            .starts_with("no granted AccessRequest of this very pod"),
+        said.reason.starts_with("no AccessRequest of this very pod"),
         "{}",
         said.reason
     );
@@ -288,7 +353,7 @@ fn groups_and_cluster_roles_count_for_the_standing_form() {
     );
     let mut asked = question();
     asked.subject.namespace = "other".to_owned();
-    assert_eq!(answer(&world, &asked).decision, Decision::Denied);
+    assert_eq!(answer(&world, &asked, now().0).decision, Decision::Denied);
 }
 
 #[test]
@@ -322,7 +387,7 @@ fn a_role_for_some_verbs_is_none_for_all() {
     let mut asked = question();
     asked.verb = "get".to_owned();
     assert_eq!(
-        answer(&world, &asked).decision,
+        answer(&world, &asked, now().0).decision,
         Decision::AllowedPod(binding_seen())
     );
 }
@@ -348,7 +413,7 @@ proptest! {
         let world = objects.world();
         let mut asked = question();
         asked.pod.as_mut().unwrap().uid = uid.to_owned();
-        let said = answer(&world, &asked);
+        let said = answer(&world, &asked, now().0);
         if said.is_allowed() {
             let seen = said.request.unwrap();
             prop_assert_eq!(seen.phase, Some(Phase::Granted));

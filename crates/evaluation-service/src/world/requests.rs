@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use connectors_api::access_request::MatchedPolicy;
 use connectors_api::request_order;
 use connectors_api::{AccessRequest, Permission};
 use evaluation_api::access::AccessQuestion;
+use serde_json::json;
 
 /// Namespace and name.
 type Key = (String, String);
@@ -71,9 +73,8 @@ impl Requests {
             return Vec::new();
         };
         let old = self.delete(&key.0, &key.1);
-        // The evidence is most of a request, and no answer shows it.
         if let Some(status) = &mut request.status {
-            status.policies = Vec::new();
+            status.policies.iter_mut().for_each(forget_evidence);
         }
         request.metadata.managed_fields = None;
         request.metadata.annotations = None;
@@ -114,7 +115,8 @@ impl Requests {
         }
     }
 
-    /// The request that decides about a tuple.
+    /// The request that decides about a tuple. One that is being deleted counts as deleted: its
+    /// controller does not look at it either.
     #[must_use]
     pub fn deciding(&self, tuple: &Tuple) -> Option<&AccessRequest> {
         let names = self.by_tuple.get(tuple).into_iter().flatten();
@@ -122,7 +124,21 @@ impl Requests {
             let key = (tuple.namespace.clone(), name.clone());
             self.requests.get(&key)
         });
-        request_order::deciding(found)
+        request_order::deciding(found.filter(|it| it.metadata.deletion_timestamp.is_none()))
+    }
+}
+
+/// The evidence is most of a request, and no answer shows it: what is left says whose grant holds until
+/// when.
+fn forget_evidence(matched: &mut MatchedPolicy) {
+    let policy = &mut matched.policy.0;
+    let uid = policy.get("metadata").and_then(|it| it.get("uid"));
+    let metadata = json!({"uid": uid});
+    policy.clear();
+    policy.insert("metadata".to_owned(), metadata);
+    matched.check_refs = Vec::new();
+    if let Some(grant) = &mut matched.grant {
+        grant.rules = Vec::new();
     }
 }
 
@@ -133,6 +149,7 @@ fn key(request: &AccessRequest) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use proptest::prelude::*;
     use proptest::sample::select;
 
@@ -189,14 +206,44 @@ mod tests {
     }
 
     #[test]
-    fn evidence_is_not_kept() {
+    fn what_is_being_deleted_decides_nothing() {
+        let mut requests = Requests::default();
+        let mut going = request("a", "Rejected");
+        going.metadata.deletion_timestamp = Some(Time("2026-01-02T00:00:00Z".parse().unwrap()));
+        requests.apply(going);
+        assert_eq!(deciding(&requests), None);
+        requests.apply(request("b", "Pending"));
+        assert_eq!(deciding(&requests), Some("uid-b"));
+    }
+
+    #[test]
+    fn of_the_evidence_only_whose_grant_it_is_is_kept() {
         let mut requests = Requests::default();
         let mut granted = request("a", "Granted");
         let policies = &mut granted.status.as_mut().unwrap().policies;
-        policies.push(serde_json::from_value(serde_json::json!({"policy": {}})).unwrap());
+        *policies = serde_json::from_value(json!([
+            {"policy": {}},
+            {
+                "policy": {"kind": "AccessPolicy", "metadata": {"name": "p", "uid": "u"}, "spec": {"long": "text"}},
+                "checkRefs": [{"name": "gate"}],
+                "grant": {
+                    "state": "Granted", "expiresAt": "2027-01-01T00:00:00Z",
+                    "rules": [{"resources": ["connectors/apis"], "verbs": ["*"]}],
+                },
+            },
+        ]))
+        .unwrap();
         requests.apply(granted);
         let kept = requests.requests.values().next().unwrap();
-        assert_eq!(kept.status.as_ref().unwrap().policies, []);
+        let kept = &kept.status.as_ref().unwrap().policies;
+        let expected = json!([
+            {"policy": {"metadata": {"uid": null}}},
+            {
+                "policy": {"metadata": {"uid": "u"}},
+                "grant": {"state": "Granted", "expiresAt": "2027-01-01T00:00:00Z"},
+            },
+        ]);
+        assert_eq!(serde_json::to_value(kept).unwrap(), expected);
     }
 
     proptest! {

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::channel::mpsc;
 use futures::{StreamExt, stream};
 use http::{Method, Request, Response, StatusCode};
@@ -11,6 +13,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Bytes, Frame};
 use kube::client::Body;
 use serde_json::{Value, json};
+use service_kit::clock;
 use tokio::sync::watch;
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
@@ -172,9 +175,18 @@ impl FakeApi {
     }
 }
 
-/// A token `good-<name>` belongs to the service account of that name.
+/// A token that says that it is for the service and holds for some time yet.
+pub(crate) fn token(subject: &str) -> String {
+    let exp = clock::now().as_second() + 600;
+    let claims = json!({"aud": ["connectors-evaluation"], "exp": exp, "sub": subject});
+    format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
+}
+
+/// The token of subject `good-<name>` belongs to the service account of that name.
 fn token_status(token: &str) -> Value {
-    match token.strip_prefix("good-") {
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap());
+    let claims: Value = serde_json::from_slice(&claims.unwrap()).unwrap();
+    match claims["sub"].as_str().unwrap().strip_prefix("good-") {
         Some(name) => json!({
             "authenticated": true, "audiences": ["connectors-evaluation"],
             "user": {"username": format!("system:serviceaccount:tools:{name}"), "groups": ["system:serviceaccounts"], "extra": {"a": ["b"]}},

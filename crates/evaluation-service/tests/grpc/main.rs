@@ -14,10 +14,11 @@ use evaluation_api::access::Decision;
 use evaluation_api::client::{CallError, Event};
 use serde_json::json;
 use service_kit::shutdown::Outcome;
+use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout};
 use tonic::Code;
 
-use fake_api::FakeApi;
+use fake_api::{FakeApi, token};
 use world::{SOON, World, binding, next, question, request, role};
 
 fn code(error: &CallError) -> Code {
@@ -159,28 +160,35 @@ async fn a_caller_without_permission_learns_nothing_of_the_namespace() {
 #[tokio::test]
 async fn a_token_that_nobody_knows_is_refused_and_a_good_one_is_remembered() {
     let world = World::new().await;
+    // What is no token for the service is not even asked about.
     world.token("forged");
     let error = world.client.check_access(question()).await.unwrap_err();
     assert_eq!(code(&error), Code::Unauthenticated);
-    assert_eq!(world.api.token_reviews(), 1);
-    let error = world.client.check_access(question()).await.unwrap_err();
     assert!(!error.to_string().contains("forged"), "{error}");
-    assert_eq!(world.api.token_reviews(), 2);
+    assert_eq!(world.api.token_reviews(), 0);
+    let forged = token("forged");
+    world.token(&forged);
+    for _ in 0..5 {
+        let error = world.client.check_access(question()).await.unwrap_err();
+        assert_eq!(code(&error), Code::Unauthenticated);
+        assert!(!error.to_string().contains(&forged), "{error}");
+    }
+    assert_eq!(world.api.token_reviews(), 1);
 
-    world.token("good-one");
+    world.token(&token("good-one"));
     for _ in 0..5 {
         world.client.check_access(question()).await.unwrap();
     }
     assert_eq!(
         (world.api.token_reviews(), world.api.access_reviews().len()),
-        (3, 1)
+        (2, 1)
     );
     // Another caller is somebody else.
-    world.token("good-two");
+    world.token(&token("good-two"));
     world.client.check_access(question()).await.unwrap();
     assert_eq!(
         (world.api.token_reviews(), world.api.access_reviews().len()),
-        (4, 2)
+        (3, 2)
     );
 }
 
@@ -250,4 +258,30 @@ async fn a_thousand_questions_are_answered_each_for_itself() {
         }
     };
     timeout(SOON, gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_peer_that_opens_many_connections_is_cut_off_and_let_in_again() {
+    let world = World::new().await;
+    world.client.check_access(question()).await.unwrap();
+    let mut open = Vec::new();
+    for _ in 0..100 {
+        open.push(world.connect().await);
+    }
+    let mut last = open.pop().unwrap();
+    // Before any time limit of a handshake.
+    let ended = timeout(Duration::from_secs(3), last.read(&mut [0])).await;
+    assert!(matches!(ended.unwrap(), Ok(0) | Err(_)));
+    // What was open before goes on.
+    world.client.check_access(question()).await.unwrap();
+    drop(open);
+    let counted = async {
+        while world.metric("evaluation_connections") != "1" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(SOON, counted).await.unwrap();
+    let mut again = world.connect().await;
+    let waits = timeout(Duration::from_millis(100), again.read(&mut [0])).await;
+    assert!(waits.is_err());
 }

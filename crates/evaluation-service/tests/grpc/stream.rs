@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status, Streaming};
 
+use crate::fake_api::token;
 use crate::world::{SOON, World, question};
 
 struct Spoken {
@@ -19,7 +20,8 @@ struct Spoken {
 
 fn with_token<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
-    let token = "Bearer good-somebody".parse().unwrap();
+    let token = format!("Bearer {}", token("good-somebody"));
+    let token = token.parse().unwrap();
     request.metadata_mut().insert("authorization", token);
     request
 }

@@ -10,6 +10,7 @@ use evaluation_api::access::{AccessQuestion, ConnectorName, PodRef, ServiceAccou
 use evaluation_api::client::{Client, Event, Settings, Subscription};
 use evaluation_service::auth::Callers;
 use evaluation_service::metrics::Metrics;
+use evaluation_service::places::Places;
 use evaluation_service::rego::{Limits, Pool};
 use evaluation_service::server::Server;
 use evaluation_service::service::Service;
@@ -33,7 +34,7 @@ use tokio_rustls::TlsConnector;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::fake_api::FakeApi;
+use crate::fake_api::{self, FakeApi};
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
@@ -89,6 +90,7 @@ impl World {
         let service = Service {
             shared,
             callers: Callers::new(api.client(), metrics.clone()),
+            places: Places::new(rego.workers()),
             rego,
             readiness: readiness.clone(),
             metrics,
@@ -125,7 +127,7 @@ impl World {
             running,
             tls: roots,
         };
-        world.token("good-csi-node");
+        world.token(&fake_api::token("good-csi-node"));
         world
     }
 
@@ -144,6 +146,12 @@ impl World {
         Endpoint::from_shared(self.url.clone())
             .unwrap()
             .connect_with_connector_lazy(connector)
+    }
+
+    /// A connection on which nothing is said.
+    pub(crate) async fn connect(&self) -> TcpStream {
+        let address = self.url.trim_start_matches("https://").to_owned();
+        TcpStream::connect(address).await.unwrap()
     }
 
     /// A service that is ready.
@@ -217,7 +225,9 @@ pub(crate) fn request(phase: &str) -> Value {
             "connectorRef": {"name": "harbor"},
             "context": {"objectRef": {"apiVersion": "v1", "kind": "Pod", "namespace": "devops", "name": "deploy", "uid": "pod-uid"}},
         },
-        "status": {"phase": phase},
+        "status": {"phase": phase, "policies": [{
+            "policy": {"metadata": {"uid": "policy-uid"}}, "grant": {"state": "Granted"},
+        }]},
     })
 }
 
@@ -235,7 +245,7 @@ pub(crate) fn binding() -> Value {
     json!({
         "metadata": {
             "name": "car-1", "namespace": "tools", "uid": "binding-uid",
-            "labels": {"app.kubernetes.io/managed-by": "connectors-approval", "connectors.alauda.io/accessRequestUid": "request-uid"},
+            "labels": {"app.kubernetes.io/managed-by": "connectors-approval", "connectors.alauda.io/accessRequestUid": "request-uid", "connectors.alauda.io/accessPolicyUid": "policy-uid"},
         },
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "car-1"},
         "subjects": [{"kind": "ServiceAccount", "namespace": "devops", "name": "builder"}],

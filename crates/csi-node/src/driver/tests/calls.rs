@@ -3,6 +3,7 @@
 use std::{io, sync::Mutex};
 
 use super::*;
+use crate::room::Full;
 
 #[tokio::test(start_paused = true)]
 async fn a_second_call_for_a_volume_in_flight_is_turned_away() {
@@ -38,11 +39,35 @@ async fn no_more_calls_are_held_than_there_is_room_for() {
     let first = held(&world).await;
     let other = crate::testing::request_at(&place("other"));
     let result = world.driver.publish(other.clone(), None).await;
-    assert_eq!(result, Err(PublishError::Crowded));
+    assert_eq!(result, Err(PublishError::Crowded(Full::Node)));
     // What needs no waiting needs no room.
     world.evaluator.says("tools/harbor", Some(granted()));
     first.await.unwrap().unwrap();
     world.driver.publish(other, None).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_pod_holds_no_more_calls_than_its_share() {
+    let world = World::new();
+    let mut held = tokio::task::JoinSet::new();
+    for number in 0..16 {
+        let driver = Arc::clone(&world.driver);
+        let request = crate::testing::request_at(&place(&format!("v{number}")));
+        held.spawn(async move { driver.publish(request, Some(Duration::from_mins(2))).await });
+    }
+    sleep(Duration::from_secs(1)).await;
+    let other = crate::testing::request_at(&place("other"));
+    let result = world.driver.publish(other.clone(), None).await;
+    assert_eq!(result, Err(PublishError::Crowded(Full::Pod)));
+    assert!(!is_final(code(&result)));
+    world.evaluator.says("tools/harbor", Some(granted()));
+    while let Some(result) = held.join_next().await {
+        result.unwrap().unwrap();
+    }
+    // Its places are free again.
+    world.evaluator.says("tools/harbor", Some(no_request()));
+    let result = world.driver.publish(other, None).await;
+    assert_eq!(code(&result), Code::PermissionDenied);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! Volumes that are there already.
 
+use evaluation_api::access::AccessAnswer;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -27,6 +29,64 @@ async fn a_volume_whose_access_ended_is_emptied_without_an_error() {
     publish(&world).await.unwrap();
     assert_eq!(world.mounter.node().refilled, 1);
     assert!(mounted(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_emptied_volume_is_filled_only_when_the_api_server_confirms() {
+    type Change = fn(&World);
+    let refused: [(&str, AccessAnswer, Change); 3] = [
+        ("pod form", granted(), |world| {
+            world.kubernetes.cluster().pod_form = false;
+        }),
+        ("standing form", standing(), |world| {
+            world.kubernetes.cluster().standing = false;
+        }),
+        ("no answer", granted(), |world| {
+            world.kubernetes.cluster().reachable = false;
+        }),
+    ];
+    for (what, answer, change) in refused {
+        let world = published().await;
+        world.driver.mounter.empty(&place("tool")).unwrap();
+        world.evaluator.says("tools/harbor", Some(answer));
+        change(&world);
+        publish(&world).await.unwrap();
+        assert!(!mounted(&world), "{what}");
+        // Nobody says that access ended either.
+        assert_eq!(told(&world), [], "{what}");
+        {
+            let mut cluster = world.kubernetes.cluster();
+            (cluster.pod_form, cluster.standing, cluster.reachable) = (true, true, true);
+        }
+        publish(&world).await.unwrap();
+        assert!(mounted(&world), "{what}");
+    }
+    let world = published().await;
+    world.driver.mounter.empty(&place("tool")).unwrap();
+    publish(&world).await.unwrap();
+    assert_eq!(
+        world.kubernetes.cluster().calls,
+        ["review apis/v1/pod/shop/deploy-1", "get connector"]
+    );
+}
+
+/// The kubelet may not have heard the first answer.
+#[tokio::test(start_paused = true)]
+async fn a_first_call_that_is_repeated_when_the_volume_is_complete_is_answered_ok() {
+    type Change = fn(&World);
+    let changes: [Change; 4] = [
+        |_| {},
+        |world| world.kubernetes.cluster().pod_form = false,
+        |world| world.kubernetes.cluster().reachable = false,
+        |world| world.evaluator.says("tools/harbor", None),
+    ];
+    for change in changes {
+        let world = published().await;
+        change(&world);
+        publish(&world).await.unwrap();
+        assert!(mounted(&world));
+        assert_eq!(world.mounter.node().facts.len(), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,156 @@
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use kube::client::Body;
+use prometheus::Registry;
+use serde_json::{Value, json};
+use tokio::time::{Instant, advance};
+
+use super::*;
+
+#[test]
+fn a_token_has_an_owner_only_when_everything_says_so() {
+    type Change = fn(&mut TokenReviewStatus);
+    let good = TokenReviewStatus {
+        authenticated: Some(true),
+        audiences: Some(vec![TOKEN_AUDIENCE.to_owned()]),
+        error: None,
+        user: Some(UserInfo {
+            username: Some("somebody".to_owned()),
+            ..UserInfo::default()
+        }),
+    };
+    assert!(owner(good.clone()).is_some());
+    let changes: [Change; 9] = [
+        |it| it.authenticated = Some(false),
+        |it| it.authenticated = None,
+        |it| it.audiences = None,
+        |it| it.audiences = Some(vec![]),
+        |it| it.audiences = Some(vec!["connectors.alauda.io".to_owned()]),
+        |it| it.error = Some("odd".to_owned()),
+        |it| it.user = None,
+        |it| it.user.as_mut().unwrap().username = None,
+        |it| it.user.as_mut().unwrap().username = Some(String::new()),
+    ];
+    for change in changes {
+        let mut status = good.clone();
+        change(&mut status);
+        assert!(owner(status.clone()).is_none(), "{status:?}");
+    }
+}
+
+fn claiming(subject: &str) -> MetadataMap {
+    let claims =
+        json!({"aud": TOKEN_AUDIENCE, "exp": clock::now().as_second() + 3600, "sub": subject});
+    let token = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let mut metadata = MetadataMap::new();
+    metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
+    metadata
+}
+
+/// An API server that knows `good`, does not know `bad`, and takes its time with everybody else. It
+/// counts its answers.
+fn callers() -> (Callers, Arc<AtomicUsize>) {
+    let answers = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&answers);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let mut review: Value = serde_json::from_slice(&body).unwrap();
+            let token = review["spec"]["token"].as_str().unwrap_or_default();
+            let claims = token.split('.').nth(1).unwrap();
+            let claims = URL_SAFE_NO_PAD.decode(claims).unwrap();
+            let claims: Value = serde_json::from_slice(&claims).unwrap();
+            review["status"] = match claims["sub"].as_str().unwrap() {
+                "good" => json!({
+                    "authenticated": true, "audiences": [TOKEN_AUDIENCE], "user": {"username": "good"},
+                }),
+                "bad" => json!({"authenticated": false}),
+                _ => std::future::pending().await,
+            };
+            counted.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
+        }
+    });
+    let metrics = Metrics::register(&Registry::new()).unwrap();
+    (
+        Callers::new(Client::new(service, "default"), metrics),
+        answers,
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_unknown_tokens_keeps_no_known_caller_waiting() {
+    let (callers, answers) = callers();
+    let good = claiming("good");
+    callers.authenticate(&good).await.unwrap();
+    advance(TOKEN_HOLDS).await;
+    let mut flood = tokio::task::JoinSet::new();
+    for number in 0..500 {
+        let callers = callers.clone();
+        let unknown = claiming(&format!("unknown-{number}"));
+        flood.spawn(async move { callers.authenticate(&unknown).await.map(|_| ()) });
+    }
+    tokio::task::yield_now().await;
+    let before = Instant::now();
+    callers.authenticate(&good).await.unwrap();
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    assert_eq!(answers.load(Ordering::Relaxed), 2);
+    while let Some(ended) = flood.join_next().await {
+        let refused = ended.unwrap().unwrap_err();
+        assert!(
+            matches!(refused, Refused::TooManyReviews | Refused::NoReview(_)),
+            "{refused}"
+        );
+    }
+    // Somebody who was not seen for long has to wait like everybody else.
+    advance(KNOWN_FOR).await;
+    assert!(
+        !callers
+            .0
+            .known
+            .has(&Sha256::digest(bearer(&good).unwrap()).into())
+    );
+    callers.authenticate(&good).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_refused_is_asked_about_again_after_some_seconds() {
+    let (callers, answers) = callers();
+    let bad = claiming("bad");
+    for reviews in 1..3 {
+        for _ in 0..10 {
+            let refused = callers.authenticate(&bad).await.err();
+            assert!(matches!(refused, Some(Refused::BadToken)));
+        }
+        assert_eq!(answers.load(Ordering::Relaxed), reviews);
+        advance(REFUSAL_HOLDS).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_answer_is_no_refusal() {
+    let (callers, _) = callers();
+    let slow = claiming("slow");
+    for _ in 0..2 {
+        let refused = callers.authenticate(&slow).await.err();
+        assert!(matches!(refused, Some(Refused::NoReview(_))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviews_of_permissions_and_of_tokens_do_not_take_places_from_each_other() {
+    let (callers, _) = callers();
+    let all = u32::try_from(UNKNOWN_REVIEWS).unwrap();
+    let _taken = callers.0.unknown_reviews.acquire_many(all).await.unwrap();
+    let refused = callers.authenticate(&claiming("good")).await.err();
+    assert!(matches!(refused, Some(Refused::TooManyReviews)));
+    assert_eq!(callers.0.access_reviews.available_permits(), ACCESS_REVIEWS);
+    assert_eq!(callers.0.known_reviews.available_permits(), KNOWN_REVIEWS);
+}

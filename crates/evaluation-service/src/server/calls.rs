@@ -1,0 +1,161 @@
+//! The open calls of one connection: who has none for some time is let go.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tonic::Status;
+use tonic::body::Body;
+use tower::Service;
+
+/// Counts calls. Clones count the same ones.
+#[derive(Clone, Default)]
+pub(super) struct Calls(Arc<watch::Sender<usize>>);
+
+/// One call, until this is dropped.
+struct Call(Calls);
+
+impl Calls {
+    fn begin(&self) -> Call {
+        self.0.send_modify(|open| *open += 1);
+        Call(self.clone())
+    }
+
+    /// Ends when no call was open for so long.
+    pub(super) async fn idle(&self, limit: Duration) {
+        let mut open = self.0.subscribe();
+        // The sender is ours, so that waiting cannot fail.
+        while open.wait_for(|open| *open == 0).await.is_ok() {
+            if timeout(limit, open.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|open| *open -= 1);
+    }
+}
+
+/// A service whose calls are counted until their answers are sent, or nobody wants them any more.
+#[derive(Clone)]
+pub(super) struct Counted<S> {
+    pub(super) inner: S,
+    pub(super) calls: Calls,
+}
+
+impl<S, B> Service<Request<B>> for Counted<S>
+where
+    S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let call = self.calls.begin();
+        let answer = self.inner.call(request);
+        let answer = answer.map(|answer| {
+            answer.map(|response| response.map(|body| Body::new(Answer { body, _call: call })))
+        });
+        answer.boxed()
+    }
+}
+
+struct Answer {
+    body: Body,
+    _call: Call,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_mins(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_when_it_had_no_call_for_so_long() {
+        let calls = Calls::default();
+        let started = Instant::now();
+        calls.idle(LIMIT).await;
+        assert_eq!(started.elapsed(), LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_open_call_keeps_a_connection_and_so_does_a_short_one_for_a_while() {
+        let calls = Calls::default();
+        let started = Instant::now();
+        let one = calls.begin();
+        let two = calls.begin();
+        let ended = async {
+            sleep(LIMIT * 10).await;
+            drop(one);
+            sleep(LIMIT * 10).await;
+            drop(two);
+            sleep(LIMIT / 2).await;
+            drop(calls.begin());
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = calls.idle(LIMIT) => {}
+            () = ended => {}
+        }
+        assert_eq!(started.elapsed(), LIMIT * 21 + LIMIT / 2);
+    }
+
+    #[tokio::test]
+    async fn a_call_is_open_until_its_answer_is_gone() {
+        let calls = Calls::default();
+        let inner = tower::service_fn(|_: Request<()>| async {
+            Ok::<_, Infallible>(Response::new(Body::new(Full::new(Bytes::from("answer")))))
+        });
+        let mut service = Counted {
+            inner,
+            calls: calls.clone(),
+        };
+        let response = service.call(Request::new(())).await.unwrap();
+        assert_eq!(*calls.0.borrow(), 1);
+        drop(response);
+        assert_eq!(*calls.0.borrow(), 0);
+        drop(service.call(Request::new(())));
+        assert_eq!(*calls.0.borrow(), 0);
+    }
+}
