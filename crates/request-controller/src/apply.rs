@@ -18,13 +18,16 @@ use crate::{
     api::{Live, Name},
     metrics::Metrics,
     plan::{self, Action, Grant, NotOurs, Plan, Told, grant},
-    seen::{Freshness, GrantKind, Now, Observed},
+    seen::{Freshness, GrantKind, Managed, Now, Observed},
 };
 
 pub use writes::Writes;
 
 /// How often the request is asked whether it still wants what was written, when others write it too.
 const ASKED: usize = 3;
+
+/// How often an end is recorded anew when others write the request too.
+const ENDED: usize = 5;
 
 /// What tells the time.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
@@ -50,6 +53,11 @@ pub enum ApplyError {
     /// Under the name of the grant stands something else.
     #[error("{0} {1} was not what was decided, and is removed")]
     NotExact(&'static str, Name),
+    /// Under the name of the grant stands something that this installation did not write.
+    #[error(
+        "{0} {1} is in the way: it is not managed by connectors-approval, so somebody else has to delete it"
+    )]
+    Foreign(&'static str, Name),
     /// What was written is not wanted any more, and was removed.
     #[error("the grant was removed again")]
     NotOurs(#[from] NotOurs),
@@ -85,25 +93,29 @@ impl Applier {
             status,
             actions,
             requeue: _,
+            ends,
             mut events,
         } = plan;
         let name = Name::of(&seen.request);
         let mut request = seen.request.clone();
         if let Some(status) = status {
-            request = self.writes.status(&request, status).await?;
+            let written = if ends {
+                match self.record(&request, &status).await {
+                    Err(error) => self.end_unrecorded(&request, status, &actions, error).await,
+                    written => written,
+                }
+            } else {
+                self.writes.status(&request, status).await
+            };
+            request = written?;
             self.metrics.decided(&seen.request, &request);
         }
+        // Nothing is given before everything that goes is gone.
+        self.remove(&name.namespace, &actions).await?;
         let mut written = Vec::new();
         for action in actions {
             match action {
-                Action::Remove {
-                    kind,
-                    name: object,
-                    uid,
-                } => {
-                    let object = Name::new(&name.namespace, &object);
-                    self.writes.delete(kind, &object, uid.as_deref()).await?;
-                }
+                Action::Remove { .. } => {}
                 Action::Grant(grant) => {
                     if let Err(error) = self.grant(seen.freshness, &grant).await {
                         self.not_written(&request, &error).await;
@@ -125,6 +137,66 @@ impl Applier {
             events.extend(self.confirm(&request, &written).await?);
         }
         Ok(events)
+    }
+
+    /// Records an end. Somebody who keeps changing the request's metadata does not keep it from being
+    /// recorded: as long as its spec and status are those that were decided on, so is the decision.
+    async fn record(
+        &self,
+        decided: &AccessRequest,
+        status: &AccessRequestStatus,
+    ) -> Result<AccessRequest, ApplyError> {
+        let name = Name::of(decided);
+        let mut current = decided.clone();
+        let mut tries = 0;
+        loop {
+            let conflict = match self.writes.status(&current, status.clone()).await {
+                Err(error @ ApplyError::Conflict(_)) if tries < ENDED => error,
+                written => return written,
+            };
+            tries += 1;
+            let live = self.live.request(&name).await?.and_then(Result::ok);
+            let same = live.filter(|live| {
+                live.metadata.uid == decided.metadata.uid
+                    && live.metadata.deletion_timestamp.is_none()
+                    && live.spec == decided.spec
+                    && live.status == decided.status
+            });
+            current = same.ok_or(conflict)?;
+        }
+    }
+
+    /// The end of something cannot be recorded. It ends all the same, and is recorded then if it can be.
+    async fn end_unrecorded(
+        &self,
+        request: &AccessRequest,
+        status: AccessRequestStatus,
+        actions: &[Action],
+        error: ApplyError,
+    ) -> Result<AccessRequest, ApplyError> {
+        let name = Name::of(request);
+        warn!(request = %name, error = report(&error), "an end is not recorded, and is carried out");
+        let mut future = request.clone();
+        future.status = Some(status.clone());
+        let finishes = actions.iter().any(|it| matches!(it, Action::Finish));
+        let removed = self.remove(&name.namespace, actions).await;
+        if finishes {
+            self.make_sure_it_is_gone(&future).await?;
+        }
+        removed?;
+        self.record(request, &status).await
+    }
+
+    /// Removes what a plan removes: each, whatever becomes of the others.
+    async fn remove(&self, namespace: &str, actions: &[Action]) -> Result<(), ApplyError> {
+        let mut all = Ok(());
+        for action in actions {
+            if let Action::Remove { kind, name, uid } = action {
+                let object = Name::new(namespace, name);
+                all = all.and(self.writes.delete(*kind, &object, uid.as_deref()).await);
+            }
+        }
+        all
     }
 
     fn now(&self) -> Timestamp {
@@ -155,21 +227,42 @@ impl Applier {
     async fn adopt(&self, kind: GrantKind, grant: &Grant) -> Result<(), ApplyError> {
         let name = Name::in_metadata(&grant.role.metadata);
         let found = self.live.grant(kind, &name).await?;
-        if found.is_some_and(|found| grant::is_exactly(&found, grant)) {
-            return Ok(());
+        let is_foreign = match &found {
+            Some(found) if grant::is_exactly(found, grant) => return Ok(()),
+            Some(found) => !found.is_ours(),
+            None => false,
+        };
+        let removed = self.remove_both(&name).await;
+        if is_foreign {
+            return Err(ApplyError::Foreign(kind.as_str(), name));
         }
-        self.remove_both(&name).await?;
+        removed?;
         Err(ApplyError::NotExact(kind.as_str(), name))
     }
 
+    /// Removes what is ours under a name.
     async fn remove_both(&self, name: &Name) -> Result<(), ApplyError> {
+        let mut all = Ok(());
         for kind in GrantKind::ALL {
-            if let Some(found) = self.live.grant(kind, name).await? {
-                let uid = found.metadata.uid.as_deref();
-                self.writes.delete(kind, name, uid).await?;
-            }
+            all = all.and(self.remove_if(kind, name, |_| true).await.map(|_| ()));
         }
-        Ok(())
+        all
+    }
+
+    /// Removes one object of ours, if it is there and should go. Returns whether it did.
+    async fn remove_if(
+        &self,
+        kind: GrantKind,
+        name: &Name,
+        should: impl Fn(&Managed) -> bool,
+    ) -> Result<bool, ApplyError> {
+        let found = self.live.grant(kind, name).await?;
+        let Some(found) = found.filter(|it| it.is_ours() && should(it)) else {
+            return Ok(false);
+        };
+        let uid = found.metadata.uid.as_deref();
+        self.writes.delete(kind, name, uid).await?;
+        Ok(true)
     }
 
     /// The request has the last word about what was written for it.
@@ -185,10 +278,12 @@ impl Applier {
             match plan::granted(live.as_ref(), decided, grants, self.now()) {
                 Err(problem) => {
                     warn!(request = %name, problem = report(&problem), "a grant is not wanted any more");
+                    let mut all = Ok(0);
                     for grant in grants {
                         let name = Name::in_metadata(&grant.role.metadata);
-                        self.enforce(&name, live.as_ref()).await?;
+                        all = all.and(self.enforce(&name, live.as_ref()).await);
                     }
+                    all?;
                     return Err(problem.into());
                 }
                 Ok((status, events)) => {
@@ -229,50 +324,48 @@ impl Applier {
         name: &Name,
         request: Option<&AccessRequest>,
     ) -> Result<usize, ApplyError> {
-        let mut removed = 0;
+        let now = self.now();
+        let should = |it: &Managed| !it.is_going() && !grant::keep(it, request, now);
+        let (mut removed, mut failed) = (0, Ok(()));
         for kind in GrantKind::ALL {
-            let Some(found) = self.live.grant(kind, name).await? else {
-                continue;
-            };
-            if found.metadata.deletion_timestamp.is_some() {
-                continue;
-            }
-            if !grant::keep(&found, request, self.now()) {
-                let uid = found.metadata.uid.as_deref();
-                self.writes.delete(kind, name, uid).await?;
-                warn!(kind = kind.as_str(), object = %name, "removed what no request describes");
-                removed += 1;
+            match self.remove_if(kind, name, should).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    warn!(kind = kind.as_str(), object = %name, "removed what no request describes");
+                    removed += 1;
+                }
+                // One that stays must not keep the other.
+                Err(error) => failed = failed.and(Err(error)),
             }
         }
-        Ok(removed)
+        failed.map(|()| removed)
     }
 
-    /// Both objects of every policy that ever decided, by name: whatever their labels say.
+    /// Both objects of every policy that ever decided, by name, as far as they are ours.
     async fn make_sure_it_is_gone(&self, request: &AccessRequest) -> Result<(), ApplyError> {
         let own = Name::of(request);
         let uid = request.metadata.uid.as_deref().unwrap_or_default();
         let entries = request.status.iter().flat_map(|it| &it.policies);
+        let mut all = Ok(());
         for entry in entries.filter(|entry| entry.grant.is_some()) {
             let Some((_, policy)) = grant::identity(entry) else {
                 continue;
             };
             let name = Name::new(&own.namespace, &grant::name(uid, policy));
             for kind in GrantKind::ALL {
-                self.gone(kind, &name).await?;
+                all = all.and(self.gone(kind, &name).await);
             }
         }
-        Ok(())
+        all
     }
 
     async fn gone(&self, kind: GrantKind, name: &Name) -> Result<(), ApplyError> {
         for _ in 0..2 {
-            let Some(found) = self.live.grant(kind, name).await? else {
+            if !self.remove_if(kind, name, |_| true).await? {
                 return Ok(());
-            };
-            let uid = found.metadata.uid.as_deref();
-            self.writes.delete(kind, name, uid).await?;
+            }
         }
-        match self.live.grant(kind, name).await? {
+        match self.live.grant(kind, name).await?.filter(Managed::is_ours) {
             None => Ok(()),
             Some(_) => Err(ApplyError::Stuck(kind.as_str(), name.clone())),
         }
@@ -281,7 +374,7 @@ impl Applier {
     /// Says in the status why there is no permission yet. That this fails too changes nothing.
     async fn not_written(&self, request: &AccessRequest, error: &ApplyError) {
         let is_trouble = match error {
-            ApplyError::Call(_) | ApplyError::NotExact(..) => true,
+            ApplyError::Call(_) | ApplyError::NotExact(..) | ApplyError::Foreign(..) => true,
             ApplyError::NotLeading
             | ApplyError::Conflict(_)
             | ApplyError::Stale

@@ -28,7 +28,7 @@ use crate::{
 };
 
 pub use kinds::{KindCache, KindState};
-pub use requests::{Counts, RequestCached, Requests, pod_of};
+pub use requests::{Counts, RequestCached, Requests, holds, pod_of};
 
 /// Something to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -28,6 +28,7 @@ use tracing::{debug, info};
 use crate::{
     api::{Name, value},
     caches::{KindState, Wakes, World},
+    check_kinds,
     watches::{Change, Changes},
 };
 
@@ -120,9 +121,8 @@ impl One {
     /// Whether the kind is there and may be read.
     async fn find(&self) -> Option<Found> {
         let ObjectKind { api_version, kind } = &self.kind;
-        // No rule lets anybody read them as checks, whatever the schema was when the policy was stored.
-        if api_version == "v1" && kind == "Secret" {
-            return Some(Found::Not(KindState::Missing));
+        if check_kinds::may_be_check(&self.kind).is_err() {
+            return Some(Found::Not(KindState::Refused));
         }
         let Ok(GroupVersion { group, version, .. }) = api_version.parse::<GroupVersion>() else {
             return Some(Found::Not(KindState::Missing));

@@ -9,6 +9,7 @@ use evaluation_api::{
 use futures::future::BoxFuture;
 use thiserror::Error;
 use tokio::time::timeout;
+use tonic::Code;
 
 /// An answer that comes later is too old to grant on anyway.
 const LIMIT: Duration = Duration::from_secs(4);
@@ -22,6 +23,25 @@ pub enum Unanswered {
     /// There was no answer in time to act on it.
     #[error("the evaluation service did not answer within {LIMIT:?}")]
     Late,
+}
+
+impl Unanswered {
+    /// Whether the same question is refused whenever it is asked: for its size, or for what it says. That
+    /// somebody is busy, away or slow is no refusal.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        let code = match self {
+            Self::Call(CallError::Status { status, .. }) => status.code(),
+            Self::Call(
+                CallError::Token(_)
+                | CallError::Deadline { .. }
+                | CallError::Answer(_)
+                | CallError::Verdict(_),
+            )
+            | Self::Late => return false,
+        };
+        matches!(code, Code::InvalidArgument | Code::OutOfRange)
+    }
 }
 
 /// Who is asked. Tests ask somebody simpler than the evaluation service.

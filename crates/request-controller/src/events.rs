@@ -16,6 +16,8 @@ use crate::plan::{Told, tell::About};
 
 /// Nobody waits longer for an event.
 const LIMIT: Duration = Duration::from_secs(5);
+/// What was done, where why it was done is not told.
+const UNSAID: &str = "Decide";
 /// The longest note that the API server takes.
 const LONGEST: usize = 1024;
 
@@ -44,7 +46,7 @@ impl Events {
             let about = reference(request, &told.about);
             let action = told
                 .why
-                .map_or("Reset", connectors_api::reason::Ready::as_str);
+                .map_or(UNSAID, connectors_api::reason::Ready::as_str);
             info!(
                 event = told.kind.as_str(),
                 reason = action,

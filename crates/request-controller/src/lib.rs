@@ -20,6 +20,7 @@ pub mod api;
 pub mod apply;
 pub mod args;
 pub mod caches;
+pub mod check_kinds;
 pub mod dynamic;
 pub mod error;
 pub mod evaluator;

@@ -11,16 +11,20 @@ use std::{
 };
 
 use connectors_api::{AccessRequest, access_request::GrantState, request_order};
-use service_kit::retry::CallError;
+use service_kit::{report, retry::CallError};
 use thiserror::Error;
+use tracing::warn;
 
 use crate::{
     api::{Live, Name},
     apply::Clock,
     caches::{World, pod_of},
     evaluator::Evaluator,
-    plan::grant::{self, is_terminal},
-    seen::{Freshness, FrozenSeen, Held, Observed, PodSeen, PolicySeen, TupleSeen},
+    plan::{
+        grant::{self, is_terminal},
+        select,
+    },
+    seen::{Freshness, FrozenSeen, Held, Judged, Observed, PodSeen, PolicySeen, TupleSeen},
 };
 
 /// Why nothing can be said about a request.
@@ -136,16 +140,25 @@ impl Observer {
         let Some(whole) = whole else {
             return Ok(Some(seen));
         };
-        let settled: Vec<_> = settled(&seen.request);
+        let settled: Vec<_> = settled(&seen);
         let applying = self
             .applying(&seen.request, seen.config, &labels, policies, via)
-            .await?;
+            .await;
+        let applying = match applying {
+            Err(error) if was_granted || !seen.grants.is_empty() => {
+                // What is there is looked at whatever might be added to it.
+                warn!(request = %name, error = report(&error), "policies not matched");
+                Vec::new()
+            }
+            applying => applying?,
+        };
         for policy in applying {
             let uid = policy.metadata.uid.clone().unwrap_or_default();
             if settled.contains(&uid) {
                 continue;
             }
-            let judged = self.judge(&seen.request, &policy, &whole, via).await?;
+            let judged = self.judge(&seen.request, &policy, &whole, via).await;
+            let judged = judged.unwrap_or_else(|error| unanswered(name, &error));
             let granted = policy.spec.check_granted_permission.as_ref();
             seen.policies.push(PolicySeen {
                 name: policy.metadata.name.clone().unwrap_or_default(),
@@ -169,28 +182,44 @@ impl Observer {
         via: Via,
     ) -> Result<Vec<FrozenSeen>, ObserveError> {
         let mut frozen = Vec::new();
-        let entries = seen.request.status.iter().flat_map(|it| &it.policies);
+        let status = seen.request.status.clone().unwrap_or_default();
+        let entries = status.policies.iter();
         for entry in entries {
             let Some(grant) = &entry.grant else { continue };
-            let is_open = grant.state != GrantState::Ended && grant.granted_at.is_some();
+            let is_open = grant.state != GrantState::Ended && grant::was_in_force(&status, entry);
             let Some((_, uid)) = grant::identity(entry).filter(|_| is_open) else {
                 continue;
             };
-            let exists = policies.iter().any(|it| it.uid == uid);
+            let policy = policies.iter().find(|it| it.uid == uid);
+            let exists = policy.is_some();
             let held = match pod {
-                Some(pod) if exists => self.held(&seen.request, entry, pod, via).await?,
+                Some(pod) if exists => self.held(&seen.request, entry, pod, via).await,
                 Some(_) | None => Held::Unknown,
             };
-            let again = match (via, pod) {
-                (Via::Api, Some(pod)) if exists && !is_written(seen, entry) => {
-                    Some(self.judge_again(&seen.request, entry, pod).await?)
+            let mut changed = false;
+            let again = match (via, pod, policy) {
+                (Via::Api, Some(pod), Some(policy)) if !is_written(seen, entry) => {
+                    match &policy.policy {
+                        None => Some(Judged::Unanswered),
+                        // The status is what others may write too: the policy itself is what counts.
+                        Some(policy) if select::is_same(&entry.policy.0, policy) => {
+                            let judged = self.judge(&seen.request, policy, pod, via).await;
+                            let name = Name::of(&seen.request);
+                            Some(judged.unwrap_or_else(|error| unanswered(&name, &error)))
+                        }
+                        Some(_) => {
+                            changed = true;
+                            None
+                        }
+                    }
                 }
-                (Via::Api | Via::Caches, _) => None,
+                (Via::Api | Via::Caches, _, _) => None,
             };
             frozen.push(FrozenSeen {
                 uid: uid.to_owned(),
                 exists,
                 held,
+                changed,
                 again,
             });
         }
@@ -274,16 +303,23 @@ fn is_decided_by_itself(seen: &Observed) -> bool {
 }
 
 /// UIDs of the policies that are not asked anew.
-fn settled(request: &AccessRequest) -> Vec<String> {
-    let entries = request.status.iter().flat_map(|it| &it.policies);
-    entries
-        .filter(|entry| {
-            let grant = entry.grant.as_ref();
-            grant.is_some_and(|it| it.state == GrantState::Ended || it.granted_at.is_some())
-        })
-        .filter_map(grant::identity)
-        .map(|(_, uid)| uid.to_owned())
+fn settled(seen: &Observed) -> Vec<String> {
+    let status = seen.request.status.clone().unwrap_or_default();
+    let entries = status.policies.iter().filter(|entry| {
+        let grant = entry.grant.as_ref();
+        grant.is_some_and(|it| it.state == GrantState::Ended) || grant::was_in_force(&status, entry)
+    });
+    let uids = entries.filter_map(grant::identity).map(|(_, uid)| uid);
+    let changed = |uid: &&str| seen.frozen.iter().any(|it| it.uid == *uid && it.changed);
+    uids.filter(|uid| !changed(uid))
+        .map(str::to_owned)
         .collect()
+}
+
+/// That one policy cannot be judged says nothing about another.
+fn unanswered(request: &Name, error: &ObserveError) -> Judged {
+    warn!(request = %request, error = report(error), "a policy is not judged");
+    Judged::Unanswered
 }
 
 fn is_written(seen: &Observed, entry: &connectors_api::access_request::MatchedPolicy) -> bool {

@@ -50,6 +50,8 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// When to look again at the latest.
     pub requeue: Option<Duration>,
+    /// Something ends: what goes, goes even if that cannot be recorded.
+    pub ends: bool,
     /// What people are told once it is done.
     pub events: Vec<Told>,
 }
@@ -80,6 +82,7 @@ impl Plan {
         status: None,
         actions: Vec::new(),
         requeue: None,
+        ends: false,
         events: Vec::new(),
     };
 
@@ -96,6 +99,9 @@ impl Plan {
         !self.look_live && self.status.is_none() && self.actions.is_empty()
     }
 }
+
+/// What was put off for something more urgent is looked at again right after it.
+const SOON: Duration = Duration::from_millis(100);
 
 /// Decides.
 #[must_use]
@@ -115,19 +121,22 @@ pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
     let stray: Vec<_> = seen
         .grants
         .iter()
-        .filter(|object| object.metadata.deletion_timestamp.is_none())
+        .filter(|object| object.is_ours() && !object.is_going())
         .filter(|object| !grant::keep(object, Some(&future), now.wall))
         .collect();
     let grants = grants(&future, &write);
     let ends = ends_something(&old, &status);
     let finish = status.phase == Some(Phase::Revoked) && status.revoked_at.is_none();
+    let takes = !stray.is_empty() || ends || finish || delete;
     let must_look = match seen.freshness {
-        Freshness::Cached => look || !stray.is_empty() || ends || finish || delete,
-        Freshness::Live(_) => look,
+        Freshness::Cached => look || takes,
+        // What is taken back does not wait for what another policy may give.
+        Freshness::Live(_) => look && !takes,
     };
     if must_look {
         return Plan::look_live();
     }
+    let again = if look { Some(SOON) } else { again };
 
     let mut removals: Vec<_> = stray
         .into_iter()
@@ -149,6 +158,7 @@ pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
     let delete = delete.then_some(Action::DeleteRequest);
     Plan {
         look_live: false,
+        ends: takes,
         actions: removals.chain(grants).chain(finish).chain(delete).collect(),
         requeue: requeue(now.wall, due, again),
         events: tell::of_change(&seen.request, &old, &status),

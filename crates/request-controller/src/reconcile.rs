@@ -22,6 +22,7 @@ use crate::{
     observe::{ObserveError, Observer},
     plan::{self, Terms, grant},
     queue::{Lane, Queue, Taken},
+    seen::Managed,
 };
 
 /// How often a look that came to "read live" is made before somebody else gets a turn.
@@ -53,7 +54,9 @@ impl ReconcileError {
         match self {
             Self::Observe(_) => "observe",
             Self::Apply(ApplyError::Conflict(_)) => "conflict",
-            Self::Apply(ApplyError::NotOurs(_) | ApplyError::NotExact(..)) => "not-ours",
+            Self::Apply(
+                ApplyError::NotOurs(_) | ApplyError::NotExact(..) | ApplyError::Foreign(..),
+            ) => "not-ours",
             Self::Apply(ApplyError::Stale) | Self::TooSlow => "stale",
             Self::Apply(ApplyError::NotLeading) => "not-leading",
             Self::Apply(ApplyError::Call(_) | ApplyError::Stuck(..)) => "apply",
@@ -238,7 +241,9 @@ impl Reconciler {
     /// The request that the objects under a name say they belong to, read live.
     async fn owner(&self, name: &Name) -> Result<Option<AccessRequest>, ReconcileError> {
         for kind in crate::seen::GrantKind::ALL {
-            let Some(found) = self.live.grant(kind, name).await? else {
+            // Anybody may write an owner into what is not managed.
+            let found = self.live.grant(kind, name).await?;
+            let Some(found) = found.filter(Managed::is_ours) else {
                 continue;
             };
             let Some(owner) = grant::owner_name(&found.metadata) else {

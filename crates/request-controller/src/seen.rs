@@ -7,6 +7,7 @@ use connectors_api::{
     access_policy::{Limits, Match},
     access_request::{GrantedRule, ObservedObject},
     config::Config,
+    labels, names,
     reason::AccessCheckReady,
 };
 use jiff::Timestamp;
@@ -17,6 +18,9 @@ use tokio::time::Instant;
 
 /// How old the oldest live read behind a grant may be when the grant is written.
 pub const OLDEST: Duration = Duration::from_secs(5);
+
+/// Finalizers by which a deletion waits for the garbage collector. A deletion in the background drops them.
+const WAITS_FOR_COLLECTION: [&str; 2] = ["foregroundDeletion", "orphan"];
 
 /// This moment: for people and deadlines on the wall clock, for ages on a clock that never jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +196,8 @@ pub struct FrozenSeen {
     pub exists: bool,
     /// What its checks say about the objects that were granted on.
     pub held: Held,
+    /// Whether the policy is another one now than the one that the status shows.
+    pub changed: bool,
     /// What its checks say when they are asked anew: only read when its permission has to be written again.
     pub again: Option<Judged>,
 }
@@ -271,6 +277,21 @@ impl Managed {
     #[must_use]
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether this installation wrote it. What it did not write is never deleted.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.label(labels::MANAGED_BY) == Some(names::MANAGED_BY)
+    }
+
+    /// Whether it is deleted and only its end is awaited. A deletion that waits for the garbage collector
+    /// is not that: it is told once more not to wait.
+    #[must_use]
+    pub fn is_going(&self) -> bool {
+        let waits = self.metadata.finalizers.iter().flatten();
+        let waits = waits.filter(|it| WAITS_FOR_COLLECTION.contains(&it.as_str()));
+        self.metadata.deletion_timestamp.is_some() && waits.count() == 0
     }
 
     /// A label.

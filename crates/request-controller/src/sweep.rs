@@ -4,11 +4,15 @@
 use std::collections::{BTreeSet, HashMap};
 
 use connectors_api::{AccessRequest, labels, names};
-use tracing::info;
+use service_kit::report;
+use tracing::{info, warn};
 
 use crate::{
     api::Name,
+    apply::ApplyError,
+    caches::{Job, holds, pod_of},
     plan::grant::keep,
+    queue::Lane,
     reconcile::{ReconcileError, Reconciler},
     seen::GrantKind,
 };
@@ -63,28 +67,48 @@ impl Reconciler {
             managed: managed.len(),
             ..Swept::default()
         };
-        let mut failed = None;
         for name in &stray {
-            // One object that cannot be removed must not save the others.
             match self.grant(name).await {
                 Ok(removed) => swept.removed += removed,
-                Err(error) => failed = Some(error),
+                Err(error @ ReconcileError::Apply(ApplyError::NotLeading)) => return Err(error),
+                // One object that cannot be removed keeps neither the others nor the start of the work.
+                Err(error) => {
+                    warn!(object = %name, error = report(&error), "not removed; it is tried again");
+                    self.queue.wake(Job::Grant(name.clone()), Lane::Urgent);
+                    swept.left += 1;
+                }
             }
         }
-        for object in &managed {
+        for object in managed.iter().filter(|it| it.is_going()) {
             let name = Name::in_metadata(&object.metadata);
-            let is_stuck = object.metadata.deletion_timestamp.is_some();
-            if is_stuck && self.live.grant(object.kind(), &name).await?.is_some() {
+            // What cannot be read may still be there.
+            if !matches!(self.live.grant(object.kind(), &name).await, Ok(None)) {
                 swept.left += 1;
             }
+        }
+        for name in self.without_pod(requests.values()) {
+            self.queue.wake(Job::Request(name), Lane::Urgent);
         }
         self.metrics
             .orphaned
             .set(swept.left.try_into().unwrap_or(i64::MAX));
-        if let Some(error) = failed {
-            return Err(error);
-        }
         info!(?swept, "swept");
         Ok(swept)
+    }
+
+    /// Requests that something was decided for and whose pod is finished or not there. What their status
+    /// says is not the last word: it may be that it could not be written.
+    fn without_pod<'a>(&self, requests: impl Iterator<Item = &'a AccessRequest>) -> Vec<Name> {
+        let state = self.world.read();
+        let is_over = |request: &AccessRequest| {
+            let uid = request.spec.context.object_ref.uid.as_deref();
+            let pod = state.pods.get(&pod_of(request));
+            pod.filter(|it| Some(it.uid.as_str()) == uid)
+                .is_none_or(|it| it.facts.as_ref().is_some_and(|facts| facts.finished))
+        };
+        requests
+            .filter(|it| holds(it) && is_over(it))
+            .map(Name::of)
+            .collect()
     }
 }

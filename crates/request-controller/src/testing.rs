@@ -2,7 +2,7 @@
 //! function, and the controller around both, without any watch: caches are filled when a test says so.
 
 mod api_server;
-mod cluster;
+pub(crate) mod cluster;
 
 pub(crate) use api_server::{ApiServer, Break};
 pub(crate) use cluster::Cluster;

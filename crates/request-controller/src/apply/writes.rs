@@ -9,7 +9,10 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    api::{
+        DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
+        PropagationPolicy,
+    },
     core::ApiResource,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -158,6 +161,8 @@ impl Writes {
                 uid: uid.map(str::to_owned),
                 resource_version,
             }),
+            // Otherwise a deletion in the foreground, which anybody may ask for, keeps it effective.
+            propagation_policy: Some(PropagationPolicy::Background),
             ..DeleteParams::default()
         };
         let kind = K::kind(&()).to_lowercase();

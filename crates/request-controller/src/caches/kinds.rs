@@ -10,7 +10,7 @@ use kube::core::ApiResource;
 use serde_json::Value;
 
 use super::{State, Wakes};
-use crate::api::Name;
+use crate::{api::Name, check_kinds};
 
 /// Whether objects of a kind can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum KindState {
     },
     /// Its objects are in no namespace.
     NotNamespaced,
+    /// It is read for other things, and never as a check.
+    Refused,
 }
 
 /// The objects of one kind.
@@ -41,6 +43,8 @@ pub struct KindCache {
     pub state: KindState,
     /// Those that can, by namespace and name.
     objects: HashMap<String, BTreeMap<String, Arc<Value>>>,
+    /// Of those that are too large to be checks, the metadata.
+    too_large: BTreeMap<Name, Arc<Value>>,
 }
 
 impl KindCache {
@@ -50,6 +54,7 @@ impl KindCache {
         Self {
             state: KindState::Starting,
             objects: HashMap::new(),
+            too_large: BTreeMap::new(),
         }
     }
 
@@ -59,6 +64,19 @@ impl KindCache {
             .get(namespace)
             .into_iter()
             .flat_map(BTreeMap::values)
+    }
+
+    /// What is known of the objects of a namespace that are too large to be checks.
+    pub fn too_large_in(&self, namespace: &str) -> impl Iterator<Item = &Arc<Value>> {
+        let all = self.too_large.iter();
+        all.filter(move |(name, _)| name.namespace == namespace)
+            .map(|(_, it)| it)
+    }
+
+    /// Whether an object is too large to be a check.
+    #[must_use]
+    pub fn is_too_large(&self, name: &Name) -> bool {
+        self.too_large.contains_key(name)
     }
 
     /// One object.
@@ -83,7 +101,11 @@ impl State {
             KindState::Starting
             | KindState::Missing
             | KindState::Forbidden { .. }
-            | KindState::NotNamespaced => cache.objects.clear(),
+            | KindState::NotNamespaced
+            | KindState::Refused => {
+                cache.objects.clear();
+                cache.too_large.clear();
+            }
         }
         cache.state = state;
         let all = self.requests.all().into_iter();
@@ -100,6 +122,17 @@ impl State {
     pub fn object(&mut self, kind: &ObjectKind, name: &Name, object: Option<Value>) -> Wakes {
         let Some(cache) = self.kinds.get_mut(kind) else {
             return Wakes::new();
+        };
+        let is_large = object.as_ref().is_some_and(check_kinds::is_too_large);
+        let object = if is_large {
+            let metadata = object.and_then(|it| check_kinds::only_labels(&it));
+            cache
+                .too_large
+                .insert(name.clone(), Arc::new(metadata.unwrap_or_default()));
+            None
+        } else {
+            cache.too_large.remove(name);
+            object
         };
         let objects = cache.objects.entry(name.namespace.clone()).or_default();
         match object {

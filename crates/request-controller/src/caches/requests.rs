@@ -44,8 +44,8 @@ pub struct Requests {
     by_pod_namespace: HashMap<String, BTreeSet<Name>>,
     by_namespace: HashMap<String, BTreeSet<Name>>,
     by_connector: HashMap<Name, BTreeSet<Name>>,
-    /// Those that wait, by the namespace of their pod, the oldest first.
-    waiting: HashMap<String, BTreeSet<Place>>,
+    /// Those that wait, by the namespaces of their connector and their pod, the oldest first.
+    waiting: HashMap<(String, String), BTreeSet<Place>>,
 }
 
 type Place = (Option<Timestamp>, Option<String>, Name);
@@ -117,7 +117,7 @@ impl Requests {
     /// Whether something may be in force for a request.
     #[must_use]
     pub fn holds(&self, name: &Name) -> bool {
-        self.all.get(name).is_some_and(holds)
+        self.all.get(name).is_some_and(may_hold)
     }
 
     /// Whether a request is not decided for good.
@@ -138,14 +138,15 @@ impl Requests {
         Some(&self.readable(name)?.spec.subject.name)
     }
 
-    /// Whether at least so many requests of the same pod namespace waited before this one.
+    /// Whether at least so many requests for connectors of the same namespace and of the same pod namespace
+    /// waited before this one. How much is waiting elsewhere changes nothing, and cannot be told from here.
     #[must_use]
     pub fn is_behind(&self, name: &Name, most: usize) -> bool {
         let Some(request) = self.readable(name) else {
             return false;
         };
         let own = place(name, request);
-        let waiting = self.waiting.get(&request.spec.context.object_ref.namespace);
+        let waiting = self.waiting.get(&line_of(name, request));
         let before = waiting.into_iter().flatten().take_while(|it| **it < own);
         before.take(most).count() >= most
     }
@@ -199,7 +200,7 @@ impl Requests {
             if is_waiting(&cached) {
                 add(
                     &mut self.waiting,
-                    pod.namespace.clone(),
+                    line_of(name, request),
                     place(name, request),
                 );
             }
@@ -226,7 +227,7 @@ impl Requests {
             take(&mut self.by_pod_namespace, pod.namespace.clone(), name);
             take(
                 &mut self.waiting,
-                pod.namespace.clone(),
+                line_of(name, request),
                 &place(name, request),
             );
             take(&mut self.by_pod, pod, name);
@@ -245,6 +246,10 @@ pub fn pod_of(request: &AccessRequest) -> Name {
 
 fn connector_of(name: &Name, request: &AccessRequest) -> Name {
     Name::new(&name.namespace, &request.spec.connector_ref.name)
+}
+
+fn line_of(name: &Name, request: &AccessRequest) -> (String, String) {
+    (name.namespace.clone(), pod_of(request).namespace)
 }
 
 fn place(name: &Name, request: &AccessRequest) -> Place {
@@ -268,11 +273,14 @@ fn is_waiting(cached: &RequestCached) -> bool {
     cached.request.is_ok() && is_open(cached) && phase(cached) != Some(Phase::Granted)
 }
 
-/// Also one whose revocation is not finished.
-fn holds(cached: &RequestCached) -> bool {
-    let Ok(request) = &cached.request else {
-        return true;
-    };
+/// One that cannot be read may hold anything.
+fn may_hold(cached: &RequestCached) -> bool {
+    cached.request.as_ref().map_or(true, |it| holds(it))
+}
+
+/// Whether something may be in force for a request; also for one whose revocation is not finished.
+#[must_use]
+pub fn holds(request: &AccessRequest) -> bool {
     let Some(status) = &request.status else {
         return false;
     };

@@ -173,6 +173,26 @@ fn requests_over_the_limit_are_the_youngest_that_wait() {
 }
 
 #[test]
+fn requests_for_connectors_elsewhere_take_no_place_of_anybody() {
+    let mut state = State::default();
+    for (name, uid) in [("a", "1"), ("b", "2"), ("c", "3")] {
+        let mut other = request(name, uid, &Value::Null).as_ref().clone();
+        other.metadata.namespace = Some("elsewhere".to_owned());
+        let _ = state.request(
+            &Name::new("elsewhere", name),
+            Ok(std::sync::Arc::new(other)),
+        );
+    }
+    let own = Name::new("tools", "d");
+    let _ = state.request(&own, Ok(request("d", "4", &Value::Null)));
+    assert!(!state.requests.is_behind(&own, 1));
+    assert!(state.requests.is_behind(&Name::new("elsewhere", "b"), 1));
+    assert_eq!(state.requests.counts().pending, 4);
+    state.request_gone(&Name::new("elsewhere", "a"));
+    assert!(!state.requests.is_behind(&Name::new("elsewhere", "b"), 1));
+}
+
+#[test]
 fn a_request_finds_those_of_its_tuple() {
     let mut state = with(&Value::Null);
     let wakes = state.request(

@@ -7,6 +7,7 @@ use std::{
 
 use connectors_api::{
     AccessPolicy, AccessRequest, access_policy::ObjectKind, access_request::MatchedPolicy,
+    reason::AccessCheckReady,
 };
 use evaluation_api::v1::{
     Candidates, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage,
@@ -20,6 +21,7 @@ use super::{ObserveError, Observer, Via, sources::text};
 use crate::{
     api::{Name, NotListed},
     caches::KindState,
+    check_kinds,
     plan::{
         grant,
         held::{self, Looked},
@@ -74,23 +76,9 @@ impl Observer {
         };
         let uid = policy.metadata.uid.clone().unwrap_or_default();
         let said = self.ask(&Name::of(request), &uid, question, via).await;
-        Ok(said.map_or(Judged::Unanswered, |said| {
-            Judged::Answered(select::answer(request, &wanted, &found, Some(&said)))
+        Ok(said.answer().map_or(Judged::Unanswered, |said| {
+            Judged::Answered(select::answer(request, &wanted, &found, Some(said)))
         }))
-    }
-
-    /// The same about a policy as it was kept with a grant.
-    pub(super) async fn judge_again(
-        &self,
-        request: &AccessRequest,
-        entry: &MatchedPolicy,
-        pod: &Value,
-    ) -> Result<Judged, ObserveError> {
-        let snapshot = Value::Object(entry.policy.0.clone());
-        match serde_json::from_value::<AccessPolicy>(snapshot) {
-            Ok(policy) => self.judge(request, &policy, pod, Via::Api).await,
-            Err(_) => Ok(Judged::Unanswered),
-        }
     }
 
     /// Whether what was granted on still holds.
@@ -100,7 +88,7 @@ impl Observer {
         entry: &MatchedPolicy,
         pod: &Value,
         via: Via,
-    ) -> Result<Held, ObserveError> {
+    ) -> Held {
         let mut looked = BTreeMap::new();
         let mut candidates: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
         for reference in held::to_look_at(entry).unwrap_or_default() {
@@ -116,14 +104,14 @@ impl Observer {
             };
             let namespace = &request.spec.context.object_ref.namespace;
             let name = Name::new(namespace, &object.name);
-            let found = self.look(&kind, &name, &uid, via).await?;
+            let found = self.look(&kind, &name, &uid, via).await;
             if let Looked::There(object) = &found {
                 let objects = candidates.entry(reference.name.clone()).or_default();
                 objects.push(bytes(object));
             }
             looked.insert(uid, found);
         }
-        let mut said = None;
+        let mut said = Said::Nothing;
         if !candidates.is_empty() {
             let question = EvaluateChecksRequest {
                 policy: bytes(&Value::Object(entry.policy.0.clone())),
@@ -138,7 +126,14 @@ impl Observer {
             let uid = grant::identity(entry).map_or("", |(_, uid)| uid);
             said = self.ask(&Name::of(request), uid, question, via).await;
         }
-        Ok(held::held(entry, &looked, said.as_deref()))
+        match (held::held(entry, &looked, said.answer()), said) {
+            // It will be refused every time: nobody ever says that it holds.
+            (Held::Unknown, Said::Refused) => Held::Lapsed {
+                verdict: AccessCheckReady::AccessCheckFailed,
+                message: "what approved is too large to be evaluated, or not valid".to_owned(),
+            },
+            (held, _) => held,
+        }
     }
 
     /// Asks, unless exactly this was asked before. What is granted on is always asked anew.
@@ -148,25 +143,29 @@ impl Observer {
         policy: &str,
         question: EvaluateChecksRequest,
         via: Via,
-    ) -> Option<Arc<EvaluateChecksResponse>> {
+    ) -> Said {
         let key = (request.clone(), policy.to_owned(), question.stage);
         if via == Via::Caches {
             let memo = self.memo();
             let known = memo.get(&key).filter(|(asked, _)| *asked == question);
             if let Some((_, said)) = known {
-                return Some(Arc::clone(said));
+                return Said::This(Arc::clone(said));
             }
         }
         match self.evaluator.evaluate(question.clone()).await {
             Ok(said) => {
                 let said = Arc::new(said);
                 self.memo().insert(key, (question, Arc::clone(&said)));
-                Some(said)
+                Said::This(said)
             }
             Err(error) => {
                 warn!(request = %request, error = report(&error), "checks not evaluated");
                 self.memo().remove(&key);
-                None
+                if error.is_refusal() {
+                    Said::Refused
+                } else {
+                    Said::Nothing
+                }
             }
         }
     }
@@ -205,7 +204,15 @@ impl Observer {
             let objects = state.kinds.get(&wanted.kind).into_iter();
             let objects = objects.flat_map(|it| it.in_namespace(namespace));
             let found = objects.filter(|it| selection.selects(it) && !is_going(it));
-            return Ok(Ok(found.map(|it| Value::clone(it)).collect()));
+            let found = found.map(|it| Value::clone(it)).collect();
+            let cache = state.kinds.get(&wanted.kind);
+            let large = cache.into_iter().flat_map(|it| it.too_large_in(namespace));
+            // Only its labels are known.
+            let large = large.filter(|it| selection.may_select(it) && !is_going(it));
+            return Ok(match large.map(|it| Value::clone(it)).next() {
+                Some(object) => Err(too_large(&wanted.kind, &object)),
+                None => Ok(found),
+            });
         }
         let labels = selection.labels.to_string();
         let listed = self
@@ -215,9 +222,13 @@ impl Observer {
         Ok(match listed {
             Ok(objects) => {
                 let found = objects.into_iter();
-                Ok(found
+                let found: Vec<_> = found
                     .filter(|it| selection.selects(it) && !is_going(it))
-                    .collect())
+                    .collect();
+                match found.iter().find(|it| check_kinds::is_too_large(it)) {
+                    Some(object) => Err(too_large(&wanted.kind, object)),
+                    None => Ok(found),
+                }
             }
             Err(NotListed::Missing) => Err(missing(&wanted.kind)),
             Err(NotListed::Forbidden) => Err(forbidden(
@@ -233,31 +244,32 @@ impl Observer {
     }
 
     /// An object of the evidence.
-    async fn look(
-        &self,
-        kind: &ObjectKind,
-        name: &Name,
-        uid: &str,
-        via: Via,
-    ) -> Result<Looked, ObserveError> {
+    async fn look(&self, kind: &ObjectKind, name: &Name, uid: &str, via: Via) -> Looked {
         let resource = match self.resource(kind) {
             Ok(Ok(resource)) => resource,
             // With the kind its objects went.
-            Ok(Err((Trouble::KindMissing, _))) => return Ok(Looked::Gone),
-            Ok(Err(_)) | Err(_) => return Ok(Looked::Unknown),
+            Ok(Err((Trouble::KindMissing, _))) => return Looked::Gone,
+            Ok(Err(_)) | Err(_) => return Looked::Unknown,
         };
         if via == Via::Caches && resource.is_complete {
             let state = self.world.read();
-            let found = state.kinds.get(kind).and_then(|it| it.get(name));
-            return Ok(looked(found.map(|it| Value::clone(it)), uid));
+            let cache = state.kinds.get(kind);
+            if cache.is_some_and(|it| it.is_too_large(name)) {
+                return Looked::Useless;
+            }
+            let found = cache.and_then(|it| it.get(name));
+            return looked(found.map(|it| Value::clone(it)), uid);
         }
         match self.live.object(&resource.resource, name).await {
-            Ok(Some(Ok(object))) => Ok(looked(Some(object), uid)),
+            Ok(Some(Ok(object))) if check_kinds::is_too_large(&object) => Looked::Useless,
+            Ok(Some(Ok(object))) => looked(Some(object), uid),
             // It is there and says nothing: nothing it said before counts.
-            Ok(Some(Err(_))) => Ok(Looked::Unknown),
-            Ok(None) => Ok(Looked::Gone),
-            Err(error) if error.status() == Some(403) => Ok(Looked::Unknown),
-            Err(error) => Err(error.into()),
+            Ok(Some(Err(_))) => Looked::Useless,
+            Ok(None) => Looked::Gone,
+            Err(error) => {
+                warn!(object = %name, error = report(&error), "evidence not looked at");
+                Looked::Unknown
+            }
         }
     }
 
@@ -265,6 +277,9 @@ impl Observer {
         &self,
         kind: &ObjectKind,
     ) -> Result<Result<Known, (Trouble, String)>, ObserveError> {
+        if let Err(problem) = check_kinds::may_be_check(kind) {
+            return Ok(Err((Trouble::KindRefused, problem)));
+        }
         let state = self.world.read().kinds.get(kind).map(|it| it.state.clone());
         Ok(match state {
             Some(KindState::Watching(resource)) => Ok(Known {
@@ -275,7 +290,8 @@ impl Observer {
                 resource,
                 is_complete: false,
             }),
-            Some(KindState::Missing) => Err(missing(kind)),
+            // Which kinds are refused is said above.
+            Some(KindState::Missing | KindState::Refused) => Err(missing(kind)),
             Some(KindState::Forbidden { plural, group }) => Err(forbidden(&plural, &group)),
             Some(KindState::NotNamespaced) => Err((
                 Trouble::KindNotNamespaced,
@@ -285,6 +301,23 @@ impl Observer {
                 return Err(ObserveError::KindStarting(kind.kind.clone()));
             }
         })
+    }
+}
+
+/// What the evaluation service said to a question.
+enum Said {
+    This(Arc<EvaluateChecksResponse>),
+    /// That it is none, whenever it is asked.
+    Refused,
+    Nothing,
+}
+
+impl Said {
+    fn answer(&self) -> Option<&EvaluateChecksResponse> {
+        match self {
+            Self::This(said) => Some(said),
+            Self::Refused | Self::Nothing => None,
+        }
     }
 }
 
@@ -314,10 +347,18 @@ fn missing(kind: &ObjectKind) -> (Trouble, String) {
     (Trouble::KindMissing, message)
 }
 
-/// With the line that would help, as it stands in a ClusterRole.
+fn too_large(kind: &ObjectKind, object: &Value) -> (Trouble, String) {
+    let name = text(object, "/metadata/name").unwrap_or_default();
+    let message = format!("{} {name} is too large to be a check", kind.kind);
+    (Trouble::ObjectUnreadable, message)
+}
+
+/// With what would help. The ClusterRole that the controller has is put together from others: what is
+/// written into it does not stay there.
 fn forbidden(plural: &str, group: &str) -> (Trouble, String) {
     let message = format!(
-        "{plural} may not be read; add to ClusterRole connectors-check-reader: \
+        "{plural} may not be read; add the kind to the chart's checks.kinds, or label \
+         connectors.alauda.io/aggregate-to-check-reader: \"true\" a ClusterRole with the rule \
          {{apiGroups: [\"{group}\"], resources: [\"{plural}\"], verbs: [get, list, watch]}}"
     );
     (Trouble::KindForbidden, message)
@@ -325,4 +366,22 @@ fn forbidden(plural: &str, group: &str) -> (Trouble, String) {
 
 fn bytes(object: &Value) -> Vec<u8> {
     object.to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn who_may_not_read_a_kind_is_told_what_helps() {
+        let (trouble, message) = super::forbidden("approvaltasks", "example.com");
+        assert_eq!(trouble, super::Trouble::KindForbidden);
+        for part in [
+            "approvaltasks may not be read",
+            "checks.kinds",
+            "connectors.alauda.io/aggregate-to-check-reader: \"true\"",
+            "apiGroups: [\"example.com\"], resources: [\"approvaltasks\"]",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert!(!message.contains("connectors-check-reader"), "{message}");
+    }
 }

@@ -21,7 +21,7 @@ use crate::{
 /// A policy of the connector's namespace, readable or not.
 pub(super) struct Policy {
     pub(super) uid: String,
-    policy: Option<Arc<AccessPolicy>>,
+    pub(super) policy: Option<Arc<AccessPolicy>>,
 }
 
 impl Observer {
@@ -210,7 +210,7 @@ impl Observer {
         ))
     }
 
-    /// What is or looks like this request's: under its names, or with its UID.
+    /// What is managed for this request: under its names, or with its UID.
     pub(super) async fn grants(
         &self,
         request: &AccessRequest,
@@ -243,7 +243,8 @@ impl Observer {
             .into_iter()
             .map(|(kind, name)| async move { self.live.grant(kind, &name).await });
         let found = futures::future::try_join_all(reads).await?;
-        Ok(found.into_iter().flatten().collect())
+        let found = found.into_iter().flatten();
+        Ok(found.filter(Managed::is_ours).collect())
     }
 }
 

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use connectors_api::{
     AccessRequest, AccessResource,
-    access_request::{GrantState, GrantedRule, MatchedPolicy, Phase, PolicyGrant},
+    access_request::{
+        AccessRequestStatus, GrantState, GrantedRule, MatchedPolicy, Phase, PolicyGrant,
+    },
     labels,
     names::{self, CONNECTORS, GROUP},
 };
@@ -65,6 +67,18 @@ pub fn in_force(entry: &MatchedPolicy, now: Timestamp) -> Option<&PolicyGrant> {
     };
     let expired = grant.expires_at.is_some_and(|end| now >= end);
     (active && !expired).then_some(grant)
+}
+
+/// Whether an entry says that its policy was in force once, as this process records it: with what it was
+/// decided on. Whatever else a status says was not written by this process, and gives nothing.
+#[must_use]
+pub fn was_in_force(status: &AccessRequestStatus, entry: &MatchedPolicy) -> bool {
+    let recorded = status.granted_at.is_some()
+        && status.evidence.is_some()
+        && status.connector_uid.is_some()
+        && !entry.check_refs.is_empty();
+    let grant = entry.grant.as_ref();
+    recorded && grant.is_some_and(|it| it.granted_at.is_some())
 }
 
 /// The objects that an entry of the status describes: nothing but the status goes into them.

@@ -21,6 +21,8 @@ pub enum Looked {
     There(Value),
     /// It is gone, or another one has its name.
     Gone,
+    /// It is there and cannot be read, or is too large to be a check.
+    Useless,
     /// It could not be looked at.
     Unknown,
 }
@@ -81,6 +83,10 @@ fn one(
         match uid.and_then(|uid| looked.get(uid)) {
             Some(Looked::There(_)) => there += 1,
             Some(Looked::Gone) => gone += 1,
+            Some(Looked::Useless) => {
+                let failed = AccessCheckReady::AccessCheckFailed;
+                return lapsed(failed, "an object that approved cannot be read any more");
+            }
             Some(Looked::Unknown) | None => return Held::Unknown,
         }
     }

@@ -128,11 +128,12 @@ fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Te
 
 /// Every policy that was, and every one that applies now.
 fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
+    let status = at.seen.request.status.clone().unwrap_or_default();
     let mut followed = Vec::new();
     let mut settled = BTreeSet::new();
     for entry in entries {
         let Some(grant) = &entry.grant else { continue };
-        let was_granted = grant.granted_at.is_some();
+        let was_granted = grant::was_in_force(&status, entry);
         let one = match grant.state {
             GrantState::Ended => Followed {
                 entry: entry.clone(),
@@ -141,7 +142,10 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
                 due: None,
             },
             GrantState::Granting | GrantState::Granted if was_granted => {
-                policy::frozen(at, entry, grant)
+                let Some(followed) = policy::frozen(at, entry, grant) else {
+                    continue;
+                };
+                followed
             }
             // Decided and never in force: it is decided anew, or not at all.
             GrantState::Granting | GrantState::Granted => continue,

@@ -78,7 +78,60 @@ pub(super) struct Moment<'a> {
 }
 
 /// A policy that was granted on before.
-pub(super) fn frozen(at: Moment<'_>, entry: &MatchedPolicy, grant: &PolicyGrant) -> Followed {
+///
+/// None if it is judged as one that was never granted on: its permission is gone, and it is another one now.
+pub(super) fn frozen(
+    at: Moment<'_>,
+    entry: &MatchedPolicy,
+    grant: &PolicyGrant,
+) -> Option<Followed> {
+    let again = match lasting(at, entry, grant) {
+        Ok(followed) => return Some(followed),
+        Err(again) => again,
+    };
+    let gone = "the permission was removed by somebody else";
+    let ended = |why: &str| {
+        let message = format!("{gone}, and {why}");
+        ended(at, entry, Ready::CheckLapsed, message)
+    };
+    let uid = again.seen.uid.as_str();
+    let now = at.seen.policies.iter().find(|it| it.uid == uid);
+    match now.map(|it| &it.judged) {
+        _ if !again.seen.changed || !at.may_grant => Some(self::again(at, entry, grant, &again)),
+        None => Some(ended("the policy is another one now, which does not apply")),
+        Some(Judged::Unanswered) => Some(again.lost(Waiting::Answer, gone)),
+        Some(Judged::Answered(answer)) if answer.verdict == AccessCheckPassed => None,
+        Some(Judged::Answered(answer)) => Some(ended(&format!(
+            "the policy is another one now, whose checks do not pass: {}",
+            told(answer)
+        ))),
+    }
+}
+
+/// A policy whose permission was in force and is not there any more.
+struct Again<'a> {
+    seen: &'a FrozenSeen,
+    entry: MatchedPolicy,
+    due: Option<Timestamp>,
+}
+
+impl Again<'_> {
+    fn lost(&self, why: Waiting, message: &str) -> Followed {
+        Followed {
+            entry: self.entry.clone(),
+            standing: Standing::Lost(why),
+            message: message.to_owned(),
+            due: self.due,
+        }
+    }
+}
+
+/// What becomes of a policy that was granted on, unless its permission is to be written again.
+fn lasting<'a>(
+    at: Moment<'a>,
+    entry: &MatchedPolicy,
+    grant: &PolicyGrant,
+) -> Result<Followed, Box<Again<'a>>> {
     let uid = grant::identity(entry).map(|(_, uid)| uid);
     let seen = at
         .seen
@@ -102,46 +155,48 @@ pub(super) fn frozen(at: Moment<'_>, entry: &MatchedPolicy, grant: &PolicyGrant)
     };
     if grant.expires_at.is_some_and(|end| at.now >= end) {
         let message = "the grant reached the end of its time".to_owned();
-        return ended(at, entry, Ready::Expired, message);
+        return Ok(ended(at, entry, Ready::Expired, message));
     }
     // Not looked at: nothing changes.
     let Some(seen) = seen else {
-        return follow(
+        return Ok(follow(
             grant.state,
             Standing::Granted { sure: false },
             String::new(),
-        );
+        ));
     };
     if !seen.exists {
-        return ended(
+        return Ok(ended(
             at,
             entry,
             Ready::PolicyDeleted,
             "the policy was deleted".to_owned(),
-        );
+        ));
     }
     if let Held::Lapsed { message, .. } = &seen.held {
-        return ended(at, entry, Ready::CheckLapsed, message.clone());
+        return Ok(ended(at, entry, Ready::CheckLapsed, message.clone()));
     }
     if grant.state == GrantState::Granted && is_written(at, entry) {
         let sure = seen.held == Held::Holds;
-        return follow(
+        return Ok(follow(
             GrantState::Granted,
             Standing::Granted { sure },
             String::new(),
-        );
+        ));
     }
-    let lost = |why: Waiting, message: &str| {
-        follow(
-            GrantState::Granting,
-            Standing::Lost(why),
-            message.to_owned(),
-        )
-    };
+    let lost = follow(
+        GrantState::Granting,
+        Standing::Lost(Waiting::Look),
+        String::new(),
+    );
     if !at.is_live {
-        return lost(Waiting::Look, "");
+        return Ok(lost);
     }
-    again(at, entry, grant, seen, lost)
+    Err(Box::new(Again {
+        seen,
+        entry: lost.entry,
+        due: lost.due,
+    }))
 }
 
 /// What was taken away comes back only as it came the first time: when every check passes, read live.
@@ -149,11 +204,11 @@ fn again(
     at: Moment<'_>,
     entry: &MatchedPolicy,
     grant: &PolicyGrant,
-    seen: &FrozenSeen,
-    lost: impl Fn(Waiting, &str) -> Followed,
+    again: &Again<'_>,
 ) -> Followed {
+    let lost = |why, message: &str| again.lost(why, message);
     let gone = "the permission was removed by somebody else";
-    match &seen.again {
+    match &again.seen.again {
         _ if !at.may_grant => lost(Waiting::Leave, gone),
         None | Some(Judged::Unanswered) => lost(Waiting::Answer, gone),
         Some(Judged::Answered(answer)) if answer.verdict == AccessCheckPassed => {
@@ -219,7 +274,7 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen) -> Followed {
     let answer = match &policy.judged {
         Judged::Unanswered if is_late => return late(),
         Judged::Unanswered => {
-            let message = "the evaluation service cannot be reached; it is asked again".to_owned();
+            let message = "its checks cannot be judged at this moment, as who is asked does not answer; they are asked again".to_owned();
             return follow(vec![], Standing::Waiting(Waiting::Answer), message);
         }
         Judged::Answered(answer) => answer,

@@ -50,6 +50,8 @@ pub enum Trouble {
     KindMissing,
     /// The kind may not be read.
     KindForbidden,
+    /// The kind is read for other things, and never as a check.
+    KindRefused,
     /// Objects of the kind are in no namespace.
     KindNotNamespaced,
     /// Nothing can be looked for.
@@ -65,6 +67,7 @@ impl Trouble {
         match self {
             Self::KindMissing => "KindMissing",
             Self::KindForbidden => "KindForbidden",
+            Self::KindRefused => "KindRefused",
             Self::KindNotNamespaced => "KindNotNamespaced",
             Self::SelectorInvalid => "SelectorInvalid",
             Self::ObjectUnreadable => "ObjectUnreadable",
@@ -109,6 +112,16 @@ impl Selection {
     /// Whether an object is one of those that are looked for.
     #[must_use]
     pub fn selects(&self, object: &Value) -> bool {
+        self.may_select(object)
+            && self
+                .fields
+                .as_ref()
+                .is_none_or(|fields| fields.matches(object))
+    }
+
+    /// Whether an object may be one of those that are looked for, as far as its labels tell.
+    #[must_use]
+    pub fn may_select(&self, object: &Value) -> bool {
         let labels = object
             .pointer("/metadata/labels")
             .and_then(Value::as_object);
@@ -117,10 +130,6 @@ impl Selection {
             Some((key.clone(), value.to_owned()))
         });
         self.labels.matches(&labels.collect())
-            && self
-                .fields
-                .as_ref()
-                .is_none_or(|fields| fields.matches(object))
     }
 }
 
@@ -169,6 +178,18 @@ pub fn identity_of(snapshot: &Map<String, Value>) -> Map<String, Value> {
 pub fn frozen(snapshot: &Map<String, Value>) -> Option<CheckGrantedPermission> {
     let granted = snapshot.get("spec")?.get("checkGrantedPermission")?;
     serde_json::from_value(granted.clone()).ok()
+}
+
+/// Whether a policy grants under the same conditions as when it was kept with a grant.
+#[must_use]
+pub fn is_same(kept: &Map<String, Value>, policy: &AccessPolicy) -> bool {
+    let now = snapshot(policy);
+    let permission = |it: &Map<String, Value>| it.get("spec")?.get("permission").cloned();
+    // Compared as it is read: what is absent and what has its default say the same.
+    let conditions = |it| frozen(it).and_then(|it| serde_json::to_value(it).ok());
+    conditions(kept).is_some()
+        && conditions(kept) == conditions(&now)
+        && permission(kept) == permission(&now)
 }
 
 /// What the checks say, given what was found for each and what the evaluation service said about it. It

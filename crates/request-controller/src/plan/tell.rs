@@ -84,7 +84,7 @@ pub struct Told {
     pub about: About,
     /// Its kind.
     pub kind: Kind,
-    /// The reason of the condition Ready.
+    /// The reason of the condition Ready, for those who may know it.
     pub why: Option<Ready>,
     /// The sentence.
     pub note: String,
@@ -126,10 +126,17 @@ pub fn of_change(
         why: Some(why),
         note: shortened(note),
     };
-    let mut events = vec![
-        told(About::Request, message.clone()),
-        told(About::Pod, for_pod(request, why, &message)),
-    ];
+    let mut events = vec![told(About::Request, message.clone())];
+    if !is_foreign(request) {
+        events.push(told(About::Pod, for_pod(request, &message)));
+    } else if old.phase != new.phase {
+        events.push(Told {
+            about: About::Pod,
+            kind,
+            why: None,
+            note: for_foreign_pod(request, kind),
+        });
+    }
     if matches!(kind, Kind::AccessGranted | Kind::AccessRevoked) {
         let changed = new.policies.iter().filter(|entry| changed(old, entry));
         for entry in changed {
@@ -170,26 +177,36 @@ fn whose(request: &AccessRequest) -> String {
     )
 }
 
-/// A pod of another namespace learns no more about this one than that it has to wait.
-fn for_pod(request: &AccessRequest, why: Ready, message: &str) -> String {
+/// Whether the pod is in another namespace than the connector.
+fn is_foreign(request: &AccessRequest) -> bool {
+    let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+    request.spec.context.object_ref.namespace != namespace
+}
+
+fn for_pod(request: &AccessRequest, message: &str) -> String {
     let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
     let name = request.metadata.name.as_deref().unwrap_or_default();
     let connector = &request.spec.connector_ref.name;
-    let is_foreign = request.spec.context.object_ref.namespace != namespace;
-    let hides = matches!(
-        why,
-        Ready::ConnectorNotFound
-            | Ready::NoAccessPolicy
-            | Ready::ConnectorDeleted
-            | Ready::PolicyDeleted
-    );
-    if is_foreign && hides {
-        return format!(
-            "connector {namespace}/{connector}: there is no such connector, or no policy that lets this pod ask for it"
-        );
-    }
     format!(
         "connector {namespace}/{connector}: {message}; see kubectl -n {namespace} get areq {name} -o yaml"
+    )
+}
+
+/// A pod of another namespace learns nothing of what is in this one, but what becomes of its own request:
+/// the same words whatever the reason.
+fn for_foreign_pod(request: &AccessRequest, kind: Kind) -> String {
+    let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+    let connector = &request.spec.connector_ref.name;
+    let what = match kind {
+        Kind::AccessPending => "access is not granted yet",
+        Kind::AccessGranted => "access was granted",
+        Kind::AccessRevoked => "access was taken back",
+        Kind::AccessRejected => "access was refused",
+        Kind::AccessInvalid => "the request for access cannot be decided",
+        Kind::AccessReset => "access may be asked for anew",
+    };
+    format!(
+        "connector {namespace}/{connector}: {what}; whoever looks after namespace {namespace} can tell more"
     )
 }
 
@@ -304,10 +321,13 @@ pub fn of_deletion(request: &AccessRequest) -> Vec<Told> {
     );
     [About::Request, About::Pod]
         .map(|about| Told {
-            about,
             kind: Kind::AccessReset,
             why: None,
-            note: note.clone(),
+            note: match about {
+                About::Pod if is_foreign(request) => for_foreign_pod(request, Kind::AccessReset),
+                About::Request | About::Pod | About::Policy { .. } => note.clone(),
+            },
+            about,
         })
         .into()
 }

@@ -1,3 +1,4 @@
+mod attacks;
 mod crashes;
 
 use std::{sync::atomic::Ordering, time::Duration};
@@ -232,7 +233,9 @@ async fn something_else_under_the_name_is_removed_and_never_adopted() {
         cluster.approval("approved");
         let mut squatter = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
-            "metadata": {"name": name, "namespace": "tools"},
+            "metadata": {"name": name, "namespace": "tools", "labels": {
+                "app.kubernetes.io/managed-by": "connectors-approval",
+            }},
         });
         if kind == "RoleBinding" {
             squatter["roleRef"] =

@@ -32,6 +32,12 @@ struct Store {
     breaks: Break,
     log: Vec<String>,
     hooks: Vec<(String, Hook)>,
+    /// Names of objects whose deletion is refused.
+    kept: BTreeSet<String>,
+    /// What answers every write of a status, if not success.
+    status_answer: Option<StatusCode>,
+    /// How often the next write of a status finds that somebody has just changed the metadata.
+    races: usize,
 }
 
 /// What happens in the cluster right after a call.
@@ -46,6 +52,9 @@ impl ApiServer {
             breaks: Break::Never,
             log: Vec::new(),
             hooks: Vec::new(),
+            kept: BTreeSet::new(),
+            status_answer: None,
+            races: 0,
         })))
     }
 
@@ -85,6 +94,21 @@ impl ApiServer {
     /// Does something right after the first write that begins with this text.
     pub(crate) fn after(&self, write: &str, hook: impl FnOnce(&Self) + Send + 'static) {
         self.store().hooks.push((write.to_owned(), Box::new(hook)));
+    }
+
+    /// Refuses to delete objects of this name.
+    pub(crate) fn keep(&self, name: &str) {
+        self.store().kept.insert(name.to_owned());
+    }
+
+    /// Refuses every write of a status.
+    pub(crate) fn refuse_statuses(&self, answer: Option<StatusCode>) {
+        self.store().status_answer = answer;
+    }
+
+    /// Changes the metadata right before each of the next writes of a status.
+    pub(crate) fn race(&self, times: usize) {
+        self.store().races = times;
     }
 
     /// Stores an object as somebody else would, under its own UID if it has one.
@@ -289,9 +313,18 @@ impl Store {
 
     fn replace_status(&mut self, key: &Key, body: &Value, is_status: bool) -> (StatusCode, Value) {
         assert!(is_status, "only statuses are replaced");
+        if let Some(answer) = self.status_answer {
+            return (answer, Value::Null);
+        }
         let Some(object) = self.objects.get_mut(key) else {
             return (StatusCode::NOT_FOUND, Value::Null);
         };
+        if self.races > 0 {
+            self.races -= 1;
+            self.next += 1;
+            object["metadata"]["annotations"] = json!({"race": self.races.to_string()});
+            object["metadata"]["resourceVersion"] = self.next.to_string().into();
+        }
         if object["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]
             || object["metadata"]["uid"] != body["metadata"]["uid"]
         {
@@ -330,6 +363,13 @@ impl Store {
         );
         if differs("uid") || differs("resourceVersion") {
             return (StatusCode::CONFLICT, Value::Null);
+        }
+        assert_eq!(body["propagationPolicy"], "Background");
+        // As the chart's admission policies have it.
+        let label = "app.kubernetes.io/managed-by";
+        let managed = metadata["labels"][label] == "connectors-approval";
+        if key.1.starts_with("role") && !managed || self.kept.contains(&key.3) {
+            return (StatusCode::FORBIDDEN, Value::Null);
         }
         self.objects.remove(key);
         (

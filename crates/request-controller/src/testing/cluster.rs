@@ -15,6 +15,7 @@ use connectors_api::{
     check_verdict,
 };
 use evaluation_api::{
+    client::CallError,
     v1::{CheckResult, EvaluateChecksRequest, EvaluateChecksResponse, GrantedRule, ObjectResult},
     verdict,
 };
@@ -28,6 +29,7 @@ use service_kit::{
     watches::{Guarded, Parse, Plain, Unreadable},
 };
 use tokio::time::Instant;
+use tonic::{Code, Status};
 
 use super::ApiServer;
 use crate::{
@@ -58,6 +60,7 @@ pub(crate) const RESOURCE: &str = "connectors/apis/v1/pod/apps/deploy-1";
 /// Says of each object what its state says, and that everything may be used by the pod.
 struct Judge {
     answers: Arc<AtomicBool>,
+    refuses: Arc<Mutex<Option<Code>>>,
 }
 
 impl Evaluator for Judge {
@@ -66,6 +69,12 @@ impl Evaluator for Judge {
         question: EvaluateChecksRequest,
     ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
         Box::pin(async move {
+            let refusal = *self.refuses.lock().unwrap();
+            if let Some(code) = refusal {
+                let status = Box::new(Status::new(code, "no"));
+                let call = "EvaluateChecks";
+                return Err(CallError::Status { call, status }.into());
+            }
             if !self.answers.load(Ordering::SeqCst) {
                 return Err(Unanswered::Late);
             }
@@ -128,6 +137,8 @@ pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
     pub(crate) leads: Arc<AtomicBool>,
     pub(crate) answers: Arc<AtomicBool>,
+    /// With what every question is refused.
+    pub(crate) refuses: Arc<Mutex<Option<Code>>>,
     pub(crate) now: Arc<Mutex<Now>>,
 }
 
@@ -191,6 +202,7 @@ impl Cluster {
             server,
             leads: Arc::new(AtomicBool::new(true)),
             answers: Arc::new(AtomicBool::new(true)),
+            refuses: Arc::default(),
             now: Arc::new(Mutex::new(now)),
         }
     }
@@ -246,6 +258,7 @@ impl Cluster {
         let writes = Writes::new(client.clone(), CALLS, Arc::clone(&leads), metrics.clone());
         let judge = Judge {
             answers: Arc::clone(&self.answers),
+            refuses: Arc::clone(&self.refuses),
         };
         let reconciler = Reconciler {
             observer: Observer::new(

@@ -65,15 +65,16 @@ impl Draft<'_> {
             let message = tell::duplicate(other);
             return self.refused(Ready::DuplicateRequest, message);
         }
-        if let Some(outcome) = self.connector() {
-            return outcome;
-        }
+        let terminating = facts.as_ref().is_none_or(|facts| facts.terminating);
+        // Before the connector: whether there is one is not told to who cannot be granted anything.
         if self.seen.over_limit && !self.was_granted() {
             let message = tell::too_many(&pod.namespace);
             self.forget_undecided();
             return self.pending(Ready::TooManyRequests, message, Some(PATIENT));
         }
-        let terminating = facts.as_ref().is_none_or(|facts| facts.terminating);
+        if let Some(outcome) = self.connector(terminating) {
+            return outcome;
+        }
         self.policies(now, terminating)
     }
 
@@ -90,7 +91,7 @@ impl Draft<'_> {
     }
 
     /// The connector, pinned by its UID when it is first found. Some if it is not there.
-    fn connector(&mut self) -> Option<Outcome> {
+    fn connector(&mut self, terminating: bool) -> Option<Outcome> {
         let name = self.seen.request.spec.connector_ref.name.clone();
         let problem = match (&self.seen.connector, &self.status.connector_uid) {
             (Some(seen), Some(pinned)) if seen.uid != *pinned => tell::replaced(&name),
@@ -117,7 +118,10 @@ impl Draft<'_> {
             draft.revoked(Ready::ConnectorDeleted, problem)
         } else {
             draft.forget_undecided();
-            draft.pending(Ready::ConnectorNotFound, problem, None)
+            let (ready, message) = draft
+                .barred(terminating)
+                .unwrap_or((Ready::ConnectorNotFound, problem));
+            draft.pending(ready, message, None)
         })
     }
 

@@ -159,6 +159,33 @@ fn a_grant_taken_away_by_hand_comes_back_only_through_passed_checks_read_live() 
 }
 
 #[test]
+fn what_ends_on_reads_too_old_to_grant_on_ends_at_once_and_the_rest_is_looked_at_again() {
+    let old = |scene: Scene| {
+        scene.policy("q", Passed).with(|seen| {
+            if let crate::seen::Freshness::Live(since) = &mut seen.freshness {
+                *since -= crate::seen::OLDEST;
+            }
+        })
+    };
+    let lapsed = Held::Lapsed {
+        verdict: Pending,
+        message: "no more".to_owned(),
+    };
+    let plan = old(Scene::granted()).plan();
+    assert!(plan.look_live, "nothing is lost by another look");
+    let both = Scene::granted().policy("r", Passed).carried_out();
+    let one = both.with(|seen| seen.frozen[0].held = lapsed);
+    let plan = old(one).plan();
+    assert!(!plan.look_live);
+    let removed = plan
+        .actions
+        .iter()
+        .filter(|it| matches!(it, Action::Remove { .. }));
+    assert_eq!((removed.count(), plan.actions.len()), (2, 2));
+    assert!(plan.requeue.unwrap() < std::time::Duration::from_secs(1));
+}
+
+#[test]
 fn a_decision_that_was_never_in_force_is_made_anew() {
     let scene = Scene::new().policy("p", Passed);
     let mut crashed = scene.clone();

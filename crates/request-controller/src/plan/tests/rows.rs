@@ -65,7 +65,7 @@ fn a_request_that_waits_says_for_what() {
     );
     waits(
         new().with(|seen| seen.over_limit = true),
-        &format!("Pending {FOUND} ready:F:TooManyRequests"),
+        "Pending pod:T:UnCompleted ready:F:TooManyRequests",
     );
     waits(
         new().pod(|pod| pod.terminating = true).policy("p", Pending),
@@ -478,17 +478,79 @@ fn each_change_is_told_once() {
     );
 }
 
+/// What the pod is told, and what the request's own namespace is told.
+fn told(scene: &Scene) -> (Vec<crate::plan::Told>, Vec<crate::plan::Told>) {
+    let events = scene.plan().events.into_iter();
+    events.partition(|it| it.about == About::Pod)
+}
+
 #[test]
-fn a_pod_elsewhere_learns_nothing_from_what_is_missing_here() {
-    let notes: Vec<_> = [
+fn a_pod_elsewhere_is_told_the_same_whatever_the_reason() {
+    let scenes = [
         Scene::new(),
         Scene::new().with(|seen| seen.connector = None),
-    ]
-    .iter()
-    .flat_map(|scene| scene.plan().events)
-    .filter(|it| it.about == About::Pod)
-    .map(|it| it.note)
-    .collect();
-    assert_eq!(notes.len(), 2);
-    assert_eq!(notes[0], notes[1]);
+        Scene::new().with(|seen| seen.over_limit = true),
+        Scene::new().with(|seen| seen.config.enabled = false),
+        Scene::new().pod(|pod| pod.terminating = true),
+        Scene::new().policy("p", Pending),
+        Scene::new().policy("p", Failed),
+        Scene::new().limited("p", &json!({}), Judged::Unanswered),
+    ];
+    let all: Vec<_> = scenes.iter().map(|it| told(it).0).collect();
+    assert_eq!(all[0].len(), 1);
+    assert!(!all[0][0].note.contains("kubectl"), "{:?}", all[0]);
+    assert!(all.iter().all(|it| *it == all[0]), "{all:?}");
+    // Nor does it see that the reason changes.
+    for one in &scenes {
+        for other in &scenes {
+            let mut changed = other.clone();
+            changed.seen.request.status = Some(one.planned());
+            assert!(told(&changed).0.is_empty());
+        }
+    }
+
+    // In the connector's own namespace everything is told.
+    let at_home = |scene: &Scene| {
+        scene.clone().with(|seen| {
+            seen.request.spec.context.object_ref.namespace = "tools".to_owned();
+        })
+    };
+    let (pod, request) = told(&at_home(&scenes[1]));
+    assert!(pod[0].note.contains(&request[0].note) && pod[0].note.contains("kubectl"));
+    assert_eq!(
+        pod[0].why,
+        Some(connectors_api::reason::Ready::ConnectorNotFound)
+    );
+}
+
+#[test]
+fn whether_there_is_a_connector_makes_no_difference_to_who_gets_nothing_anyway() {
+    type Bar = fn(Scene) -> Scene;
+    let bars: [(&str, Bar); 3] = [
+        ("TooManyRequests", |scene| {
+            scene.with(|seen| seen.over_limit = true)
+        }),
+        ("ApprovalsDisabled", |scene| {
+            scene.with(|seen| seen.config.enabled = false)
+        }),
+        ("PodTerminating", |scene| {
+            scene.pod(|pod| pod.terminating = true)
+        }),
+    ];
+    for (reason, bar) in bars {
+        let there = bar(Scene::new()).planned();
+        let missing = bar(Scene::new().with(|seen| seen.connector = None)).planned();
+        for status in [&there, &missing] {
+            assert!(
+                line(status).ends_with(&format!("ready:F:{reason}")),
+                "{}",
+                line(status)
+            );
+        }
+        let message = |status| {
+            crate::plan::conditions::find(status, connectors_api::AccessRequestCondition::Ready)
+                .map(|it| it.message.clone())
+        };
+        assert_eq!(message(&there.conditions), message(&missing.conditions));
+    }
 }

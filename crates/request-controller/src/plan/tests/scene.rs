@@ -289,6 +289,7 @@ fn frozen(request: &AccessRequest, before: &Observed) -> Vec<FrozenSeen> {
                 exists: true,
                 held: Held::Holds,
                 again: None,
+                changed: false,
             })
         })
         .collect()
