@@ -47,7 +47,7 @@ pub struct Args {
     /// How long a decided request is kept after its pod is gone, such as 168h
     #[arg(long, value_name = "TIME", default_value = "168h")]
     pub retention: PositiveDuration,
-    /// How many requests of pods of one namespace may wait at a time
+    /// How many requests of the pods of one namespace may wait at a time in one connector's namespace
     #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_requests_per_namespace: u32,
 }
