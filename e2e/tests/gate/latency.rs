@@ -7,6 +7,7 @@ use std::{
 };
 
 use csi_recorder::{Answer, Call, Target};
+use e2e::checker;
 
 use crate::support::{Approval, Gate, Installation, parsed};
 
@@ -20,16 +21,27 @@ const BARE_PODS: usize = 10;
 fn from_the_approval_to_the_running_container() {
     let gate = Gate::alone("latency");
     gate.create_policy("release", Approval::SignOff);
+    let mut mounted = Vec::new();
     let mut gated: Vec<Duration> = (0..PODS)
         .map(|number| {
             let pod = format!("gated-{number}");
             gate.start_pod(&pod);
             gate.wait_for_reason(&pod, "AccessCheckReady", "AccessCheckPending");
+            gate.set_approval(&pod, &pod, Approval::SignOff, "pending");
             gate.assert_held(&pod);
+            let patch = format!(
+                r#"patch signoff {pod} --subresource=status --type=merge --patch {{"status":{{"state":"approved"}}}}"#
+            );
             let approved = Instant::now();
-            gate.set_approval(&pod, &pod, Approval::SignOff, "approved");
+            let approved_at = checker::now();
+            gate.scene().run(&patch).unwrap();
             gate.wait_for_output(&pod);
             let took = approved.elapsed();
+            if let Some(recorder) = gate.recorder() {
+                let calls = recorder.publishes_of(gate.namespace(), &pod);
+                let answered = calls[0].ended.unwrap().duration_since(approved_at);
+                mounted.push(answered.unsigned_abs());
+            }
             end(&gate, &pod);
             took
         })
@@ -48,6 +60,12 @@ fn from_the_approval_to_the_running_container() {
         })
         .collect();
     drop(off);
+    if !mounted.is_empty() {
+        say(&format!(
+            "approval → answer to the mount call: {}",
+            figures(&mut mounted)
+        ));
+    }
     say(&format!(
         "approval → output of the container: {}",
         figures(&mut gated)
