@@ -1,7 +1,6 @@
 //! The process: what is started in which order, and how it ends.
 
 use std::{
-    convert::Infallible,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -146,15 +145,6 @@ struct Process {
 }
 
 impl Process {
-    /// A task that ends well, or when it is told to.
-    fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let task = async {
-            task.await;
-            Ok::<_, Infallible>(())
-        };
-        self.tasks.spawn(name, task);
-    }
-
     fn evaluator(
         &mut self,
         url: String,
@@ -168,7 +158,8 @@ impl Process {
             tls: tls.config(),
             token_file,
         };
-        self.spawn("roots", tls.follow(self.tasks.stop()));
+        self.tasks
+            .spawn_infallible("roots", tls.follow(self.tasks.stop()));
         EvaluationClient::new(settings).map_err(StartError::Url)
     }
 
@@ -180,7 +171,7 @@ impl Process {
             SwitchMetrics::register(&self.registry)?,
         );
         let stop = self.tasks.stop();
-        self.spawn(
+        self.tasks.spawn_infallible(
             "configuration",
             follow_config(client, namespace, sender, ready, metrics, stop),
         );
@@ -191,7 +182,7 @@ impl Process {
         let (sender, object) = watch::channel(None);
         let ready = self.readiness.part("CSIDriver object");
         let stop = self.tasks.stop();
-        self.spawn("driver object", async move {
+        self.tasks.spawn_infallible("driver object", async move {
             tokio::select! {
                 () = stop.stopped() => return,
                 () = check_driver(&kubernetes, &name, &sender) => ready.ready(),

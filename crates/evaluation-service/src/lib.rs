@@ -29,7 +29,6 @@ mod stream;
 #[cfg(test)]
 mod fixtures;
 
-use std::convert::Infallible;
 use std::env;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -175,15 +174,10 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         stop: tasks.stop(),
     };
     let (config, stop) = (tls.config(), tasks.stop());
-    tasks.spawn("grpc", async move {
+    tasks.spawn_infallible("grpc", async move {
         server.run(service, config, stop).await;
-        Ok::<(), Infallible>(())
     });
-    let stop = tasks.stop();
-    tasks.spawn("tls", async move {
-        tls.follow(stop).await;
-        Ok::<(), Infallible>(())
-    });
+    tasks.spawn_infallible("tls", tls.follow(tasks.stop()));
     start.ready();
     Ok(tasks.run(signals, &readiness, DRAIN).await)
 }

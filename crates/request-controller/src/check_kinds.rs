@@ -3,42 +3,22 @@
 //! The controller reads some kinds for its own work. A policy of one namespace must not turn that into a
 //! look at what another one keeps there, so what is read for that purpose is never read for a check.
 
-use connectors_api::{access_policy::ObjectKind, names::GROUP};
-use kube::core::GroupVersion;
+use connectors_api::{access_policy::ObjectKind, check_kind::may_approve};
 use serde_json::{Value, json};
 
 /// Nobody approves in more words.
 const LARGEST: usize = 256 * 1024;
 
-/// Groups in which everything decides who may do what.
-const NEVER: [&str; 6] = [
-    GROUP,
-    "admissionregistration.k8s.io",
-    "apiregistration.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "rbac.authorization.k8s.io",
-];
-
 /// Whether objects of a kind may be checks at all; otherwise why not. Whether they may be read is another
 /// question.
 pub fn may_be_check(kind: &ObjectKind) -> Result<(), String> {
-    let ObjectKind { api_version, kind } = kind;
-    let parts = api_version.parse::<GroupVersion>().ok();
-    let group = parts
-        .filter(|_| api_version.matches('/').count() <= 1)
-        .map(|it| it.group)
-        .ok_or_else(|| format!("{api_version} is no group and version"))?;
-    let is_refused = match group.as_str() {
-        "" => kind != "ConfigMap",
-        group => NEVER.contains(&group),
-    };
-    if is_refused {
-        return Err(format!(
-            "objects of kind {kind} of {api_version} are never checks"
-        ));
+    if may_approve(kind) {
+        return Ok(());
     }
-    Ok(())
+    let ObjectKind { api_version, kind } = kind;
+    Err(format!(
+        "objects of kind {kind} of {api_version} are never checks"
+    ))
 }
 
 /// Whether an object is too large to be a check.
@@ -88,7 +68,7 @@ mod tests {
             ("v1", "ServiceAccount", false),
             ("v1", "Namespace", false),
             ("v1", "Event", false),
-            ("", "ConfigMap", true),
+            ("", "ConfigMap", false),
             ("", "Secret", false),
             ("/v1", "Secret", false),
             ("a/b/c", "ConfigMap", false),

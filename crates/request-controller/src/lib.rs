@@ -160,7 +160,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         },
     });
     let mut tasks = Tasks::new();
-    tasks.spawn("evaluation-ca", fine(tls.follow(tasks.stop())));
+    tasks.spawn_infallible("evaluation-ca", tls.follow(tasks.stop()));
     let caches = watch(
         &mut tasks,
         &reconciler,
@@ -177,7 +177,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         every,
         tasks.stop(),
     );
-    tasks.spawn("leading", fine(leading));
+    tasks.spawn_infallible("leading", leading);
     work(&mut tasks, &reconciler, election);
     start.ready();
     Ok(tasks.run(signals, &readiness, DRAIN).await)
@@ -215,12 +215,12 @@ fn watch(
         told: reconciler.metrics.clone(),
         configured: Arc::new(Mutex::new(configured.into())),
     };
-    tasks.spawn("watches", fine(feeds.start(both, &stop)));
+    tasks.spawn_infallible("watches", feeds.start(both, &stop));
     all_taken.ready();
     let kinds = dynamic::follow(client, Arc::clone(world), sink, metrics, stop.clone());
-    tasks.spawn("check-kinds", fine(kinds));
+    tasks.spawn_infallible("check-kinds", kinds);
     let gauges = gauges(Arc::clone(world), reconciler.metrics.clone(), stop);
-    tasks.spawn("gauges", fine(gauges));
+    tasks.spawn_infallible("gauges", gauges);
     caches
 }
 
@@ -236,7 +236,7 @@ fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
             }
         }
     };
-    tasks.spawn("timers", fine(timers));
+    tasks.spawn_infallible("timers", timers);
     let (working, ended) = oneshot::channel::<Infallible>();
     let workers = lanes().map(|lane| {
         let (reconciler, stop) = (Arc::clone(reconciler), stop.clone());
@@ -252,7 +252,7 @@ fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
     let released = async move {
         let _ = ended.await;
     };
-    tasks.spawn("lease", fine(election.run(released)));
+    tasks.spawn_infallible("lease", election.run(released));
 }
 
 fn lanes() -> impl Iterator<Item = Lane> {
@@ -293,10 +293,4 @@ async fn gauges(world: Arc<World>, metrics: Metrics, stop: service_kit::shutdown
             () = tokio::time::sleep(PERIOD) => {}
         }
     }
-}
-
-/// A task that ends only when it is told to.
-async fn fine(task: impl Future<Output = ()>) -> Result<(), Infallible> {
-    task.await;
-    Ok(())
 }

@@ -5,9 +5,12 @@
 //! ends although nobody asked, with or without an error, ends the process too, with 1: half a service
 //! that still says it is ready is worse than none.
 
-use std::{collections::HashMap, error::Error, fmt, future::pending, io, time::Duration};
+use std::{
+    collections::HashMap, convert::Infallible, error::Error, fmt, future::pending, io,
+    time::Duration,
+};
 
-use futures::{Stream, StreamExt, stream};
+use futures::{FutureExt, Stream, StreamExt, stream};
 use thiserror::Error;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -155,6 +158,14 @@ impl Tasks {
     {
         let started = self.running.spawn(async { task.await.map_err(Into::into) });
         self.names.insert(started.id(), name);
+    }
+
+    /// The same for a task that cannot fail.
+    pub fn spawn_infallible<F>(&mut self, name: &'static str, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.spawn(name, task.map(Ok::<_, Infallible>));
     }
 
     /// Runs until the process is to end, and returns when it may.

@@ -19,7 +19,7 @@ mod server;
 #[cfg(test)]
 mod testing;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use prometheus::Registry;
 use service_kit::{
@@ -98,18 +98,9 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
 
     let mut tasks = Tasks::new();
     let stop = tasks.stop();
-    tasks.spawn("certificates", endless(keeper.keep(stop.clone())));
-    tasks.spawn(
-        "admission",
-        endless(server::serve(listener, tls, handler, stop)),
-    );
+    tasks.spawn_infallible("certificates", keeper.keep(stop.clone()));
+    tasks.spawn_infallible("admission", server::serve(listener, tls, handler, stop));
     info!(address = %listen_address, "admission starts");
     start.ready();
     Ok(tasks.run(signals, &readiness, DRAIN).await)
-}
-
-/// A task that ends only when it is told to, and cannot fail.
-async fn endless(task: impl Future<Output = ()>) -> Result<(), Infallible> {
-    task.await;
-    Ok(())
 }

@@ -3,27 +3,14 @@
 use super::object::Object;
 use super::{JudgeReason, Stage};
 use crate::access_policy::{Check, ObjectKind, Provenance};
+use crate::check_kind::may_approve;
 use crate::field_selector::FieldSelector;
-use crate::names::GROUP;
 use crate::template::{LabelTemplates, RenderedLabels, TemplateData};
 
 /// Groups of kinds whose objects belong to a pipeline run.
 const WITH_LINEAGE: [&str; 2] = ["tekton.dev", "openshift-pipelines.org"];
 /// The group of the kind that records who approved.
 const RECORDS_APPROVERS: (&str, &str) = ("openshift-pipelines.org", "ApprovalTask");
-
-/// Groups whose objects pods and controllers write in the course of their work, or that decide about
-/// access themselves: nobody approves anything by them.
-const NO_APPROVALS: [&str; 6] = [
-    GROUP,
-    "rbac.authorization.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "admissionregistration.k8s.io",
-    "apiregistration.k8s.io",
-];
-/// The kinds of the core group that may be an approval.
-const CORE_APPROVALS: [&str; 1] = ["ConfigMap"];
 
 /// What an object must be to decide a check.
 #[derive(Debug)]
@@ -134,23 +121,6 @@ impl Selection {
     }
 }
 
-/// Whether objects of a kind can be approvals. A kind whose group cannot be told is none.
-fn may_approve(kind: &ObjectKind) -> bool {
-    let ObjectKind { api_version, kind } = kind;
-    let mut parts = api_version.split('/');
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some(version), None, None) => {
-            !version.is_empty() && CORE_APPROVALS.contains(&kind.as_str())
-        }
-        (Some(group), Some(version), None) => {
-            // Names of groups are of lower case; an odd one must not pass for another.
-            let group = group.to_ascii_lowercase();
-            !group.is_empty() && !version.is_empty() && !NO_APPROVALS.contains(&group.as_str())
-        }
-        _ => false,
-    }
-}
-
 /// Proof of lineage is not available in this version, so what needs it fails.
 fn proof(check: &Check) -> Result<(), Problem> {
     let kind = &check.selector.object_ref;
@@ -177,52 +147,4 @@ pub(super) fn records_approvers(kind: &ObjectKind) -> bool {
 fn group(kind: &ObjectKind) -> &str {
     let group_version = kind.api_version.split_once('/');
     group_version.map_or("", |(group, _)| group)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_kinds_that_can_be_approvals_may_approve() {
-        for (api_version, kind, expected) in [
-            ("v1", "ConfigMap", true),
-            ("v1", "Secret", false),
-            ("v1", "Pod", false),
-            ("v1", "Event", false),
-            ("v1", "Service", false),
-            ("v1", "configmap", false),
-            ("v1", "", false),
-            ("", "ConfigMap", false),
-            ("/v1", "ConfigMap", false),
-            ("/", "ConfigMap", false),
-            ("a/b/v1", "ConfigMap", false),
-            ("example.com/", "Approval", false),
-            ("example.com/v1", "Approval", true),
-            ("example.com/v1", "Secret", true),
-            ("openshift-pipelines.org/v1alpha1", "ApprovalTask", true),
-            ("tekton.dev/v1", "PipelineRun", true),
-            ("apps/v1", "Deployment", true),
-            ("batch/v1", "Job", true),
-            ("connectors.alauda.io/v1alpha1", "AccessRequest", false),
-            ("connectors.alauda.io/v1", "Connector", false),
-            ("not.connectors.alauda.io/v1", "Approval", true),
-            ("rbac.authorization.k8s.io/v1", "RoleBinding", false),
-            ("RBAC.authorization.k8s.io/v1", "Role", false),
-            ("authentication.k8s.io/v1", "TokenReview", false),
-            ("authorization.k8s.io/v1", "SubjectAccessReview", false),
-            (
-                "admissionregistration.k8s.io/v1",
-                "ValidatingWebhookConfiguration",
-                false,
-            ),
-            ("apiregistration.k8s.io/v1", "APIService", false),
-        ] {
-            let asked = ObjectKind {
-                api_version: api_version.to_owned(),
-                kind: kind.to_owned(),
-            };
-            assert_eq!(may_approve(&asked), expected, "{api_version} {kind}");
-        }
-    }
 }
