@@ -24,7 +24,7 @@ const MOST_REGO: usize = 512;
 const ALL_REGO: Duration = Duration::from_secs(10);
 
 /// What is asked, and the namespace whose permission it needs.
-pub(crate) fn read(request: EvaluateChecksRequest) -> Result<(String, Question), Refused> {
+pub fn read(request: EvaluateChecksRequest) -> Result<(String, Question), Refused> {
     let EvaluateChecksRequest {
         policy,
         context_object,
@@ -106,7 +106,9 @@ async fn ask(
     said
 }
 
-fn told(judgement: Judgement) -> EvaluateChecksResponse {
+/// The answer, as it goes over the wire.
+#[must_use]
+pub fn told(judgement: Judgement) -> EvaluateChecksResponse {
     let Judgement {
         verdict,
         checks,

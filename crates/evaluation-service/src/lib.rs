@@ -14,6 +14,7 @@ pub mod args;
 pub mod auth;
 pub mod check;
 pub mod error;
+pub mod evaluate;
 pub mod metrics;
 pub mod places;
 pub mod rego;
@@ -21,7 +22,6 @@ pub mod server;
 pub mod service;
 pub mod world;
 
-mod evaluate;
 mod gate;
 mod questions;
 mod stream;

@@ -1,20 +1,28 @@
 //! What the scenarios share: a connector behind an approval, pods that mount it, and what can be seen of it all.
 
+mod installation;
+mod objects;
+mod watched;
+
 use std::{
-    path::PathBuf,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
     time::Duration,
 };
 
-use csi_recorder::{AskAccess, Call, Eyes, Recorder, View};
+use csi_recorder::{Call, Recorder};
 use e2e::{
-    Cluster, Deadline, Kubectl,
-    checker::{self, Checker, Settings},
+    Deadline, Kubectl, checker,
     harness::{PATIENCE, Scene},
     poll,
 };
 use serde_json::{Value, json};
+
+use objects::reason_of;
+use watched::{Recording, Watched};
+
+pub(crate) use installation::Installation;
+pub(crate) use objects::{condition, definition_of, items, name, parsed, policy, uid};
 
 /// Scenarios run side by side, but not beside one that stops a service or turns the switch.
 static INSTALLATION: RwLock<()> = RwLock::new(());
@@ -56,56 +64,6 @@ pub(crate) const CONNECTOR: &str = "prod";
 /// Where the volume is mounted in the test's pods.
 const MOUNT: &str = "/connector";
 
-/// Those who look on from outside: at the audit log in every test, at the driver's socket where a test has the
-/// installation for itself. An existing cluster shows neither.
-struct Watched {
-    checker: Option<Checker>,
-    recorder: Option<Recorder>,
-}
-
-impl Watched {
-    fn start(scene: &Scene, alone: bool) -> Self {
-        let settings = Settings::in_namespace(scene.namespace());
-        let follow = |log: PathBuf| Checker::follow(&log, settings).unwrap();
-        let recorder = || scene.cluster().map(|cluster| record(cluster, None));
-        Self {
-            checker: scene.audit_log().map(follow),
-            recorder: alone.then(recorder).flatten(),
-        }
-    }
-}
-
-/// Stands in front of the driver; returns when it does.
-fn record(cluster: &Cluster, access: Option<AskAccess>) -> Recorder {
-    let kubelet = cluster.kubelet_dir();
-    let eyes = Eyes {
-        view: Some(View::of_kubelet(&kubelet).unwrap()),
-        access,
-    };
-    let socket = kubelet.join("plugins/connectors-csi/csi.sock");
-    let recorder = Recorder::interpose(&socket, eyes).unwrap();
-    wait_until("the recorder's place", || recorder.taken() > 0);
-    recorder
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        let report = self.checker.take().map(Checker::finish);
-        let recorder = self.recorder.take();
-        if thread::panicking() {
-            return; // the test says what is wrong
-        }
-        if let Some(report) = report {
-            let report = report.unwrap();
-            assert!(report.violations.is_empty(), "{report}");
-            println!("{report}");
-        }
-        if let Some(recorder) = recorder {
-            recorder.assert_kept();
-        }
-    }
-}
-
 /// How an approval is expressed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Approval {
@@ -129,20 +87,19 @@ impl Gate {
     /// The same with a question to the API server before the kubelet hears that a volume is mounted. It
     /// takes its time, and a test that turns the switch cannot have it.
     pub(crate) fn alone_asking(test: &str) -> Self {
-        let mut gate = Self::with_connector(test, Hold::alone());
-        let kubectl = gate.scene.kubectl().clone();
-        let access = move |call: &Call| {
-            let (namespace, pod) = (&call.pod_namespace, &call.pod_name);
-            if may_use(&kubectl, namespace, "default", pod) {
-                Ok(())
-            } else {
-                Err("the API server says no".to_owned())
-            }
+        let ask = |scene: &Scene| {
+            let kubectl = scene.kubectl().clone();
+            Recording::MountsAndAccess(Arc::new(move |call: &Call| {
+                let (namespace, pod) = (&call.pod_namespace, &call.pod_name);
+                if may_use(&kubectl, namespace, "default", pod) {
+                    Ok(())
+                } else {
+                    Err("the API server says no".to_owned())
+                }
+            }))
         };
-        gate.watched.recorder = None;
-        let cluster = gate.scene.cluster();
-        let recorder = cluster.map(|cluster| record(cluster, Some(Arc::new(access))));
-        gate.watched.recorder = recorder;
+        let gate = Self::watched_by(test, Hold::alone(), ask);
+        gate.create_connector(CONNECTOR);
         gate
     }
 
@@ -167,8 +124,19 @@ impl Gate {
     }
 
     fn without_connector(test: &str, hold: Hold) -> Self {
+        let alone = matches!(hold, Hold::Alone { .. });
+        Self::watched_by(test, hold, |_| {
+            if alone {
+                Recording::Mounts
+            } else {
+                Recording::None
+            }
+        })
+    }
+
+    fn watched_by(test: &str, hold: Hold, recording: impl Fn(&Scene) -> Recording) -> Self {
         let scene = Scene::new(test);
-        let watched = Watched::start(&scene, matches!(hold, Hold::Alone { .. }));
+        let watched = Watched::start(&scene, recording(&scene));
         let class = json!({
             "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "ConnectorClass",
             "metadata": {"name": "e2e"}, "spec": {"address": {"name": "address", "type": "string"}},
@@ -186,28 +154,22 @@ impl Gate {
 
     /// What stands in front of the driver; for a test that holds the installation alone on a local cluster.
     pub(crate) fn recorder(&self) -> Option<&Recorder> {
-        self.watched.recorder.as_ref()
+        self.watched.recorder()
     }
 
     /// Tells the observer what the audit log does not show: that a pod is over.
     pub(crate) fn pod_ended(&self, pod: &str) {
-        if let Some(checker) = &self.watched.checker {
-            checker.pod_ended(self.namespace(), pod, "", checker::now());
-        }
+        self.watched.pod_ended(self.namespace(), pod);
     }
 
     /// Tells the observer that an approval does not hold any more.
     pub(crate) fn approval_ended(&self, pod: &str, policy: &str) {
-        if let Some(checker) = &self.watched.checker {
-            checker.approval_ended(self.namespace(), pod, policy, checker::now());
-        }
+        self.watched.approval_ended(self.namespace(), pod, policy);
     }
 
     /// Tells the observer since when a controller was away.
     pub(crate) fn outage_since(&self, from: checker::Timestamp) {
-        if let Some(checker) = &self.watched.checker {
-            checker.outage(from, checker::now());
-        }
+        self.watched.outage_since(from);
     }
 
     pub(crate) fn scene(&self) -> &Scene {
@@ -430,244 +392,6 @@ impl Gate {
             thread::sleep(Duration::from_millis(100));
         }
     }
-}
-
-/// A policy as JSON, for tests that change it further.
-pub(crate) fn policy(name: &str, approval: Approval) -> Value {
-    let (object, state) = match approval {
-        Approval::ConfigMap => (
-            json!({"apiVersion": "v1", "kind": "ConfigMap"}),
-            json!({"rego": VERDICT}),
-        ),
-        Approval::SignOff => (
-            json!({"apiVersion": "e2e.example.com/v1", "kind": "SignOff"}),
-            json!({}),
-        ),
-    };
-    let pod = "connectors/apis/v1/pod/{.object.metadata.namespace}/{.object.metadata.name}";
-    json!({
-        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "connector": {"names": [CONNECTOR]},
-            "checkGrantedPermission": {"spec": {
-                "checks": [{
-                    "name": "approval",
-                    "selector": {"labels": {"app": "{.object.metadata.labels.app}"}, "objectRef": object},
-                    "state": state,
-                }],
-                "permissions": {"roleTemplate": {"rules": [
-                    {"apiGroups": ["connectors.alauda.io"], "resources": [pod], "verbs": ["*"]},
-                ]}},
-            }},
-        },
-    })
-}
-
-/// The state of a `ConfigMap` is the word in its data.
-const VERDICT: &str = r#"package approval
-import rego.v1
-default output := {"state": "pending", "message": "nobody decided yet"}
-output := {"state": input.data.verdict, "message": "decided"} if input.data.verdict
-"#;
-
-/// The definition of a kind that follows the duck type; the installation lets checks read it.
-pub(crate) fn definition_of(kind: &str) -> String {
-    let singular = kind.to_lowercase();
-    let plural = format!("{singular}s");
-    let state = json!({"type": "object", "properties": {"state": {"type": "string"}}});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.e2e.example.com")},
-        "spec": {
-            "group": "e2e.example.com",
-            "names": {"kind": kind, "plural": plural, "singular": singular},
-            "scope": "Namespaced",
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"status": state}}},
-            }],
-        },
-    })
-    .to_string()
-}
-
-pub(crate) fn parsed(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_default()
-}
-
-pub(crate) fn items(text: &str) -> Vec<Value> {
-    parsed(text)["items"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default()
-}
-
-pub(crate) fn name(object: &Value) -> String {
-    object["metadata"]["name"].as_str().unwrap().to_owned()
-}
-
-pub(crate) fn uid(object: &Value) -> String {
-    object["metadata"]["uid"].as_str().unwrap().to_owned()
-}
-
-/// `status reason` of a condition, or nothing.
-pub(crate) fn condition<'a>(request: &'a Value, type_: &str) -> Option<(&'a str, &'a str)> {
-    let conditions = request["status"]["conditions"].as_array()?;
-    let condition = conditions.iter().find(|it| it["type"] == type_)?;
-    Some((condition["status"].as_str()?, condition["reason"].as_str()?))
-}
-
-fn reason_of<'a>(request: &'a Value, type_: &str) -> &'a str {
-    condition(request, type_).map_or("", |(_, reason)| reason)
-}
-
-/// The installation, for tests that hold it alone.
-pub(crate) struct Installation<'a> {
-    kubectl: &'a Kubectl,
-}
-
-/// Undoes what a test did to the installation, also when the test fails.
-pub(crate) struct Undo<'a> {
-    kubectl: &'a Kubectl,
-    words: Vec<String>,
-}
-
-impl Drop for Undo<'_> {
-    fn drop(&mut self) {
-        for words in &self.words {
-            if let Err(error) = self.kubectl.run(words) {
-                eprintln!("the installation could not be put back: {error}");
-            }
-        }
-    }
-}
-
-const IN_INSTALLATION: &str = "--namespace connectors-system";
-
-impl<'a> Installation<'a> {
-    pub(crate) fn of(gate: &'a Gate) -> Self {
-        assert!(
-            matches!(gate.hold, Hold::Alone { .. }),
-            "a test that changes the installation holds it alone"
-        );
-        Self {
-            kubectl: gate.scene.kubectl(),
-        }
-    }
-
-    fn run(&self, words: &str) -> String {
-        self.kubectl
-            .run(&format!("{IN_INSTALLATION} {words}"))
-            .unwrap()
-    }
-
-    /// Turns the switch until the answer is dropped, and waits until every process has seen it.
-    pub(crate) fn switch(&self, value: &str) -> Undo<'a> {
-        self.set_switch(value);
-        Undo {
-            kubectl: self.kubectl,
-            words: vec![set_switch("true")],
-        }
-    }
-
-    fn set_switch(&self, value: &str) {
-        self.kubectl.run(&set_switch(value)).unwrap();
-        let known = format!("connectors_approval_enabled {}", u8::from(value == "true"));
-        self.wait_for_metric(&known);
-    }
-
-    /// Waits until the processes that know the switch all say so.
-    fn wait_for_metric(&self, line: &str) {
-        wait_until(&format!("every process to say {line}"), || {
-            let metrics = self.metrics();
-            let (name, _) = line.split_once(' ').unwrap();
-            let mut said = metrics
-                .iter()
-                .filter_map(|(_, text)| text.lines().find(|it| it.starts_with(name)))
-                .peekable();
-            said.peek().is_some() && said.all(|it| it == line)
-        });
-    }
-
-    /// Deletes the `ConfigMap` of the switch until the answer is dropped.
-    pub(crate) fn delete_switch(&self) -> Undo<'a> {
-        self.run("delete configmap connectors-config");
-        self.wait_for_metric("connectors_config_present 0");
-        Undo {
-            kubectl: self.kubectl,
-            words: vec![format!(
-                "{IN_INSTALLATION} create configmap connectors-config --from-literal=enable-connectors-approval=true --from-literal=default-requesters=Namespace"
-            )],
-        }
-    }
-
-    /// Kills every process of a service at once.
-    pub(crate) fn kill(&self, service: &str) {
-        self.run(&format!(
-            "delete pods --selector app.kubernetes.io/component={service} --grace-period=0 --force --wait=false"
-        ));
-    }
-
-    pub(crate) fn wait_until_ready(&self, service: &str) {
-        let kind = if service == "csi-node" {
-            "daemonset"
-        } else {
-            "deployment"
-        };
-        self.run(&format!("rollout status {kind}/{service} --timeout=120s"));
-    }
-
-    /// Takes a service away until the answer is dropped.
-    pub(crate) fn away(&self, deployment: &str) -> Undo<'a> {
-        let replicas = self.run(&format!(
-            "get deployment {deployment} -o jsonpath={{.spec.replicas}}"
-        ));
-        self.run(&format!("scale deployment {deployment} --replicas=0"));
-        self.run(&format!(
-            "wait --for=delete pod --selector app.kubernetes.io/component={deployment} --timeout=60s"
-        ));
-        Undo {
-            kubectl: self.kubectl,
-            words: vec![
-                format!("{IN_INSTALLATION} scale deployment {deployment} --replicas={replicas}"),
-                format!("{IN_INSTALLATION} rollout status deployment/{deployment} --timeout=120s"),
-            ],
-        }
-    }
-
-    fn pods(&self) -> Vec<String> {
-        let words = "get pods --field-selector=status.phase=Running -o name";
-        self.run(words).lines().map(str::to_owned).collect()
-    }
-
-    /// What every process has logged.
-    pub(crate) fn logs(&self) -> Vec<(String, String)> {
-        let log = |pod: String| {
-            let text = self.run(&format!("logs {pod}"));
-            (format!("the log of {pod}"), text)
-        };
-        self.pods().into_iter().map(log).collect()
-    }
-
-    /// What every process tells about itself.
-    pub(crate) fn metrics(&self) -> Vec<(String, String)> {
-        let metrics = |pod: String| {
-            let name = pod.trim_start_matches("pod/");
-            let path =
-                format!("/api/v1/namespaces/connectors-system/pods/{name}:9090/proxy/metrics");
-            let text = self.kubectl.run(&format!("get --raw {path}")).unwrap();
-            (format!("the metrics of {pod}"), text)
-        };
-        self.pods().into_iter().map(metrics).collect()
-    }
-}
-
-fn set_switch(value: &str) -> String {
-    format!(
-        r#"{IN_INSTALLATION} patch configmap connectors-config --type=merge --patch {{"data":{{"enable-connectors-approval":"{value}"}}}}"#
-    )
 }
 
 pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {

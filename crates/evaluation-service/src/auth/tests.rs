@@ -154,3 +154,22 @@ async fn reviews_of_permissions_and_of_tokens_do_not_take_places_from_each_other
     assert_eq!(callers.0.access_reviews.available_permits(), ACCESS_REVIEWS);
     assert_eq!(callers.0.known_reviews.available_permits(), KNOWN_REVIEWS);
 }
+
+#[tokio::test]
+async fn who_may_ask_about_one_namespace_may_not_ask_about_another() {
+    let service = tower::service_fn(|request: Request<Body>| async move {
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let mut review: Value = serde_json::from_slice(&body).unwrap();
+        let namespace = &review["spec"]["resourceAttributes"]["namespace"];
+        review["status"] = json!({"allowed": namespace == "tools"});
+        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
+    });
+    let metrics = Metrics::register(&Registry::new()).unwrap();
+    let callers = Callers::new(Client::new(service, "default"), metrics);
+    let caller = Caller::new(UserInfo::default()).unwrap();
+    for _ in 0..2 {
+        callers.authorize(&caller, "tools").await.unwrap();
+        let refused = callers.authorize(&caller, "other").await.err();
+        assert!(matches!(refused, Some(Refused::Forbidden(it)) if it == "other"));
+    }
+}

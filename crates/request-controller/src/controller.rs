@@ -1,0 +1,241 @@
+//! The controller itself, without what makes it a process: no arguments, no ports, no signals.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use jiff::SignedDuration;
+use kube::Client;
+use prometheus::Registry;
+use service_kit::{
+    lease::{Election, Terms as LeaseTerms},
+    readiness::Readiness,
+    retry::{Backoff, Policy},
+    shutdown::{Stop, Tasks},
+    watches::WatchMetrics,
+};
+use tokio::sync::oneshot;
+
+use crate::{
+    api::Live,
+    apply::{Applier, Clock, Leads, Writes},
+    caches::{Wakes, World},
+    dynamic,
+    evaluator::Evaluator,
+    events::Events,
+    lead,
+    metrics::Metrics,
+    observe::Observer,
+    plan::{self, Terms},
+    queue::Lane,
+    reconcile::Reconciler,
+    watches::{self, Feeds},
+};
+
+/// The leader's lease.
+const LEASE: &str = "request-controller";
+/// How many requests are looked at at a time.
+const WORKERS: usize = 24;
+/// How many that hold something, besides.
+const URGENT_WORKERS: usize = 12;
+/// A look that waits longer for the API server gives its place to another one.
+const CALLS: Policy = Policy {
+    attempts: 3,
+    attempt: Duration::from_secs(3),
+    total: Duration::from_secs(6),
+    pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(500)),
+};
+
+/// What a controller works with.
+pub struct Settings {
+    /// The Kubernetes API.
+    pub client: Client,
+    /// Who says what the checks of a policy come to.
+    pub evaluator: Arc<dyn Evaluator>,
+    /// Tells the time.
+    pub clock: Clock,
+    /// The namespace of the installation.
+    pub namespace: String,
+    /// Who this is among the replicas.
+    pub identity: String,
+    /// How long leadership lasts.
+    pub lease: LeaseTerms,
+    /// How often everything managed is compared with the requests.
+    pub sweep_every: Duration,
+    /// How long a decided request is kept after its pod is gone.
+    pub retention: SignedDuration,
+    /// How many requests of the pods of one namespace may wait at a time in one connector's namespace.
+    pub most_waiting: usize,
+}
+
+/// Starts everything: the watches, the election, and the workers of whoever leads.
+pub fn start(
+    settings: Settings,
+    registry: &Registry,
+    tasks: &mut Tasks,
+    readiness: &Readiness,
+) -> Result<(), prometheus::Error> {
+    let Settings {
+        client,
+        evaluator,
+        clock,
+        namespace,
+        identity,
+        lease,
+        sweep_every,
+        retention,
+        most_waiting,
+    } = settings;
+    let metrics = Metrics::register(registry)?;
+    let watch_metrics = WatchMetrics::register(registry)?;
+    let election = Election::new(client.clone(), &namespace, LEASE, &identity, lease);
+    let leadership = election.leadership();
+    let leads: Leads = Arc::new(move || leadership.borrow().is_leader());
+    let world = Arc::new(World::default());
+    let live = Live::new(client.clone(), CALLS);
+    let writes = Writes::new(client.clone(), CALLS, Arc::clone(&leads), metrics.clone());
+    let reconciler = Arc::new(Reconciler {
+        observer: Observer::new(
+            Arc::clone(&world),
+            live.clone(),
+            evaluator,
+            Arc::clone(&clock),
+            most_waiting,
+        ),
+        applier: Applier::new(live.clone(), writes, Arc::clone(&clock), metrics.clone()),
+        world,
+        queue: Arc::default(),
+        live,
+        events: Events::new(client.clone(), &identity),
+        metrics,
+        clock,
+        leads,
+        terms: Terms { retention },
+    });
+    let caches = watch(
+        tasks,
+        &reconciler,
+        readiness,
+        client,
+        watch_metrics,
+        namespace,
+    );
+    let leading = lead::lead(
+        Arc::clone(&reconciler),
+        election.leadership(),
+        async move { caches.ready().await },
+        readiness.part("first sweep"),
+        sweep_every,
+        tasks.stop(),
+    );
+    tasks.spawn_infallible("leading", leading);
+    work(tasks, &reconciler, election);
+    Ok(())
+}
+
+/// Starts everything that fills the caches. They are complete when what is returned is ready.
+fn watch(
+    tasks: &mut Tasks,
+    reconciler: &Arc<Reconciler>,
+    readiness: &Readiness,
+    client: Client,
+    metrics: WatchMetrics,
+    namespace: String,
+) -> Readiness {
+    let stop = tasks.stop();
+    let (caches, all_taken) = Readiness::starting();
+    let both = [readiness, &caches];
+    let configured = both.map(|it| it.part("connectors-config"));
+    let sink: dynamic::Sink = {
+        let queue = Arc::clone(&reconciler.queue);
+        Arc::new(move |wakes: Wakes| {
+            for (job, lane) in wakes {
+                queue.wake(job, lane);
+            }
+        })
+    };
+    let world = &reconciler.world;
+    let feeds = Feeds {
+        client: client.clone(),
+        world: Arc::clone(world),
+        sink: Arc::clone(&sink),
+        deleted: deleted(reconciler.events.clone(), Arc::clone(&reconciler.leads)),
+        metrics: metrics.clone(),
+        namespace,
+        told: reconciler.metrics.clone(),
+        configured: Arc::new(Mutex::new(configured.into())),
+    };
+    tasks.spawn_infallible("watches", feeds.start(both, &stop));
+    all_taken.ready();
+    let kinds = dynamic::follow(client, Arc::clone(world), sink, metrics, stop.clone());
+    tasks.spawn_infallible("check-kinds", kinds);
+    let gauges = gauges(Arc::clone(world), reconciler.metrics.clone(), stop);
+    tasks.spawn_infallible("gauges", gauges);
+    caches
+}
+
+/// Starts the workers, and the election that lasts as long as they do.
+fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
+    let stop = tasks.stop();
+    let timers = {
+        let (queue, stop) = (Arc::clone(&reconciler.queue), stop.clone());
+        async move {
+            tokio::select! {
+                () = stop.stopped() => {}
+                () = queue.run_timers() => {}
+            }
+        }
+    };
+    tasks.spawn_infallible("timers", timers);
+    let (working, ended) = oneshot::channel::<Infallible>();
+    let workers = lanes().map(|lane| {
+        let (reconciler, stop) = (Arc::clone(reconciler), stop.clone());
+        tokio::spawn(async move { reconciler.work(lane, stop).await })
+    });
+    let workers = join_all(workers);
+    tasks.spawn("workers", async move {
+        let ended = workers.await;
+        drop(working);
+        ended.into_iter().collect::<Result<(), _>>()
+    });
+    // The lease is given back when the last write was made.
+    let released = async move {
+        let _ = ended.await;
+    };
+    tasks.spawn_infallible("lease", election.run(released));
+}
+
+fn lanes() -> impl Iterator<Item = Lane> {
+    let urgent = std::iter::repeat_n(Lane::Urgent, URGENT_WORKERS);
+    urgent.chain(std::iter::repeat_n(Lane::Normal, WORKERS))
+}
+
+/// That a decision was deleted is told by the leader alone.
+fn deleted(events: Events, leads: Leads) -> watches::Deleted {
+    Arc::new(move |request| {
+        let told = plan::tell::of_deletion(&request);
+        if leads() && !told.is_empty() {
+            let events = events.clone();
+            tokio::spawn(async move { events.tell(&request, told).await });
+        }
+    })
+}
+
+/// Counts what the caches show.
+async fn gauges(world: Arc<World>, metrics: Metrics, stop: Stop) {
+    const PERIOD: Duration = Duration::from_secs(5);
+    let number = |count: usize| count.try_into().unwrap_or(i64::MAX);
+    loop {
+        let counts = world.read().requests.counts();
+        metrics.pending.set(number(counts.pending));
+        metrics.granted.set(number(counts.granted));
+        tokio::select! {
+            biased;
+            () = stop.stopped() => return,
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+    }
+}

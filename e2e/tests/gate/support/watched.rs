@@ -1,0 +1,101 @@
+//! Those who look on from outside.
+
+use std::{path::PathBuf, thread};
+
+use csi_recorder::{AskAccess, Eyes, Recorder, View};
+use e2e::{
+    Cluster,
+    checker::{self, Checker, Settings},
+    harness::Scene,
+};
+
+use super::wait_until;
+
+/// Who looks at the driver's socket.
+pub(super) enum Recording {
+    /// Nobody.
+    None,
+    /// Somebody who compares the answers with the mount table.
+    Mounts,
+    /// The same, with a question before the kubelet hears that a volume is mounted.
+    MountsAndAccess(AskAccess),
+}
+
+/// Those who look on: at the audit log in every test, at the driver's socket where a test has the
+/// installation for itself. An existing cluster shows neither.
+pub(super) struct Watched {
+    checker: Option<Checker>,
+    recorder: Option<Recorder>,
+}
+
+impl Watched {
+    pub(super) fn start(scene: &Scene, recording: Recording) -> Self {
+        let settings = Settings::in_namespace(scene.namespace());
+        let follow = |log: PathBuf| Checker::follow(&log, settings).unwrap();
+        let recorder = |access| scene.cluster().map(|cluster| record(cluster, access));
+        Self {
+            checker: scene.audit_log().map(follow),
+            recorder: match recording {
+                Recording::None => None,
+                Recording::Mounts => recorder(None),
+                Recording::MountsAndAccess(access) => recorder(Some(access)),
+            },
+        }
+    }
+
+    pub(super) fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    /// Tells the observer what the audit log does not show: that a pod is over.
+    pub(super) fn pod_ended(&self, namespace: &str, pod: &str) {
+        if let Some(checker) = &self.checker {
+            checker.pod_ended(namespace, pod, "", checker::now());
+        }
+    }
+
+    /// Tells the observer that an approval does not hold any more.
+    pub(super) fn approval_ended(&self, namespace: &str, pod: &str, policy: &str) {
+        if let Some(checker) = &self.checker {
+            checker.approval_ended(namespace, pod, policy, checker::now());
+        }
+    }
+
+    /// Tells the observer since when a controller was away.
+    pub(super) fn outage_since(&self, from: checker::Timestamp) {
+        if let Some(checker) = &self.checker {
+            checker.outage(from, checker::now());
+        }
+    }
+}
+
+/// Stands in front of the driver; returns when it does.
+fn record(cluster: &Cluster, access: Option<AskAccess>) -> Recorder {
+    let kubelet = cluster.kubelet_dir();
+    let eyes = Eyes {
+        view: Some(View::of_kubelet(&kubelet).unwrap()),
+        access,
+    };
+    let socket = kubelet.join("plugins/connectors-csi/csi.sock");
+    let recorder = Recorder::interpose(&socket, eyes).unwrap();
+    wait_until("the recorder's place", || recorder.taken() > 0);
+    recorder
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let report = self.checker.take().map(Checker::finish);
+        let recorder = self.recorder.take();
+        if thread::panicking() {
+            return; // the test says what is wrong
+        }
+        if let Some(report) = report {
+            let report = report.unwrap();
+            assert!(report.violations.is_empty(), "{report}");
+            println!("{report}");
+        }
+        if let Some(recorder) = recorder {
+            recorder.assert_kept();
+        }
+    }
+}
