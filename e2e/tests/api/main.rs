@@ -12,6 +12,7 @@
 )]
 
 mod cases;
+mod conformance;
 mod examples;
 mod mutants;
 mod schemas;

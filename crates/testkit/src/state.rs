@@ -1,0 +1,152 @@
+//! What the handle, the calls and the watches share.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+use crate::{
+    caller::Caller,
+    faults::{CallPoint, EventKind, EventPoint, Faults, NoFaults, Verb},
+    record::What,
+    reviews::TokenFacts,
+    server::Lag,
+    store::Store,
+};
+
+/// Shared by everything that belongs to one server.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// Wakes whatever waits, in the order in which it began to.
+    pub(crate) changed: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(start: Timestamp) -> Self {
+        Self {
+            state: Mutex::new(State::new(start)),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Never held across an await, nor while a fault is asked for.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere is reported where it happened.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn kill(&self, process: &str) {
+        let mut state = self.lock();
+        if state.killed.insert(process.to_owned()) {
+            state.store.note(What::Killed(process.to_owned()));
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+}
+
+pub(crate) struct State {
+    pub(crate) store: Store,
+    pub(crate) faults: Arc<dyn Faults>,
+    pub(crate) killed: BTreeSet<String>,
+    pub(crate) lags: BTreeMap<String, Lag>,
+    pub(crate) garbage_after: Option<Duration>,
+    pub(crate) tokens: BTreeMap<String, TokenFacts>,
+    /// How often a kind has gone, by group and plural: a watch ends when it does.
+    pub(crate) gone: BTreeMap<(String, String), usize>,
+    calls: BTreeMap<String, usize>,
+    calls_alike: BTreeMap<CallKey, usize>,
+    events_alike: BTreeMap<EventKey, usize>,
+}
+
+type CallKey = (String, Verb, String, Option<String>, String, String);
+type EventKey = (String, String, EventKind, String, String);
+
+impl State {
+    fn new(start: Timestamp) -> Self {
+        Self {
+            store: Store::new(start),
+            faults: Arc::new(NoFaults),
+            killed: BTreeSet::new(),
+            lags: BTreeMap::new(),
+            garbage_after: Some(Duration::from_secs(1)),
+            tokens: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            calls_alike: BTreeMap::new(),
+            events_alike: BTreeMap::new(),
+        }
+    }
+
+    /// The newest version that the watches of a process, and its reads of "any" version, see.
+    pub(crate) fn visible(&self, process: &str) -> u64 {
+        let Some(lag) = self.lags.get(process) else {
+            return self.store.version();
+        };
+        let now = self.store.clock.elapsed();
+        let newest = self.store.version();
+        let visible = self.store.history.partition_point(|change| {
+            newest - change.record.version >= lag.versions || now >= change.at + lag.at_most
+        });
+        visible as u64
+    }
+
+    /// When the change after that version becomes visible by time, if there is such a change.
+    pub(crate) fn visible_at(&self, process: &str, version: u64) -> Option<Duration> {
+        let lag = self.lags.get(process)?;
+        let next = self.store.since(version).first()?;
+        Some(next.at + lag.at_most)
+    }
+
+    /// The point of a call without its numbers, which are given here.
+    pub(crate) fn number_call(&mut self, mut point: CallPoint) -> CallPoint {
+        let alike = (
+            point.user.clone(),
+            point.verb,
+            point.resource.clone(),
+            point.subresource.clone(),
+            point.namespace.clone(),
+            point.name.clone(),
+        );
+        point.nth = count(&mut self.calls_alike, alike);
+        point.index = count(&mut self.calls, point.process.clone());
+        point
+    }
+
+    /// The point of a line of a watch.
+    pub(crate) fn event_point(
+        &mut self,
+        caller: &Caller,
+        resource: &str,
+        kind: EventKind,
+        (namespace, name): (&str, &str),
+    ) -> EventPoint {
+        let alike = (
+            caller.user.clone(),
+            resource.to_owned(),
+            kind,
+            namespace.to_owned(),
+            name.to_owned(),
+        );
+        EventPoint {
+            process: caller.process.clone(),
+            user: caller.user.clone(),
+            resource: resource.to_owned(),
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            nth: count(&mut self.events_alike, alike),
+        }
+    }
+}
+
+/// How often it was counted before.
+fn count<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) -> usize {
+    let count = counts.entry(key).or_default();
+    *count += 1;
+    *count - 1
+}

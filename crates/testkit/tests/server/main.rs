@@ -1,0 +1,22 @@
+//! What the server promises, through a real client.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod applies;
+mod deletions;
+mod discovery;
+mod faults;
+mod garbage;
+mod lags;
+mod lists;
+mod patches;
+mod reviews;
+mod rights;
+mod support;
+mod watches;
+mod writes;
