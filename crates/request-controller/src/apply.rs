@@ -230,7 +230,8 @@ impl Applier {
         let is_foreign = match &found {
             Some(found) if grant::is_exactly(found, grant) => return Ok(()),
             Some(found) => !found.is_ours(),
-            None => false,
+            // It went meanwhile: there is nothing to compare with, and nothing in the way any more.
+            None => return Err(ApplyError::Conflict(format!("{} {name}", kind.as_str()))),
         };
         let removed = self.remove_both(&name).await;
         if is_foreign {

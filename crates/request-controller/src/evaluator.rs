@@ -8,11 +8,7 @@ use evaluation_api::{
 };
 use futures::future::BoxFuture;
 use thiserror::Error;
-use tokio::time::timeout;
 use tonic::Code;
-
-/// An answer that comes later is too old to grant on anyway.
-const LIMIT: Duration = Duration::from_secs(4);
 
 /// Nobody said anything. Nothing is granted on that, and nothing taken back.
 #[derive(Debug, Error)]
@@ -21,8 +17,8 @@ pub enum Unanswered {
     #[error(transparent)]
     Call(#[from] CallError),
     /// There was no answer in time to act on it.
-    #[error("the evaluation service did not answer within {LIMIT:?}")]
-    Late,
+    #[error("the evaluation service did not answer within {0:?}")]
+    Late(Duration),
 }
 
 impl Unanswered {
@@ -38,7 +34,7 @@ impl Unanswered {
                 | CallError::Answer(_)
                 | CallError::Verdict(_),
             )
-            | Self::Late => return false,
+            | Self::Late(_) => return false,
         };
         matches!(code, Code::InvalidArgument | Code::OutOfRange)
     }
@@ -46,7 +42,7 @@ impl Unanswered {
 
 /// Who is asked. Tests ask somebody simpler than the evaluation service.
 pub trait Evaluator: Send + Sync {
-    /// What do the checks say?
+    /// What do the checks say? Whoever asks waits no longer than he likes.
     fn evaluate(
         &self,
         question: EvaluateChecksRequest,
@@ -58,9 +54,6 @@ impl Evaluator for Client {
         &self,
         question: EvaluateChecksRequest,
     ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
-        Box::pin(async move {
-            let answer = timeout(LIMIT, self.evaluate_checks(question)).await;
-            Ok(answer.map_err(|_| Unanswered::Late)??)
-        })
+        Box::pin(async move { Ok(self.evaluate_checks(question).await?) })
     }
 }

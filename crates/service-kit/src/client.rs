@@ -1,23 +1,30 @@
 //! The client for the Kubernetes API.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use http::{
-    HeaderValue, Response,
+    HeaderValue, Request, Response,
     header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use kube::{
     Client, Config,
-    client::{ClientBuilder, DynBody},
+    client::{Body, ClientBuilder, DynBody},
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde_json::json;
 use thiserror::Error;
-use tower::{BoxError, util::MapResponseLayer};
+use tokio::time::timeout;
+use tower::{BoxError, service_fn, util::MapResponseLayer};
 
 use crate::tls;
+
+/// The API server itself gives up after a minute.
+const BEGINNING: Duration = Duration::from_secs(70);
 
 /// Why there is no client.
 #[derive(Debug, Error)]
@@ -47,20 +54,40 @@ pub enum ConnectError {
 
 /// A client for the named cluster, or for the one that this process runs in. Nothing is sent yet.
 ///
-/// There is no time limit on responses, because a watch may be silent for minutes: single calls get
-/// theirs from [`retry`](crate::retry).
+/// There is no time limit on what follows the beginning of a response, because a watch may be silent for
+/// minutes: single calls get theirs from [`retry`](crate::retry).
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     tls::install_provider();
-    let config = match kubeconfig {
+    let mut config = match kubeconfig {
         Some(path) => from_file(path).await?,
         None => Config::incluster().map_err(ConnectError::InCluster)?,
     };
+    // What may be repeated, and for how long, is decided by whoever makes the call.
+    config.default_retry = false;
     let server = config.cluster_url.to_string();
     let builder = ClientBuilder::try_from(config)
         .map_err(|source| ConnectError::Client { server, source })?;
-    Ok(builder
+    let client = builder
         .with_layer(&MapResponseLayer::new(keep_retry_after))
-        .build())
+        .build();
+    Ok(bounded(client))
+}
+
+/// The same client, for which a response that does not begin is an error: a list or a watch that nobody
+/// answers would otherwise be waited for without end.
+#[must_use]
+pub fn bounded(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let send = move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            match timeout(BEGINNING, client.send(request)).await {
+                Ok(answer) => answer.map_err(BoxError::from),
+                Err(_) => Err(BoxError::from(format!("no answer within {BEGINNING:?}"))),
+            }
+        }
+    };
+    Client::new(service_fn(send), namespace)
 }
 
 /// Puts the time to come back into the body, for the client reads no headers of errors.
@@ -118,8 +145,11 @@ mod tests {
     };
     use tower::{BoxError, service_fn, util::MapResponseLayer};
 
-    use super::{connect, keep_retry_after};
-    use crate::retry::{Verdict, verdict};
+    use super::{bounded, connect, keep_retry_after};
+    use crate::{
+        report,
+        retry::{Verdict, verdict},
+    };
 
     /// What is to be done about an answer of 429 with this type and body, and ten seconds in the header.
     async fn judged(media_type: &'static str, body: &'static str) -> Verdict {
@@ -154,6 +184,37 @@ mod tests {
         let body = r#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":3}}"#;
         let verdict = judged("application/json", body).await;
         assert_eq!(verdict, Verdict::After(Duration::from_secs(3)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_does_not_begin_is_an_error_that_may_pass() {
+        let silent = service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<Response<Full<Bytes>>, BoxError>>()
+        });
+        let client = bounded(ClientBuilder::new(silent, "elsewhere").build());
+        assert_eq!(client.default_namespace(), "elsewhere");
+        let error = Api::<Pod>::default_namespaced(client)
+            .get("pod")
+            .await
+            .unwrap_err();
+        assert!(report(&error).contains("no answer within 70s"), "{error}");
+        assert_eq!(verdict(&error), Verdict::Again);
+    }
+
+    #[tokio::test]
+    async fn what_the_client_itself_says_is_said_as_before() {
+        let busy = service_fn(|_: http::Request<kube::client::Body>| async {
+            let body = r#"{"kind":"Status","code":404,"reason":"NotFound"}"#;
+            Ok::<_, BoxError>(
+                Response::builder()
+                    .status(404)
+                    .body(Full::<Bytes>::from(body))
+                    .unwrap(),
+            )
+        });
+        let client = bounded(ClientBuilder::new(busy, "default").build());
+        let found = Api::<Pod>::default_namespaced(client).get_opt("pod").await;
+        assert!(found.unwrap().is_none());
     }
 
     #[tokio::test]

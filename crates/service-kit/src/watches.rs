@@ -29,7 +29,7 @@ use kube::{
     Api, Resource,
     runtime::watcher::{Config, Error, Event, watcher},
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use crate::{readiness::Part, report, retry::Backoff};
@@ -42,6 +42,9 @@ pub use observed::WatchMetrics;
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 /// Errors that lie further apart than this are not one trouble.
 const CALM: Duration = Duration::from_mins(1);
+
+/// How long a list may pause between two of its objects. Later on the watch itself has a limit.
+const LISTING: Duration = Duration::from_mins(2);
 
 /// A watch that is about to start.
 #[derive(Debug)]
@@ -73,6 +76,7 @@ impl Watch<'_> {
             name: self.name.to_owned(),
             config: self.config,
             ready: self.ready,
+            listing: true,
             trouble: Trouble {
                 pauses: PAUSES,
                 last: None,
@@ -92,6 +96,8 @@ struct Running<K: Clone, P> {
     config: Config,
     events: BoxStream<'static, Result<Event<Guarded<K, P>>, Error>>,
     ready: Option<Part>,
+    /// Whether the list is not complete yet.
+    listing: bool,
     observed: Observed,
     trouble: Trouble,
 }
@@ -103,15 +109,23 @@ where
 {
     async fn next(&mut self) -> Event<Guarded<K, P>> {
         loop {
-            match self.events.next().await {
-                Some(Ok(event)) => {
+            let next = self.events.next();
+            let next = if self.listing {
+                timeout(LISTING, next).await
+            } else {
+                Ok(next.await)
+            };
+            match next {
+                Ok(Some(Ok(event))) => {
                     self.observed.event(&event);
-                    if matches!(event, Event::InitDone) {
-                        self.listed();
+                    match event {
+                        Event::Init => self.listing = true,
+                        Event::InitDone => self.listed(),
+                        Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => {}
                     }
                     return event;
                 }
-                Some(Err(error)) => {
+                Ok(Some(Err(error))) => {
                     self.observed.restart();
                     warn!(
                         watch = self.name,
@@ -123,8 +137,14 @@ where
                     }
                     sleep(self.trouble.pause(Instant::now())).await;
                 }
+                Err(_) => {
+                    self.observed.restart();
+                    warn!(watch = self.name, "the list does not go on");
+                    self.start_over();
+                    sleep(self.trouble.pause(Instant::now())).await;
+                }
                 // It has no end of its own; if it ever gets one, the watch still has none.
-                None => {
+                Ok(None) => {
                     self.start_over();
                     sleep(self.trouble.pause(Instant::now())).await;
                 }
@@ -133,10 +153,12 @@ where
     }
 
     fn start_over(&mut self) {
+        self.listing = true;
         self.events = watcher(self.api.clone(), self.config.clone()).boxed();
     }
 
     fn listed(&mut self) {
+        self.listing = false;
         info!(watch = self.name, "watch has a complete list");
         if let Some(ready) = self.ready.take() {
             ready.ready();

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use connectors_api::{
@@ -15,6 +16,7 @@ use evaluation_api::v1::{
 use kube::core::ApiResource;
 use serde_json::Value;
 use service_kit::report;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::{ObserveError, Observer, Via, sources::text};
@@ -22,6 +24,7 @@ use crate::{
     api::{Name, NotListed},
     caches::KindState,
     check_kinds,
+    evaluator::Unanswered,
     plan::{
         grant,
         held::{self, Looked},
@@ -33,8 +36,17 @@ use crate::{
 /// Which question an answer is remembered for: the request, the UID of the policy, before or after.
 pub(super) type Question = (Name, String, i32);
 
-/// The last question, and its answer: the same question has the same answer.
-pub(super) type Remembered = (EvaluateChecksRequest, Arc<EvaluateChecksResponse>);
+/// The last question, its answer and when it was given: the same question has the same answer.
+pub(super) struct Remembered {
+    question: EvaluateChecksRequest,
+    answer: Arc<EvaluateChecksResponse>,
+    since: Instant,
+}
+
+/// An answer that was wrong must not last. Shorter than the time between two sweeps, which look at everything.
+const REMEMBERED: Duration = Duration::from_mins(4);
+/// An answer that comes later is too old to grant on anyway.
+const LIMIT: Duration = Duration::from_secs(4);
 
 impl Observer {
     /// What the checks of a policy say before a grant.
@@ -145,17 +157,27 @@ impl Observer {
         via: Via,
     ) -> Said {
         let key = (request.clone(), policy.to_owned(), question.stage);
+        let since = (self.clock)().mono;
         if via == Via::Caches {
             let memo = self.memo();
-            let known = memo.get(&key).filter(|(asked, _)| *asked == question);
-            if let Some((_, said)) = known {
-                return Said::This(Arc::clone(said));
+            let known = memo
+                .get(&key)
+                .filter(|it| it.question == question && since - it.since < REMEMBERED);
+            if let Some(known) = known {
+                return Said::This(Arc::clone(&known.answer));
             }
         }
-        match self.evaluator.evaluate(question.clone()).await {
+        let said = timeout(LIMIT, self.evaluator.evaluate(question.clone())).await;
+        match said.unwrap_or(Err(Unanswered::Late(LIMIT))) {
             Ok(said) => {
-                let said = Arc::new(said);
-                self.memo().insert(key, (question, Arc::clone(&said)));
+                let answer = Arc::new(said);
+                let said = Arc::clone(&answer);
+                let remembered = Remembered {
+                    question,
+                    answer,
+                    since,
+                };
+                self.memo().insert(key, remembered);
                 Said::This(said)
             }
             Err(error) => {

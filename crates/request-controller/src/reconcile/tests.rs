@@ -1,5 +1,6 @@
 mod attacks;
 mod crashes;
+mod guards;
 
 use std::{sync::atomic::Ordering, time::Duration};
 

@@ -76,7 +76,7 @@ impl Evaluator for Judge {
                 return Err(CallError::Status { call, status }.into());
             }
             if !self.answers.load(Ordering::SeqCst) {
-                return Err(Unanswered::Late);
+                return Err(Unanswered::Late(std::time::Duration::ZERO));
             }
             let mut verdicts = Vec::new();
             let mut checks = Vec::new();

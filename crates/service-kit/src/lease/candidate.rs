@@ -150,6 +150,7 @@ mod tests {
     use std::time::Duration;
 
     use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
     use tokio::time::Instant;
 
     use super::{Action, Candidate};
@@ -203,6 +204,19 @@ mod tests {
             let (action, start) = after(held.clone(), expected - 1);
             assert_eq!(action, Action::Wait(start + SECOND * expected), "{theirs}");
             assert_eq!(after(held, expected).0, Action::Write, "{theirs}");
+        }
+    }
+
+    #[test]
+    fn the_times_in_the_record_are_for_people() {
+        // The clock of the machine that wrote them may show anything.
+        for renewed in ["2001-01-01T00:00:00Z", "2101-01-01T00:00:00Z"] {
+            let mut held = lease("1", Some("other"), 15);
+            let spec = held.spec.as_mut().unwrap();
+            spec.renew_time = Some(MicroTime(renewed.parse().unwrap()));
+            let (action, start) = after(Some(held.clone()), 0);
+            assert_eq!(action, Action::Wait(start + SECOND * 15), "{renewed}");
+            assert_eq!(after(Some(held), 15).0, Action::Write, "{renewed}");
         }
     }
 

@@ -142,6 +142,21 @@ async fn take(events: &mut (impl Stream<Item = String> + Unpin), count: usize) -
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_nobody_finishes_is_asked_for_again() {
+    let mut watched = Watched::new();
+    let never = Box::new(|| {
+        let body =
+            fake_api::open_watch(&[r#"{"metadata":{"resourceVersion":"1"},"items":["#.to_owned()]);
+        body
+    });
+    let whole = Box::new(|| list(&[object("a", "")]));
+    let client = server(vec![never, whole], vec![Box::new(|| open_watch(&[]))]);
+    let events = watched.events(client).take(4).collect::<Vec<_>>().await;
+    assert_eq!(events, ["init", "init", "listed a", "done"]);
+    assert!(watched.is_ready());
+}
+
+#[tokio::test(start_paused = true)]
 async fn objects_that_cannot_be_read_are_events_like_the_others() {
     let items = [
         object("good", ""),

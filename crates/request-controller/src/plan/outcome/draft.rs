@@ -226,8 +226,21 @@ impl Draft<'_> {
             self.conditions.keep(Is::AccessPermissionSync);
         }
         self.status.evidence = Some(settle::digest(&self.seen.request, &self.status));
-        let message = tell::WRITING.to_owned();
+        let message = self.writing_message();
         self.pending(Ready::GrantNotWritten, message, None)
+    }
+
+    /// Why it was not written the last time, if it is tried again: a status that changes with every attempt
+    /// would be written without end.
+    fn writing_message(&self) -> String {
+        let old = self.seen.request.status.as_ref();
+        let old = old.map_or(&[][..], |it| &it.conditions);
+        let failed = conditions::find(old, Is::AccessPermissionSync).is_some_and(|it| {
+            it.reason == AccessPermissionSync::AccessPermissionSyncFailed.to_string()
+        });
+        conditions::find(old, Is::Ready)
+            .filter(|it| failed && it.reason == Ready::GrantNotWritten.to_string())
+            .map_or_else(|| tell::WRITING.to_owned(), |it| it.message.clone())
     }
 
     fn waiting(mut self, followed: &[Followed], terminating: bool) -> Outcome {

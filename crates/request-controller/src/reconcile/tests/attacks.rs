@@ -354,7 +354,7 @@ async fn what_was_taken_away_comes_back_under_the_policy_as_it_is_now() {
     );
 }
 
-fn message(cluster: &Cluster, type_: &str) -> String {
+pub(super) fn message(cluster: &Cluster, type_: &str) -> String {
     let conditions = cluster.status()["conditions"].clone();
     let mut all = conditions.as_array().unwrap().iter();
     let found = all.find(|it| it["type"] == type_).unwrap();

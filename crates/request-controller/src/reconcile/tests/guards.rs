@@ -1,0 +1,342 @@
+//! Guards that only matter when caches, answers or other writers are behind or in the way: each alone.
+
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, sync::atomic::Ordering};
+
+use connectors_api::access_policy::ObjectKind;
+use evaluation_api::v1::{EvaluateChecksRequest, EvaluateChecksResponse};
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Client, client::Body, core::ApiResource};
+use serde_json::{Value, json};
+use service_kit::retry::{Backoff, Policy};
+use tokio::time::{Duration, Instant};
+
+use super::{UPDATE, end_pod, grant_name};
+use crate::{
+    api::{Live, Name},
+    apply::{Applier, ApplyError, Writes},
+    caches::KindState,
+    evaluator::{Evaluator, Unanswered},
+    observe::Observer,
+    reconcile::{ReconcileError, Reconciler},
+    testing::{ApiServer, Cluster},
+};
+
+fn switch(controller: &Reconciler, word: &str) {
+    let data = [("enable-connectors-approval".to_owned(), word.to_owned())];
+    let _ = controller.world.write().learn(&BTreeMap::from(data));
+}
+
+/// A controller that has looked at everything, found that the checks pass, and had no leave to grant: it
+/// remembers the pod and the answer. It looks live as soon as it has leave.
+async fn ready_to_grant(cluster: &Cluster) -> Reconciler {
+    cluster.approval("approved");
+    let controller = cluster.controller();
+    switch(&controller, "false");
+    look(&controller).await.unwrap();
+    assert_eq!(cluster.phase(), "Pending");
+    switch(&controller, "true");
+    controller
+}
+
+async fn look(controller: &Reconciler) -> Result<(), ReconcileError> {
+    let name = Cluster::request();
+    controller.request(&name, Instant::now()).await.map(|_| ())
+}
+
+#[tokio::test]
+async fn a_pod_that_the_caches_still_have_is_granted_nothing() {
+    let ends: [fn(&ApiServer); 3] = [
+        end_pod,
+        |server| server.remove("pods", "deploy-1"),
+        |server| {
+            server.change("pods", "deploy-1", |pod| {
+                pod["metadata"]["uid"] = "another".into();
+            });
+        },
+    ];
+    for end in ends {
+        let cluster = Cluster::new();
+        let controller = ready_to_grant(&cluster).await;
+        end(&cluster.server);
+        look(&controller).await.unwrap();
+        assert!(cluster.managed().is_empty());
+        assert_ne!(cluster.phase(), "Granted");
+    }
+}
+
+#[tokio::test]
+async fn an_earlier_yes_is_none_while_nobody_answers() {
+    let cluster = Cluster::new();
+    let controller = ready_to_grant(&cluster).await;
+    cluster.answers.store(false, Ordering::SeqCst);
+    look(&controller).await.unwrap();
+    assert!(cluster.managed().is_empty());
+    assert_eq!(cluster.phase(), "Pending");
+}
+
+#[tokio::test]
+async fn an_answer_to_another_question_is_none() {
+    let cluster = Cluster::granted().await;
+    let controller = cluster.controller();
+    look(&controller).await.unwrap();
+    cluster.server.change("configmaps", "approval-1", |it| {
+        it["status"]["state"] = "expired".into();
+    });
+    cluster.fill(&controller);
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Revoked", 0)
+    );
+}
+
+/// The kind's first list is not complete, so that its objects are read from the API server.
+fn list_config_maps(controller: &Reconciler) {
+    let kind = ObjectKind {
+        api_version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+    };
+    let resource = ApiResource::erase::<ConfigMap>(&());
+    let mut state = controller.world.write();
+    let _ = state.kind(&kind, KindState::Listing(resource));
+}
+
+/// Deeper than anybody reads.
+fn too_deep() -> Value {
+    (0..200).fold(Value::Null, |inner, _| json!([inner]))
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_fails_its_check() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let mut second = cluster.server.named("configmaps", "approval-1").unwrap();
+    second["metadata"]["name"] = "approval-2".into();
+    second["metadata"]["uid"] = "second-uid".into();
+    second["data"] = too_deep();
+    cluster.server.put("configmaps", second);
+    let controller = cluster.controller();
+    list_config_maps(&controller);
+    look(&controller).await.unwrap();
+    assert!(cluster.managed().is_empty());
+    let said = super::attacks::message(&cluster, "AccessCheckReady");
+    assert!(said.contains("approval-2 cannot be read"), "{said}");
+}
+
+#[tokio::test]
+async fn evidence_that_cannot_be_read_any_more_lapses() {
+    let cluster = Cluster::granted().await;
+    cluster.server.change("configmaps", "approval-1", |it| {
+        it["data"] = too_deep();
+    });
+    let controller = cluster.controller();
+    list_config_maps(&controller);
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Revoked", 0)
+    );
+}
+
+#[tokio::test]
+async fn an_object_too_large_to_be_a_check_is_none_where_it_is_read_live() {
+    let grow = |cluster: &Cluster| {
+        cluster.server.change("configmaps", "approval-1", |it| {
+            it["data"] = json!({"much": "x".repeat(256 * 1024)});
+        });
+    };
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    grow(&cluster);
+    let controller = cluster.controller();
+    list_config_maps(&controller);
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Pending", 0)
+    );
+
+    let cluster = Cluster::granted().await;
+    grow(&cluster);
+    let controller = cluster.controller();
+    list_config_maps(&controller);
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Revoked", 0)
+    );
+}
+
+/// Nobody needs to be asked here.
+struct Nobody;
+
+impl Evaluator for Nobody {
+    fn evaluate(
+        &self,
+        _: EvaluateChecksRequest,
+    ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
+        Box::pin(async { Err(Unanswered::Late(Duration::ZERO)) })
+    }
+}
+
+/// A client that the API server answers with an error where the method and the path are these.
+fn failing(cluster: &Cluster, method: &'static Method, path: &'static str) -> Client {
+    let behind = cluster.server.client();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let behind = behind.clone();
+        async move {
+            if request.method() == method && request.uri().path().contains(path) {
+                let mut failed = Response::new(Body::empty());
+                *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                return Ok::<_, Infallible>(failed);
+            }
+            Ok(behind.send(request).await.unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+const ONCE: Policy = Policy {
+    attempts: 1,
+    attempt: Duration::from_secs(3),
+    total: Duration::from_secs(3),
+    pauses: Backoff::new(Duration::from_millis(1), Duration::from_millis(2)),
+};
+
+#[tokio::test]
+async fn what_ends_does_not_wait_until_it_is_known_which_policies_apply() {
+    let cluster = Cluster::granted().await;
+    let mut by_label = cluster.server.named("accesspolicies", "p").unwrap();
+    by_label["metadata"]["name"] = "q".into();
+    by_label["metadata"]["uid"] = "q-uid".into();
+    by_label["spec"]["checkGrantedPermission"]["requesters"] =
+        json!([{"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"a": "b"}}}]);
+    cluster.server.put("accesspolicies", by_label);
+    cluster.server.remove("accesspolicies", "p");
+    let mut controller = cluster.controller();
+    let client = failing(&cluster, &Method::GET, "/serviceaccounts/");
+    controller.observer = Observer::new(
+        Arc::clone(&controller.world),
+        Live::new(client, ONCE),
+        Arc::new(Nobody),
+        Arc::clone(&controller.clock),
+        2,
+    );
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Revoked", 0)
+    );
+}
+
+#[tokio::test]
+async fn what_a_finalizer_keeps_is_not_recorded_as_gone() {
+    let cluster = Cluster::granted().await;
+    let name = grant_name();
+    let mut kept = cluster.server.named("rolebindings", &name).unwrap();
+    kept["metadata"]["deletionTimestamp"] = "2026-03-01T10:00:05Z".into();
+    kept["metadata"]["finalizers"] = json!(["example.com/mine"]);
+    // As often as anybody deletes it.
+    for _ in 0..5 {
+        let kept = kept.clone();
+        let write = "DELETE rolebindings";
+        let back = move |server: &ApiServer| server.put("rolebindings", kept);
+        cluster.server.after(write, back);
+    }
+    end_pod(&cluster.server);
+    let error = cluster.look().await.unwrap_err();
+    assert!(
+        matches!(error, ReconcileError::Apply(ApplyError::Stuck(..))),
+        "{error}"
+    );
+    assert_eq!(cluster.phase(), "Revoked");
+    assert!(cluster.status()["revokedAt"].is_null());
+}
+
+#[tokio::test]
+async fn a_foreign_object_does_not_keep_a_revocation_from_being_finished() {
+    let cluster = Cluster::granted().await;
+    let ours = cluster.server.named("roles", &grant_name()).unwrap();
+    let mut foreign = ours.clone();
+    foreign["metadata"]["labels"] = json!({});
+    // Ours comes back twice, and then somebody puts his own in its place.
+    for next in [ours.clone(), ours, foreign] {
+        let write = "DELETE roles ";
+        let take_its_place = move |server: &ApiServer| server.put("roles", next);
+        cluster.server.after(write, take_its_place);
+    }
+    end_pod(&cluster.server);
+    cluster.look().await.unwrap();
+    assert!(cluster.status()["revokedAt"].is_string());
+    let left = [format!("Role \"{}\"", grant_name())];
+    assert_eq!(cluster.managed(), left, "what is not ours stays");
+}
+
+#[tokio::test]
+async fn an_end_is_not_recorded_over_what_somebody_else_recorded() {
+    let cluster = Cluster::granted().await;
+    end_pod(&cluster.server);
+    cluster.server.race(1);
+    // Another leader is faster.
+    cluster.server.after(UPDATE, |server| {
+        server.change("accessrequests", "request", |it| {
+            it["status"]["phase"] = "Revoked".into();
+            it["status"]["revokedAt"] = "2026-03-01T10:00:09Z".into();
+        });
+    });
+    cluster.look().await.unwrap_err();
+    assert_eq!(cluster.status()["revokedAt"], "2026-03-01T10:00:09Z");
+    assert!(
+        cluster.managed().is_empty(),
+        "what ends is gone all the same"
+    );
+}
+
+/// Right after the decision the RoleBinding becomes another one, which is not deleted under the old UID.
+fn replace_binding(server: &ApiServer) {
+    server.change("rolebindings", &grant_name(), |it| {
+        it["metadata"]["uid"] = "another".into();
+    });
+}
+
+#[tokio::test]
+async fn what_cannot_be_removed_keeps_nothing_else() {
+    let cluster = Cluster::granted().await;
+    end_pod(&cluster.server);
+    cluster.server.after(UPDATE, replace_binding);
+    cluster.look().await.unwrap_err();
+    assert!(cluster.server.all("roles").is_empty());
+    cluster.look().await.unwrap();
+    assert!(cluster.managed().is_empty());
+}
+
+#[tokio::test]
+async fn a_stray_binding_that_stays_does_not_keep_its_role() {
+    let cluster = Cluster::granted().await;
+    cluster.server.remove("accessrequests", "request");
+    let mut controller = cluster.controller();
+    let client = failing(&cluster, &Method::DELETE, "/rolebindings/");
+    let (leads, metrics) = (Arc::clone(&controller.leads), controller.metrics.clone());
+    controller.applier = Applier::new(
+        controller.live.clone(),
+        Writes::new(client, ONCE, leads, metrics.clone()),
+        Arc::clone(&controller.clock),
+        metrics,
+    );
+    let name = Name::new("tools", &grant_name());
+    controller.grant(&name).await.unwrap_err();
+    assert!(cluster.server.all("roles").is_empty());
+}
+
+#[tokio::test]
+async fn a_sweep_removes_what_an_earlier_request_of_the_name_held() {
+    let cluster = Cluster::granted().await;
+    cluster.server.change("accessrequests", "request", |it| {
+        it["metadata"]["uid"] = "later-uid".into();
+        it.as_object_mut().unwrap().remove("status");
+    });
+    let swept = cluster.controller().sweep().await.unwrap();
+    assert_eq!((swept.removed, cluster.managed().len()), (2, 0));
+}
