@@ -6,6 +6,7 @@ mod demo;
 mod docs;
 mod images;
 mod layers;
+mod mutants;
 mod protogen;
 mod test;
 
@@ -46,6 +47,8 @@ enum Task {
     },
     /// Checks which crate may depend on which (docs/architecture.md)
     Layers,
+    /// Plants faults in a copy of the sources, one at a time, and fails when the tests do not see one
+    Mutants(mutants::MutantsArgs),
 }
 
 fn main() -> ExitCode {
@@ -68,5 +71,6 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Crdgen { check } => crdgen::run(check),
         Task::Protogen { check } => protogen::run(check),
         Task::Layers => layers::run(),
+        Task::Mutants(args) => mutants::run(args),
     }
 }

@@ -1,0 +1,101 @@
+//! A copy of the sources, in which faults are planted. It outlives runs, so that little is built again.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, ensure};
+use e2e::Tool;
+
+use super::fault::Fault;
+
+/// The copy, and where it is built.
+pub(super) struct Copy {
+    root: PathBuf,
+    target: PathBuf,
+    /// Two runs would plant into each other's builds.
+    _lock: File,
+}
+
+impl Copy {
+    /// What git tracks or would track, as it is now. What has not changed keeps its time: cargo goes by that.
+    pub(super) fn refreshed() -> anyhow::Result<Self> {
+        let home = e2e::cache_dir().join("mutants");
+        fs::create_dir_all(home.join("source"))?;
+        let lock = File::create(home.join("lock"))?;
+        ensure!(
+            lock.try_lock().is_ok(),
+            "another run works in {}",
+            home.display()
+        );
+        let copy = Self {
+            root: home.join("source"),
+            target: home.join("target"),
+            _lock: lock,
+        };
+        let repository = e2e::repository();
+        let listed = Tool::new("git")
+            .dir(&repository)
+            .args([
+                "ls-files",
+                "-z",
+                "--cached",
+                "--others",
+                "--exclude-standard",
+            ])
+            .output()?;
+        let mut files = BTreeSet::new();
+        for file in listed.split_terminator('\0') {
+            let (from, to) = (repository.join(file), copy.root.join(file));
+            // Deleted, and git does not know yet.
+            if !from.is_file() {
+                continue;
+            }
+            if fs::read(&to).ok() != Some(fs::read(&from)?) {
+                let folder = to.parent().context("a file in no folder")?;
+                fs::create_dir_all(folder)?;
+                fs::copy(&from, &to).with_context(|| to.display().to_string())?;
+            }
+            files.insert(to);
+        }
+        remove_others(&copy.root, &files)?;
+        Ok(copy)
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Plants a fault. Returns the text as it was.
+    pub(super) fn plant(&self, fault: &Fault) -> anyhow::Result<String> {
+        let path = self.root.join(&fault.file);
+        let original = fs::read_to_string(&path).with_context(|| fault.file.clone())?;
+        fs::write(&path, fault.planted_in(&original)?)?;
+        Ok(original)
+    }
+
+    /// Takes a fault out.
+    pub(super) fn restore(&self, fault: &Fault, original: &str) -> io::Result<()> {
+        fs::write(self.root.join(&fault.file), original)
+    }
+}
+
+/// What an earlier run left, or the repository has no more.
+fn remove_others(folder: &Path, files: &BTreeSet<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_others(&path, files)?;
+        } else if !files.contains(&path) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}

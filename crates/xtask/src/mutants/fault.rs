@@ -1,0 +1,177 @@
+//! One fault: where it goes, what it breaks, and which tests have to see it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use anyhow::{Context, bail, ensure};
+
+use super::fields::{self, Field};
+
+const FOLDER: &str = "crates/campaign/mutants";
+
+/// A fault, as its file has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// The name of its file.
+    pub(super) name: String,
+    /// The promise that it breaks: `I1` to `I8`.
+    pub(super) breaks: String,
+    /// What is wrong, as a sentence.
+    pub(super) says: String,
+    /// Where it goes.
+    pub(super) file: String,
+    /// What stands there; exactly once.
+    pub(super) find: String,
+    /// What stands there instead.
+    pub(super) replace: String,
+    /// The package whose tests see it.
+    pub(super) package: String,
+    /// Full names of those tests. Each has to fail.
+    pub(super) tests: Vec<String>,
+}
+
+/// Every fault, in the order of the table.
+pub(super) fn all(repository: &Path) -> anyhow::Result<Vec<Fault>> {
+    let mut faults = Vec::new();
+    for entry in fs::read_dir(repository.join(FOLDER)).context(FOLDER)? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|it| it.to_str());
+        let name = name.with_context(|| format!("{}: no name for a fault", path.display()))?;
+        ensure!(
+            path.extension().is_some_and(|it| it == "toml"),
+            "{}: not a fault",
+            path.display()
+        );
+        let fault = Fault::read(name, &fs::read_to_string(&path)?);
+        faults.push(fault.with_context(|| path.display().to_string())?);
+    }
+    faults.sort_by_cached_key(Fault::order);
+    Ok(faults)
+}
+
+/// The tests that some faults name, by package.
+pub(super) fn by_package<'a>(faults: &[&'a Fault]) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let mut packages: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for fault in faults {
+        let tests = packages.entry(&fault.package).or_default();
+        tests.extend(fault.tests.iter().map(String::as_str));
+    }
+    packages
+}
+
+impl Fault {
+    pub(super) fn read(name: &str, text: &str) -> anyhow::Result<Self> {
+        let mut fields = fields::read(text)?;
+        let mut take = |key: &str| {
+            fields
+                .remove(key)
+                .with_context(|| format!("{key} is missing"))
+        };
+        let mut text = |key: &str| match take(key)? {
+            Field::Text(text) => Ok(text),
+            Field::List(_) => bail!("{key} is a list"),
+        };
+        let fault = Self {
+            name: name.to_owned(),
+            breaks: text("breaks")?,
+            says: text("says")?,
+            file: text("file")?,
+            find: text("find")?,
+            replace: text("replace")?,
+            package: text("package")?,
+            tests: match take("tests")? {
+                Field::List(tests) => tests,
+                Field::Text(_) => bail!("tests is no list"),
+            },
+        };
+        if let Some(unknown) = fields.keys().next() {
+            bail!("there is no field {unknown}");
+        }
+        fault.check()?;
+        Ok(fault)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let Self {
+            breaks,
+            says,
+            find,
+            replace,
+            tests,
+            ..
+        } = self;
+        let is_promise = matches!(breaks.as_bytes(), [b'I', b'1'..=b'8']);
+        ensure!(is_promise, "breaks: {breaks} is none of I1 to I8");
+        let is_sentence = !says.is_empty() && !says.contains(['|', '\n']);
+        ensure!(is_sentence, "says: one line, which stands in a table");
+        ensure!(
+            !find.trim().is_empty() && find != replace,
+            "find and replace: nothing would change"
+        );
+        ensure!(!tests.is_empty(), "tests: none is named");
+        Ok(())
+    }
+
+    /// The table is read by promise.
+    pub(super) fn order(&self) -> (String, String) {
+        (self.breaks.clone(), self.name.clone())
+    }
+
+    /// The text of the file with the fault in it.
+    pub(super) fn planted_in(&self, text: &str) -> anyhow::Result<String> {
+        let found = text.matches(&self.find).count();
+        ensure!(
+            found == 1,
+            "{}: the text stands {found} times in {}",
+            self.name,
+            self.file
+        );
+        Ok(text.replacen(&self.find, &self.replace, 1))
+    }
+
+    /// Why the fault cannot be planted, or nobody would see it.
+    pub(super) fn problems(&self, repository: &Path) -> anyhow::Result<Vec<String>> {
+        let path = repository.join(&self.file);
+        let Ok(text) = fs::read_to_string(&path) else {
+            return Ok(vec![format!(
+                "{}: there is no file {}",
+                self.name, self.file
+            )]);
+        };
+        let mut problems: Vec<_> = self
+            .planted_in(&text)
+            .err()
+            .map(|it| it.to_string())
+            .into_iter()
+            .collect();
+        let sources = sources(&repository.join("crates").join(&self.package).join("src"))?;
+        for test in &self.tests {
+            let function = format!("fn {}(", test.rsplit("::").next().unwrap_or(test));
+            if !sources.contains(&function) {
+                problems.push(format!(
+                    "{}: there is no test {test} in {}",
+                    self.name, self.package
+                ));
+            }
+        }
+        Ok(problems)
+    }
+}
+
+/// All Rust sources under a folder, one behind the other.
+fn sources(folder: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            text.push_str(&sources(&path)?);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            text.push_str(&fs::read_to_string(&path)?);
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,123 @@
+use std::collections::BTreeMap;
+
+use super::{
+    fault::{self, Fault},
+    fields::{self, Field},
+    table::{self, Row},
+    trial::{Outcome, Ran},
+};
+
+/// What does not change the code any more, or is seen by no test, would be trusted for nothing.
+#[test]
+fn every_fault_can_be_planted_and_has_its_row_in_the_documentation() {
+    let all = fault::all(&e2e::repository()).unwrap();
+    assert!(all.len() >= 30, "{}", all.len());
+    super::planted(&all).unwrap();
+}
+
+#[test]
+fn texts_and_lists_are_read_as_toml_has_them() {
+    let text = "# a note\na = \"one\"\nb = 'with \\ and \"'\n\nc = '''\n  two\nlines\n'''\nd = ['x', \"y\",\n]\ne = []\n";
+    let list = |texts: &[&str]| Field::List(texts.iter().map(|it| (*it).to_owned()).collect());
+    let expected = [
+        ("a", Field::Text("one".to_owned())),
+        ("b", Field::Text("with \\ and \"".to_owned())),
+        ("c", Field::Text("  two\nlines\n".to_owned())),
+        ("d", list(&["x", "y"])),
+        ("e", list(&[])),
+    ];
+    let expected = expected.map(|(key, field)| (key.to_owned(), field));
+    assert_eq!(fields::read(text).unwrap(), BTreeMap::from(expected));
+}
+
+#[test]
+fn what_could_mean_something_else_in_toml_is_refused() {
+    for text in [
+        "a",
+        "a = 1",
+        "a = \"\\n\"",
+        "a = \"x",
+        "a = '''x",
+        "a = 'x\n'",
+        "a = 'x' # note",
+        "a = 'x'\na = 'y'",
+        "a.b = 'x'",
+        "[a]\nb = 'x'",
+        "a = ['x' 'y']",
+        "a = ['x'",
+        "a = [1]",
+    ] {
+        assert!(fields::read(text).is_err(), "{text}");
+    }
+}
+
+const FAULT: &str = "breaks = 'I1'\nsays = 'It is wrong.'\nfile = 'f'\nfind = 'a'\nreplace = 'b'\npackage = 'p'\ntests = ['x::t']\n";
+
+fn fault(name: &str) -> Fault {
+    Fault::read(name, FAULT).unwrap()
+}
+
+#[test]
+fn a_fault_that_says_too_little_or_too_much_is_refused() {
+    fault("good");
+    for (from, to) in [
+        ("'I1'", "'I9'"),
+        ("'It is wrong.'", "'a | b'"),
+        ("replace = 'b'", "replace = 'a'"),
+        ("['x::t']", "[]"),
+        ("['x::t']", "'x::t'"),
+        ("file = 'f'\n", ""),
+        ("file = 'f'\n", "file = 'f'\nfiel = 'f'\n"),
+    ] {
+        assert!(
+            Fault::read("bad", &FAULT.replace(from, to)).is_err(),
+            "{to}"
+        );
+    }
+}
+
+#[test]
+fn a_fault_goes_where_its_text_stands_exactly_once() {
+    assert_eq!(fault("f").planted_in("xay").unwrap(), "xby");
+    for text in ["xy", "axa"] {
+        assert!(fault("f").planted_in(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn only_a_test_that_says_ok_has_passed() {
+    let ran = Ran::read(
+        "running 3 tests\ntest a::b ... ok\ntest c ... FAILED\ntest result: FAILED. 1 passed\n",
+    );
+    assert_eq!((ran.begun, ran.passed), (3, ["a::b".to_owned()].into()));
+}
+
+#[test]
+fn rows_of_what_was_tried_are_replaced_and_all_others_stay() {
+    let all = [fault("a"), fault("b"), fault("c")];
+    let text = "before\n<!-- planted faults: written by `cargo xtask mutants --write` -->\n| `a` | old |\n\
+                | `b` | old |\n| `c` | old |\n| `gone` | old |\n<!-- planted faults: end -->\nafter";
+    let row = |index: usize, outcome| Row {
+        fault: &all[index],
+        outcome,
+        seconds: 3,
+    };
+    let tried = [
+        row(1, Outcome::Caught),
+        row(2, Outcome::Survived(vec!["x::t".to_owned()])),
+    ];
+    let new = [("b", tried[0].to_string())].into();
+    let after = table::with(text, &tried, &new, &all).unwrap();
+    let wanted = "-->\n| fault | breaks | what is wrong | caught by | seconds |\n|---|---|---|---|---|\n| `a` | old |\n\
+                  | `b` | I1 | It is wrong. | p `x::t` | 3 |\n<!-- planted";
+    assert!(
+        after.contains(wanted) && after.starts_with("before") && after.ends_with("after"),
+        "{after}"
+    );
+    let problems = table::problems(&after, &all);
+    assert_eq!(
+        problems.len(),
+        2,
+        "`a` is old and `c` is not there: {problems:?}"
+    );
+}

@@ -1,0 +1,186 @@
+//! Runs the tests of one package in the copy, within a time limit.
+
+use std::{
+    collections::BTreeSet,
+    env, fmt,
+    process::{Command, Output},
+};
+
+use anyhow::{Context, ensure};
+
+use super::{copy::Copy, fault::Fault};
+
+/// No named test takes a tenth of that.
+const TESTS: &str = "60";
+/// A first build of everything, on a machine that others use too.
+const BUILD: &str = "1800";
+/// What `timeout` ends with when time was up, and when the program had to be killed.
+const OUT_OF_TIME: [i32; 2] = [124, 137];
+
+/// What became of a fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Every named test failed.
+    Caught,
+    /// The tests came to no end.
+    Hung,
+    /// These tests passed.
+    Survived(Vec<String>),
+    /// It does not compile; the end of what the compiler said.
+    NotBuilt(String),
+}
+
+impl Outcome {
+    pub(super) fn is_caught(&self) -> bool {
+        match self {
+            Self::Caught | Self::Hung => true,
+            Self::Survived(_) | Self::NotBuilt(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Caught => f.write_str("caught"),
+            Self::Hung => f.write_str("caught, by a test that came to no end"),
+            Self::Survived(passed) => write!(f, "SURVIVED {}", passed.join(", ")),
+            Self::NotBuilt(_) => f.write_str("DOES NOT COMPILE"),
+        }
+    }
+}
+
+/// What the test runner said.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Ran {
+    /// How many tests it began with.
+    pub(super) begun: usize,
+    /// Those that passed.
+    pub(super) passed: BTreeSet<String>,
+}
+
+impl Ran {
+    pub(super) fn read(output: &str) -> Self {
+        let mut ran = Self::default();
+        for line in output.lines() {
+            if let Some(rest) = line.strip_prefix("running ") {
+                let count = rest.split(' ').next();
+                ran.begun += count.and_then(|it| it.parse().ok()).unwrap_or(0);
+            } else if let Some(name) = line
+                .strip_prefix("test ")
+                .and_then(|it| it.strip_suffix(" ... ok"))
+            {
+                ran.passed.insert(name.to_owned());
+            }
+        }
+        ran
+    }
+}
+
+/// Tries the fault that is planted.
+pub(super) fn of(copy: &Copy, fault: &Fault) -> anyhow::Result<Outcome> {
+    if let Err(problem) = build(copy, &fault.package)? {
+        return Ok(Outcome::NotBuilt(problem));
+    }
+    let tests: Vec<_> = fault.tests.iter().map(String::as_str).collect();
+    let output = test(copy, &fault.package, &tests)?;
+    if output
+        .status
+        .code()
+        .is_some_and(|code| OUT_OF_TIME.contains(&code))
+    {
+        return Ok(Outcome::Hung);
+    }
+    let ran = Ran::read(&String::from_utf8_lossy(&output.stdout));
+    ensure!(
+        ran.begun == tests.len(),
+        "{}: {} of {} tests were run",
+        fault.name,
+        ran.begun,
+        tests.len()
+    );
+    let passed: Vec<_> = tests
+        .iter()
+        .filter(|it| ran.passed.contains(**it))
+        .map(|it| (*it).to_owned())
+        .collect();
+    Ok(if passed.is_empty() {
+        Outcome::Caught
+    } else {
+        Outcome::Survived(passed)
+    })
+}
+
+/// Fails unless all these tests are there and pass.
+pub(super) fn passes(copy: &Copy, package: &str, tests: &BTreeSet<&str>) -> anyhow::Result<()> {
+    if let Err(problem) = build(copy, package)? {
+        anyhow::bail!("it does not compile: {problem}");
+    }
+    let tests: Vec<_> = tests.iter().copied().collect();
+    let output = test(copy, package, &tests)?;
+    let ran = Ran::read(&String::from_utf8_lossy(&output.stdout));
+    let missing: Vec<_> = tests
+        .iter()
+        .filter(|it| !ran.passed.contains(**it))
+        .copied()
+        .collect();
+    ensure!(
+        missing.is_empty(),
+        "failed, or not there: {}",
+        missing.join(", ")
+    );
+    Ok(())
+}
+
+fn build(copy: &Copy, package: &str) -> anyhow::Result<Result<(), String>> {
+    let mut command = cargo_test(copy, package, BUILD);
+    let output = command.arg("--no-run").output().context("cargo test")?;
+    if output.status.success() {
+        return Ok(Ok(()));
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<_> = said.lines().collect();
+    let end = lines.len().saturating_sub(40);
+    Ok(Err(lines.get(end..).unwrap_or_default().join("\n")))
+}
+
+fn test(copy: &Copy, package: &str, tests: &[&str]) -> anyhow::Result<Output> {
+    let mut command = cargo_test(copy, package, TESTS);
+    command
+        .args(["--", "--exact", "--test-threads", "2"])
+        .args(tests);
+    command.output().context("cargo test")
+}
+
+/// `timeout` ends everything that cargo has started as well: when time is up, and when this program ends.
+fn cargo_test(copy: &Copy, package: &str, limit: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    // What cargo told this program would make others build again.
+    let ours = env::vars_os().map(|(key, _)| key).filter(|key| {
+        let key = key.to_string_lossy();
+        key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_")
+    });
+    for key in ours {
+        command.env_remove(key);
+    }
+    command
+        .current_dir(copy.root())
+        .env("CARGO_TARGET_DIR", copy.target())
+        // Nobody reads back traces here, and linking is most of the time.
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        // That something was found is enough; the smallest example is not looked for.
+        .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+        .args(["--pdeathsig", "TERM", "--"])
+        .args(["timeout", "--kill-after", "5", limit])
+        .arg(env!("CARGO"))
+        .args([
+            "test",
+            "--locked",
+            "--jobs",
+            "2",
+            "--lib",
+            "--package",
+            package,
+        ]);
+    command
+}
