@@ -33,7 +33,7 @@ pub const fn to_wire(verdict: AccessCheckReady) -> CheckVerdict {
 }
 
 /// Whether every verdict in an answer is known.
-pub(crate) fn all_known(answer: &EvaluateChecksResponse) -> Result<(), UnknownVerdict> {
+pub fn all_known(answer: &EvaluateChecksResponse) -> Result<(), UnknownVerdict> {
     let checks = answer.checks.iter();
     let objects = checks.clone().flat_map(|check| &check.objects);
     let verdicts = checks

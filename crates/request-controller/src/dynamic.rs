@@ -103,7 +103,7 @@ struct One {
 impl One {
     async fn run(&self) {
         loop {
-            match self.find().await {
+            match find(&self.client, &self.kind).await {
                 Some(Found::Readable(resource)) => self.watch(resource).await,
                 Some(Found::Not(state)) => self.becomes(state),
                 // Nobody answered: what was known holds.
@@ -116,48 +116,6 @@ impl One {
     fn becomes(&self, state: KindState) {
         let wakes = self.world.write().kind(&self.kind, state);
         (self.sink)(wakes);
-    }
-
-    /// Whether the kind is there and may be read.
-    async fn find(&self) -> Option<Found> {
-        let ObjectKind { api_version, kind } = &self.kind;
-        if check_kinds::may_be_check(&self.kind).is_err() {
-            return Some(Found::Not(KindState::Refused));
-        }
-        let Ok(GroupVersion { group, version, .. }) = api_version.parse::<GroupVersion>() else {
-            return Some(Found::Not(KindState::Missing));
-        };
-        let gvk = GroupVersionKind::gvk(&group, &version, kind);
-        let found = timeout(LIMIT, discovery::pinned_kind(&self.client, &gvk)).await;
-        let (resource, capabilities) = match found {
-            Ok(Ok(found)) => found,
-            Ok(Err(kube::Error::Discovery(error))) => {
-                debug!(kind, error = report(&error), "kind not found");
-                return Some(Found::Not(KindState::Missing));
-            }
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
-                return Some(Found::Not(KindState::Missing));
-            }
-            Ok(Err(_)) | Err(_) => return None,
-        };
-        if capabilities.scope == Scope::Cluster {
-            return Some(Found::Not(KindState::NotNamespaced));
-        }
-        let api: Api<Guarded<DynamicObject>> = Api::all_with(self.client.clone(), &resource);
-        let params = ListParams::default().limit(1);
-        match timeout(LIMIT, api.list(&params)).await {
-            Ok(Ok(_)) => Some(Found::Readable(resource)),
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-                Some(Found::Not(KindState::Forbidden {
-                    plural: resource.plural,
-                    group: resource.group,
-                }))
-            }
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
-                Some(Found::Not(KindState::Missing))
-            }
-            Ok(Err(_)) | Err(_) => None,
-        }
     }
 
     /// Watches until the kind cannot be read any more.
@@ -186,7 +144,7 @@ impl One {
                     }
                 }
                 () = &mut recheck => {
-                    match self.find().await {
+                    match find(&self.client, &self.kind).await {
                         Some(Found::Readable(now)) if now == resource => {}
                         None => {}
                         Some(Found::Readable(_)) => return,
@@ -215,7 +173,52 @@ impl One {
     }
 }
 
-enum Found {
+/// What was found of a kind.
+pub(crate) enum Found {
+    /// Its objects can be read.
     Readable(ApiResource),
+    /// They cannot.
     Not(KindState),
+}
+
+/// Whether the kind is there and may be read, as the API server says now. None if it does not answer.
+pub(crate) async fn find(client: &Client, wanted: &ObjectKind) -> Option<Found> {
+    let ObjectKind { api_version, kind } = wanted;
+    if check_kinds::may_be_check(wanted).is_err() {
+        return Some(Found::Not(KindState::Refused));
+    }
+    let Ok(GroupVersion { group, version, .. }) = api_version.parse::<GroupVersion>() else {
+        return Some(Found::Not(KindState::Missing));
+    };
+    let gvk = GroupVersionKind::gvk(&group, &version, kind);
+    let found = timeout(LIMIT, discovery::pinned_kind(client, &gvk)).await;
+    let (resource, capabilities) = match found {
+        Ok(Ok(found)) => found,
+        Ok(Err(kube::Error::Discovery(error))) => {
+            debug!(kind, error = report(&error), "kind not found");
+            return Some(Found::Not(KindState::Missing));
+        }
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
+            return Some(Found::Not(KindState::Missing));
+        }
+        Ok(Err(_)) | Err(_) => return None,
+    };
+    if capabilities.scope == Scope::Cluster {
+        return Some(Found::Not(KindState::NotNamespaced));
+    }
+    let api: Api<Guarded<DynamicObject>> = Api::all_with(client.clone(), &resource);
+    let params = ListParams::default().limit(1);
+    match timeout(LIMIT, api.list(&params)).await {
+        Ok(Ok(_)) => Some(Found::Readable(resource)),
+        Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+            Some(Found::Not(KindState::Forbidden {
+                plural: resource.plural,
+                group: resource.group,
+            }))
+        }
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
+            Some(Found::Not(KindState::Missing))
+        }
+        Ok(Err(_)) | Err(_) => None,
+    }
 }

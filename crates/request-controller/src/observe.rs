@@ -42,6 +42,9 @@ pub enum ObserveError {
     /// The request is there and cannot be read.
     #[error("the request cannot be read: {0}")]
     Unreadable(String),
+    /// The caches do not know yet what was there before the request.
+    #[error("the caches do not know request {0} as it is")]
+    Behind(Name),
     /// A connector, account or namespace is there and cannot be read.
     #[error("{0} cannot be read")]
     UnreadablePart(String),
@@ -227,7 +230,8 @@ impl Observer {
     }
 
     /// The other requests of the tuple. Requests reach the caches in the order in which they were made:
-    /// whoever knows of one knows of those before it, which is what the deciding one is.
+    /// whoever knows of one knows of those before it, which is what the deciding one is. A name says nothing
+    /// here: under it may have stood another request, when the caches were last up to date.
     async fn tuple(
         &self,
         name: &Name,
@@ -236,6 +240,10 @@ impl Observer {
     ) -> Result<TupleSeen, ObserveError> {
         let others: Vec<Arc<AccessRequest>> = {
             let state = self.world.read();
+            let known = state.requests.get(name).and_then(|it| it.uid.as_ref());
+            if via == Via::Api && known != request.metadata.uid.as_ref() {
+                return Err(ObserveError::Behind(name.clone()));
+            }
             let names = state.requests.tuple_of(name).into_iter();
             names
                 .filter_map(|it| state.requests.readable(&it).cloned())

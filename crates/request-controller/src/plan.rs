@@ -129,7 +129,7 @@ pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
     let finish = status.phase == Some(Phase::Revoked) && status.revoked_at.is_none();
     let takes = !stray.is_empty() || ends || finish || delete;
     let must_look = match seen.freshness {
-        Freshness::Cached => look || takes,
+        Freshness::Cached => look || takes || drops_something(&old, &status),
         // What is taken back does not wait for what another policy may give.
         Freshness::Live(_) => look && !takes,
     };
@@ -185,6 +185,18 @@ fn ends_something(old: &AccessRequestStatus, new: &AccessRequestStatus) -> bool 
         ended.count()
     };
     is_terminal(new) && !is_terminal(old) || ended(new) > ended(old)
+}
+
+/// Whether what was decided, by whoever leads besides, would not be any more.
+fn drops_something(old: &AccessRequestStatus, new: &AccessRequestStatus) -> bool {
+    let granting = |status: &AccessRequestStatus| {
+        let granting = status.policies.iter().filter(|entry| {
+            let grant = entry.grant.as_ref();
+            grant.is_some_and(|grant| grant.state == GrantState::Granting)
+        });
+        granting.count()
+    };
+    granting(new) < granting(old)
 }
 
 fn requeue(now: Timestamp, due: Option<Timestamp>, again: Option<Duration>) -> Option<Duration> {

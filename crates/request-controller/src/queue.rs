@@ -19,6 +19,9 @@ use tokio::{
 /// The pauses before something that failed is tried again.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_mins(2));
 
+/// What is urgent waits no longer than this, however often it failed.
+const SOON: Duration = Duration::from_millis(500);
+
 /// How urgent something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lane {
@@ -48,8 +51,27 @@ struct State<J> {
     running: HashMap<J, (Lane, Option<(Lane, Instant)>)>,
     timers: BTreeMap<(Instant, u64), (J, Lane)>,
     timer_of: HashMap<J, (Instant, u64)>,
-    failures: HashMap<J, Backoff>,
+    failures: HashMap<J, Failed>,
     next: u64,
+}
+
+/// Something that failed the last time. That it comes up again is no reason to hurry: two who undo each
+/// other's work would do so without end.
+#[derive(Debug)]
+struct Failed {
+    pauses: Backoff,
+    last: Instant,
+    /// Not before then, unless it is urgent.
+    again: Instant,
+}
+
+impl Failed {
+    fn again(&self, lane: Lane) -> Instant {
+        match lane {
+            Lane::Urgent => self.again.min(self.last + SOON),
+            Lane::Normal => self.again,
+        }
+    }
 }
 
 /// One thing to look at.
@@ -157,9 +179,16 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         if succeeded {
             state.failures.remove(job);
         } else if state.open[index(lane)] {
-            let backoff = state.failures.entry(job.clone()).or_insert(PAUSES);
-            let pause = backoff.pause();
-            state.set_timer(job.clone(), lane, Instant::now() + pause);
+            let now = Instant::now();
+            let failed = state.failures.entry(job.clone()).or_insert(Failed {
+                pauses: PAUSES,
+                last: now,
+                again: now,
+            });
+            failed.last = now;
+            failed.again = now + failed.pauses.pause();
+            let again = failed.again(lane);
+            state.set_timer(job.clone(), lane, again);
         }
         if let Some((lane, since)) = again {
             state.wake(job.clone(), lane, since);
@@ -215,6 +244,14 @@ impl<J: Clone + Eq + Hash> State<J> {
             *again = Some((lane, since));
             return;
         }
+        let now = Instant::now();
+        if let Some(again) = self.failures.get(&job).map(|it| it.again(lane))
+            && now < again
+            && !self.waiting.contains_key(&job)
+        {
+            self.set_timer(job, lane, again);
+            return;
+        }
         match self.waiting.get_mut(&job) {
             Some((waits, _)) if *waits <= lane => {}
             Some((waits, _)) => {
@@ -251,11 +288,10 @@ impl<J: Clone + Eq + Hash> State<J> {
     }
 
     fn set_timer(&mut self, job: J, lane: Lane, at: Instant) {
-        if self
-            .timer_of
-            .get(&job)
-            .is_some_and(|(sooner, _)| *sooner <= at)
-        {
+        if let Some(key) = self.timer_of.get(&job).filter(|(sooner, _)| *sooner <= at) {
+            if let Some((_, waits)) = self.timers.get_mut(key) {
+                *waits = lane.min(*waits);
+            }
             return;
         }
         self.drop_timer(&job);
@@ -370,6 +406,46 @@ mod tests {
         assert_eq!(queue.take(Lane::Urgent).await.job, "a");
         assert!(started.elapsed() < Duration::from_secs(6));
         assert!(queue.state().timers.is_empty());
+        timers.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_failed_waits_for_its_pause_though_it_comes_up_again_and_what_is_urgent_not_long()
+    {
+        for (lane, most) in [(Lane::Normal, Duration::from_mins(2)), (Lane::Urgent, SOON)] {
+            let queue = queue();
+            let timers = Arc::clone(&queue);
+            let timers = tokio::spawn(async move { timers.run_timers().await });
+            let mut longest = Duration::ZERO;
+            for _ in 0..30 {
+                let failed = Instant::now();
+                queue.wake("a", lane);
+                assert_eq!(queue.take(lane).await.job, "a");
+                longest = longest.max(failed.elapsed());
+                queue.done(&"a", false);
+                assert_eq!(now(&queue, lane), None, "{lane:?}");
+            }
+            // Timers are at most a millisecond late.
+            assert!(longest <= most + Duration::from_millis(2), "{longest:?}");
+            assert!(longest >= most / 3, "{longest:?}");
+            timers.abort();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_became_urgent_after_a_failure_waits_less() {
+        let queue = queue();
+        let timers = Arc::clone(&queue);
+        let timers = tokio::spawn(async move { timers.run_timers().await });
+        for _ in 0..12 {
+            queue.wake("a", Lane::Normal);
+            let _ = queue.take(Lane::Normal).await;
+            queue.done(&"a", false);
+        }
+        let failed = Instant::now();
+        queue.wake("a", Lane::Urgent);
+        assert_eq!(queue.take(Lane::Urgent).await.job, "a");
+        assert!(failed.elapsed() <= SOON + Duration::from_millis(2));
         timers.abort();
     }
 

@@ -1,5 +1,6 @@
 //! Every development task of the project. `cargo xtask help` lists them.
 
+mod campaign;
 mod crdgen;
 mod demo;
 #[cfg(test)]
@@ -47,6 +48,13 @@ enum Task {
     },
     /// Checks which crate may depend on which (docs/architecture.md)
     Layers,
+    /// Breaks the request-controller at every point of every scenario; `--help` behind it says how
+    #[command(disable_help_flag = true)]
+    Campaign {
+        /// What the campaign is told
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Plants faults in a copy of the sources, one at a time, and fails when the tests do not see one
     Mutants(mutants::MutantsArgs),
 }
@@ -71,6 +79,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Crdgen { check } => crdgen::run(check),
         Task::Protogen { check } => protogen::run(check),
         Task::Layers => layers::run(),
+        Task::Campaign { arguments } => campaign::run(&arguments),
         Task::Mutants(args) => mutants::run(args),
     }
 }

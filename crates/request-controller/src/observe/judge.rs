@@ -24,6 +24,7 @@ use crate::{
     api::{Name, NotListed},
     caches::KindState,
     check_kinds,
+    dynamic::{self, Found as KindFound},
     evaluator::Unanswered,
     plan::{
         grant,
@@ -217,7 +218,7 @@ impl Observer {
             Ok(selection) => selection,
             Err(problem) => return Ok(Err((Trouble::SelectorInvalid, problem.clone()))),
         };
-        let resource = match self.resource(&wanted.kind)? {
+        let resource = match self.resource(&wanted.kind, via).await? {
             Ok(resource) => resource,
             Err(trouble) => return Ok(Err(trouble)),
         };
@@ -267,7 +268,7 @@ impl Observer {
 
     /// An object of the evidence.
     async fn look(&self, kind: &ObjectKind, name: &Name, uid: &str, via: Via) -> Looked {
-        let resource = match self.resource(kind) {
+        let resource = match self.resource(kind, via).await {
             Ok(Ok(resource)) => resource,
             // With the kind its objects went.
             Ok(Err((Trouble::KindMissing, _))) => return Looked::Gone,
@@ -295,9 +296,10 @@ impl Observer {
         }
     }
 
-    fn resource(
+    async fn resource(
         &self,
         kind: &ObjectKind,
+        via: Via,
     ) -> Result<Result<Known, (Trouble, String)>, ObserveError> {
         if let Err(problem) = check_kinds::may_be_check(kind) {
             return Ok(Err((Trouble::KindRefused, problem)));
@@ -312,6 +314,17 @@ impl Observer {
                 resource,
                 is_complete: false,
             }),
+            // It may have come since it was last looked for.
+            Some(KindState::Missing) if via == Via::Api => {
+                match dynamic::find(self.live.client(), kind).await {
+                    Some(KindFound::Readable(resource)) => Ok(Known {
+                        resource,
+                        is_complete: false,
+                    }),
+                    Some(KindFound::Not(_)) => Err(missing(kind)),
+                    None => return Err(ObserveError::KindStarting(kind.kind.clone())),
+                }
+            }
             // Which kinds are refused is said above.
             Some(KindState::Missing | KindState::Refused) => Err(missing(kind)),
             Some(KindState::Forbidden { plural, group }) => Err(forbidden(&plural, &group)),

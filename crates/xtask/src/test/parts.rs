@@ -16,7 +16,7 @@ use e2e::{
 };
 
 use super::runner::{self, Summary};
-use crate::{crdgen, layers, protogen};
+use crate::{campaign, crdgen, layers, protogen};
 
 /// The release of cargo-deny; a new one may bring new findings, so it is pinned like the toolchain.
 const CARGO_DENY: &str = "0.20.2";
@@ -39,6 +39,8 @@ pub(crate) enum Part {
     Drift,
     /// Unit and property tests; no cluster
     Unit,
+    /// The request-controller, broken at two thousand points of forty scenarios; no cluster
+    Campaign,
     /// The custom resources, the chart and their rules on a real API server
     Api,
     /// The whole system on the real node: pods wait, are let in, and lose their access
@@ -59,7 +61,9 @@ impl Part {
     pub(crate) fn has_tests(self) -> bool {
         match self {
             Self::Unit | Self::Api | Self::Gate | Self::E2e => true,
-            Self::Fmt | Self::Clippy | Self::Deny | Self::Layers | Self::Drift => false,
+            Self::Fmt | Self::Clippy | Self::Deny | Self::Layers | Self::Drift | Self::Campaign => {
+                false
+            }
         }
     }
 
@@ -74,6 +78,7 @@ impl Part {
             Self::Layers => layers::run(),
             Self::Drift => crdgen::run(true).and(protogen::run(true)),
             Self::Unit => runner::run(context.tests("--workspace --all-features"), summary),
+            Self::Campaign => campaign::test(),
             Self::Api => {
                 let mut selection = "--workspace --all-features --test api".to_owned();
                 if context.kubeconfig.is_none() {

@@ -9,18 +9,21 @@ use http::{Method, Request, Response, StatusCode};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Client, client::Body, core::ApiResource};
 use serde_json::{Value, json};
-use service_kit::retry::{Backoff, Policy};
+use service_kit::{
+    retry::{Backoff, Policy},
+    watches::Parse,
+};
 use tokio::time::{Duration, Instant};
 
 use super::{UPDATE, end_pod, grant_name};
 use crate::{
-    api::{Live, Name},
+    api::{Live, Name, Strict},
     apply::{Applier, ApplyError, Writes},
     caches::KindState,
     evaluator::{Evaluator, Unanswered},
-    observe::Observer,
+    observe::{ObserveError, Observer},
     reconcile::{ReconcileError, Reconciler},
-    testing::{ApiServer, Cluster},
+    testing::{ApiServer, Break, Cluster},
 };
 
 fn switch(controller: &Reconciler, word: &str) {
@@ -339,4 +342,64 @@ async fn a_sweep_removes_what_an_earlier_request_of_the_name_held() {
     });
     let swept = cluster.controller().sweep().await.unwrap();
     assert_eq!((swept.removed, cluster.managed().len()), (2, 0));
+}
+
+#[tokio::test]
+async fn a_request_made_anew_decides_nothing_before_the_caches_know_what_was_made_before_it() {
+    let cluster = Cluster::new();
+    let controller = ready_to_grant(&cluster).await;
+    // The caches stand still from here on: an older request of the same pod, and ours made anew after it.
+    let mut anew = cluster.server.named("accessrequests", "request").unwrap();
+    anew["metadata"]["uid"] = "anew-uid".into();
+    anew["status"] = Value::Null;
+    let mut other = anew.clone();
+    other["metadata"]["name"] = "other".into();
+    other["metadata"]["uid"] = "other-uid".into();
+    other["status"] = json!({"phase": "Rejected"});
+    cluster.server.put("accessrequests", other);
+    cluster.server.put("accessrequests", anew);
+    let looked = look(&controller).await;
+    assert!(
+        matches!(
+            looked,
+            Err(ReconcileError::Observe(ObserveError::Behind(_)))
+        ),
+        "{looked:?}"
+    );
+    assert!(cluster.managed().is_empty());
+    cluster.fill(&controller);
+    look(&controller).await.unwrap();
+    assert!(cluster.managed().is_empty());
+    assert_eq!(cluster.phase(), "Invalid");
+}
+
+#[tokio::test]
+async fn what_another_leader_is_granting_is_not_dropped_on_what_the_caches_say() {
+    let cluster = Cluster::new();
+    cluster.approval("pending");
+    let behind = cluster.controller();
+    look(&behind).await.unwrap();
+    cluster.approval("approved");
+    // The other leader loses the API server right after the evidence.
+    cluster
+        .server
+        .after(UPDATE, |server| server.breaks(Break::Before(0)));
+    cluster.look().await.unwrap_err();
+    cluster.server.breaks(Break::Never);
+    assert_eq!(
+        cluster.status()["policies"][0]["grant"]["state"],
+        "Granting"
+    );
+    // The caches of this one know the request as it is, and of the approval nothing yet.
+    let request = cluster.server.named("accessrequests", "request").unwrap();
+    let parsed = <Strict as Parse<connectors_api::AccessRequest>>::parse(&request.to_string());
+    let _ = behind
+        .world
+        .write()
+        .request(&Cluster::request(), Ok(Arc::new(parsed.unwrap())));
+    look(&behind).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Granted", 2)
+    );
 }

@@ -1,0 +1,281 @@
+//! Runs many plans, each compared with the undisturbed run of its scenario.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    enumerate::{self, Family},
+    oracle::{Rule, Seen, Violation},
+    plan::Plan,
+    run::{self, Outcome},
+    scenario::{self, Scenario},
+};
+
+/// A plan that broke a promise.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The shortest plan that still does.
+    pub plan: Plan,
+    /// What was broken.
+    pub violations: Vec<Violation>,
+}
+
+/// What a campaign came to.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Plans per family.
+    pub plans: BTreeMap<Family, usize>,
+    /// Scenarios.
+    pub scenarios: usize,
+    /// Times that something went wrong.
+    pub faults: usize,
+    /// Bindings that were written.
+    pub grants: usize,
+    /// Bindings that were taken back.
+    pub revocations: usize,
+    /// What failed.
+    pub failures: Vec<Failure>,
+}
+
+/// What everything is compared with.
+pub struct Undisturbed {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Its run without faults.
+    pub outcome: Outcome,
+}
+
+/// The undisturbed runs, or what is wrong with them.
+pub fn undisturbed(scenarios: &[Scenario]) -> Result<Vec<Undisturbed>, Vec<Failure>> {
+    let mut all = Vec::new();
+    let mut failures = Vec::new();
+    for scenario in scenarios {
+        let plan = Plan::undisturbed(scenario.name);
+        match attempt(scenario, &plan) {
+            Ok(mut outcome) => {
+                outcome.violations.extend(redundant(&outcome));
+                if !outcome.violations.is_empty() {
+                    let violations = outcome.violations.clone();
+                    failures.push(Failure { plan, violations });
+                }
+                all.push(Undisturbed {
+                    scenario: *scenario,
+                    outcome,
+                });
+            }
+            Err(violation) => failures.push(Failure {
+                plan,
+                violations: vec![violation],
+            }),
+        }
+    }
+    if failures.is_empty() {
+        Ok(all)
+    } else {
+        Err(failures)
+    }
+}
+
+/// Without a fault nothing is written that changes nothing.
+fn redundant(outcome: &Outcome) -> Option<Violation> {
+    let redundant = &outcome.writes.redundant;
+    (!redundant.is_empty()).then(|| Violation {
+        rule: Rule::Writes,
+        at: Duration::ZERO,
+        what: format!("these changed nothing: {redundant:?}"),
+    })
+}
+
+/// Runs a plan; a panic is a broken promise as well.
+fn attempt(scenario: &Scenario, plan: &Plan) -> Result<Outcome, Violation> {
+    let broken = |what: String| Violation {
+        rule: Rule::Process,
+        at: Duration::ZERO,
+        what,
+    };
+    match catch_unwind(AssertUnwindSafe(|| run::run(scenario, plan))) {
+        Ok(Ok(outcome)) => Ok(outcome),
+        Ok(Err(error)) => Err(broken(format!("no runtime: {error}"))),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            Err(broken(format!("panic: {}", text.unwrap_or_default())))
+        }
+    }
+}
+
+/// Everything that is wrong with a run.
+#[must_use]
+pub fn judged(reference: &Undisturbed, plan: &Plan) -> (Vec<Violation>, Option<Outcome>) {
+    let outcome = match attempt(&reference.scenario, plan) {
+        Ok(outcome) => outcome,
+        Err(violation) => return (vec![violation], None),
+    };
+    let mut violations = outcome.violations.clone();
+    let end = outcome.log.last().map(|it| it.at).unwrap_or_default();
+    let expected = &reference.outcome;
+    let difference = expected.end.difference(&outcome.end);
+    let other_story = run::is_another_story(&reference.scenario, plan);
+    if let Some(what) = difference.filter(|_| !reference.scenario.race && !other_story) {
+        violations.push(Violation {
+            rule: Rule::End,
+            at: end,
+            what,
+        });
+    }
+    let most = 2 * expected.writes.total() + outcome.met.faults;
+    if outcome.writes.total() > most && !other_story {
+        violations.push(Violation {
+            rule: Rule::Writes,
+            at: end,
+            what: format!(
+                "at most {most} writes were expected after {} faults, found {:?}",
+                outcome.met.faults, outcome.writes.counts
+            ),
+        });
+    }
+    (violations, Some(outcome))
+}
+
+/// Makes a failing plan as short as it gets.
+fn shrunk(reference: &Undisturbed, plan: Plan, violations: Vec<Violation>) -> Failure {
+    let mut failure = Failure { plan, violations };
+    loop {
+        let plan = failure.plan.clone();
+        let smaller = enumerate::smaller(&plan).find_map(|smaller| {
+            let (violations, _) = judged(reference, &smaller);
+            (!violations.is_empty()).then_some(Failure {
+                plan: smaller,
+                violations,
+            })
+        });
+        match smaller {
+            Some(smaller) => failure = smaller,
+            None => return failure,
+        }
+    }
+}
+
+/// A plan that was run.
+pub struct Done<'a> {
+    /// How many were begun so far, and how many there are.
+    pub of: (usize, usize),
+    /// The plan.
+    pub plan: &'a Plan,
+    /// How long it took, its shrinking included.
+    pub took: Duration,
+    /// What it broke.
+    pub failure: Option<&'a Failure>,
+}
+
+/// Runs plans on as many threads as there are processors, and says how far it is.
+pub fn execute(
+    references: &[Undisturbed],
+    plans: &[(Family, Plan)],
+    progress: &(dyn Fn(&Done<'_>) + Sync),
+) -> Report {
+    let by_name: BTreeMap<&str, &Undisturbed> =
+        references.iter().map(|it| (it.scenario.name, it)).collect();
+    let report = Mutex::new(Report {
+        scenarios: references.len(),
+        ..Report::default()
+    });
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::SeqCst);
+            let Some((family, plan)) = plans.get(at) else {
+                return;
+            };
+            let Some(reference) = by_name.get(plan.scenario.as_str()) else {
+                continue;
+            };
+            let started = Instant::now();
+            let (violations, outcome) = judged(reference, plan);
+            let failure =
+                (!violations.is_empty()).then(|| shrunk(reference, plan.clone(), violations));
+            progress(&Done {
+                of: (at + 1, plans.len()),
+                plan,
+                took: started.elapsed(),
+                failure: failure.as_ref(),
+            });
+            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            report.take(*family, outcome.as_ref(), failure);
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    report.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Report {
+    fn take(&mut self, family: Family, outcome: Option<&Outcome>, failure: Option<Failure>) {
+        *self.plans.entry(family).or_default() += 1;
+        if let Some(outcome) = outcome {
+            let Seen {
+                grants,
+                revocations,
+                longest: _,
+            } = outcome.seen;
+            self.faults += outcome.met.faults;
+            self.grants += grants;
+            self.revocations += revocations;
+        }
+        self.failures.extend(failure);
+    }
+
+    /// How many plans were run.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.plans.values().sum()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (family, plans) in &self.plans {
+            writeln!(f, "{plans:>7}  {}", family.as_str())?;
+        }
+        writeln!(
+            f,
+            "{:>7}  plans over {} scenarios: {} faults, {} grants written, {} taken back",
+            self.total(),
+            self.scenarios,
+            self.faults,
+            self.grants,
+            self.revocations,
+        )?;
+        write!(f, "{:>7}  plans failed", self.failures.len())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FAILED {}", self.plan)?;
+        self.violations
+            .iter()
+            .try_for_each(|violation| write!(f, "\n    {violation}"))
+    }
+}
+
+/// The scenarios of these names; all when there are none.
+#[must_use]
+pub fn chosen(names: &[String]) -> Vec<Scenario> {
+    let all = scenario::all().into_iter();
+    all.filter(|it| names.is_empty() || names.iter().any(|name| name == it.name))
+        .collect()
+}

@@ -1,0 +1,211 @@
+//! All plans of a scenario, from what its undisturbed run met; and random ones made of several.
+
+use std::collections::BTreeMap;
+
+use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+
+use crate::{
+    evaluator::Mood,
+    plan::{CallId, CallTrouble, EventTrouble, Fault, Plan},
+    run::Outcome,
+    scenario::Scenario,
+};
+
+/// Of calls that are made again and again, the first are enough.
+const OFTEN: usize = 3;
+/// The most conflicts in a row.
+const CONFLICTS: usize = 20;
+/// The most versions that an API server is behind.
+const BEHIND: u64 = 5;
+/// The most faults of a random plan.
+const MOST: usize = 4;
+
+/// Which question a plan asks; the table of a campaign has a row for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// The process dies around a write.
+    CrashAtWrite,
+    /// The process dies around another call, or before a step.
+    Crash,
+    /// A write fails, or its outcome is not known.
+    Write,
+    /// Another call does.
+    Read,
+    /// Many conflicts in a row.
+    Conflicts,
+    /// A line of a watch is lost, repeated or late, or its stream ends.
+    Event,
+    /// The evaluator misbehaves.
+    Evaluator,
+    /// What is true of the whole run: two leaders, an API server that is behind, no garbage collection.
+    Whole,
+    /// The clock jumps.
+    Clock,
+    /// Several of these.
+    Mixed,
+}
+
+impl Family {
+    /// For tables.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CrashAtWrite => "crash before and after a write",
+            Self::Crash => "crash at any other call, event or step",
+            Self::Write => "a write fails, hangs or is lost",
+            Self::Read => "a read or watch fails, hangs or is lost",
+            Self::Conflicts => "2 to 20 conflicts in a row",
+            Self::Event => "watch event dropped, twice, late, 410, closed, silent",
+            Self::Evaluator => "evaluator away, slow, garbage",
+            Self::Whole => "two leaders, API server behind, no garbage collection",
+            Self::Clock => "clock jumps an hour",
+            Self::Mixed => "two to four of these",
+        }
+    }
+}
+
+fn is_write(call: &CallId) -> bool {
+    matches!(call.verb.as_str(), "create" | "update" | "patch" | "delete")
+        && call.resource != "events"
+        && call.resource != "leases"
+}
+
+/// Every plan with one fault.
+#[must_use]
+pub fn singles(scenario: &Scenario, undisturbed: &Outcome) -> Vec<(Family, Plan)> {
+    let mut faults = Vec::new();
+    let calls = undisturbed.met.calls.iter().filter(|call| {
+        let again = call.resource == "leases" || call.verb == "watch";
+        !again || call.nth < OFTEN
+    });
+    for call in calls {
+        let write = is_write(call);
+        for what in CallTrouble::ALL {
+            let dies = matches!(what, CallTrouble::KillBefore | CallTrouble::KillAfter);
+            let family = match (write, dies) {
+                (true, true) => Family::CrashAtWrite,
+                (false, true) => Family::Crash,
+                (true, false) => Family::Write,
+                (false, false) => Family::Read,
+            };
+            faults.push((family, call_fault(call, *what, 1)));
+        }
+        if write {
+            let rows = (2..=CONFLICTS).map(|times| call_fault(call, CallTrouble::Conflict, times));
+            faults.extend(rows.map(|fault| (Family::Conflicts, fault)));
+        }
+    }
+    for event in &undisturbed.met.events {
+        for what in EventTrouble::ALL {
+            let family = if *what == EventTrouble::Kill {
+                Family::Crash
+            } else {
+                Family::Event
+            };
+            let at = event.clone();
+            faults.push((family, Fault::Event { at, what: *what }));
+        }
+    }
+    for from in 0..undisturbed.asked {
+        for mood in Mood::ALL {
+            for questions in [1, 5] {
+                let fault = Fault::Evaluator {
+                    mood,
+                    from,
+                    questions,
+                };
+                faults.push((Family::Evaluator, fault));
+            }
+        }
+    }
+    let lags = (1..=BEHIND).map(Fault::Lag);
+    let whole = lags.chain([Fault::TwoLeaders, Fault::NoGarbageCollection]);
+    faults.extend(whole.map(|fault| (Family::Whole, fault)));
+    for step in 0..scenario.steps.len() {
+        faults.push((Family::Crash, Fault::Restart { step }));
+        for forward in [false, true] {
+            faults.push((Family::Clock, Fault::ClockJump { step, forward }));
+        }
+    }
+    let plans = faults.into_iter();
+    plans
+        .map(|(family, fault)| (family, Plan::with(scenario.name, fault)))
+        .collect()
+}
+
+fn call_fault(at: &CallId, what: CallTrouble, times: usize) -> Fault {
+    Fault::Call {
+        at: at.clone(),
+        what,
+        times,
+    }
+}
+
+/// Of many plans some, always the same: as many of each family, spread over all of it.
+#[must_use]
+pub fn some(plans: Vec<(Family, Plan)>, most: usize) -> Vec<(Family, Plan)> {
+    let mut families: BTreeMap<Family, Vec<Plan>> = BTreeMap::new();
+    for (family, plan) in plans {
+        families.entry(family).or_default().push(plan);
+    }
+    // What a small family leaves over is there for the others.
+    let mut by_size: Vec<_> = families.into_iter().collect();
+    by_size.sort_by_key(|(_, plans)| plans.len());
+    let (mut left, mut open) = (most, by_size.len());
+    let mut chosen = Vec::new();
+    for (family, plans) in by_size {
+        let share = (left / open.max(1)).min(plans.len());
+        let number = plans.len();
+        let picked = plans.into_iter().enumerate().filter(|(index, _)| {
+            // Where the whole number of steps grows, one is taken.
+            (index + 1) * share / number > index * share / number
+        });
+        chosen.extend(picked.map(|(_, plan)| (family, plan)));
+        left -= share;
+        open -= 1;
+    }
+    chosen
+}
+
+/// A plan with several faults, the same for the same seed.
+#[must_use]
+pub fn mixed(singles: &[(Family, Plan)], seed: u64) -> Option<Plan> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (_, first) = singles.choose(&mut random)?;
+    let mut plan = first.clone();
+    let more = random.random_range(1..MOST);
+    let same: Vec<_> = singles
+        .iter()
+        .filter(|(_, it)| it.scenario == plan.scenario)
+        .collect();
+    for _ in 0..more {
+        let (_, other) = same.choose(&mut random)?;
+        let fits = |fault: &Fault| {
+            let spells = plan.faults.iter().any(|it| it.spell().is_some());
+            // One evaluator is under one spell.
+            let second_spell = spells && fault.spell().is_some();
+            !second_spell && !plan.faults.contains(fault)
+        };
+        let new: Vec<_> = other.faults.iter().filter(|it| fits(it)).cloned().collect();
+        plan.faults.extend(new);
+    }
+    Some(plan)
+}
+
+/// The same plan with one fault less, in all ways.
+pub fn smaller(plan: &Plan) -> impl Iterator<Item = Plan> + '_ {
+    let fewer = (0..plan.faults.len()).map(|without| {
+        let mut smaller = plan.clone();
+        smaller.faults.remove(without);
+        smaller
+    });
+    let weaker = plan.faults.iter().enumerate().filter_map(|(index, fault)| {
+        let Fault::Call { at, what, times } = fault else {
+            return None;
+        };
+        let mut smaller = plan.clone();
+        smaller.faults[index] = call_fault(at, *what, times / 2);
+        (*times > 1).then_some(smaller)
+    });
+    fewer.chain(weaker)
+}

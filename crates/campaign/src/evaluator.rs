@@ -1,0 +1,270 @@
+//! Who answers what checks say: the real judge in this process, and the ways in which it can be away.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use connectors_api::{
+    judge::{self, RegoAnswer, RegoFailure, RegoJob},
+    rego::CheckModule,
+};
+use evaluation_api::{
+    client::CallError,
+    v1::{CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse, GrantedRule},
+    verdict,
+};
+use evaluation_service::evaluate;
+use futures::future::{BoxFuture, pending};
+use request_controller::evaluator::{Evaluator, Unanswered};
+use tokio::time::{Instant, sleep};
+use tonic::{Code, Status};
+
+/// How the evaluator misbehaves while a fault lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mood {
+    /// Nobody is there.
+    Away,
+    /// It says that it is busy.
+    Busy,
+    /// It refuses the question as such.
+    Refuses,
+    /// It answers after three seconds: late, and just in time.
+    Slow,
+    /// It never answers.
+    Silent,
+    /// A yes without a word of evidence.
+    BareYes,
+    /// The truth, with rules for another pod.
+    OtherPod,
+    /// A verdict that no version of the protocol has.
+    UnknownVerdict,
+    /// An answer about checks that nobody asked for.
+    OtherChecks,
+    /// An empty answer.
+    Empty,
+}
+
+impl Mood {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Away,
+        Self::Busy,
+        Self::Refuses,
+        Self::Slow,
+        Self::Silent,
+        Self::BareYes,
+        Self::OtherPod,
+        Self::UnknownVerdict,
+        Self::OtherChecks,
+        Self::Empty,
+    ];
+
+    /// One word for plans.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Away => "away",
+            Self::Busy => "busy",
+            Self::Refuses => "refuses",
+            Self::Slow => "slow",
+            Self::Silent => "silent",
+            Self::BareYes => "bare-yes",
+            Self::OtherPod => "other-pod",
+            Self::UnknownVerdict => "unknown-verdict",
+            Self::OtherChecks => "other-checks",
+            Self::Empty => "empty",
+        }
+    }
+}
+
+/// A mood from one question on, for some questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spell {
+    /// How it misbehaves.
+    pub mood: Mood,
+    /// The first question that it meets, from 0.
+    pub from: usize,
+    /// How many questions.
+    pub questions: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    asked: usize,
+    met: usize,
+    last: Option<Instant>,
+    over: bool,
+}
+
+/// Shared by all processes of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Oracle {
+    spell: Option<Spell>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Oracle {
+    /// An evaluator under this spell, if any.
+    #[must_use]
+    pub fn new(spell: Option<Spell>) -> Self {
+        Self {
+            spell,
+            state: Arc::default(),
+        }
+    }
+
+    /// How many questions it was asked.
+    #[must_use]
+    pub fn asked(&self) -> usize {
+        self.state().asked
+    }
+
+    /// How many questions met the spell, and when the last one did.
+    #[must_use]
+    pub fn met(&self) -> (usize, Option<Instant>) {
+        let state = self.state();
+        (state.met, state.last)
+    }
+
+    /// Ends the spell, however many questions it had left.
+    pub fn relieve(&self) {
+        self.state().over = true;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mood(&self) -> Option<Mood> {
+        let mut state = self.state();
+        let at = state.asked;
+        state.asked += 1;
+        let spell = self.spell?;
+        let meets = (spell.from..spell.from + spell.questions).contains(&at);
+        if state.over || !meets {
+            return None;
+        }
+        state.met += 1;
+        state.last = Some(Instant::now());
+        Some(spell.mood)
+    }
+}
+
+/// What one process asks.
+pub struct Asked {
+    /// Who answers.
+    pub oracle: Oracle,
+    /// Whether the process is dead, and hears nothing any more.
+    pub dead: Arc<AtomicBool>,
+}
+
+impl Evaluator for Asked {
+    fn evaluate(
+        &self,
+        question: EvaluateChecksRequest,
+    ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
+        Box::pin(async move {
+            if self.dead.load(Ordering::SeqCst) {
+                return pending().await;
+            }
+            let mood = self.oracle.mood();
+            tokio::task::yield_now().await;
+            let answer = answer(mood, question).await;
+            let answer = answer.and_then(|it| match verdict::all_known(&it) {
+                Ok(()) => Ok(it),
+                // As the client has it.
+                Err(unknown) => Err(CallError::from(unknown).into()),
+            });
+            if self.dead.load(Ordering::SeqCst) {
+                return pending().await;
+            }
+            answer
+        })
+    }
+}
+
+async fn answer(
+    mood: Option<Mood>,
+    question: EvaluateChecksRequest,
+) -> Result<EvaluateChecksResponse, Unanswered> {
+    let Some(mood) = mood else {
+        return truth(question);
+    };
+    let checks: Vec<String> = question
+        .candidates
+        .iter()
+        .map(|it| it.check.clone())
+        .collect();
+    let yes = i32::from(CheckVerdict::Passed);
+    match mood {
+        Mood::Away => Err(refusal(Code::Unavailable)),
+        Mood::Busy => Err(refusal(Code::ResourceExhausted)),
+        Mood::Refuses => Err(refusal(Code::InvalidArgument)),
+        Mood::Slow => {
+            sleep(Duration::from_secs(3)).await;
+            truth(question)
+        }
+        Mood::Silent => pending().await,
+        Mood::BareYes => Ok(EvaluateChecksResponse {
+            verdict: yes,
+            ..EvaluateChecksResponse::default()
+        }),
+        Mood::OtherPod => {
+            let mut answer = truth(question)?;
+            answer.rules = vec![GrantedRule {
+                verbs: vec!["*".to_owned()],
+                resources: vec!["connectors/apis/v1/pod/apps/somebody-else".to_owned()],
+            }];
+            Ok(answer)
+        }
+        Mood::UnknownVerdict => {
+            let mut answer = truth(question)?;
+            answer.verdict = 4711;
+            for check in &mut answer.checks {
+                check.verdict = 4711;
+            }
+            Ok(answer)
+        }
+        Mood::OtherChecks => {
+            let mut answer = truth(question)?;
+            answer.verdict = yes;
+            for (index, check) in answer.checks.iter_mut().enumerate() {
+                check.check = format!("not-{}", checks.get(index).cloned().unwrap_or_default());
+                check.verdict = yes;
+            }
+            Ok(answer)
+        }
+        Mood::Empty => Ok(EvaluateChecksResponse::default()),
+    }
+}
+
+fn refusal(code: Code) -> Unanswered {
+    Unanswered::Call(CallError::Status {
+        call: "evaluate checks",
+        status: Box::new(Status::new(code, "under a spell")),
+    })
+}
+
+/// What the evaluation service says, without the way to it.
+fn truth(question: EvaluateChecksRequest) -> Result<EvaluateChecksResponse, Unanswered> {
+    let (_, question) = evaluate::read(question).map_err(|_| refusal(Code::InvalidArgument))?;
+    let prepared = judge::prepare(question).map_err(|_| refusal(Code::InvalidArgument))?;
+    let answers: Vec<_> = prepared.rego_jobs().map(|job| rego(&job)).collect();
+    Ok(evaluate::told(prepared.finish(answers)))
+}
+
+fn rego(job: &RegoJob<'_>) -> Result<RegoAnswer, RegoFailure> {
+    let limit = Duration::from_secs(5);
+    let failed = |error: &dyn std::error::Error| RegoFailure::Failed(error.to_string());
+    let module = CheckModule::parse(job.module, limit).map_err(|error| failed(&error))?;
+    let answer = module.evaluate(job.input, job.context);
+    let answer = answer.map_err(|error| failed(&error))?;
+    Ok(RegoAnswer {
+        state: answer.state,
+        message: answer.message,
+    })
+}

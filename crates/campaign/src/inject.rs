@@ -1,0 +1,224 @@
+//! Makes a plan's faults happen at the API server, and notes every point at which one could.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use testkit::{CallFault, CallPoint, EventFault, EventKind, EventPoint, Faults};
+use tokio::{sync::mpsc::UnboundedSender, time::Instant};
+
+use crate::plan::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan};
+
+/// How late a late call is carried out.
+const LATE_CALL: Duration = Duration::from_secs(4);
+/// Many times more than any run needs. What comes then is not answered, so that time can go on.
+const MOST_CALLS: usize = 20_000;
+const LATE_EVENT: Duration = Duration::from_secs(2);
+const VERY_LATE_EVENT: Duration = Duration::from_mins(1);
+
+/// What happened, and what could have.
+#[derive(Clone, Debug, Default)]
+pub struct Met {
+    /// Calls in their order, each once.
+    pub calls: Vec<CallId>,
+    /// Lines of watches in their order, each once.
+    pub events: Vec<EventId>,
+    /// How many times something went wrong.
+    pub faults: usize,
+    /// When something went wrong the last time.
+    pub last: Option<Instant>,
+    /// How many calls there were.
+    pub total: usize,
+}
+
+impl Met {
+    /// Whether somebody calls again and again without a pause.
+    #[must_use]
+    pub const fn is_endless(&self) -> bool {
+        self.total > MOST_CALLS
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    met: Met,
+    known_calls: BTreeSet<CallId>,
+    /// Per fault, how many equal calls met it.
+    spent: BTreeMap<usize, usize>,
+    /// Streams that lost a line, and end with the next one: process and resource.
+    broken: BTreeSet<(String, String)>,
+}
+
+/// The faults of a plan.
+pub struct Injector {
+    faults: Vec<Fault>,
+    state: Mutex<State>,
+    /// Hears of every process that is killed.
+    killed: UnboundedSender<String>,
+}
+
+impl Injector {
+    /// The faults of this plan; who hears of killed processes.
+    #[must_use]
+    pub fn new(plan: &Plan, killed: UnboundedSender<String>) -> Arc<Self> {
+        Arc::new(Self {
+            faults: plan.faults.clone(),
+            state: Mutex::default(),
+            killed,
+        })
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn met(&self) -> Met {
+        self.state().met.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, process: &str) {
+        // Nobody listens after the end of a run.
+        let _ = self.killed.send(process.to_owned());
+    }
+}
+
+/// The identifier of a call; a subresource stands behind a dot.
+#[must_use]
+pub fn call_id(point: &CallPoint) -> CallId {
+    let subresource = point.subresource.iter().map(|it| format!(".{it}"));
+    CallId {
+        verb: point.verb.as_str().to_owned(),
+        // The path, where a call is about no object.
+        resource: point.resource.replace('/', "~") + &subresource.collect::<String>(),
+        namespace: point.namespace.clone(),
+        name: point.name.clone(),
+        nth: point.nth,
+    }
+}
+
+fn event_id(point: &EventPoint) -> EventId {
+    EventId {
+        kind: kind(point.kind).to_owned(),
+        resource: point.resource.clone(),
+        namespace: point.namespace.clone(),
+        name: point.name.clone(),
+        nth: point.nth,
+    }
+}
+
+const fn kind(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::Added => "added",
+        EventKind::Modified => "modified",
+        EventKind::Deleted => "deleted",
+        EventKind::Bookmark => "bookmark",
+        EventKind::InitialList => "listed",
+    }
+}
+
+/// Whether a call is one of a row that begins with another one.
+fn is_in_row(call: &CallId, first: &CallId) -> bool {
+    call.nth >= first.nth
+        && call.verb == first.verb
+        && call.resource == first.resource
+        && call.namespace == first.namespace
+        && call.name == first.name
+}
+
+impl Faults for Injector {
+    fn on_call(&self, point: &CallPoint) -> CallFault {
+        let id = call_id(point);
+        let mut state = self.state();
+        state.met.total += 1;
+        if state.met.is_endless() {
+            return CallFault::HangBefore;
+        }
+        if state.known_calls.insert(id.clone()) {
+            state.met.calls.push(id.clone());
+        }
+        for (index, fault) in self.faults.iter().enumerate() {
+            let Fault::Call { at, what, times } = fault else {
+                continue;
+            };
+            let spent = state.spent.entry(index).or_default();
+            if *spent >= *times || !is_in_row(&id, at) {
+                continue;
+            }
+            *spent += 1;
+            state.met.faults += 1;
+            state.met.last = Some(Instant::now());
+            drop(state);
+            let refuse = |code| CallFault::Refuse {
+                code,
+                retry_after: None,
+            };
+            return match what {
+                CallTrouble::KillBefore => {
+                    self.tell(&point.process);
+                    CallFault::KillBefore
+                }
+                CallTrouble::KillAfter => {
+                    self.tell(&point.process);
+                    CallFault::KillAfter
+                }
+                CallTrouble::LoseRequest => CallFault::LoseRequest,
+                CallTrouble::LoseAnswer => CallFault::LoseAnswer,
+                CallTrouble::HangBefore => CallFault::HangBefore,
+                CallTrouble::HangAfter => CallFault::HangAfter,
+                CallTrouble::Late => CallFault::Delay(LATE_CALL),
+                CallTrouble::Garbage => CallFault::Garbage,
+                CallTrouble::Forbidden => refuse(403),
+                CallTrouble::Conflict => refuse(409),
+                CallTrouble::TooMany => CallFault::Refuse {
+                    code: 429,
+                    retry_after: Some(1),
+                },
+                CallTrouble::Internal => refuse(500),
+                CallTrouble::Unavailable => refuse(503),
+                CallTrouble::GatewayTimeout => refuse(504),
+            };
+        }
+        CallFault::None
+    }
+
+    fn on_event(&self, point: &EventPoint) -> EventFault {
+        let id = event_id(point);
+        let mut state = self.state();
+        let stream = (point.process.clone(), point.resource.clone());
+        if state.broken.remove(&stream) {
+            return EventFault::Gone;
+        }
+        state.met.events.push(id.clone());
+        let found = self.faults.iter().find_map(|fault| {
+            let Fault::Event { at, what } = fault else {
+                return None;
+            };
+            (*at == id).then_some(*what)
+        });
+        let Some(what) = found else {
+            return EventFault::None;
+        };
+        state.met.faults += 1;
+        state.met.last = Some(Instant::now());
+        match what {
+            EventTrouble::Drop => {
+                state.broken.insert(stream);
+                EventFault::Drop
+            }
+            EventTrouble::Twice => EventFault::Twice,
+            EventTrouble::Late => EventFault::Delay(LATE_EVENT),
+            EventTrouble::VeryLate => EventFault::Delay(VERY_LATE_EVENT),
+            EventTrouble::Gone => EventFault::Gone,
+            EventTrouble::Close => EventFault::Close,
+            EventTrouble::Silence => EventFault::Silence,
+            EventTrouble::Kill => {
+                self.tell(&point.process);
+                EventFault::KillBefore
+            }
+        }
+    }
+}

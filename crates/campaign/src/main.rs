@@ -1,0 +1,216 @@
+//! Runs campaigns from the command line.
+
+use std::{
+    process::ExitCode,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use campaign::{
+    campaign::{Done, Undisturbed, chosen, execute, judged, undisturbed},
+    enumerate::{self, Family},
+    model,
+    plan::Plan,
+};
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+/// The request-controller as it ships, crashed, lied to and delayed at every point
+///
+/// Without arguments every plan with one fault is run: about a hundred thousand.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask campaign", max_term_width = 100)]
+struct Args {
+    #[command(flatten)]
+    mode: Mode,
+    /// With --seeds: the first one
+    #[arg(long, value_name = "SEED", default_value_t = 0, requires = "seeds")]
+    first: u64,
+    /// With --seeds: starts no more runs after that many minutes
+    #[arg(long, requires = "seeds")]
+    minutes: Option<u64>,
+    /// With --plans, or without anything: only these scenarios
+    #[arg(long = "scenario", value_name = "NAME", conflicts_with_all = ["seeds", "plan", "list", "model"])]
+    scenarios: Vec<String>,
+    /// With --plan: what is logged
+    #[arg(
+        long,
+        value_name = "FILTER",
+        default_value = "request_controller=debug",
+        requires = "plan"
+    )]
+    log: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct Mode {
+    /// At most that many of the plans with one fault, always the same
+    #[arg(long, value_name = "COUNT")]
+    plans: Option<usize>,
+    /// Plans with two to four faults, each made from a seed
+    #[arg(long, value_name = "COUNT")]
+    seeds: Option<u64>,
+    /// One plan again, by the identifier that a campaign printed, with all that the controller logs
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<String>,
+    /// The names of the scenarios, with the number of their plans
+    #[arg(long)]
+    list: bool,
+    /// The model of the protocol, explored: this configuration, or all of them
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "all")]
+    model: Option<String>,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let Args {
+        mode,
+        first,
+        minutes,
+        scenarios,
+        log,
+    } = Args::parse();
+    let failed = match mode {
+        Mode {
+            seeds: Some(seeds), ..
+        } => mixed(seeds, first, minutes)?,
+        Mode {
+            plan: Some(plan), ..
+        } => again(&plan, &log)?,
+        Mode { list: true, .. } => list()?,
+        Mode {
+            model: Some(name), ..
+        } => model(&name)?,
+        Mode { plans, .. } => run(plans, &scenarios)?,
+    };
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+fn references(names: &[String]) -> anyhow::Result<Vec<Undisturbed>> {
+    let scenarios = chosen(names);
+    if scenarios.is_empty() {
+        bail!("no scenario is called {names:?}; --list names them");
+    }
+    undisturbed(&scenarios).map_err(|failures| {
+        let failures: Vec<_> = failures.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("without any fault already:\n{}", failures.join("\n"))
+    })
+}
+
+fn all_singles(references: &[Undisturbed]) -> Vec<(Family, Plan)> {
+    let all = references.iter();
+    all.flat_map(|it| enumerate::singles(&it.scenario, &it.outcome))
+        .collect()
+}
+
+fn run(most: Option<usize>, names: &[String]) -> anyhow::Result<bool> {
+    let references = references(names)?;
+    let plans = all_singles(&references);
+    let plans = match most {
+        Some(most) => enumerate::some(plans, most),
+        None => plans,
+    };
+    report(&references, &plans)
+}
+
+fn mixed(seeds: u64, first: u64, minutes: Option<u64>) -> anyhow::Result<bool> {
+    const AT_ONCE: u64 = 200;
+    let started = Instant::now();
+    let limit = minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    let references = references(&[])?;
+    let singles = all_singles(&references);
+    let mut failed = false;
+    let mut next = first;
+    while next < first + seeds && limit.is_none_or(|limit| started.elapsed() < limit) {
+        let until = (next + AT_ONCE).min(first + seeds);
+        let plans = (next..until).filter_map(|seed| enumerate::mixed(&singles, seed));
+        let plans: Vec<_> = plans.map(|plan| (Family::Mixed, plan)).collect();
+        let report = execute(&references, &plans, &progress());
+        println!("seeds {next} to {}", until - 1);
+        println!("{report}");
+        failed |= !report.failures.is_empty();
+        next = until;
+    }
+    Ok(failed)
+}
+
+fn report(references: &[Undisturbed], plans: &[(Family, Plan)]) -> anyhow::Result<bool> {
+    if plans.is_empty() {
+        bail!("no plans");
+    }
+    let started = Instant::now();
+    let report = execute(references, plans, &progress());
+    println!("{report}");
+    println!("{:.1} s", started.elapsed().as_secs_f64());
+    Ok(!report.failures.is_empty())
+}
+
+/// Says now and then how far it is, and at once what failed.
+fn progress() -> impl Fn(&Done<'_>) + Sync {
+    const PERIOD: Duration = Duration::from_secs(10);
+    const SLOW: Duration = Duration::from_secs(5);
+    let said = Mutex::new(Instant::now());
+    move |done| {
+        if let Some(failure) = done.failure {
+            println!("{failure}");
+        }
+        if done.took > SLOW {
+            println!("slow: {} took {:?}", done.plan, done.took);
+        }
+        if let Ok(mut said) = said.lock()
+            && said.elapsed() > PERIOD
+        {
+            *said = Instant::now();
+            println!("{} of {} plans", done.of.0, done.of.1);
+        }
+    }
+}
+
+fn again(text: &str, log: &str) -> anyhow::Result<bool> {
+    let plan: Plan = text.parse()?;
+    let filter = EnvFilter::try_new(log).context("--log")?;
+    let references = references(std::slice::from_ref(&plan.scenario))?;
+    let reference = references.first().context("no such scenario")?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .without_time()
+        .init();
+    let (violations, outcome) = judged(reference, &plan);
+    if let Some(outcome) = outcome {
+        for line in campaign::tell::lines(&outcome.log) {
+            println!("{line}");
+        }
+        println!("{}", outcome.end);
+    }
+    for violation in &violations {
+        println!("{violation}");
+    }
+    Ok(!violations.is_empty())
+}
+
+fn model(wanted: &str) -> anyhow::Result<bool> {
+    let all = model::Settings::ALL.into_iter();
+    let chosen: Vec<_> = all
+        .filter(|(name, _)| wanted == "all" || *name == wanted)
+        .collect();
+    if chosen.is_empty() {
+        let names = model::Settings::ALL.map(|(name, _)| name);
+        bail!("no configuration is called {wanted:?}; there are {names:?}");
+    }
+    let mut failed = false;
+    for (name, settings) in chosen {
+        let report = model::run(settings);
+        println!("{name}: {report}");
+        failed |= !report.holds();
+    }
+    Ok(failed)
+}
+
+fn list() -> anyhow::Result<bool> {
+    for reference in references(&[])? {
+        let plans = enumerate::singles(&reference.scenario, &reference.outcome);
+        println!("{:>6}  {}", plans.len(), reference.scenario.name);
+    }
+    Ok(false)
+}

@@ -1,0 +1,420 @@
+//! A model of the grant and its end, with the real decisions inside.
+//!
+//! Owns: the API server's objects as small values, two controllers that both believe for ever that they
+//! lead, the node plugin, people, pods, the evaluation service, and the rules. Every order of their steps is
+//! tried, one call to the API server a step. The decisions are not modelled: `plan`, `keep`, `is_exactly`,
+//! `held`, `granted`, `finished` and the evaluation service's `check::answer` are the ones that ship, asked
+//! with real objects and remembered, since they are pure.
+//!
+//! What is left out, and why it may be:
+//! - A controller works on one thing at a time, and both at once only on the same pod name: work on
+//!   different pods shares no object that a controller writes, so what holds for each pair holds for all.
+//! - It may look at anything whenever its caches show something to do. Which event wakes it is not in here;
+//!   the campaign has the real queue.
+//! - Its caches keep up, or all of them stop at one moment and catch up at another.
+//! - An object's UID, and a request's version, are only kept as "still the one that was read". A live read
+//!   that is followed by a deletion under the UID that was read is one step: whatever comes between makes
+//!   the deletion fail, which is a step of its own. Connector, policies and grants are read together.
+//! - Who crashes while it only reads has done nothing, so nobody does. Two controllers that are alike do alike.
+//!   The first thing that happens to a pod happens to the first one. Once nothing happens any more, reads of
+//!   what nobody writes are one step with the read before, and one pod name is done before the other.
+//! - Several requests of one pod are made in the order of their creation times.
+//! - The garbage collector never helps. Every write takes effect when it is sent. The switch is on, no pod
+//!   is on its way out, no request is over the limit.
+//! - That a pod is let in changes nothing that anybody reads. So it is no step: in every state the
+//!   evaluation service's rule is asked whether it would be.
+//!
+//! Refuses to know: how a decision is made. Invariant: each step of a controller is what its process does
+//! between two answers of the API server.
+
+#![allow(
+    clippy::doc_markdown,
+    reason = "the kinds of Kubernetes are plain words here"
+)]
+#![allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about what was read, written or planned"
+)]
+
+mod access;
+mod carry;
+mod doing;
+mod ends;
+mod look;
+mod objects;
+mod reads;
+mod rules;
+mod settings;
+mod settle;
+mod state;
+mod surroundings;
+mod tables;
+mod tell;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
+
+pub use settings::{Mutation, Settings, Start};
+pub use settle::Settled;
+pub use tell::{Outcome, Report};
+
+use carry::Call;
+use doing::{Doing, Read, Sweep};
+use rules::Rule;
+use state::{Controller, Left, RequestId, State, Who, World};
+use surroundings::Happening;
+use tables::Tables;
+
+/// The model.
+struct Protocol {
+    settings: Settings,
+    tables: Tables,
+    views: Views,
+    stop: AtomicBool,
+    found: [AtomicBool; 13],
+}
+
+/// What caches showed when they stopped moving.
+#[derive(Default)]
+struct Views {
+    all: RwLock<(Vec<World>, HashMap<World, u32>)>,
+}
+
+impl Views {
+    fn get(&self, number: u32) -> World {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).0[number as usize].clone()
+    }
+
+    fn number(&self, world: &World) -> u32 {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let (views, numbers) = &mut *all;
+        *numbers.entry(world.clone()).or_insert_with(|| {
+            views.push(world.clone());
+            u32::try_from(views.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Action {
+    /// Of nobody's controller.
+    Happens(Happening),
+    /// A controller takes up a request.
+    Look(usize, RequestId),
+    /// A controller holds the rule against the objects of a policy for a request.
+    Enforce(usize, RequestId, u8),
+    /// A controller makes its next call.
+    Goes(usize, Call),
+    /// It reads a check, and the evaluation service does not answer.
+    Silence(usize),
+    /// A controller dies, and starts again with a sweep.
+    Crash(usize),
+    /// What a controller has read gets too old to grant on.
+    Ages(usize),
+    /// The watches of a controller stop moving.
+    FallsBehind(usize),
+    /// They show everything again.
+    CatchesUp(usize),
+}
+
+impl Protocol {
+    /// A model of that size.
+    fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            tables: Tables::new(),
+            views: Views::default(),
+            stop: AtomicBool::new(false),
+            found: Default::default(),
+        }
+    }
+
+    /// Whether something is the case for the first time: the checker would keep the last and longest way.
+    fn first(&self, n: usize, is: impl FnOnce() -> bool) -> bool {
+        !self.found[n].load(Ordering::Relaxed)
+            && is()
+            && !self.found[n].swap(true, Ordering::Relaxed)
+    }
+
+    fn holds(&self, n: usize, state: &State) -> bool {
+        match n {
+            0 => state.broken != Some(Rule::GrantedUnproven),
+            1 => self.is_clean(state),
+            2 => state.broken != Some(Rule::GrantedTooMuch),
+            3 => state.broken != Some(Rule::Returned),
+            4 => self.one_decides(state),
+            5 => self.mounts_are_granted(state),
+            6 => self.is_settled(state),
+            7 => self.mounts(state),
+            8 => self.revokes(state),
+            9 => Self::loses_a_race(state),
+            10 => Self::sweeps(state),
+            11 => self.recovers(state),
+            _ => self.refuses_a_twin(state),
+        }
+    }
+
+    /// Once nothing happens any more, one pod name comes after the other: what is done for one changes nothing
+    /// that is read for the other.
+    fn is_turn_of(&self, state: &State, slot: usize) -> bool {
+        let busy = || {
+            let mut requests = state.world.all_requests();
+            state
+                .controllers
+                .iter()
+                .any(|it| it.doing.slot() == Some(0))
+                || requests.any(|(id, _)| id.slot() == 0 && self.look(state, 0, id).is_some())
+                || self.strays(state).any(|(id, _)| id.slot() == 0)
+        };
+        let keep_up = state.controllers.iter().all(|it| it.behind.is_none());
+        slot == 0 || state.left != Left::NOTHING || !keep_up || !busy()
+    }
+
+    fn controller_actions(&self, state: &State, c: usize, actions: &mut Vec<Action>) {
+        let controller = &state.controllers[c];
+        let faulty = state.left.faults > 0;
+        let other = state.controllers[1 - c].doing.slot();
+        let is_free =
+            |slot: usize| other.is_none_or(|other| other == slot) && self.is_turn_of(state, slot);
+        match &controller.doing {
+            Doing::Idle => {
+                let view = controller.behind.map(|it| self.views.get(it));
+                let requests = view.as_ref().unwrap_or(&state.world).all_requests();
+                let wanted = requests.map(|(id, _)| id).filter(|id| is_free(id.slot()));
+                let wanted = wanted.filter(|id| self.look(state, c, *id).is_some());
+                actions.extend(wanted.map(|id| Action::Look(c, id)));
+                let strays = self.strays(state).filter(|(id, _)| is_free(id.slot()));
+                actions.extend(strays.map(|(id, policy)| Action::Enforce(c, id, policy)));
+            }
+            Doing::Reading(work) => {
+                actions.push(Action::Goes(c, Call::Done));
+                if faulty && matches!(work.next, Read::Check(_)) {
+                    actions.push(Action::Silence(c));
+                }
+            }
+            Doing::Sweeping(_) | Doing::Enforcing(_) => actions.push(Action::Goes(c, Call::Done)),
+            Doing::Applying(_) => {
+                actions.push(Action::Goes(c, Call::Done));
+                if faulty {
+                    actions.push(Action::Goes(c, Call::Refused));
+                    actions.push(Action::Goes(c, Call::Unheard));
+                }
+            }
+        }
+        if faulty {
+            // Who has written nothing yet may as well not have begun.
+            if !matches!(controller.doing, Doing::Idle | Doing::Reading(_)) {
+                actions.push(Action::Crash(c));
+            }
+            if surroundings::age(&mut controller.doing.clone()) {
+                actions.push(Action::Ages(c));
+            }
+            if self.settings.lag && controller.behind.is_none() {
+                actions.push(Action::FallsBehind(c));
+            }
+        }
+        if controller.behind.is_some() {
+            actions.push(Action::CatchesUp(c));
+        }
+    }
+
+    fn goes(&self, state: &mut State, c: usize, call: Call, silent: bool) {
+        match state.controllers[c].doing.clone() {
+            Doing::Idle => {}
+            Doing::Sweeping(sweep) => self.sweep(state, c, &sweep, call),
+            Doing::Reading(work) => self.read(state, c, &work, silent),
+            Doing::Applying(work) => self.carry(state, c, &work, call),
+            Doing::Enforcing(work) => {
+                let next = self.go_on_enforcing(state, &work, call);
+                state.controllers[c].doing = next.map_or(Doing::Idle, Doing::Enforcing);
+            }
+        }
+    }
+
+    fn act(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        let fault = match action {
+            Action::Goes(_, call) => call != Call::Done,
+            Action::Silence(_) | Action::Crash(_) | Action::Ages(_) | Action::FallsBehind(_) => {
+                true
+            }
+            Action::Happens(_) | Action::Look(..) | Action::Enforce(..) | Action::CatchesUp(_) => {
+                false
+            }
+        };
+        if fault {
+            state.left.faults = state.left.faults.checked_sub(1)?;
+        }
+        match action {
+            Action::Happens(what) => Self::happens(&mut state, what)?,
+            Action::Look(c, id) => self.start(&mut state, c, id)?,
+            Action::Enforce(c, id, policy) => {
+                let work = Self::start_enforcing(&state, id, policy);
+                state.controllers[c].doing = Doing::Enforcing(work);
+            }
+            Action::Goes(c, call) => self.goes(&mut state, c, call, false),
+            Action::Silence(c) => self.goes(&mut state, c, Call::Done, true),
+            Action::Crash(c) => {
+                state.halved |= Self::is_half_way(&state, &state.controllers[c].doing);
+                state.controllers[c].doing = Doing::Sweeping(Sweep::Started);
+                // Whoever starts lists everything anew.
+                state.controllers[c].behind = None;
+            }
+            Action::Ages(c) => {
+                surroundings::age(&mut state.controllers[c].doing);
+            }
+            Action::FallsBehind(c) => {
+                state.controllers[c].behind = Some(self.views.number(&state.world));
+            }
+            Action::CatchesUp(c) => state.controllers[c].behind = None,
+        }
+        Some(state.in_order())
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let start = |start: &Start| {
+            let mut state = State {
+                world: surroundings::world(&self.settings, start.approved),
+                late: false,
+                controllers: [0, 1].map(|who| Controller {
+                    doing: Doing::Idle,
+                    behind: None,
+                    who: Who(who),
+                }),
+                left: Left {
+                    happenings: self.settings.happenings,
+                    faults: self.settings.faults,
+                },
+                halved: false,
+                broken: None,
+            };
+            for slot in 0..if start.asked { self.settings.pods } else { 0 } {
+                surroundings::bear(&mut state, slot * state::NAMES_OF_SLOT);
+            }
+            state
+        };
+        self.settings.starts.iter().map(start).collect()
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        // What follows from a broken rule tells nothing new.
+        if state.broken.is_some() || self.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        for c in 0..state.controllers.len() {
+            // Two that are alike do alike.
+            if c == 0 || state.controllers[0] != state.controllers[c] {
+                self.controller_actions(state, c, actions);
+            }
+        }
+        actions.extend(self.happenings(state).into_iter().map(Action::Happens));
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        self.act(last, action).filter(|next| next != last)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let Settings {
+            happenings,
+            faults,
+            twins,
+            ..
+        } = self.settings;
+        let mut all = vec![
+            rule::<0>("I1: a binding is written on live proof for that pod alone"),
+            rule::<1>("I2: nothing unjustified is left when all is quiet"),
+            rule::<2>("I3: a grant is about the pod's own use of the connector"),
+            rule::<3>("I5: what ended never comes back"),
+            rule::<4>("I5: one request of a pod decides"),
+            rule::<5>("a pod is let in only by its own grant"),
+            rule::<6>("when all is quiet the grants are those wanted"),
+            seen::<7>("a pod is let in"),
+        ];
+        // What cannot be seen with so little going on is not looked for.
+        if happenings > 0 {
+            all.push(seen::<8>("a grant is taken back to the last object"));
+        }
+        if happenings + faults > 0 {
+            all.push(seen::<9>("a grant loses a race and is removed"));
+        }
+        if happenings > 0 && faults > 0 {
+            all.push(seen::<10>("a sweep removes something"));
+        }
+        if faults > 0 {
+            all.push(seen::<11>(
+                "a crash between Role and RoleBinding is made up for",
+            ));
+        }
+        if twins {
+            all.push(seen::<12>("a second request of a pod is refused"));
+        }
+        all
+    }
+}
+
+fn rule<const N: usize>(name: &'static str) -> Property<Protocol> {
+    Property::always(name, |model, state| {
+        !model.first(N, || !model.holds(N, state))
+    })
+}
+
+fn seen<const N: usize>(name: &'static str) -> Property<Protocol> {
+    Property::sometimes(name, |model, state| {
+        model.first(N, || model.holds(N, state))
+    })
+}
+
+/// Explores everything within the settings, or stops at their number of states or at the first broken rule.
+#[must_use]
+pub fn run(settings: Settings) -> Report {
+    const PAUSE: Duration = Duration::from_millis(50);
+    let started = Instant::now();
+    let protocol = Protocol::new(settings);
+    let checker = protocol
+        .checker()
+        .threads(settings.threads)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_bfs();
+    while !checker.is_done() && checker.unique_state_count() < settings.most {
+        std::thread::sleep(PAUSE);
+    }
+    // What was found so far still gets its rules checked; nothing is added to it.
+    let exhausted = checker.is_done();
+    checker.model().stop.store(true, Ordering::Relaxed);
+    let checker = checker.join();
+    // Ways are told by walking them again.
+    checker.model().stop.store(false, Ordering::Relaxed);
+    Report::of(&checker, exhausted, started.elapsed())
+}
+
+/// Looks at whether everything comes to rest, within the settings. All states are kept, so they must be few.
+#[must_use]
+pub fn settle(settings: Settings) -> Settled {
+    Protocol::new(settings).settles()
+}
+
+/// Whether finding something means that a rule is broken.
+fn is_broken(expectation: &Expectation, found: bool) -> bool {
+    match expectation {
+        Expectation::Always | Expectation::Eventually => found,
+        Expectation::Sometimes => !found,
+    }
+}

@@ -1,0 +1,123 @@
+//! The controller's last calls: what was written is confirmed or taken back, what ended is seen to be gone.
+
+use super::{
+    Mutation, Protocol,
+    carry::Call,
+    doing::{Applying, Step},
+    state::{Kind, POLICIES, RequestId, State, Stored},
+    tables::Planned,
+};
+
+/// How often an object is deleted that does not stay away.
+const DELETED: u8 = 2;
+
+impl Protocol {
+    pub(super) fn make_sure(
+        &self,
+        state: &mut State,
+        work: &mut Applying,
+        plan: &Planned,
+        (i, tried): (u8, u8),
+        call: Call,
+    ) -> Option<Step> {
+        // What cannot be recorded is carried out as it would have been recorded.
+        let status = if work.unrecorded {
+            plan.status?
+        } else {
+            work.current
+        };
+        let decided = self.tables.status(status).decided;
+        let policies = (0_u8..).take(POLICIES);
+        let places = policies.flat_map(|policy| Kind::ALL.map(|kind| (policy, kind)));
+        let wanted = |(n, (policy, _)): &(u8, (u8, Kind))| *n >= i && decided & 1 << policy != 0;
+        let mut left = (0_u8..).zip(places).filter(wanted);
+        if let Some((n, (policy, kind))) = left.next() {
+            let tried = if n == i { tried } else { 0 };
+            let there = state.world.grants[work.id.index()][usize::from(policy)].has(kind);
+            if there && call != Call::Refused && tried < DELETED {
+                state.delete(work.id, policy, kind);
+                if call == Call::Done {
+                    // It is read again: only what is seen to be gone is gone.
+                    return Some(Step::Gone(n, tried + 1));
+                }
+            }
+            work.failed |= there || call != Call::Done;
+            if let Some((next, _)) = left.next() {
+                return Some(Step::Gone(next, 0));
+            }
+        }
+        match (work.failed, work.unrecorded) {
+            (true, _) => None,
+            (false, true) => Some(Step::Status),
+            (false, false) => Some(Step::Finished),
+        }
+    }
+
+    pub(super) fn confirm(
+        &self,
+        state: &State,
+        work: &mut Applying,
+        asked: u8,
+        call: Call,
+    ) -> Option<Step> {
+        if call != Call::Done {
+            return None;
+        }
+        let careless = self.settings.mutation == Some(Mutation::SkipsConfirm);
+        let live = if careless {
+            Some(Stored {
+                incarnation: work.id.incarnation,
+                status: work.current,
+            })
+        } else {
+            state.world.requests[usize::from(work.id.name)]
+        };
+        match self
+            .tables
+            .confirmed(live, work.id, work.current, work.plan, state.late)
+        {
+            Ok(status) => {
+                work.same = true;
+                Some(Step::ConfirmWrite(asked, status))
+            }
+            Err(_) => Some(Step::Enforce(0, live)),
+        }
+    }
+
+    pub(super) fn take_back(
+        &self,
+        state: &mut State,
+        work: &Applying,
+        plan: &Planned,
+        (i, live): (u8, Option<Stored>),
+        call: Call,
+    ) -> Option<Step> {
+        let (policy, _) = plan.grants[usize::from(i) / Kind::ALL.len()];
+        let kind = Kind::ALL[usize::from(i) % Kind::ALL.len()];
+        if call != Call::Refused {
+            self.enforce(state, work.id, policy, kind, live);
+        }
+        let all = plan.grants.len() * Kind::ALL.len();
+        (usize::from(i) + 1 < all).then_some(Step::Enforce(i + 1, live))
+    }
+
+    /// The rule about managed objects, for one of them.
+    pub(super) fn enforce(
+        &self,
+        state: &mut State,
+        id: RequestId,
+        policy: u8,
+        kind: Kind,
+        request: Option<Stored>,
+    ) {
+        let there = state.world.grants[id.index()][usize::from(policy)];
+        let form = if kind == Kind::Role { there.role } else { 1 };
+        if there.has(kind)
+            && !self
+                .tables
+                .keeps(id, policy, (kind, form), request, state.late)
+        {
+            state.delete(id, policy, kind);
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! What a controller would have read, as real values, and what the real `plan` makes of it.
+//!
+//! The part of the controller that reads is played here: which reads lead to which part of an observation.
+
+use std::collections::BTreeMap;
+
+use connectors_api::{
+    AccessRequest,
+    access_request::{GrantState, MatchedPolicy},
+    config::{Config, DefaultRequesters},
+};
+use jiff::SignedDuration;
+use request_controller::{
+    plan::{
+        self, Action, Plan, Terms, grant,
+        held::{self, Looked},
+        select,
+    },
+    seen::{
+        ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, Managed, Now, OLDEST,
+        Observed, PodFacts, PodSeen, PolicySeen, TupleSeen,
+    },
+};
+use tokio::time::Instant;
+
+use super::{
+    doing::{Heard, Seen},
+    objects::{self, policy_uid},
+    state::{Check, Kind, Life, POLICIES, RequestId},
+    tables::{Age, Planned, Tables, exists, policy_of, remember},
+};
+
+const TERMS: Terms = Terms {
+    retention: SignedDuration::from_hours(24 * 7),
+};
+
+impl Tables {
+    /// What is to be done about a request that was seen like this: the number of the plan.
+    pub(super) fn decide(&self, seen: &Seen, age: Age, late: bool) -> u32 {
+        remember(&self.looks, &(*seen, age, late), || {
+            let mono = Instant::now();
+            let freshness = match age {
+                Age::Cached => Freshness::Cached,
+                Age::Fresh | Age::Stale => Freshness::Live(mono),
+            };
+            let wall = objects::wall(late);
+            let mono = if age == Age::Stale {
+                mono + OLDEST
+            } else {
+                mono
+            };
+            let planned = self.observed(seen, freshness).map(|observed| {
+                let plan = plan::plan(&observed, Now { wall, mono }, TERMS);
+                self.small(&observed.request, &plan)
+            });
+            self.plan_number(&planned.unwrap_or_default())
+        })
+    }
+
+    fn small(&self, request: &AccessRequest, plan: &Plan) -> Planned {
+        let mut small = Planned {
+            look_live: plan.look_live,
+            status: plan.status.as_ref().map(|status| self.number(Some(status))),
+            ends: plan.ends,
+            ..Planned::default()
+        };
+        let uid = request.metadata.uid.as_deref().unwrap_or_default();
+        let policy_under = |name: &str| {
+            let mut policies = (0..).take(POLICIES);
+            policies.find(|policy| grant::name(uid, &policy_uid(*policy)) == name)
+        };
+        for action in &plan.actions {
+            match action {
+                Action::Remove { kind, name, .. } => {
+                    let kind = match kind {
+                        GrantKind::Role => Kind::Role,
+                        GrantKind::RoleBinding => Kind::Binding,
+                    };
+                    small
+                        .removes
+                        .extend(policy_under(name).map(|policy| (kind, policy)));
+                }
+                Action::Grant(grant) => {
+                    let policy = policy_of(&grant.policy_uid);
+                    small
+                        .grants
+                        .extend(policy.map(|it| (it, objects::form(grant))));
+                }
+                Action::Finish => small.finish = true,
+                Action::DeleteRequest => small.delete = true,
+            }
+        }
+        small
+    }
+
+    fn observed(&self, seen: &Seen, freshness: Freshness) -> Option<Observed> {
+        let request = self.request(seen.id, seen.status)?;
+        let grants = (0..).zip(seen.objects).flat_map(|(policy, it)| {
+            let role =
+                (it.role != 0).then(|| objects::managed(seen.id, policy, Kind::Role, it.role));
+            let binding = it
+                .binding
+                .then(|| objects::managed(seen.id, policy, Kind::Binding, 1));
+            [role, binding].into_iter().flatten().flatten()
+        });
+        let mut observed = Observed {
+            freshness,
+            config: Config {
+                enabled: true,
+                default_requesters: DefaultRequesters::Namespace,
+            },
+            pod: match seen.pod {
+                Life::Gone => PodSeen::Gone,
+                Life::Running | Life::Finished => PodSeen::There(PodFacts {
+                    finished: seen.pod == Life::Finished,
+                    terminating: false,
+                    account: objects::ACCOUNT.to_owned(),
+                }),
+            },
+            connector: None,
+            tuple: TupleSeen {
+                decided_by: seen.tuple.0.map(objects::request_name),
+                has_others: seen.tuple.1,
+            },
+            over_limit: false,
+            policies: vec![],
+            frozen: vec![],
+            grants: grants.collect(),
+            request,
+        };
+        if self.is_decided_by_itself(seen) {
+            return Some(observed);
+        }
+        let Some(uid) = objects::connector_uid(seen.connector) else {
+            return Some(observed);
+        };
+        observed.connector = Some(ConnectorSeen {
+            uid: uid.to_owned(),
+        });
+        let entries = observed.request.status.iter().flat_map(|it| &it.policies);
+        let frozen: Vec<_> = entries
+            .filter_map(|it| frozen(seen, &observed, it))
+            .collect();
+        let settled = settled(&observed.request, &frozen);
+        observed.frozen = frozen;
+        observed.policies = (0..)
+            .zip(seen.policies)
+            .filter(|(policy, _)| settled & 1 << *policy == 0)
+            .filter_map(|(policy, life)| {
+                let policy_object = objects::policy(policy, life)?;
+                let granted = policy_object.spec.check_granted_permission.as_ref()?;
+                Some(PolicySeen {
+                    name: policy_object.metadata.name.clone()?,
+                    uid: policy_uid(policy),
+                    snapshot: select::snapshot(&policy_object),
+                    limits: granted.spec.limits.clone().unwrap_or_default(),
+                    judged: judged(&observed.request, seen, policy)?,
+                })
+            })
+            .collect();
+        Some(observed)
+    }
+
+    /// Whether what policies and checks say changes nothing any more.
+    #[must_use]
+    pub(super) fn is_decided_by_itself(&self, seen: &Seen) -> bool {
+        self.status(seen.status).is_terminal()
+            || seen.pod != Life::Running
+            || seen.tuple.0.is_some()
+    }
+
+    /// Whether the check of a policy is looked at.
+    #[must_use]
+    pub(super) fn asks(&self, seen: &Seen, policy: u8) -> bool {
+        let ended = self.status(seen.status).ended & 1 << policy != 0;
+        exists(seen.policies[usize::from(policy)]) && !ended
+    }
+}
+
+/// A policy that was granted on before.
+fn frozen(seen: &Seen, observed: &Observed, entry: &MatchedPolicy) -> Option<FrozenSeen> {
+    let status = observed.request.status.as_ref()?;
+    let grant = entry.grant.as_ref()?;
+    if grant.state == GrantState::Ended || !grant::was_in_force(status, entry) {
+        return None;
+    }
+    let uid = grant::identity(entry)?.1;
+    let policy = policy_of(uid)?;
+    let now = objects::policy(policy, seen.policies[usize::from(policy)]);
+    let mut held = Held::Unknown;
+    let (mut changed, mut again) = (false, None);
+    if let Some(now) = &now {
+        held = self::held(seen, policy, entry);
+        let is_live = matches!(observed.freshness, Freshness::Live(_));
+        if is_live && !is_written(observed, entry) {
+            changed = !select::is_same(&entry.policy.0, now);
+            if !changed {
+                again = judged(&observed.request, seen, policy);
+            }
+        }
+    }
+    Some(FrozenSeen {
+        uid: uid.to_owned(),
+        exists: now.is_some(),
+        held,
+        changed,
+        again,
+    })
+}
+
+fn held(seen: &Seen, policy: u8, entry: &MatchedPolicy) -> Held {
+    let slot = seen.id.slot();
+    let Heard { check, silent } = seen.checks[usize::from(policy)];
+    let looked = match objects::approval(slot, policy, check) {
+        Some(object) => Looked::There(object),
+        None => Looked::Gone,
+    };
+    let looked = BTreeMap::from([(objects::approval_uid(slot, policy), looked)]);
+    let said = if silent {
+        None
+    } else {
+        objects::said(slot, policy, check, 1)
+    };
+    held::held(entry, &looked, said.as_ref())
+}
+
+/// What the checks of a policy say before a grant.
+fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
+    let life = seen.policies[usize::from(policy)];
+    let slot = seen.id.slot();
+    let policy_object = objects::policy(policy, life)?;
+    let pod = objects::pod(slot, seen.id.generation());
+    let wanted = select::wanted(&policy_object, &pod);
+    let Heard { check, silent } = seen.checks[usize::from(policy)];
+    let object = objects::approval(slot, policy, check);
+    if silent && check != Check::Deleted {
+        return Some(Judged::Unanswered);
+    }
+    let found: Vec<_> = wanted
+        .iter()
+        .map(|it| {
+            let selects = |object: &serde_json::Value| {
+                it.selection
+                    .as_ref()
+                    .is_ok_and(|selection| selection.selects(object))
+            };
+            Ok(object.clone().into_iter().filter(selects).collect())
+        })
+        .collect();
+    let said = objects::said(slot, policy, check, objects::form_of(life)?);
+    Some(Judged::Answered(select::answer(
+        request,
+        &wanted,
+        &found,
+        said.as_ref(),
+    )))
+}
+
+fn is_written(observed: &Observed, entry: &MatchedPolicy) -> bool {
+    let Some(grant) = grant::of_entry(&observed.request, entry) else {
+        return false;
+    };
+    let exact = observed
+        .grants
+        .iter()
+        .filter(|it| grant::is_exactly(it, &grant));
+    let kinds: std::collections::BTreeSet<_> = exact.map(Managed::kind).collect();
+    let state = entry.grant.as_ref().map(|it| it.state);
+    kinds.len() == GrantKind::ALL.len() && state == Some(GrantState::Granted)
+}
+
+/// The policies that are not asked anew: a bit for each.
+fn settled(request: &AccessRequest, frozen: &[FrozenSeen]) -> u8 {
+    let Some(status) = &request.status else {
+        return 0;
+    };
+    let mut settled = 0;
+    for entry in &status.policies {
+        let ended = entry
+            .grant
+            .as_ref()
+            .is_some_and(|it| it.state == GrantState::Ended);
+        let Some((_, uid)) = grant::identity(entry) else {
+            continue;
+        };
+        let changed = frozen.iter().any(|it| it.uid == uid && it.changed);
+        if (ended || grant::was_in_force(status, entry)) && !changed {
+            settled |= policy_of(uid).map_or(0, |policy| 1 << policy);
+        }
+    }
+    settled
+}
+
+/// Of a request that nothing was read for yet.
+#[must_use]
+pub(super) fn unseen(id: RequestId, status: u16) -> Seen {
+    Seen {
+        id,
+        status,
+        pod: Life::Gone,
+        objects: Default::default(),
+        tuple: (None, false),
+        connector: super::state::Connector::Gone,
+        policies: [super::state::PolicyLife::Deleted; POLICIES],
+        checks: [Heard {
+            check: Check::Pending,
+            silent: false,
+        }; POLICIES],
+    }
+}

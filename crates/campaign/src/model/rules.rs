@@ -1,0 +1,238 @@
+//! What must hold, said anew from the design: nothing here asks the controller's code what is right.
+
+use connectors_api::access_request::Phase;
+
+use super::{
+    Protocol,
+    doing::{Applying, Doing, Step, Sweep},
+    objects,
+    state::{Check, Kind, Life, POLICIES, RequestId, SLOTS, State, Stored},
+};
+
+/// A rule that a step can break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Rule {
+    /// A binding without live proof.
+    GrantedUnproven,
+    /// A grant about anything but the pod's own use of the connector.
+    GrantedTooMuch,
+    /// What had ended came back.
+    Returned,
+}
+
+impl State {
+    /// A rule is broken. Only the first one is kept: what follows may follow from it.
+    pub(super) fn breaks(&mut self, rule: Rule) {
+        self.broken.get_or_insert(rule);
+    }
+}
+
+impl Protocol {
+    /// A final status stays what it is, and what ended for one policy stays so.
+    pub(super) fn judge_status(&self, state: &mut State, old: u16, new: u16) {
+        let (old, new) = (self.tables.status(old), self.tables.status(new));
+        let changed = old.is_terminal() && old.phase != new.phase;
+        if changed || old.ended & !new.ended != 0 {
+            state.breaks(Rule::Returned);
+        }
+    }
+
+    /// Whether a binding may be written, held against what this controller really read.
+    pub(super) fn judge_binding(&self, state: &mut State, work: &Applying, policy: u8) {
+        if work.proof & 1 << policy == 0 || work.stale {
+            state.breaks(Rule::GrantedUnproven);
+        }
+        let grant = self.tables.grant(work.id, work.current, policy);
+        let is_narrow = grant.is_some_and(|grant| {
+            let subjects = grant.binding.subjects.unwrap_or_default();
+            let is_pods = |it: &k8s_openapi::api::rbac::v1::Subject| {
+                it.kind == "ServiceAccount"
+                    && it.name == objects::ACCOUNT
+                    && it.namespace.as_deref() == Some(objects::HOME)
+            };
+            let resource = format!(
+                "connectors/apis/v1/pod/{}/{}",
+                objects::HOME,
+                objects::pod_name(work.id.slot())
+            );
+            let rules = grant.role.rules.unwrap_or_default();
+            subjects.len() == 1
+                && subjects.iter().all(is_pods)
+                && grant.binding.metadata.namespace.as_deref() == Some(objects::NAMESPACE)
+                && grant.role.metadata.namespace.as_deref() == Some(objects::NAMESPACE)
+                && !rules.is_empty()
+                && rules.iter().all(|rule| {
+                    rule.resources.as_ref() == Some(&vec![resource.clone()])
+                        && rule.resource_names.as_ref()
+                            == Some(&vec![objects::CONNECTOR.to_owned()])
+                })
+        });
+        if !is_narrow {
+            state.breaks(Rule::GrantedTooMuch);
+        }
+    }
+
+    /// Nothing is in progress, and nobody finds anything to do.
+    pub(super) fn is_quiet(&self, state: &State) -> bool {
+        let idle = |it: &super::state::Controller| it.doing == Doing::Idle && it.behind.is_none();
+        state.controllers.iter().all(idle)
+            && !state
+                .world
+                .all_requests()
+                .any(|(id, _)| self.look(state, 0, id).is_some())
+            && !self.strays(state).any(|_| true)
+    }
+
+    /// What is there once nobody finds anything to do is what should be there.
+    pub(super) fn is_settled(&self, state: &State) -> bool {
+        !self.is_quiet(state)
+            || state.world.all_grants().all(|(id, policy, there)| {
+                let full = there.binding && there.role != 0;
+                let none = !there.binding && there.role == 0;
+                match self.wanted(state, id, policy) {
+                    Some(true) => full && self.phase(state, id) == Some(Phase::Granted),
+                    Some(false) => none,
+                    None => full || none,
+                }
+            })
+    }
+
+    /// Nothing that is not justified is there once nobody finds anything to do.
+    pub(super) fn is_clean(&self, state: &State) -> bool {
+        !self.is_quiet(state)
+            || state.world.all_grants().all(|(id, policy, there)| {
+                !there.binding && there.role == 0 || self.wanted(state, id, policy) != Some(false)
+            })
+    }
+
+    fn phase(&self, state: &State, id: RequestId) -> Option<Phase> {
+        self.tables.status(state.world.request(id)?.status).phase
+    }
+
+    /// Whether a grant should be there. None if both is right: what was granted may stay.
+    fn wanted(&self, state: &State, id: RequestId, policy: u8) -> Option<bool> {
+        let world = &state.world;
+        let Some(stored) = world.request(id) else {
+            return Some(false);
+        };
+        let known = self.tables.status(stored.status);
+        let pinned = known.connector.as_deref();
+        let connector = objects::connector_uid(world.connector);
+        let connector_is_there =
+            connector.is_some() && pinned.is_none_or(|pinned| Some(pinned) == connector);
+        let over = known.is_terminal()
+            || known.ended & 1 << policy != 0
+            || world.pod_of(id) != Life::Running
+            || !connector_is_there
+            || !super::tables::exists(world.policies[usize::from(policy)]);
+        if over {
+            return Some(false);
+        }
+        // Of several requests of one pod one decides; which one is not said here.
+        let twin = world.all_requests().any(|(other, stored)| {
+            other.name != id.name
+                && (other.slot(), other.generation()) == (id.slot(), id.generation())
+                && self.tables.status(stored.status).phase != Some(Phase::Invalid)
+        });
+        let in_force = known.granted & 1 << policy != 0;
+        match world.checks[id.slot()][usize::from(policy)] {
+            Check::Approved if twin => None,
+            Check::Approved => Some(true),
+            // The first policy lets what approved be deleted.
+            Check::Deleted if policy == 0 && in_force => None,
+            Check::Deleted | Check::Pending | Check::Rejected => Some(false),
+        }
+    }
+
+    /// Who is let in was granted, and is the pod that it was granted to.
+    pub(super) fn mounts_are_granted(&self, state: &State) -> bool {
+        (0..SLOTS).all(|slot| {
+            let pod = state.world.pods[slot];
+            pod.life == Life::Gone
+                || !self.tables.may_mount(&state.world, slot, state.late)
+                || state.world.all_requests().any(|(id, stored)| {
+                    let known = self.tables.status(stored.status);
+                    id.slot() == slot
+                        && id.generation() == pod.generation
+                        && known.phase == Some(Phase::Granted)
+                        && (0_u8..).take(POLICIES).any(|policy| {
+                            let there = state.world.grants[id.index()][usize::from(policy)];
+                            there.binding && there.role != 0 && known.granted & 1 << policy != 0
+                        })
+                })
+        })
+    }
+
+    /// Of the requests of one pod at most one gives something; and when all is quiet, none does beside one
+    /// that was refused or taken back.
+    pub(super) fn one_decides(&self, state: &State) -> bool {
+        let phase = |stored: &Stored| self.tables.status(stored.status).phase;
+        let pod = |id: &RequestId| (id.slot(), id.generation());
+        let all = || state.world.all_requests();
+        all()
+            .filter(|(_, it)| phase(it) == Some(Phase::Granted))
+            .all(|(id, _)| {
+                let mut others = all().filter(|(other, _)| *other != id && pod(other) == pod(&id));
+                others.all(|(_, stored)| match phase(&stored) {
+                    Some(Phase::Granted) => false,
+                    Some(Phase::Rejected | Phase::Revoked) => !self.is_quiet(state),
+                    Some(Phase::Pending | Phase::Invalid) | None => true,
+                })
+            })
+    }
+
+    /// A pod is let in.
+    pub(super) fn mounts(&self, state: &State) -> bool {
+        (0..SLOTS).any(|slot| {
+            state.world.pods[slot].life == Life::Running
+                && self.tables.may_mount(&state.world, slot, state.late)
+        })
+    }
+
+    /// A request was granted, ended, and nothing is left.
+    pub(super) fn revokes(&self, state: &State) -> bool {
+        state.world.all_requests().any(|(id, stored)| {
+            self.tables.status(stored.status).revoked
+                && state.world.grants[id.index()]
+                    .iter()
+                    .all(|it| !it.binding && it.role == 0)
+        })
+    }
+
+    /// A controller is about to take back what it has just written.
+    pub(super) fn loses_a_race(state: &State) -> bool {
+        state.controllers.iter().any(|it| {
+            matches!(&it.doing, Doing::Applying(work)
+                if matches!(work.step, Step::Enforce(0, _))
+                    && state.world.grants[work.id.index()].iter().any(|it| it.has(Kind::Binding)))
+        })
+    }
+
+    /// A sweep removes something.
+    pub(super) fn sweeps(state: &State) -> bool {
+        let removes = |it: &Doing| matches!(it, Doing::Sweeping(Sweep::Enforcing(..)));
+        state.controllers.iter().any(|it| removes(&it.doing))
+    }
+
+    /// What a crash had left half written was granted all the same.
+    pub(super) fn recovers(&self, state: &State) -> bool {
+        state.halved
+            && state.world.all_requests().any(|(id, stored)| {
+                self.tables.status(stored.status).phase == Some(Phase::Granted)
+                    && state.world.grants[id.index()]
+                        .iter()
+                        .any(|it| it.binding && it.role != 0)
+            })
+            && self.is_quiet(state)
+    }
+
+    /// A request that shares its pod with another one is refused.
+    pub(super) fn refuses_a_twin(&self, state: &State) -> bool {
+        state.world.all_requests().any(|(_, stored)| {
+            let known = self.tables.status(stored.status);
+            let conditions = known.status.iter().flat_map(|it| &it.conditions);
+            let duplicate = connectors_api::reason::Ready::DuplicateRequest.to_string();
+            conditions.into_iter().any(|it| it.reason == duplicate)
+        })
+    }
+}

@@ -1,0 +1,94 @@
+use super::{Mutation, Settings, Start, run, settle};
+
+const APPROVED: &[Start] = &[Start {
+    asked: true,
+    approved: true,
+}];
+
+/// One pod and one policy: enough for every guard that is taken out to show.
+const TINY: Settings = Settings {
+    policies: 1,
+    starts: APPROVED,
+    ..Settings::SMALL
+};
+
+#[test]
+fn the_small_model_is_exhausted_and_every_rule_holds() {
+    let report = run(Settings::SMALL);
+    assert!(report.exhausted && report.holds(), "{report}");
+}
+
+#[test]
+fn whatever_fails_once_every_rule_holds() {
+    let report = run(Settings {
+        happenings: 0,
+        faults: 1,
+        lag: true,
+        ..TINY
+    });
+    assert!(report.exhausted && report.holds(), "{report}");
+}
+
+#[test]
+fn left_to_themselves_the_controllers_stop_writing_and_only_where_nothing_is_left_to_do() {
+    let settled = settle(TINY);
+    assert!(settled.quiet > 0 && !settled.cut, "{settled:?}");
+    assert_eq!(settled.writes_for_ever, Vec::<String>::new());
+    assert_eq!(settled.stuck, None);
+}
+
+/// What is found once a guard is taken out.
+fn found(settings: Settings, mutation: Mutation) -> Vec<&'static str> {
+    let report = run(Settings {
+        mutation: Some(mutation),
+        ..settings
+    });
+    let broken = report
+        .broken()
+        .filter(|it| it.always && !it.path.is_empty());
+    broken.map(|it| it.name).collect()
+}
+
+const UNPROVEN: &str = "I1: a binding is written on live proof for that pod alone";
+
+#[test]
+fn a_grant_on_what_caches_show_is_found() {
+    assert_eq!(found(TINY, Mutation::GrantsFromCaches), [UNPROVEN]);
+}
+
+#[test]
+fn a_grant_on_old_reads_is_found() {
+    let settings = Settings {
+        happenings: 0,
+        faults: 1,
+        ..TINY
+    };
+    assert_eq!(found(settings, Mutation::ForgetsAge), [UNPROVEN]);
+}
+
+#[test]
+fn a_grant_to_another_pod_of_the_name_is_found() {
+    let settings = Settings {
+        happenings: 2,
+        ..TINY
+    };
+    assert_eq!(found(settings, Mutation::ComparesNames), [UNPROVEN]);
+}
+
+#[test]
+fn a_grant_that_is_not_confirmed_is_found() {
+    let broken = found(TINY, Mutation::SkipsConfirm);
+    assert!(
+        broken.contains(&"I5: what ended never comes back"),
+        "{broken:?}"
+    );
+}
+
+#[test]
+fn what_nobody_looks_after_is_found() {
+    let broken = found(TINY, Mutation::NeverEnforces);
+    assert!(
+        broken.contains(&"I2: nothing unjustified is left when all is quiet"),
+        "{broken:?}"
+    );
+}

@@ -1,0 +1,119 @@
+//! Judges a run by what happened at the API server, at every instant of it.
+//!
+//! It shares no code with the controller: what a policy asks for and what an approval says is read here
+//! once more, as simply as the scenarios allow.
+
+mod history;
+mod rules;
+mod summary;
+mod truth;
+
+use std::{fmt, time::Duration};
+
+use testkit::Entry;
+
+pub use summary::{EndState, Writes};
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub rule: Rule,
+    /// When, since the start of the run.
+    pub at: Duration,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// I1: granted only on what was read live just before.
+    Fresh,
+    /// I2: gone as soon as its reason is.
+    Revoked,
+    /// I3: nothing across namespaces that no policy says.
+    Tenants,
+    /// I4: never more than one pod's use of one connector.
+    Shape,
+    /// I5: a no is final.
+    Final,
+    /// The end is as it is without faults.
+    End,
+    /// No more is written than has to be.
+    Writes,
+    /// Nothing goes on when nothing happens.
+    Idle,
+    /// A step of the scenario never came true.
+    Stuck,
+    /// The process itself.
+    Process,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fresh => "I1",
+            Self::Revoked => "I2",
+            Self::Tenants => "I3",
+            Self::Shape => "I4",
+            Self::Final => "I5",
+            Self::End => "end",
+            Self::Writes => "writes",
+            Self::Idle => "idle",
+            Self::Stuck => "stuck",
+            Self::Process => "process",
+        })
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rule, at, what } = self;
+        write!(f, "{rule} at {:.3} s: {what}", at.as_secs_f64())
+    }
+}
+
+/// How much later than at once something may be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Without a fault.
+    pub usual: Duration,
+    /// When the last fault happened.
+    pub last_fault: Option<Duration>,
+    /// After that.
+    pub recovery: Duration,
+    /// By how much all watches are late.
+    pub lag: Duration,
+    /// Whether another process may have been about to write when the end was recorded.
+    pub races: bool,
+}
+
+impl Allowance {
+    /// Until when something has to be gone that lost its reason at that time.
+    #[must_use]
+    pub fn until(&self, since: Duration) -> Duration {
+        let usual = since + self.usual + self.lag;
+        match self.last_fault {
+            Some(last) => usual.max(since.max(last) + self.recovery),
+            None => usual,
+        }
+    }
+}
+
+/// What a run proves something about: where this is 0, nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Bindings that were written.
+    pub grants: usize,
+    /// Bindings that were taken back.
+    pub revocations: usize,
+    /// The longest time that one outlived its reason.
+    pub longest: Duration,
+}
+
+/// Judges everything that can be judged without another run.
+#[must_use]
+pub fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Seen) {
+    rules::judge(log, allowance)
+}

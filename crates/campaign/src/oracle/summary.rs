@@ -1,0 +1,128 @@
+//! What runs are compared by: their ends, and what they wrote.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use serde_json::Value;
+use testkit::{CallRecord, Entry, What};
+
+use super::history::{label, list, text};
+use crate::stage::Stage;
+
+/// What is there at the end, without what differs from run to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndState {
+    requests: BTreeMap<String, Vec<String>>,
+    managed: BTreeSet<String>,
+}
+
+impl EndState {
+    /// The state now.
+    #[must_use]
+    pub fn of(stage: &Stage) -> Self {
+        let requests = stage.server.list("accessrequests").into_iter().map(|it| {
+            let name = text(&it, "/metadata/name").to_owned();
+            (name, lines(&it))
+        });
+        let managed = ["rolebindings", "roles"].into_iter().flat_map(|plural| {
+            let all = stage.managed(plural).into_iter();
+            all.map(move |it| {
+                let (request, policy) = (label(&it, "accessRequest"), label(&it, "accessPolicy"));
+                format!("{plural} of {request} for {policy}")
+            })
+        });
+        Self {
+            requests: requests.collect(),
+            managed: managed.collect(),
+        }
+    }
+
+    /// Where two differ, in words.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        (self != other).then(|| format!("expected {self}, found {other}"))
+    }
+}
+
+impl fmt::Display for EndState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, lines) in &self.requests {
+            write!(f, "{name}: {}; ", lines.join(", "))?;
+        }
+        write!(f, "managed: {:?}", self.managed)
+    }
+}
+
+fn lines(request: &Value) -> Vec<String> {
+    let mut lines = vec![text(request, "/status/phase").to_owned()];
+    for condition in list(request, "/status/conditions") {
+        let [kind, status, reason] = ["/type", "/status", "/reason"].map(|it| text(condition, it));
+        lines.push(format!("{kind}={status}/{reason}"));
+    }
+    for policy in list(request, "/status/policies") {
+        let [name, state, reason] =
+            ["/policy/metadata/name", "/grant/state", "/grant/reason"].map(|it| text(policy, it));
+        lines.push(format!("{name}:{state}/{reason}"));
+    }
+    lines
+}
+
+/// What the controllers wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// How often, per verb and resource; leases and events left out.
+    pub counts: BTreeMap<String, usize>,
+    /// Events.
+    pub events: usize,
+    /// Writes that changed nothing.
+    pub redundant: Vec<String>,
+}
+
+impl Writes {
+    /// What was written from that time on.
+    #[must_use]
+    pub fn since(log: &[Entry], from: Duration) -> Self {
+        let mut writes = Self::default();
+        let mut changed: BTreeSet<(String, String)> = BTreeSet::new();
+        for entry in log {
+            match &entry.what {
+                What::Change(change) => {
+                    changed.insert((change.by.clone(), change.name.clone()));
+                }
+                What::Call(call) if entry.at >= from => writes.take(call, &changed),
+                What::Call(_) | What::Sent(_) | What::Killed(_) => {}
+            }
+            if let What::Call(call) = &entry.what {
+                changed.remove(&(call.point.process.clone(), call.point.name.clone()));
+            }
+        }
+        writes
+    }
+
+    fn take(&mut self, call: &CallRecord, changed: &BTreeSet<(String, String)>) {
+        let point = &call.point;
+        let succeeded = call.carried_out && call.code.is_none_or(|code| (200..300).contains(&code));
+        if !point.verb.writes() || !succeeded || point.resource == "leases" {
+            return;
+        }
+        if point.resource == "events" {
+            self.events += 1;
+            return;
+        }
+        let subresource = point.subresource.as_deref().unwrap_or_default();
+        let what = format!("{} {} {subresource}", point.verb, point.resource);
+        if !changed.contains(&(point.process.clone(), point.name.clone())) {
+            self.redundant.push(format!("{what} {}", point.name));
+        }
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// All of them; events left out.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.counts.values().sum()
+    }
+}

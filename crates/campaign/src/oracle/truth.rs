@@ -1,0 +1,191 @@
+//! What is true, as opposed to what the controller believes.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::history::{Snapshot, label, list, text};
+use crate::stage::{APPS, TOOLS};
+
+/// What a binding was written on: the policy as it was then, and the UIDs of the approvals of each check.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Evidence {
+    pub(super) checks: Vec<CheckEvidence>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct CheckEvidence {
+    plural: String,
+    any: bool,
+    while_holds: bool,
+    approvals: Vec<String>,
+}
+
+/// A policy's checks.
+pub(super) fn checks(policy: &Value) -> &[Value] {
+    list(policy, "/spec/checkGrantedPermission/spec/checks")
+}
+
+/// The resource that a check selects from.
+pub(super) fn plural(check: &Value) -> String {
+    match text(check, "/selector/objectRef/kind") {
+        "ConfigMap" => "configmaps".to_owned(),
+        kind => format!("{}s", kind.to_lowercase()),
+    }
+}
+
+/// The labels that a check asks for: the only template of the scenarios is the pod's name.
+fn labels<'a>(check: &'a Value, pod: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let labels = check.pointer("/selector/labels").and_then(Value::as_object);
+    labels.into_iter().flatten().map(move |(key, value)| {
+        let value = value.as_str().unwrap_or_default();
+        let is_template = value == "{.object.metadata.name}";
+        (key.as_str(), if is_template { pod } else { value })
+    })
+}
+
+/// How the objects of a check are listed.
+pub(super) fn selector(check: &Value, pod: &str) -> String {
+    let labels = labels(check, pod).map(|(key, value)| format!("{key}={value}"));
+    labels.collect::<Vec<_>>().join(",")
+}
+
+fn selects(check: &Value, object: &Value, pod: &str) -> bool {
+    let mut labels = labels(check, pod).peekable();
+    labels.peek().is_some() && labels.all(|(key, value)| object["metadata"]["labels"][key] == value)
+}
+
+fn approves(object: &Value) -> bool {
+    let state = [text(object, "/status/state"), text(object, "/data/state")];
+    state.contains(&"approved")
+}
+
+/// What a policy rests on for a pod, if all its checks pass; `objects` are those that were found per check.
+pub(super) fn passes<'a>(
+    policy: &Value,
+    pod: &str,
+    objects: impl Fn(&Value) -> Option<Vec<&'a Value>>,
+) -> Result<Evidence, String> {
+    let checks = checks(policy);
+    if checks.is_empty() {
+        return Err("the policy has no checks".to_owned());
+    }
+    let mut evidence = Evidence::default();
+    for check in checks {
+        let name = text(check, "/name");
+        let Some(found) = objects(check) else {
+            return Err(format!("the objects of check {name} were not read"));
+        };
+        let selected: Vec<_> = found
+            .into_iter()
+            .filter(|it| selects(check, it, pod))
+            .collect();
+        let any = text(check, "/match") == "Any";
+        let approved = selected.iter().filter(|it| approves(it)).count();
+        let passed = approved > 0 && (any || approved == selected.len());
+        if !passed {
+            return Err(format!(
+                "check {name}: {approved} of {} approve",
+                selected.len()
+            ));
+        }
+        evidence.checks.push(CheckEvidence {
+            plural: plural(check),
+            any,
+            while_holds: text(check, "/latch") == "WhileHolds",
+            approvals: selected
+                .iter()
+                .filter(|it| !any || approves(it))
+                .map(|it| text(it, "/metadata/uid").to_owned())
+                .collect(),
+        });
+    }
+    Ok(evidence)
+}
+
+impl Evidence {
+    fn lapsed(&self, snapshot: &Snapshot) -> Option<String> {
+        let lapsed = self.checks.iter().find(|check| !check.holds(snapshot))?;
+        Some(format!("an approval of {} does not hold", lapsed.plural))
+    }
+}
+
+impl CheckEvidence {
+    fn holds(&self, snapshot: &Snapshot) -> bool {
+        let holds = |uid: &String| match snapshot.by_uid(&self.plural, uid) {
+            Some(object) => approves(object),
+            None => !self.while_holds,
+        };
+        if self.any {
+            self.approvals.iter().any(holds)
+        } else {
+            self.approvals.iter().all(holds)
+        }
+    }
+}
+
+/// What all bindings rest on, by their UID.
+pub(super) type Known = BTreeMap<String, Evidence>;
+
+/// The request that a managed object belongs to, as it is.
+pub(super) fn request_of<'a>(snapshot: &'a Snapshot, object: &Value) -> Option<&'a Value> {
+    snapshot.by_uid("accessrequests", label(object, "accessRequestUid"))
+}
+
+pub(super) fn is_terminal(request: &Value) -> bool {
+    matches!(
+        text(request, "/status/phase"),
+        "Rejected" | "Revoked" | "Invalid"
+    )
+}
+
+/// Why a binding should not be there, if it should not.
+pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) -> Option<String> {
+    let Some(request) = request_of(snapshot, binding) else {
+        return Some("its request is not there".to_owned());
+    };
+    if request.pointer("/metadata/deletionTimestamp").is_some() {
+        return Some("its request is being deleted".to_owned());
+    }
+    if is_terminal(request) {
+        return Some(format!("its request is {}", text(request, "/status/phase")));
+    }
+    if let Some(why) = pod_problem(snapshot, request) {
+        return Some(why);
+    }
+    let connector = snapshot.get(
+        "connectors",
+        TOOLS,
+        text(request, "/spec/connectorRef/name"),
+    );
+    let uid = text(request, "/status/connectorUid");
+    if connector.is_none_or(|it| text(it, "/metadata/uid") != uid) {
+        return Some("its connector is not there".to_owned());
+    }
+    if snapshot
+        .by_uid("accesspolicies", label(binding, "accessPolicyUid"))
+        .is_none()
+    {
+        return Some("its policy is not there".to_owned());
+    }
+    match known.get(text(binding, "/metadata/uid")) {
+        Some(evidence) => evidence.lapsed(snapshot),
+        None => Some("nobody knows what it was written on".to_owned()),
+    }
+}
+
+/// Why the pod of a request is no reason for access.
+fn pod_problem(snapshot: &Snapshot, request: &Value) -> Option<String> {
+    let name = text(request, "/spec/context/objectRef/name");
+    let uid = text(request, "/spec/context/objectRef/uid");
+    match snapshot.get("pods", APPS, name) {
+        None => Some("its pod is not there".to_owned()),
+        Some(pod) if text(pod, "/metadata/uid") != uid => Some("its pod is another one".to_owned()),
+        Some(pod) if is_finished(pod) => Some("its pod has ended".to_owned()),
+        Some(_) => None,
+    }
+}
+
+pub(super) fn is_finished(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}

@@ -1,0 +1,461 @@
+//! What goes wrong in a run, and the text by which it can be made to go wrong again.
+
+use std::{fmt, str::FromStr};
+
+use thiserror::Error;
+
+use crate::evaluator::{Mood, Spell};
+
+/// So many failures in a row are overcome within seconds.
+pub const FEW: usize = 4;
+
+/// A scenario, and what goes wrong in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Plan {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What goes wrong; nothing in the run that others are compared with.
+    pub faults: Vec<Fault>,
+}
+
+/// One thing that goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fault {
+    /// At a call to the API server, and at as many equal ones after it.
+    Call {
+        /// Which call.
+        at: CallId,
+        /// What happens to it.
+        what: CallTrouble,
+        /// How many times in a row.
+        times: usize,
+    },
+    /// At one line of a watch.
+    Event {
+        /// Which line.
+        at: EventId,
+        /// What happens to it.
+        what: EventTrouble,
+    },
+    /// The evaluator misbehaves.
+    Evaluator {
+        /// How.
+        mood: Mood,
+        /// From which question on.
+        from: usize,
+        /// For how many.
+        questions: usize,
+    },
+    /// Watches are fed by an API server that is behind by that many versions.
+    Lag(u64),
+    /// Two processes lead, all the time.
+    TwoLeaders,
+    /// Nothing collects what has lost its owner.
+    NoGarbageCollection,
+    /// The wall clock jumps by an hour, before that step.
+    ClockJump {
+        /// The step, from 0.
+        step: usize,
+        /// Into the future or the past.
+        forward: bool,
+    },
+    /// The process is killed before that step, and started again.
+    Restart {
+        /// The step, from 0.
+        step: usize,
+    },
+}
+
+/// A call to the API server, by what it is about and which of equal ones it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId {
+    /// Verb.
+    pub verb: String,
+    /// Resource, with its subresource behind a dot.
+    pub resource: String,
+    /// Namespace; empty for all.
+    pub namespace: String,
+    /// Name; empty for a list.
+    pub name: String,
+    /// How many equal calls came before.
+    pub nth: usize,
+}
+
+/// A line of a watch, by what it is about and which of equal ones it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventId {
+    /// The kind of event.
+    pub kind: String,
+    /// Resource.
+    pub resource: String,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// How many equal lines came before.
+    pub nth: usize,
+}
+
+macro_rules! words {
+    ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name {
+            $($(#[$inner])* $variant,)+
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The word in a plan's identifier.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            fn parse(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.as_str() == word)
+            }
+        }
+    };
+}
+
+words! {
+    /// What happens to a call.
+    CallTrouble {
+        /// The process dies before it is carried out.
+        KillBefore = "kill-before",
+        /// The process dies when it was carried out, before it hears of it.
+        KillAfter = "kill-after",
+        /// The connection breaks before it is carried out.
+        LoseRequest = "lose-request",
+        /// It is carried out, and the answer is lost.
+        LoseAnswer = "lose-answer",
+        /// It is not carried out, and nobody says so.
+        HangBefore = "hang-before",
+        /// It is carried out, and nobody says so.
+        HangAfter = "hang-after",
+        /// It is carried out after four seconds.
+        Late = "late",
+        /// The answer is no JSON.
+        Garbage = "garbage",
+        /// 403
+        Forbidden = "403",
+        /// 409
+        Conflict = "409",
+        /// 429, with a time to wait.
+        TooMany = "429",
+        /// 500
+        Internal = "500",
+        /// 503
+        Unavailable = "503",
+        /// 504, as after a request that etcd may have carried out.
+        GatewayTimeout = "504",
+    }
+}
+
+words! {
+    /// What happens to a line of a watch.
+    EventTrouble {
+        /// It never comes; the stream ends with 410 at the next line.
+        Drop = "drop",
+        /// It comes twice.
+        Twice = "twice",
+        /// It and what follows on this stream come two seconds late.
+        Late = "late",
+        /// It and what follows on this stream come a minute late.
+        VeryLate = "very-late",
+        /// The stream ends with 410 instead.
+        Gone = "gone",
+        /// The stream just ends.
+        Close = "close",
+        /// Nothing comes any more, and nobody says so.
+        Silence = "silence",
+        /// The process dies.
+        Kill = "kill",
+    }
+}
+
+impl Fault {
+    /// Whether it takes minutes until everything is as if it had not been: somebody has to find out by
+    /// himself, or pauses between attempts have grown long.
+    #[must_use]
+    pub const fn is_lasting(&self) -> bool {
+        match self {
+            Self::Call { times, .. } => *times > FEW,
+            Self::Event { what, .. } => matches!(
+                what,
+                EventTrouble::Silence | EventTrouble::Drop | EventTrouble::VeryLate
+            ),
+            // What it said is remembered for minutes.
+            Self::Evaluator { .. } => true,
+            Self::Lag(_)
+            | Self::TwoLeaders
+            | Self::NoGarbageCollection
+            | Self::ClockJump { .. }
+            | Self::Restart { .. } => false,
+        }
+    }
+
+    /// Whether what it leads to is another story: what is refused for good after a grant, or left out of
+    /// the answer, ends the grant.
+    #[must_use]
+    pub fn tells_another_story(&self, timed: bool) -> bool {
+        // Where time itself is part of the story, whatever takes or moves it changes the story.
+        let moves_time = matches!(self, Self::ClockJump { .. }) || self.is_lasting();
+        timed && moves_time || self.lies()
+    }
+
+    fn lies(&self) -> bool {
+        self.spell().is_some_and(|it| match it.mood {
+            Mood::Refuses | Mood::BareYes | Mood::OtherChecks | Mood::Empty => true,
+            Mood::Away
+            | Mood::Busy
+            | Mood::Slow
+            | Mood::Silent
+            | Mood::OtherPod
+            | Mood::UnknownVerdict => false,
+        })
+    }
+
+    /// The spell over the evaluator, if this is one.
+    #[must_use]
+    pub const fn spell(&self) -> Option<Spell> {
+        match *self {
+            Self::Evaluator {
+                mood,
+                from,
+                questions,
+            } => Some(Spell {
+                mood,
+                from,
+                questions,
+            }),
+            Self::Call { .. }
+            | Self::Event { .. }
+            | Self::Lag(_)
+            | Self::TwoLeaders
+            | Self::NoGarbageCollection
+            | Self::ClockJump { .. }
+            | Self::Restart { .. } => None,
+        }
+    }
+}
+
+impl Plan {
+    /// The run that others are compared with.
+    #[must_use]
+    pub fn undisturbed(scenario: &str) -> Self {
+        Self {
+            scenario: scenario.to_owned(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// The same with one fault.
+    #[must_use]
+    pub fn with(scenario: &str, fault: Fault) -> Self {
+        Self {
+            scenario: scenario.to_owned(),
+            faults: vec![fault],
+        }
+    }
+}
+
+/// No plan has this identifier.
+#[derive(Debug, Error)]
+#[error("{0:?} is no plan: expected SCENARIO or SCENARIO+FAULT+FAULT…, as a campaign prints it")]
+pub struct NoPlan(String);
+
+const NONE: &str = "-";
+
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { NONE } else { text }
+}
+
+fn or_empty(text: &str) -> String {
+    if text == NONE {
+        String::new()
+    } else {
+        text.to_owned()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.scenario)?;
+        self.faults
+            .iter()
+            .try_for_each(|fault| write!(f, "+{fault}"))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call { at, what, times } => write!(
+                f,
+                "call/{}/{}/{}/{}/{}/{}/{times}",
+                at.verb,
+                at.resource,
+                or_none(&at.namespace),
+                or_none(&at.name),
+                at.nth,
+                what.as_str(),
+            ),
+            Self::Event { at, what } => write!(
+                f,
+                "event/{}/{}/{}/{}/{}/{}",
+                at.kind,
+                at.resource,
+                or_none(&at.namespace),
+                or_none(&at.name),
+                at.nth,
+                what.as_str(),
+            ),
+            Self::Evaluator {
+                mood,
+                from,
+                questions,
+            } => write!(f, "evaluator/{}/{from}/{questions}", mood.as_str()),
+            Self::Lag(versions) => write!(f, "lag/{versions}"),
+            Self::TwoLeaders => f.write_str("two-leaders"),
+            Self::NoGarbageCollection => f.write_str("no-gc"),
+            Self::ClockJump { step, forward } => {
+                let way = if *forward { "forward" } else { "back" };
+                write!(f, "clock/{step}/{way}")
+            }
+            Self::Restart { step } => write!(f, "restart/{step}"),
+        }
+    }
+}
+
+impl FromStr for Plan {
+    type Err = NoPlan;
+
+    fn from_str(text: &str) -> Result<Self, NoPlan> {
+        let no_plan = || NoPlan(text.to_owned());
+        let mut parts = text.split('+');
+        let scenario = parts.next().unwrap_or_default().to_owned();
+        if scenario.is_empty() {
+            return Err(no_plan());
+        }
+        let faults = parts
+            .map(|part| fault(part).ok_or_else(no_plan))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { scenario, faults })
+    }
+}
+
+fn fault(text: &str) -> Option<Fault> {
+    let words: Vec<&str> = text.split('/').collect();
+    Some(match words.as_slice() {
+        ["call", verb, resource, namespace, name, nth, what, times] => Fault::Call {
+            at: CallId {
+                verb: (*verb).to_owned(),
+                resource: (*resource).to_owned(),
+                namespace: or_empty(namespace),
+                name: or_empty(name),
+                nth: nth.parse().ok()?,
+            },
+            what: CallTrouble::parse(what)?,
+            times: times.parse().ok()?,
+        },
+        ["event", kind, resource, namespace, name, nth, what] => Fault::Event {
+            at: EventId {
+                kind: (*kind).to_owned(),
+                resource: (*resource).to_owned(),
+                namespace: or_empty(namespace),
+                name: or_empty(name),
+                nth: nth.parse().ok()?,
+            },
+            what: EventTrouble::parse(what)?,
+        },
+        ["evaluator", mood, from, questions] => Fault::Evaluator {
+            mood: Mood::ALL.into_iter().find(|it| it.as_str() == *mood)?,
+            from: from.parse().ok()?,
+            questions: questions.parse().ok()?,
+        },
+        ["lag", versions] => Fault::Lag(versions.parse().ok()?),
+        ["two-leaders"] => Fault::TwoLeaders,
+        ["no-gc"] => Fault::NoGarbageCollection,
+        ["clock", step, way @ ("forward" | "back")] => Fault::ClockJump {
+            step: step.parse().ok()?,
+            forward: *way == "forward",
+        },
+        ["restart", step] => Fault::Restart {
+            step: step.parse().ok()?,
+        },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identifier_says_everything() {
+        let at = CallId {
+            verb: "update".to_owned(),
+            resource: "accessrequests.status".to_owned(),
+            namespace: "tools".to_owned(),
+            name: "r".to_owned(),
+            nth: 2,
+        };
+        let event = EventId {
+            kind: "modified".to_owned(),
+            resource: "pods".to_owned(),
+            namespace: String::new(),
+            name: String::new(),
+            nth: 0,
+        };
+        let calls = CallTrouble::ALL.iter().map(|what| Fault::Call {
+            at: at.clone(),
+            what: *what,
+            times: 20,
+        });
+        let events = EventTrouble::ALL.iter().map(|what| Fault::Event {
+            at: event.clone(),
+            what: *what,
+        });
+        let moods = Mood::ALL.into_iter().map(|mood| Fault::Evaluator {
+            mood,
+            from: 3,
+            questions: 7,
+        });
+        let others = [
+            Fault::Lag(5),
+            Fault::TwoLeaders,
+            Fault::NoGarbageCollection,
+            Fault::ClockJump {
+                step: 1,
+                forward: false,
+            },
+            Fault::Restart { step: 4 },
+        ];
+        let plan = Plan {
+            scenario: "x".to_owned(),
+            faults: calls.chain(events).chain(moods).chain(others).collect(),
+        };
+        assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan);
+    }
+
+    #[test]
+    fn what_is_no_identifier_is_refused_and_named() {
+        for text in [
+            "",
+            "+two-leaders",
+            "x+",
+            "x+call",
+            "x+clock/1/up",
+            "x+lag/many",
+        ] {
+            let error = text.parse::<Plan>().unwrap_err().to_string();
+            assert!(error.contains(&format!("{text:?}")), "{error}");
+        }
+    }
+}

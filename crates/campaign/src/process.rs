@@ -1,0 +1,200 @@
+//! The controller as it ships, in this process, as often as it is started.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::stream;
+use jiff::SignedDuration;
+use prometheus::Registry;
+use request_controller::{
+    apply::Clock,
+    controller::{self, Settings},
+    plan::whole_seconds,
+    seen::Now,
+};
+use service_kit::{
+    client::bounded,
+    lease::Terms,
+    readiness::Readiness,
+    shutdown::{Signal, Tasks},
+};
+use testkit::Caller;
+use tokio::{
+    sync::mpsc::UnboundedReceiver,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    evaluator::{Asked, Oracle},
+    stage::Stage,
+};
+
+/// How long the kubelet takes to start a container again.
+const RESTART: Duration = Duration::from_secs(2);
+/// How often everything is compared.
+pub const SWEEP: Duration = Duration::from_mins(5);
+
+/// Everything that processes of a run share.
+#[derive(Clone)]
+pub struct Processes {
+    stage: Stage,
+    oracle: Oracle,
+    retention: SignedDuration,
+    running: Arc<Mutex<BTreeMap<String, Running>>>,
+}
+
+struct Running {
+    /// Its place in the installation: namespace and pod.
+    place: (String, String),
+    dead: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+    registry: Registry,
+}
+
+impl Processes {
+    /// None yet.
+    #[must_use]
+    pub fn new(stage: Stage, oracle: Oracle, retention: Duration) -> Self {
+        Self {
+            stage,
+            oracle,
+            retention: SignedDuration::try_from(retention).unwrap_or(SignedDuration::MAX),
+            running: Arc::default(),
+        }
+    }
+
+    /// Starts a process of that pod.
+    pub fn start(&self, namespace: &str, pod: &str) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = running.keys().filter(|it| it.starts_with(pod)).count();
+        let process = format!("{pod}.{earlier}");
+        let dead = Arc::new(AtomicBool::new(false));
+        let caller = Caller::service_account(&process, namespace, "request-controller");
+        let settings = Settings {
+            client: bounded(self.stage.server.client(&caller)),
+            evaluator: Arc::new(Asked {
+                oracle: self.oracle.clone(),
+                dead: Arc::clone(&dead),
+            }),
+            clock: self.clock(),
+            namespace: namespace.to_owned(),
+            identity: pod.to_owned(),
+            lease: Terms::default(),
+            sweep_every: SWEEP,
+            retention: self.retention,
+            most_waiting: 100,
+        };
+        let registry = Registry::new();
+        let task = tokio::spawn(run(settings, registry.clone()));
+        let place = (namespace.to_owned(), pod.to_owned());
+        running.insert(
+            process,
+            Running {
+                place,
+                dead,
+                task,
+                registry,
+            },
+        );
+    }
+
+    fn clock(&self) -> Clock {
+        let stage = self.stage.clone();
+        Arc::new(move || {
+            let skew = SignedDuration::from_secs(stage.skew.load(Ordering::SeqCst));
+            Now {
+                wall: whole_seconds(stage.server.now() + skew),
+                mono: Instant::now(),
+            }
+        })
+    }
+
+    /// Ends a process as a kill does: at once, whatever it was about to do.
+    pub fn kill(&self, process: &str) {
+        self.stage.server.kill(process);
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(it) = running.get(process) {
+            it.dead.store(true, Ordering::SeqCst);
+            it.task.abort();
+        }
+    }
+
+    /// Kills whatever runs, and says what that was.
+    #[must_use]
+    pub fn kill_all(&self) -> Vec<String> {
+        let alive = self.alive();
+        for process in &alive {
+            self.kill(process);
+        }
+        alive
+    }
+
+    /// The processes that were not killed.
+    #[must_use]
+    pub fn alive(&self) -> Vec<String> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = running
+            .iter()
+            .filter(|(_, it)| !it.dead.load(Ordering::SeqCst));
+        alive.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Starts whatever was killed again, for ever.
+    pub async fn restart(self, mut killed: UnboundedReceiver<String>) {
+        while let Some(process) = killed.recv().await {
+            self.kill(&process);
+            let processes = self.clone();
+            tokio::spawn(async move {
+                sleep(RESTART).await;
+                let place = {
+                    let running = processes.running.lock();
+                    let running = running.unwrap_or_else(PoisonError::into_inner);
+                    running.get(&process).map(|it| it.place.clone())
+                };
+                if let Some((namespace, pod)) = place {
+                    processes.start(&namespace, &pod);
+                }
+            });
+        }
+    }
+
+    /// What went wrong inside of processes that were not killed.
+    #[must_use]
+    pub fn complaints(&self) -> Vec<String> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut complaints = Vec::new();
+        for (name, it) in running.iter() {
+            if !it.dead.load(Ordering::SeqCst) && it.task.is_finished() {
+                complaints.push(format!("process {name} ended by itself"));
+            }
+            let panics = it.registry.gather().into_iter();
+            let panics = panics.filter(|family| family.name().ends_with("panics_total"));
+            let count: f64 = panics
+                .flat_map(|family| family.get_metric().to_vec())
+                .map(|metric| metric.get_counter().get_value())
+                .sum();
+            if count > 0.0 {
+                complaints.push(format!("process {name} panicked {count} times"));
+            }
+        }
+        complaints
+    }
+}
+
+async fn run(settings: Settings, registry: Registry) {
+    let mut tasks = Tasks::new();
+    let (readiness, start) = Readiness::starting();
+    if controller::start(settings, &registry, &mut tasks, &readiness).is_err() {
+        return;
+    }
+    start.ready();
+    let never = stream::pending::<Signal>();
+    tasks.run(never, &readiness, Duration::ZERO).await;
+}

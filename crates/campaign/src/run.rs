@@ -1,0 +1,312 @@
+//! One run: a scenario, the controller, and what goes wrong, on virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::SignedDuration;
+use testkit::{Entry, Lag};
+use tokio::{
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+    time::{Instant, sleep},
+};
+
+use crate::{
+    evaluator::Oracle,
+    inject::{Injector, Met},
+    oracle::{self, Allowance, EndState, Rule, Seen, Violation, Writes},
+    plan::{CallTrouble, EventTrouble, FEW, Fault, Plan},
+    process::{Processes, SWEEP},
+    scenario::{Scenario, Step},
+    stage::{SECOND_SYSTEM, SYSTEM, Stage},
+};
+
+/// How long a step may take to come true. Longer than a watch that fell silent, a sweep and the longest pause
+/// between attempts together.
+const LIMIT: Duration = Duration::from_mins(45);
+/// The same where it may not come true at all.
+const PATIENCE: Duration = Duration::from_mins(5);
+const GLANCE: Duration = Duration::from_millis(50);
+/// How long everything is left alone at the end, before nothing at all may be written.
+const CALM: Duration = Duration::from_mins(1);
+/// What waits for a time on a clock that was set back waits that much longer.
+const JUMP: Duration = Duration::from_mins(70);
+/// How long nothing is written then.
+const IDLE: Duration = Duration::from_mins(10);
+
+/// What a run came to.
+pub struct Outcome {
+    /// Every call and every change.
+    pub log: Vec<Entry>,
+    /// Broken promises that can be seen without another run.
+    pub violations: Vec<Violation>,
+    /// What the judgement rests on.
+    pub seen: Seen,
+    /// How it ended.
+    pub end: EndState,
+    /// What was written.
+    pub writes: Writes,
+    /// Where something could go wrong, and what did.
+    pub met: Met,
+    /// How many questions the evaluator was asked.
+    pub asked: usize,
+}
+
+/// Runs a plan of this scenario, on a runtime of its own.
+pub fn run(scenario: &Scenario, plan: &Plan) -> std::io::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()?;
+    Ok(runtime.block_on(play(scenario, plan)))
+}
+
+async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
+    let started = Instant::now();
+    let stage = Stage::new();
+    let (killed, deaths) = unbounded_channel();
+    let injector = Injector::new(plan, killed.clone());
+    let oracle = Oracle::new(plan.faults.iter().find_map(Fault::spell));
+    (scenario.before)(&stage);
+    stage.server.set_faults(Arc::clone(&injector) as Arc<_>);
+    if plan.faults.contains(&Fault::NoGarbageCollection) {
+        stage.server.collect_garbage(None);
+    }
+    let processes = Processes::new(stage.clone(), oracle.clone(), scenario.retention);
+    let restarts = tokio::spawn(processes.clone().restart(deaths));
+    start(&stage, &processes, plan);
+
+    let mut told = Story {
+        another: is_another_story(scenario, plan),
+        started,
+        stage: &stage,
+        processes: &processes,
+        plan,
+        killed,
+        last_fault: None,
+        violations: Vec::new(),
+    };
+    told.tell(scenario).await;
+    oracle.relieve();
+    let jumps = plan
+        .faults
+        .iter()
+        .any(|it| matches!(it, Fault::ClockJump { .. }));
+    if scenario.timed && jumps {
+        sleep(JUMP).await;
+    }
+    // What nobody said is found by the next sweep but one, or when a silent watch is opened anew.
+    let lasting = plan.faults.iter().any(Fault::is_lasting);
+    sleep(if lasting { CALM + 3 * SWEEP } else { CALM }).await;
+    told.expect_that_it_lasts(scenario);
+    let Story {
+        last_fault,
+        mut violations,
+        ..
+    } = told;
+    let idle_from = started.elapsed();
+    // What is met from here on is no point to break anything at: nothing may follow from it.
+    let met = injector.met();
+    sleep(IDLE).await;
+    restarts.abort();
+
+    let log = stage.server.log();
+    let last = [last_fault, met.last, oracle.met().1].into_iter();
+    let last = last.flatten().max().map(|it| it - started);
+    let (broken, seen) = oracle::judge(&log, &allowance(plan, last));
+    violations.extend(broken);
+    let end = started.elapsed();
+    let mut complain = |rule, what| {
+        violations.push(Violation {
+            rule,
+            at: end,
+            what,
+        });
+    };
+    let idle = Writes::since(&log, idle_from);
+    if idle.total() + idle.events > 0 {
+        let what = format!("since {idle_from:?} nothing happened, and it wrote {idle:?}");
+        complain(Rule::Idle, what);
+    }
+    if injector.met().is_endless() {
+        complain(
+            Rule::Idle,
+            "it calls again and again, without a pause".to_owned(),
+        );
+    }
+    for what in processes.complaints() {
+        complain(Rule::Process, what);
+    }
+    Outcome {
+        violations,
+        seen,
+        end: EndState::of(&stage),
+        writes: Writes::since(&log, Duration::ZERO),
+        met,
+        asked: oracle.asked(),
+        log,
+    }
+}
+
+/// Whether a plan may lead somewhere else than its scenario does.
+#[must_use]
+pub fn is_another_story(scenario: &Scenario, plan: &Plan) -> bool {
+    let mut faults = plan.faults.iter();
+    faults.any(|it| it.tells_another_story(scenario.timed))
+}
+
+/// A scenario that is being played.
+struct Story<'a> {
+    /// Whether the faults may lead somewhere else, where only the promises count.
+    another: bool,
+    started: Instant,
+    stage: &'a Stage,
+    processes: &'a Processes,
+    plan: &'a Plan,
+    killed: UnboundedSender<String>,
+    last_fault: Option<Instant>,
+    violations: Vec<Violation>,
+}
+
+impl Story<'_> {
+    /// Every step, and the end.
+    async fn tell(&mut self, scenario: &Scenario) {
+        let another = self.another;
+        let limit = if another { PATIENCE } else { LIMIT };
+        for (index, step) in scenario.steps.iter().enumerate() {
+            self.before(index);
+            match step {
+                Step::Do(_, act) => act(self.stage),
+                Step::Rest(time) => sleep(*time).await,
+                Step::Until(what, is_so) => {
+                    if !comes_true(self.stage, *is_so, limit).await && !another {
+                        self.stuck(format!("{what:?} did not come true within {LIMIT:?}"));
+                        return;
+                    }
+                }
+            }
+        }
+        if !comes_true(self.stage, scenario.ends, limit).await && !another {
+            self.stuck(format!(
+                "the end did not come: {}",
+                EndState::of(self.stage)
+            ));
+        }
+    }
+
+    fn expect_that_it_lasts(&mut self, scenario: &Scenario) {
+        let expected = self.violations.is_empty() && !self.another;
+        if expected && !(scenario.ends)(self.stage) {
+            self.stuck(format!(
+                "the end did not last: {}",
+                EndState::of(self.stage)
+            ));
+        }
+    }
+
+    fn stuck(&mut self, what: String) {
+        self.violations.push(Violation {
+            rule: Rule::Stuck,
+            at: self.started.elapsed(),
+            what,
+        });
+    }
+
+    /// What goes wrong before a step.
+    fn before(&mut self, index: usize) {
+        for fault in &self.plan.faults {
+            if let Fault::Restart { step } = fault
+                && *step == index
+            {
+                for process in self.processes.kill_all() {
+                    // Whoever restarts it lives as long as the run.
+                    let _ = self.killed.send(process);
+                }
+                self.last_fault = Some(Instant::now());
+            }
+            if let Fault::ClockJump { step, forward } = fault
+                && *step == index
+            {
+                let hours = if *forward { 1 } else { -1 };
+                self.stage.jump(SignedDuration::from_hours(hours));
+                self.last_fault = Some(Instant::now());
+            }
+        }
+    }
+}
+
+fn start(stage: &Stage, processes: &Processes, plan: &Plan) {
+    let mut places = vec![(SYSTEM, "one")];
+    if plan.faults.contains(&Fault::TwoLeaders) {
+        // A lease of its own: neither ever hears of the other one.
+        places.push((SECOND_SYSTEM, "two"));
+    }
+    for (namespace, pod) in places {
+        for fault in &plan.faults {
+            if let Fault::Lag(versions) = fault {
+                let lag = Lag {
+                    versions: *versions,
+                    at_most: LAG,
+                };
+                // Also for the processes that follow it.
+                for generation in 0..4 {
+                    stage
+                        .server
+                        .set_watch_lag(&format!("{pod}.{generation}"), Some(lag));
+                }
+            }
+        }
+        processes.start(namespace, pod);
+    }
+}
+
+/// How long an API server that is behind stays behind when nothing new happens.
+const LAG: Duration = Duration::from_secs(10);
+
+async fn comes_true(stage: &Stage, is_so: fn(&Stage) -> bool, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    while !is_so(stage) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        sleep(GLANCE).await;
+    }
+    true
+}
+
+fn allowance(plan: &Plan, last_fault: Option<Duration>) -> Allowance {
+    let recovery = plan.faults.iter().map(recovery).max();
+    let lags = plan.faults.iter().any(|it| matches!(it, Fault::Lag(_)));
+    Allowance {
+        usual: Duration::from_secs(1),
+        last_fault,
+        recovery: recovery.unwrap_or_default(),
+        lag: if lags { LAG } else { Duration::ZERO },
+        races: plan.faults.contains(&Fault::TwoLeaders) || lags,
+    }
+}
+
+/// How long after a fault everything is as if it had never been.
+fn recovery(fault: &Fault) -> Duration {
+    match fault {
+        // The pause before something is looked at again grows to two minutes.
+        Fault::Call { times, .. } if *times > FEW => Duration::from_mins(5),
+        // A watch that is never answered is given up after its own time.
+        Fault::Call {
+            what: CallTrouble::HangBefore | CallTrouble::HangAfter,
+            ..
+        } => Duration::from_mins(6),
+        Fault::Event { what, .. } => match what {
+            EventTrouble::Silence | EventTrouble::Drop => Duration::from_mins(6),
+            EventTrouble::VeryLate => Duration::from_mins(2),
+            EventTrouble::Twice
+            | EventTrouble::Late
+            | EventTrouble::Gone
+            | EventTrouble::Close
+            | EventTrouble::Kill => Duration::from_secs(30),
+        },
+        Fault::Evaluator { .. } => Duration::from_mins(3),
+        Fault::Call { .. } | Fault::Restart { .. } | Fault::ClockJump { .. } => {
+            Duration::from_secs(30)
+        }
+        Fault::Lag(_) | Fault::TwoLeaders | Fault::NoGarbageCollection => Duration::from_secs(5),
+    }
+}

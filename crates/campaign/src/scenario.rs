@@ -1,0 +1,57 @@
+//! What happens in the cluster, step by step, whatever happens to the controller meanwhile.
+
+mod changes;
+mod common;
+mod lives;
+mod races;
+mod switch;
+
+use std::time::Duration;
+
+use crate::stage::Stage;
+
+/// One thing that happens, or is waited for.
+#[derive(Clone, Copy)]
+pub enum Step {
+    /// Somebody does something.
+    Do(&'static str, fn(&Stage)),
+    /// The next step waits until this is so.
+    Until(&'static str, fn(&Stage) -> bool),
+    /// The next step waits that long.
+    Rest(Duration),
+}
+
+/// A story.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// Its name, part of every plan's identifier.
+    pub name: &'static str,
+    /// What is there before a controller starts.
+    pub before: fn(&Stage),
+    /// What happens then.
+    pub steps: &'static [Step],
+    /// Whether what is true at the end is as it should be.
+    pub ends: fn(&Stage) -> bool,
+    /// How long a decided request is kept after its pod is gone.
+    pub retention: Duration,
+    /// Whether what it comes to depends on who is faster; then nothing but `ends` is compared.
+    pub race: bool,
+    /// Whether something in it happens because time has passed on the wall clock.
+    pub timed: bool,
+}
+
+/// All of them.
+#[must_use]
+pub fn all() -> Vec<Scenario> {
+    let mut all = Vec::from(lives::LIVES);
+    all.extend(changes::CHANGES);
+    all.extend(races::RACES);
+    all.extend(switch::SWITCH);
+    all
+}
+
+/// The scenario of that name.
+#[must_use]
+pub fn named(name: &str) -> Option<Scenario> {
+    all().into_iter().find(|it| it.name == name)
+}

@@ -1,0 +1,244 @@
+//! What others change while a request lives.
+
+use super::{
+    Scenario,
+    Step::{Do, Until},
+    common::{
+        A_WHILE, APPROVE, FINISH, GRANTED, PENDING, USUAL, asking, granted, is, revoked, scenario,
+        waiting, waiting_for,
+    },
+};
+use crate::stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS};
+
+/// What others change while it lives.
+pub(super) const CHANGES: [Scenario; 14] = [
+    scenario(
+        "policy-edited-before",
+        |stage| {
+            waiting(stage);
+            stage.signoff_labelled("other", "other", "deploy", "approved");
+        },
+        &[
+            PENDING,
+            Do("the policy asks for other objects", |stage| {
+                edit_policy(stage, "other");
+            }),
+        ],
+        granted,
+    ),
+    scenario(
+        "policy-edited-after",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the policy asks for other objects", |stage| {
+                edit_policy(stage, "other");
+            }),
+            A_WHILE,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "policy-deleted",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the policy is deleted", |stage| {
+                stage.server.delete("accesspolicies", TOOLS, "p");
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "policy-later",
+        |stage| {
+            stage.connector();
+            asking(stage);
+            stage.decide("yes", "approved");
+        },
+        &[
+            A_WHILE,
+            Do("a policy is made", |stage| stage.policy("p", USUAL)),
+        ],
+        granted,
+    ),
+    scenario(
+        "connector-later",
+        |stage| {
+            stage.policy("p", USUAL);
+            asking(stage);
+            stage.decide("yes", "approved");
+        },
+        &[A_WHILE, Do("the connector is made", Stage::connector)],
+        granted,
+    ),
+    scenario(
+        "connector-deleted",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("it is deleted", delete_connector),
+        ],
+        revoked,
+    ),
+    scenario(
+        "connector-replaced",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("it is replaced", |stage| {
+                delete_connector(stage);
+                stage.connector();
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "kind-later",
+        |stage| {
+            waiting_for(
+                stage,
+                PolicyForm {
+                    kind: Some("Latecomer"),
+                    ..USUAL
+                },
+            );
+        },
+        &[
+            A_WHILE,
+            Do("the kind arrives", Stage::latecomers_arrive),
+            Do("somebody approves", |stage| {
+                stage.latecomer("late", "deploy", "approved");
+            }),
+            GRANTED,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "two-policies",
+        |stage| {
+            waiting(stage);
+            stage.policy(
+                "q",
+                PolicyForm {
+                    label: Some("other"),
+                    ..USUAL
+                },
+            );
+            stage.signoff_labelled("other", "other", "deploy", "approved");
+        },
+        &[
+            APPROVE,
+            Until("both grant", |stage| {
+                stage.bindings().len() == 2 && is(stage, "Granted")
+            }),
+            Do("one approval is withdrawn", |stage| {
+                stage.decide("other", "pending");
+            }),
+            Until("one is left", granted),
+            A_WHILE,
+            Do("the other one too", |stage| stage.decide("yes", "pending")),
+        ],
+        revoked,
+    ),
+    scenario(
+        "one-says-no",
+        |stage| {
+            waiting(stage);
+            stage.policy(
+                "q",
+                PolicyForm {
+                    label: Some("other"),
+                    ..USUAL
+                },
+            );
+            stage.signoff_labelled("other", "other", "deploy", "rejected");
+        },
+        &[PENDING, APPROVE, GRANTED, FINISH],
+        revoked,
+    ),
+    scenario(
+        "approval-deleted",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the approval is deleted", |stage| {
+                stage.server.delete("signoffs", APPS, "yes");
+            }),
+            A_WHILE,
+        ],
+        granted,
+    ),
+    scenario(
+        "while-holds",
+        |stage| {
+            waiting_for(
+                stage,
+                PolicyForm {
+                    latch: Some("WhileHolds"),
+                    ..USUAL
+                },
+            );
+        },
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the approval is deleted", |stage| {
+                stage.server.delete("signoffs", APPS, "yes");
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "all-of-two",
+        |stage| {
+            waiting(stage);
+            stage.signoff("no", "deploy", "pending");
+        },
+        &[
+            PENDING,
+            APPROVE,
+            A_WHILE,
+            PENDING,
+            Do("the other one approves", |stage| {
+                stage.decide("no", "approved");
+            }),
+            GRANTED,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "any-of-two",
+        |stage| {
+            waiting_for(stage, PolicyForm { any: true, ..USUAL });
+            stage.signoff("no", "deploy", "pending");
+        },
+        &[PENDING, APPROVE, GRANTED, FINISH],
+        revoked,
+    ),
+];
+
+fn edit_policy(stage: &Stage, label: &str) {
+    stage.server.change("accesspolicies", TOOLS, "p", |policy| {
+        let checks = &mut policy["spec"]["checkGrantedPermission"]["spec"]["checks"];
+        checks[0]["selector"]["labels"] = serde_json::json!({label: "{.object.metadata.name}"});
+    });
+}
+
+fn delete_connector(stage: &Stage) {
+    stage.server.delete("connectors", TOOLS, CONNECTOR);
+}

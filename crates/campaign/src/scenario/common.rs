@@ -1,0 +1,124 @@
+//! What the scenarios have in common: pod `deploy`, its request `for-deploy`, its approval `yes`, policy `p`.
+
+use std::time::Duration;
+
+use super::{
+    Scenario,
+    Step::{self, Do, Rest, Until},
+};
+use crate::stage::{PolicyForm, Stage};
+
+/// Longer than anything here takes.
+pub(super) const WEEK: Duration = Duration::from_hours(168);
+
+pub(super) const USUAL: PolicyForm<'static> = PolicyForm {
+    config_map: false,
+    any: false,
+    latch: None,
+    max_duration: None,
+    pending_timeout: None,
+    label: None,
+    kind: None,
+};
+
+pub(super) const fn scenario(
+    name: &'static str,
+    before: fn(&Stage),
+    steps: &'static [Step],
+    ends: fn(&Stage) -> bool,
+) -> Scenario {
+    Scenario {
+        name,
+        before,
+        steps,
+        ends,
+        retention: WEEK,
+        race: false,
+        timed: false,
+    }
+}
+
+pub(super) const fn timed(
+    name: &'static str,
+    before: fn(&Stage),
+    steps: &'static [Step],
+    ends: fn(&Stage) -> bool,
+) -> Scenario {
+    Scenario {
+        timed: true,
+        ..scenario(name, before, steps, ends)
+    }
+}
+
+pub(super) const fn race(
+    name: &'static str,
+    before: fn(&Stage),
+    steps: &'static [Step],
+    ends: fn(&Stage) -> bool,
+) -> Scenario {
+    Scenario {
+        race: true,
+        ..scenario(name, before, steps, ends)
+    }
+}
+
+/// Connector and policy, a pod that asks, and an approval that nobody has given yet.
+pub(super) fn waiting(stage: &Stage) {
+    stage.connector();
+    stage.policy("p", USUAL);
+    asking(stage);
+}
+
+pub(super) fn asking(stage: &Stage) {
+    stage.pod("deploy");
+    stage.request("deploy");
+    stage.signoff("yes", "deploy", "pending");
+}
+
+pub(super) fn waiting_for(stage: &Stage, form: PolicyForm<'_>) {
+    stage.connector();
+    stage.policy("p", form);
+    asking(stage);
+}
+
+pub(super) fn is(stage: &Stage, phase: &str) -> bool {
+    stage.phase("for-deploy") == phase
+}
+
+pub(super) fn granted(stage: &Stage) -> bool {
+    is(stage, "Granted") && stage.bindings().len() == 1 && stage.managed("roles").len() == 1
+}
+
+pub(super) fn pending(stage: &Stage) -> bool {
+    let request = stage.request_now("for-deploy").unwrap_or_default();
+    let conditions = request["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    // Somebody has looked at the checks.
+    let judged = conditions.any(|it| it["type"] == "AccessCheckReady");
+    is(stage, "Pending") && judged && nothing(stage)
+}
+
+pub(super) fn nothing(stage: &Stage) -> bool {
+    stage.bindings().is_empty() && stage.managed("roles").is_empty()
+}
+
+pub(super) fn revoked(stage: &Stage) -> bool {
+    let request = stage.request_now("for-deploy").unwrap_or_default();
+    is(stage, "Revoked") && request["status"]["revokedAt"].is_string() && nothing(stage)
+}
+
+pub(super) fn rejected(stage: &Stage) -> bool {
+    is(stage, "Rejected") && nothing(stage)
+}
+
+pub(super) const APPROVE: Step = Do("approve", |stage| stage.decide("yes", "approved"));
+pub(super) const FINISH: Step = Do("the pod ends", |stage| {
+    stage.pod_phase("deploy", "Succeeded");
+});
+pub(super) const PENDING: Step = Until("it waits", pending);
+pub(super) const GRANTED: Step = Until("granted", granted);
+pub(super) const REVOKED: Step = Until("revoked", revoked);
+/// Longer than a controller needs for anything that it knows of.
+pub(super) const A_WHILE: Step = Rest(Duration::from_secs(5));
+/// Two things at nearly the same time.
+pub(super) const A_MOMENT: Step = Rest(Duration::from_millis(1));

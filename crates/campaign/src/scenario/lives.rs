@@ -1,0 +1,196 @@
+//! How one request lives and ends.
+
+use std::time::Duration;
+
+use super::{
+    Scenario,
+    Step::{Do, Until},
+    common::{
+        A_WHILE, APPROVE, FINISH, GRANTED, PENDING, REVOKED, USUAL, granted, is, nothing, rejected,
+        revoked, scenario, timed, waiting, waiting_for,
+    },
+};
+use crate::stage::{APPS, PolicyForm, TOOLS};
+
+/// How one request lives and ends.
+pub(super) const LIVES: [Scenario; 13] = [
+    scenario(
+        "approved-and-ended",
+        waiting,
+        &[PENDING, APPROVE, GRANTED, FINISH],
+        revoked,
+    ),
+    scenario(
+        "approved-before",
+        |stage| {
+            waiting(stage);
+            stage.decide("yes", "approved");
+        },
+        &[GRANTED, FINISH],
+        revoked,
+    ),
+    scenario(
+        "rejected",
+        waiting,
+        &[
+            PENDING,
+            Do("reject", |stage| stage.decide("yes", "rejected")),
+            Until("rejected", rejected),
+            Do("approve after all", |stage| stage.decide("yes", "approved")),
+        ],
+        rejected,
+    ),
+    scenario(
+        "deleted-while-waiting",
+        waiting,
+        &[
+            PENDING,
+            Do("the pod is deleted", |stage| stage.delete_pod("deploy")),
+        ],
+        |stage| is(stage, "Invalid") && nothing(stage),
+    ),
+    scenario(
+        "pod-deleted",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the pod is deleted", |stage| stage.delete_pod("deploy")),
+        ],
+        revoked,
+    ),
+    scenario(
+        "pod-replaced",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the pod is replaced", |stage| {
+                stage.delete_pod("deploy");
+                stage.pod("deploy");
+            }),
+            REVOKED,
+            Do("the new pod asks", |stage| {
+                stage.request_named("again", "deploy");
+            }),
+            Until("the new one is granted", |stage| {
+                stage.phase("again") == "Granted"
+            }),
+        ],
+        |stage| {
+            stage.phase("again") == "Granted" && is(stage, "Revoked") && stage.bindings().len() == 1
+        },
+    ),
+    scenario(
+        "terminating-gets-nothing",
+        waiting,
+        &[
+            PENDING,
+            Do("the pod is being deleted", |stage| {
+                stage.server.change("pods", APPS, "deploy", |pod| {
+                    pod["metadata"]["finalizers"] = serde_json::json!(["example.com/keeps"]);
+                });
+                stage.delete_pod("deploy");
+            }),
+            A_WHILE,
+            APPROVE,
+            A_WHILE,
+        ],
+        nothing,
+    ),
+    scenario(
+        "request-deleted",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the request is deleted", |stage| {
+                stage.server.delete("accessrequests", TOOLS, "for-deploy");
+            }),
+            Until("its grant is gone", nothing),
+        ],
+        nothing,
+    ),
+    scenario(
+        "request-made-anew",
+        waiting,
+        &[
+            PENDING,
+            Do("reject", |stage| stage.decide("yes", "rejected")),
+            Until("rejected", rejected),
+            Do("the request is deleted", |stage| {
+                stage.server.delete("accessrequests", TOOLS, "for-deploy");
+            }),
+            A_WHILE,
+            APPROVE,
+            Do("it is made anew", |stage| stage.request("deploy")),
+        ],
+        granted,
+    ),
+    scenario(
+        "withdrawn",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("withdraw", |stage| stage.decide("yes", "pending")),
+            REVOKED,
+            APPROVE,
+        ],
+        revoked,
+    ),
+    timed(
+        "expires",
+        |stage| {
+            waiting_for(
+                stage,
+                PolicyForm {
+                    max_duration: Some("2m"),
+                    ..USUAL
+                },
+            );
+        },
+        &[PENDING, APPROVE, GRANTED],
+        revoked,
+    ),
+    timed(
+        "waits-too-long",
+        |stage| {
+            waiting_for(
+                stage,
+                PolicyForm {
+                    pending_timeout: Some("3m"),
+                    ..USUAL
+                },
+            );
+        },
+        &[
+            PENDING,
+            Until("it waits no more", |stage| !is(stage, "Pending")),
+            APPROVE,
+        ],
+        nothing,
+    ),
+    Scenario {
+        name: "forgotten",
+        before: waiting,
+        steps: &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the pod is deleted", |stage| stage.delete_pod("deploy")),
+            REVOKED,
+            Until("the request is deleted", |stage| {
+                stage.request_now("for-deploy").is_none()
+            }),
+        ],
+        ends: nothing,
+        retention: Duration::from_mins(20),
+        race: false,
+        timed: true,
+    },
+];

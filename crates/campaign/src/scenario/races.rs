@@ -1,0 +1,155 @@
+//! What happens at nearly the same time, or where nobody expects it.
+
+use super::{
+    Scenario,
+    Step::{Do, Until},
+    common::{
+        A_MOMENT, A_WHILE, APPROVE, FINISH, GRANTED, PENDING, USUAL, granted, nothing, pending,
+        race, revoked, scenario, waiting,
+    },
+};
+use crate::stage::{APPS, CONNECTOR, Stage, TOOLS};
+
+/// Things that happen at nearly the same time, or where nobody expects them.
+pub(super) const RACES: [Scenario; 8] = [
+    race(
+        "ends-when-approved",
+        waiting,
+        &[PENDING, APPROVE, A_MOMENT, FINISH, A_WHILE],
+        nothing,
+    ),
+    race(
+        "withdrawn-at-once",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            A_MOMENT,
+            Do("withdraw", |stage| stage.decide("yes", "pending")),
+            A_WHILE,
+        ],
+        nothing,
+    ),
+    race(
+        "deleted-when-approved",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            A_MOMENT,
+            Do("the request is deleted", |stage| {
+                stage.server.delete("accessrequests", TOOLS, "for-deploy");
+            }),
+            A_WHILE,
+        ],
+        nothing,
+    ),
+    scenario(
+        "two-of-a-tuple",
+        |stage| {
+            waiting(stage);
+            stage.request_named("second", "deploy");
+        },
+        &[PENDING, APPROVE, GRANTED],
+        |stage| granted(stage) && stage.phase("second") != "Granted",
+    ),
+    scenario(
+        "grant-deleted-by-hand",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("somebody deletes the binding", |stage| {
+                for binding in stage.bindings() {
+                    let name = binding["metadata"]["name"].as_str().unwrap_or_default();
+                    stage.server.delete("rolebindings", TOOLS, name);
+                }
+            }),
+            GRANTED,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "grant-edited-by-hand",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("somebody widens the role", |stage| {
+                for role in stage.managed("roles") {
+                    let name = role["metadata"]["name"].as_str().unwrap_or_default();
+                    stage.server.change("roles", TOOLS, name, |role| {
+                        role["rules"][0]["resources"] = serde_json::json!(["connectors/apis"]);
+                    });
+                }
+            }),
+            A_WHILE,
+            GRANTED,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "left-behind",
+        |stage| {
+            waiting(stage);
+            left_behind(stage);
+        },
+        &[PENDING],
+        pending,
+    ),
+    scenario(
+        "many-pods",
+        |stage| {
+            stage.connector();
+            stage.policy("p", USUAL);
+            for pod in ["deploy", "b", "c", "d"] {
+                stage.pod(pod);
+                stage.request(pod);
+            }
+            stage.signoff("yes", "deploy", "pending");
+            stage.signoff("b", "b", "approved");
+            stage.signoff("c", "c", "rejected");
+        },
+        &[
+            APPROVE,
+            Until("two are granted", |stage| stage.bindings().len() == 2),
+            Do("b ends", |stage| stage.pod_phase("b", "Failed")),
+            Do("d is approved", |stage| stage.signoff("d", "d", "approved")),
+        ],
+        |stage| {
+            let phases = ["for-deploy", "for-b", "for-c", "for-d"].map(|it| stage.phase(it));
+            phases == ["Granted", "Revoked", "Rejected", "Granted"] && stage.bindings().len() == 2
+        },
+    ),
+];
+
+/// What a controller of long ago wrote for a request that is not there any more.
+fn left_behind(stage: &Stage) {
+    let metadata = serde_json::json!({
+        "name": "car-gone", "namespace": TOOLS,
+        "labels": {
+            "app.kubernetes.io/managed-by": "connectors-approval",
+            "connectors.alauda.io/accessRequest": "gone",
+            "connectors.alauda.io/accessRequestUid": "gone-uid",
+            "connectors.alauda.io/accessPolicy": "p",
+            "connectors.alauda.io/accessPolicyUid": "p-uid",
+        },
+    });
+    let rbac = "rbac.authorization.k8s.io";
+    stage.put(serde_json::json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata,
+        "rules": [{
+            "apiGroups": ["connectors.alauda.io"], "verbs": ["*"], "resourceNames": [CONNECTOR],
+            "resources": ["connectors/apis/v1/pod/apps/deploy"],
+        }],
+    }));
+    stage.put(serde_json::json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "car-gone"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": APPS, "name": "builder"}],
+    }));
+}

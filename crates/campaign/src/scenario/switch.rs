@@ -1,0 +1,99 @@
+//! The feature switch, the clock, and Rego.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use super::{
+    Scenario,
+    Step::{Do, Rest, Until},
+    common::{
+        A_WHILE, APPROVE, FINISH, GRANTED, PENDING, USUAL, granted, nothing, revoked, scenario,
+        waiting, waiting_for,
+    },
+};
+use crate::stage::PolicyForm;
+
+/// The feature switch, and Rego.
+pub(super) const SWITCH: [Scenario; 4] = [
+    scenario(
+        "off-and-on",
+        waiting,
+        &[
+            PENDING,
+            Do("off", |stage| stage.switch(false)),
+            // Longer than a watch that fell silent stays silent.
+            Rest(Duration::from_mins(6)),
+            APPROVE,
+            A_WHILE,
+            Until("nothing is granted while it is off", nothing),
+            Do("on", |stage| stage.switch(true)),
+        ],
+        granted,
+    ),
+    scenario(
+        "ends-while-off",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("off", |stage| stage.switch(false)),
+            A_WHILE,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "clock-is-corrected",
+        |stage| {
+            waiting_for(
+                stage,
+                PolicyForm {
+                    max_duration: Some("3h"),
+                    ..USUAL
+                },
+            );
+        },
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the clock jumps forward", |stage| {
+                stage.jump(SignedDuration::from_hours(1));
+            }),
+            A_WHILE,
+            Do("and back", |stage| {
+                stage.jump(SignedDuration::from_hours(-2));
+            }),
+            A_WHILE,
+            GRANTED,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "read-by-rego",
+        |stage| {
+            stage.connector();
+            stage.policy(
+                "p",
+                PolicyForm {
+                    config_map: true,
+                    ..USUAL
+                },
+            );
+            stage.pod("deploy");
+            stage.request("deploy");
+        },
+        &[
+            PENDING,
+            Do("somebody approves", |stage| {
+                stage.config_map("verdict", "deploy", "approved");
+            }),
+            GRANTED,
+            FINISH,
+        ],
+        revoked,
+    ),
+];

@@ -1,0 +1,363 @@
+//! The cluster of a scenario, and what people and other controllers do in it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use testkit::{ApiServer, Kind};
+
+/// Where the connector, its policies and its requests are.
+pub const TOOLS: &str = "tools";
+/// Where the pods are.
+pub const APPS: &str = "apps";
+/// Where the installation is.
+pub const SYSTEM: &str = "connectors-system";
+/// A second installation's namespace, for a second leader.
+pub const SECOND_SYSTEM: &str = "connectors-system-2";
+/// The connector that everything is about.
+pub const CONNECTOR: &str = "harbor";
+
+const OURS: &str = "connectors.alauda.io/v1alpha1";
+const SIGNOFF: &str = "example.com/v1";
+
+/// How a `ConfigMap` says what was decided.
+const VERDICT: &str = r#"package approval
+import rego.v1
+default output := {"state": "pending"}
+output := {"state": input.data.state} if input.data.state
+"#;
+
+/// When every run begins.
+const START: &str = "2026-03-01T10:00:00Z";
+
+/// The cluster of a scenario.
+#[derive(Clone)]
+pub struct Stage {
+    /// The API server.
+    pub server: ApiServer,
+    /// By how many seconds the controllers' wall clocks are wrong.
+    pub skew: Arc<AtomicI64>,
+}
+
+/// How a policy differs from the usual one.
+#[derive(Clone, Copy, Default)]
+pub struct PolicyForm<'a> {
+    /// `{kind: Signoff}` when absent.
+    pub config_map: bool,
+    /// `match`.
+    pub any: bool,
+    /// `latch`.
+    pub latch: Option<&'a str>,
+    /// `limits.maxDuration`.
+    pub max_duration: Option<&'a str>,
+    /// `limits.pendingTimeout`.
+    pub pending_timeout: Option<&'a str>,
+    /// The label whose value has to be the pod's name; `run` when absent.
+    pub label: Option<&'a str>,
+    /// The kind of the check objects, another one than the usual.
+    pub kind: Option<&'a str>,
+}
+
+impl Stage {
+    /// A cluster with an installation, namespaces and accounts, and nothing else.
+    #[must_use]
+    pub fn new() -> Self {
+        let server = ApiServer::new(START.parse().unwrap_or(Timestamp::UNIX_EPOCH));
+        let stage = Self {
+            server,
+            skew: Arc::default(),
+        };
+        stage.server.register(signoff());
+        for namespace in [TOOLS, APPS, SYSTEM, SECOND_SYSTEM] {
+            stage.put(
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+            );
+        }
+        stage.put(json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "builder", "namespace": APPS},
+        }));
+        stage.rights();
+        for namespace in [SYSTEM, SECOND_SYSTEM] {
+            stage.put(json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "connectors-config", "namespace": namespace},
+                "data": {"enable-connectors-approval": "true"},
+            }));
+        }
+        stage
+    }
+
+    /// What the chart lets the controller do.
+    fn rights(&self) {
+        let rbac = "rbac.authorization.k8s.io";
+        let watch = json!(["get", "list", "watch"]);
+        let subjects = [SYSTEM, SECOND_SYSTEM].map(|namespace| {
+            json!({"kind": "ServiceAccount", "namespace": namespace, "name": "request-controller"})
+        });
+        self.put(json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole",
+            "metadata": {"name": "connectors-request-controller"},
+            "rules": [
+                {"apiGroups": ["connectors.alauda.io"], "resources": ["*"], "verbs": ["*"]},
+                {"apiGroups": [rbac], "resources": ["roles", "rolebindings"], "verbs": ["get", "list", "watch", "create", "delete"]},
+                {"apiGroups": [""], "resources": ["pods", "namespaces", "serviceaccounts"], "verbs": watch},
+                {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+                {"apiGroups": ["example.com"], "resources": ["signoffs", "latecomers"], "verbs": watch},
+                {"apiGroups": [""], "resources": ["configmaps"], "verbs": watch},
+            ],
+        }));
+        self.put(json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding",
+            "metadata": {"name": "connectors-request-controller"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "connectors-request-controller"},
+            "subjects": subjects,
+        }));
+        for namespace in [SYSTEM, SECOND_SYSTEM] {
+            self.put(json!({
+                "apiVersion": format!("{rbac}/v1"), "kind": "Role",
+                "metadata": {"name": "request-controller", "namespace": namespace},
+                "rules": [
+                    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+                    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["request-controller"], "verbs": ["get", "update"]},
+                    {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["connectors-config"], "verbs": watch},
+                ],
+            }));
+            self.put(json!({
+                "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
+                "metadata": {"name": "request-controller", "namespace": namespace},
+                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "request-controller"},
+                "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": "request-controller"}],
+            }));
+        }
+    }
+
+    /// Creates an object as somebody with all rights.
+    pub fn put(&self, object: Value) {
+        self.server.create(object);
+    }
+
+    /// The connector.
+    pub fn connector(&self) {
+        self.put(json!({
+            "apiVersion": OURS, "kind": "Connector",
+            "metadata": {"name": CONNECTOR, "namespace": TOOLS},
+            "spec": {"connectorClassName": "harbor"},
+        }));
+    }
+
+    /// A policy for pods of `builder`, who may be let in by whatever carries their name as a label.
+    pub fn policy(&self, name: &str, form: PolicyForm<'_>) {
+        let (api_version, kind) = if form.config_map {
+            ("v1", "ConfigMap")
+        } else {
+            (SIGNOFF, form.kind.unwrap_or("Signoff"))
+        };
+        let selector = json!({
+            "labels": {form.label.unwrap_or("run"): "{.object.metadata.name}"},
+            "objectRef": {"apiVersion": api_version, "kind": kind},
+        });
+        let mut check = json!({"name": "approval", "selector": selector});
+        if form.any {
+            check["match"] = "Any".into();
+        }
+        if let Some(latch) = form.latch {
+            check["latch"] = latch.into();
+        }
+        if form.config_map {
+            check["state"] = json!({"rego": VERDICT});
+        }
+        let mut spec = json!({
+            "checks": [check],
+            "permissions": {"roleTemplate": {"rules": [{
+                "apiGroups": ["connectors.alauda.io"], "verbs": ["*"],
+                "resources": ["connectors/apis/v1/pod/{.object.metadata.namespace}/{.object.metadata.name}"],
+            }]}},
+        });
+        let mut limits = serde_json::Map::new();
+        if let Some(text) = form.max_duration {
+            limits.insert("maxDuration".to_owned(), text.into());
+        }
+        if let Some(text) = form.pending_timeout {
+            limits.insert("pendingTimeout".to_owned(), text.into());
+        }
+        if !limits.is_empty() {
+            spec["limits"] = limits.into();
+        }
+        self.put(json!({
+            "apiVersion": OURS, "kind": "AccessPolicy",
+            "metadata": {"name": name, "namespace": TOOLS},
+            "spec": {"permission": "apis", "checkGrantedPermission": {
+                "requesters": [{"kind": "ServiceAccount", "name": "builder", "namespace": APPS}],
+                "spec": spec,
+            }},
+        }));
+    }
+
+    /// A pod of `builder` that has not started yet.
+    pub fn pod(&self, name: &str) {
+        self.put(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": APPS},
+            "spec": {"serviceAccountName": "builder", "containers": [{"name": "main", "image": "main"}]},
+            "status": {"phase": "Pending"},
+        }));
+    }
+
+    /// A pod's phase.
+    pub fn pod_phase(&self, name: &str, phase: &str) {
+        self.server.change("pods", APPS, name, |pod| {
+            pod["status"]["phase"] = phase.into();
+        });
+    }
+
+    /// Deletes a pod; nothing keeps it.
+    pub fn delete_pod(&self, name: &str) {
+        self.server.delete("pods", APPS, name);
+    }
+
+    /// The pod's request, as the node plugin makes it and the webhook completes it.
+    pub fn request(&self, pod: &str) {
+        self.request_named(&format!("for-{pod}"), pod);
+    }
+
+    /// The same under another name.
+    pub fn request_named(&self, name: &str, pod: &str) {
+        let uid = self
+            .server
+            .get("pods", APPS, pod)
+            .map(|it| it["metadata"]["uid"].clone());
+        self.put(json!({
+            "apiVersion": OURS, "kind": "AccessRequest",
+            "metadata": {"name": name, "namespace": TOOLS},
+            "spec": {
+                "subject": {"kind": "ServiceAccount", "namespace": APPS, "name": "builder"},
+                "connectorRef": {"name": CONNECTOR},
+                "context": {"objectRef": {"apiVersion": "v1", "kind": "Pod", "namespace": APPS, "name": pod, "uid": uid}},
+                "permission": "apis",
+            },
+        }));
+    }
+
+    /// An approval object of the usual kind, for a pod.
+    pub fn signoff(&self, name: &str, pod: &str, state: &str) {
+        self.signoff_labelled(name, "run", pod, state);
+    }
+
+    /// The same with a label of one's own.
+    pub fn signoff_labelled(&self, name: &str, label: &str, pod: &str, state: &str) {
+        self.approval_of(SIGNOFF, "Signoff", name, label, pod, state);
+    }
+
+    /// An approval object of a kind that arrives later.
+    pub fn latecomer(&self, name: &str, pod: &str, state: &str) {
+        self.approval_of(SIGNOFF, "Latecomer", name, "run", pod, state);
+    }
+
+    fn approval_of(
+        &self,
+        version: &str,
+        kind: &str,
+        name: &str,
+        label: &str,
+        pod: &str,
+        state: &str,
+    ) {
+        self.put(json!({
+            "apiVersion": version, "kind": kind,
+            "metadata": {"name": name, "namespace": APPS, "labels": {label: pod}},
+            "status": {"state": state},
+        }));
+    }
+
+    /// An approval that is read by Rego.
+    pub fn config_map(&self, name: &str, pod: &str, state: &str) {
+        self.put(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": APPS, "labels": {"run": pod}},
+            "data": {"state": state},
+        }));
+    }
+
+    /// Somebody decides.
+    pub fn decide(&self, name: &str, state: &str) {
+        self.server.change("signoffs", APPS, name, |it| {
+            it["status"]["state"] = state.into();
+        });
+    }
+
+    /// A kind of approval objects that arrives later.
+    pub fn latecomers_arrive(&self) {
+        self.server.register(Kind {
+            kind: "Latecomer".to_owned(),
+            plural: "latecomers".to_owned(),
+            ..signoff()
+        });
+    }
+
+    /// The feature switch.
+    pub fn switch(&self, on: bool) {
+        for namespace in [SYSTEM, SECOND_SYSTEM] {
+            self.server
+                .change("configmaps", namespace, "connectors-config", |map| {
+                    map["data"]["enable-connectors-approval"] = on.to_string().into();
+                });
+        }
+    }
+
+    /// The wall clocks of the controllers jump.
+    pub fn jump(&self, by: SignedDuration) {
+        self.skew.fetch_add(by.as_secs(), Ordering::SeqCst);
+    }
+
+    /// The request of that name, as it is.
+    #[must_use]
+    pub fn request_now(&self, name: &str) -> Option<Value> {
+        self.server.get("accessrequests", TOOLS, name)
+    }
+
+    /// The phase of a request; empty when there is none.
+    #[must_use]
+    pub fn phase(&self, name: &str) -> String {
+        let request = self.request_now(name).unwrap_or_default();
+        request["status"]["phase"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// Managed bindings that are there.
+    #[must_use]
+    pub fn bindings(&self) -> Vec<Value> {
+        self.managed("rolebindings")
+    }
+
+    /// Managed objects of a kind that are there.
+    #[must_use]
+    pub fn managed(&self, plural: &str) -> Vec<Value> {
+        let all = self.server.list(plural).into_iter();
+        all.filter(|it| {
+            it["metadata"]["labels"]["connectors.alauda.io/accessRequestUid"].is_string()
+        })
+        .collect()
+    }
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn signoff() -> Kind {
+    Kind {
+        group: "example.com".to_owned(),
+        version: "v1".to_owned(),
+        kind: "Signoff".to_owned(),
+        plural: "signoffs".to_owned(),
+        namespaced: true,
+        status: false,
+    }
+}
