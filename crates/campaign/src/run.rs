@@ -28,7 +28,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// How long everything is left alone at the end, before nothing at all may be written.
 const CALM: Duration = Duration::from_mins(1);
 /// What waits for a time on a clock that was set back waits that much longer.
-const JUMP: Duration = Duration::from_mins(70);
+const JUMP: Duration = Duration::from_mins(90);
 /// How long nothing is written then.
 const IDLE: Duration = Duration::from_mins(10);
 
@@ -170,7 +170,11 @@ impl Story<'_> {
     /// Every step, and the end.
     async fn tell(&mut self, scenario: &Scenario) {
         let another = self.another;
-        let limit = if another { PATIENCE } else { LIMIT };
+        let limit = if another && !scenario.timed {
+            PATIENCE
+        } else {
+            LIMIT
+        };
         for (index, step) in scenario.steps.iter().enumerate() {
             self.before(index);
             match step {
