@@ -6,6 +6,8 @@
 mod history;
 mod rules;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod truth;
 
 use std::{fmt, time::Duration};

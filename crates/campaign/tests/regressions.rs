@@ -1,0 +1,31 @@
+//! Plans that found something once are run for ever.
+
+use campaign::{
+    campaign::{judged, undisturbed},
+    plan::{Fault, Plan},
+    scenario,
+};
+
+const PLANS: &str = include_str!("../regressions.txt");
+
+fn plans() -> impl Iterator<Item = Plan> {
+    let lines = PLANS.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.parse().unwrap_or_else(|error| panic!("{error}")))
+}
+
+#[test]
+fn what_was_found_once_does_not_come_back() {
+    for plan in plans() {
+        let scenario = scenario::named(&plan.scenario);
+        let scenario = scenario.unwrap_or_else(|| panic!("no scenario of {plan}"));
+        let references = undisturbed(&[scenario]).unwrap_or_else(|failures| panic!("{failures:?}"));
+        let (violations, outcome) = judged(&references[0], &plan);
+        assert!(violations.is_empty(), "{plan}: {violations:?}");
+        // A plan whose point is never reached proves nothing.
+        let met = outcome.unwrap().met;
+        let whole = plan.faults.iter().all(|it| *it == Fault::TwoLeaders);
+        let spell = plan.faults.iter().all(|it| it.spell().is_some());
+        assert!(whole || spell || met.faults > 0, "{plan} breaks nothing");
+    }
+}
