@@ -20,6 +20,14 @@ cluster *args:
 images:
     cargo xtask images
 
+# Breaks the request-controller at every point: just campaign --plans 4000
+campaign *args:
+    cargo xtask campaign {{args}}
+
+# Plants faults and shows which test catches each
+mutants *args:
+    cargo xtask mutants {{args}}
+
 # Checks which crate may depend on which
 layers:
     cargo xtask layers

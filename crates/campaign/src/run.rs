@@ -93,9 +93,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     if scenario.timed && jumps {
         sleep(JUMP).await;
     }
-    // What nobody said is found by the next sweep but one, or when a silent watch is opened anew.
-    let lasting = plan.faults.iter().any(Fault::is_lasting);
-    sleep(if lasting { CALM + 3 * SWEEP } else { CALM }).await;
+    sleep(CALM + plan.faults.iter().map(aftermath).sum::<Duration>()).await;
     told.expect_that_it_lasts(scenario);
     let Story {
         last_fault,
@@ -285,6 +283,35 @@ fn allowance(plan: &Plan, last_fault: Option<Duration>) -> Allowance {
         recovery: recovery.unwrap_or_default(),
         lag: if lags { LAG } else { Duration::ZERO },
         races: plan.faults.contains(&Fault::TwoLeaders) || lags,
+    }
+}
+
+/// How long nobody may yet have found out about a fault, after the last step.
+fn aftermath(fault: &Fault) -> Duration {
+    match fault {
+        // The pause before something is looked at again grows to two minutes.
+        Fault::Call { times, .. } if *times > FEW => {
+            Duration::from_mins(2) * u32::try_from(*times).unwrap_or(u32::MAX)
+        }
+        Fault::Call {
+            what: CallTrouble::HangBefore | CallTrouble::HangAfter,
+            ..
+        } => Duration::from_mins(3),
+        Fault::Call { .. }
+        | Fault::Event { .. }
+        | Fault::Evaluator { .. }
+        | Fault::Lag(_)
+        | Fault::TwoLeaders
+        | Fault::NoGarbageCollection
+        | Fault::ClockJump { .. }
+        | Fault::Restart { .. } => {
+            if fault.is_lasting() {
+                // What nobody said is found by the next sweep but one, or when a watch is opened anew.
+                3 * SWEEP
+            } else {
+                Duration::ZERO
+            }
+        }
     }
 }
 

@@ -143,6 +143,7 @@ mod tests {
         Api,
         client::{ClientBuilder, DynBody},
     };
+    use tokio::time::timeout;
     use tower::{BoxError, service_fn, util::MapResponseLayer};
 
     use super::{bounded, connect, keep_retry_after};
@@ -193,10 +194,9 @@ mod tests {
         });
         let client = bounded(ClientBuilder::new(silent, "elsewhere").build());
         assert_eq!(client.default_namespace(), "elsewhere");
-        let error = Api::<Pod>::default_namespaced(client)
-            .get("pod")
-            .await
-            .unwrap_err();
+        let pods = Api::<Pod>::default_namespaced(client);
+        let asked = timeout(Duration::from_mins(2), pods.get("pod")).await;
+        let error = asked.unwrap().unwrap_err();
         assert!(report(&error).contains("no answer within 70s"), "{error}");
         assert_eq!(verdict(&error), Verdict::Again);
     }

@@ -12,7 +12,7 @@ use kube::{
     runtime::watcher::{Config, Event},
 };
 use prometheus::Registry;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{CALM, Guarded, PAUSES, Trouble, Watch, WatchMetrics};
 use crate::{
@@ -144,15 +144,13 @@ async fn take(events: &mut (impl Stream<Item = String> + Unpin), count: usize) -
 #[tokio::test(start_paused = true)]
 async fn a_list_that_nobody_finishes_is_asked_for_again() {
     let mut watched = Watched::new();
-    let never = Box::new(|| {
-        let body =
-            fake_api::open_watch(&[r#"{"metadata":{"resourceVersion":"1"},"items":["#.to_owned()]);
-        body
-    });
+    let never =
+        Box::new(|| open_watch(&[r#"{"metadata":{"resourceVersion":"1"},"items":["#.to_owned()]));
     let whole = Box::new(|| list(&[object("a", "")]));
     let client = server(vec![never, whole], vec![Box::new(|| open_watch(&[]))]);
-    let events = watched.events(client).take(4).collect::<Vec<_>>().await;
-    assert_eq!(events, ["init", "init", "listed a", "done"]);
+    let events = watched.events(client).take(4).collect::<Vec<_>>();
+    let events = timeout(Duration::from_mins(5), events).await;
+    assert_eq!(events.unwrap(), ["init", "init", "listed a", "done"]);
     assert!(watched.is_ready());
 }
 

@@ -1,6 +1,10 @@
 //! Guards that only matter when caches, answers or other writers are behind or in the way: each alone.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc, sync::atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, atomic::Ordering},
+};
 
 use connectors_api::access_policy::ObjectKind;
 use evaluation_api::v1::{EvaluateChecksRequest, EvaluateChecksResponse};
@@ -402,4 +406,65 @@ async fn what_another_leader_is_granting_is_not_dropped_on_what_the_caches_say()
         (cluster.phase().as_str(), cluster.managed().len()),
         ("Granted", 2)
     );
+}
+
+/// Says something to each question, or nothing for ever.
+struct Saying(Mutex<Option<EvaluateChecksResponse>>);
+
+impl Evaluator for Saying {
+    fn evaluate(
+        &self,
+        _: EvaluateChecksRequest,
+    ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
+        let said = self.0.lock().unwrap().clone();
+        Box::pin(async move {
+            match said {
+                Some(said) => Ok(said),
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn asking(cluster: &Cluster, saying: &Arc<Saying>) -> Reconciler {
+    let mut controller = cluster.controller();
+    controller.observer = Observer::new(
+        Arc::clone(&controller.world),
+        controller.live.clone(),
+        Arc::clone(saying) as Arc<dyn Evaluator>,
+        Arc::clone(&controller.clock),
+        2,
+    );
+    controller
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evaluator_that_never_answers_holds_nobody() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let controller = asking(&cluster, &Arc::new(Saying(Mutex::default())));
+    let looked = tokio::time::timeout(Duration::from_secs(10), look(&controller)).await;
+    looked.unwrap().unwrap();
+    assert!(cluster.managed().is_empty());
+}
+
+#[tokio::test]
+async fn a_wrong_answer_is_not_remembered_for_ever() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let saying = Arc::new(Saying(Mutex::new(Some(EvaluateChecksResponse::default()))));
+    let controller = asking(&cluster, &saying);
+    look(&controller).await.unwrap();
+    assert_eq!(cluster.phase(), "Pending");
+    let messages = |cluster: &Cluster| cluster.status()["conditions"].to_string();
+    let wrong = messages(&cluster);
+    // Nothing changes but the time.
+    *saying.0.lock().unwrap() = None;
+    cluster.fill(&controller);
+    look(&controller).await.unwrap();
+    assert_eq!(messages(&cluster), wrong, "remembered");
+    cluster.now.lock().unwrap().mono += Duration::from_mins(5);
+    tokio::time::pause();
+    look(&controller).await.unwrap();
+    assert_ne!(messages(&cluster), wrong, "asked anew");
 }
