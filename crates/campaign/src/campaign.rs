@@ -165,6 +165,15 @@ fn shrunk(reference: &Undisturbed, plan: Plan, violations: Vec<Violation>) -> Fa
     }
 }
 
+/// Whether more plans are begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Going {
+    /// They are.
+    On,
+    /// Only those that have begun are finished.
+    Ends,
+}
+
 /// A plan that was run.
 pub struct Done<'a> {
     /// How many were begun so far, and how many there are.
@@ -181,7 +190,7 @@ pub struct Done<'a> {
 pub fn execute(
     references: &[Undisturbed],
     plans: &[(Family, Plan)],
-    progress: &(dyn Fn(&Done<'_>) + Sync),
+    progress: &(dyn Fn(&Done<'_>) -> Going + Sync),
 ) -> Report {
     let by_name: BTreeMap<&str, &Undisturbed> =
         references.iter().map(|it| (it.scenario.name, it)).collect();
@@ -203,12 +212,15 @@ pub fn execute(
             let (violations, outcome) = judged(reference, plan);
             let failure =
                 (!violations.is_empty()).then(|| shrunk(reference, plan.clone(), violations));
-            progress(&Done {
+            let going = progress(&Done {
                 of: (at + 1, plans.len()),
                 plan,
                 took: started.elapsed(),
                 failure: failure.as_ref(),
             });
+            if going == Going::Ends {
+                next.store(plans.len(), Ordering::SeqCst);
+            }
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
             report.take(*family, outcome.as_ref(), failure);
         }

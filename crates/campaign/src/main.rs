@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use campaign::{
-    campaign::{Done, Undisturbed, chosen, execute, judged, undisturbed},
+    campaign::{Done, Going, Undisturbed, chosen, execute, judged, undisturbed},
     enumerate::{self, Family},
     model,
     plan::Plan,
@@ -33,6 +33,9 @@ struct Args {
     /// With --plans, or without anything: only these scenarios
     #[arg(long = "scenario", value_name = "NAME", conflicts_with_all = ["seeds", "plan", "list", "model"])]
     scenarios: Vec<String>,
+    /// Begins no more plans after one that fails
+    #[arg(long, conflicts_with_all = ["plan", "list", "model"])]
+    until_first: bool,
     /// With --plan: what is logged
     #[arg(
         long,
@@ -69,12 +72,14 @@ fn main() -> anyhow::Result<ExitCode> {
         first,
         minutes,
         scenarios,
+        until_first,
         log,
     } = Args::parse();
+    let after_failure = if until_first { Going::Ends } else { Going::On };
     let failed = match mode {
         Mode {
             seeds: Some(seeds), ..
-        } => mixed(seeds, first, minutes)?,
+        } => mixed(seeds, first, minutes, after_failure)?,
         Mode {
             plan: Some(plan), ..
         } => again(&plan, &log)?,
@@ -82,7 +87,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Mode {
             model: Some(name), ..
         } => model(&name)?,
-        Mode { plans, .. } => run(plans, &scenarios)?,
+        Mode { plans, .. } => run(plans, &scenarios, after_failure)?,
     };
     Ok(ExitCode::from(u8::from(failed)))
 }
@@ -104,17 +109,22 @@ fn all_singles(references: &[Undisturbed]) -> Vec<(Family, Plan)> {
         .collect()
 }
 
-fn run(most: Option<usize>, names: &[String]) -> anyhow::Result<bool> {
+fn run(most: Option<usize>, names: &[String], after_failure: Going) -> anyhow::Result<bool> {
     let references = references(names)?;
     let plans = all_singles(&references);
     let plans = match most {
         Some(most) => enumerate::some(plans, most),
         None => plans,
     };
-    report(&references, &plans)
+    report(&references, &plans, after_failure)
 }
 
-fn mixed(seeds: u64, first: u64, minutes: Option<u64>) -> anyhow::Result<bool> {
+fn mixed(
+    seeds: u64,
+    first: u64,
+    minutes: Option<u64>,
+    after_failure: Going,
+) -> anyhow::Result<bool> {
     const AT_ONCE: u64 = 200;
     let started = Instant::now();
     let limit = minutes.map(|minutes| Duration::from_secs(60 * minutes));
@@ -126,28 +136,35 @@ fn mixed(seeds: u64, first: u64, minutes: Option<u64>) -> anyhow::Result<bool> {
         let until = (next + AT_ONCE).min(first + seeds);
         let plans = (next..until).filter_map(|seed| enumerate::mixed(&singles, seed));
         let plans: Vec<_> = plans.map(|plan| (Family::Mixed, plan)).collect();
-        let report = execute(&references, &plans, &progress());
+        let report = execute(&references, &plans, &progress(after_failure));
         println!("seeds {next} to {}", until - 1);
         println!("{report}");
         failed |= !report.failures.is_empty();
+        if failed && after_failure == Going::Ends {
+            break;
+        }
         next = until;
     }
     Ok(failed)
 }
 
-fn report(references: &[Undisturbed], plans: &[(Family, Plan)]) -> anyhow::Result<bool> {
+fn report(
+    references: &[Undisturbed],
+    plans: &[(Family, Plan)],
+    after_failure: Going,
+) -> anyhow::Result<bool> {
     if plans.is_empty() {
         bail!("no plans");
     }
     let started = Instant::now();
-    let report = execute(references, plans, &progress());
+    let report = execute(references, plans, &progress(after_failure));
     println!("{report}");
     println!("{:.1} s", started.elapsed().as_secs_f64());
     Ok(!report.failures.is_empty())
 }
 
 /// Says now and then how far it is, and at once what failed.
-fn progress() -> impl Fn(&Done<'_>) + Sync {
+fn progress(after_failure: Going) -> impl Fn(&Done<'_>) -> Going + Sync {
     const PERIOD: Duration = Duration::from_secs(10);
     const SLOW: Duration = Duration::from_secs(5);
     let said = Mutex::new(Instant::now());
@@ -163,6 +180,10 @@ fn progress() -> impl Fn(&Done<'_>) + Sync {
         {
             *said = Instant::now();
             println!("{} of {} plans", done.of.0, done.of.1);
+        }
+        match done.failure {
+            Some(_) => after_failure,
+            None => Going::On,
         }
     }
 }

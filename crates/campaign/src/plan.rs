@@ -201,7 +201,7 @@ impl Fault {
     }
 
     /// Whether what it leads to is another story: what is refused for good after a grant, or left out of
-    /// the answer, ends the grant.
+    /// the answer, ends the grant; so do rules for another pod, where it has to be written again.
     #[must_use]
     pub fn tells_another_story(&self, timed: bool) -> bool {
         // Where time itself is part of the story, whatever takes or moves it changes the story.
@@ -211,13 +211,10 @@ impl Fault {
 
     fn lies(&self) -> bool {
         self.spell().is_some_and(|it| match it.mood {
-            Mood::Refuses | Mood::BareYes | Mood::OtherChecks | Mood::Empty => true,
-            Mood::Away
-            | Mood::Busy
-            | Mood::Slow
-            | Mood::Silent
-            | Mood::OtherPod
-            | Mood::UnknownVerdict => false,
+            Mood::Refuses | Mood::BareYes | Mood::OtherPod | Mood::OtherChecks | Mood::Empty => {
+                true
+            }
+            Mood::Away | Mood::Busy | Mood::Slow | Mood::Silent | Mood::UnknownVerdict => false,
         })
     }
 

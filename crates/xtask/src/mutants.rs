@@ -4,6 +4,7 @@
 //! Refuses to know: what the code under test does. Invariant: the repository is never changed, but for that table and
 //! only with `--write`; what does not compile, or was not run, is never a catch.
 
+mod campaign;
 mod copy;
 mod fault;
 mod fields;
@@ -38,6 +39,9 @@ pub(crate) struct MutantsArgs {
     /// Writes the rows of the faults that were tried into docs/reliability.md
     #[arg(long, conflicts_with_all = ["list", "check"])]
     write: bool,
+    /// Tries the faults with that many plans of the campaign instead, and shows the plan that finds each
+    #[arg(long, value_name = "PLANS", conflicts_with_all = ["list", "check", "write"])]
+    campaign: Option<usize>,
 }
 
 pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
@@ -46,6 +50,7 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
         list,
         check,
         write,
+        campaign,
     } = args;
     let all = fault::all(&e2e::repository())?;
     if list {
@@ -66,6 +71,9 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
     let chosen = all
         .iter()
         .filter(|it| names.is_empty() || names.contains(&it.name));
+    if let Some(plans) = campaign {
+        return campaign::try_all(chosen.collect(), plans);
+    }
     let rows = try_all(chosen.collect())?;
     println!("\n{}", table::of(&rows));
     if write {

@@ -13,7 +13,7 @@ use super::{copy::Copy, fault::Fault};
 /// No named test takes a tenth of that.
 const TESTS: &str = "60";
 /// A first build of everything, on a machine that others use too.
-const BUILD: &str = "1800";
+pub(super) const BUILD: &str = "1800";
 /// What `timeout` ends with when time was up, and when the program had to be killed.
 const OUT_OF_TIME: [i32; 2] = [124, 137];
 
@@ -134,7 +134,13 @@ pub(super) fn passes(copy: &Copy, package: &str, tests: &BTreeSet<&str>) -> anyh
 
 fn build(copy: &Copy, package: &str) -> anyhow::Result<Result<(), String>> {
     let mut command = cargo_test(copy, package, BUILD);
-    let output = command.arg("--no-run").output().context("cargo test")?;
+    command.arg("--no-run");
+    built(command)
+}
+
+/// Runs a build; what it says at its end, if it fails.
+pub(super) fn built(mut command: Command) -> anyhow::Result<Result<(), String>> {
+    let output = command.output().context("cargo")?;
     if output.status.success() {
         return Ok(Ok(()));
     }
@@ -152,8 +158,22 @@ fn test(copy: &Copy, package: &str, tests: &[&str]) -> anyhow::Result<Output> {
     command.output().context("cargo test")
 }
 
-/// `timeout` ends everything that cargo has started as well: when time is up, and when this program ends.
 fn cargo_test(copy: &Copy, package: &str, limit: &str) -> Command {
+    let mut command = cargo(copy, limit);
+    command.args([
+        "test",
+        "--locked",
+        "--jobs",
+        "2",
+        "--lib",
+        "--package",
+        package,
+    ]);
+    command
+}
+
+/// `timeout` ends everything that cargo has started as well: when time is up, and when this program ends.
+pub(super) fn cargo(copy: &Copy, limit: &str) -> Command {
     let mut command = Command::new("setpriv");
     // What cargo told this program would make others build again.
     let ours = env::vars_os().map(|(key, _)| key).filter(|key| {
@@ -172,15 +192,6 @@ fn cargo_test(copy: &Copy, package: &str, limit: &str) -> Command {
         .env("PROPTEST_MAX_SHRINK_ITERS", "0")
         .args(["--pdeathsig", "TERM", "--"])
         .args(["timeout", "--kill-after", "5", limit])
-        .arg(env!("CARGO"))
-        .args([
-            "test",
-            "--locked",
-            "--jobs",
-            "2",
-            "--lib",
-            "--package",
-            package,
-        ]);
+        .arg(env!("CARGO"));
     command
 }
