@@ -171,7 +171,7 @@ impl Story<'_> {
         let limit = if another && !scenario.timed {
             PATIENCE
         } else {
-            LIMIT
+            LIMIT + self.plan.faults.iter().map(aftermath).sum::<Duration>()
         };
         for (index, step) in scenario.steps.iter().enumerate() {
             self.before(index);
@@ -180,7 +180,7 @@ impl Story<'_> {
                 Step::Rest(time) => sleep(*time).await,
                 Step::Until(what, is_so) => {
                     if !comes_true(self.stage, *is_so, limit).await && !another {
-                        self.stuck(format!("{what:?} did not come true within {LIMIT:?}"));
+                        self.stuck(format!("{what:?} did not come true within {limit:?}"));
                         return;
                     }
                 }

@@ -101,6 +101,9 @@ pub(super) fn frozen(
         None => Some(ended("the policy is another one now, which does not apply")),
         Some(Judged::Unanswered) => Some(again.lost(Waiting::Answer, gone)),
         Some(Judged::Answered(answer)) if answer.verdict == AccessCheckPassed => None,
+        Some(Judged::Answered(answer)) if answer.verdict == AccessCheckFailed => {
+            Some(again.lost(Waiting::Repair, &unjudged(gone, answer)))
+        }
         Some(Judged::Answered(answer)) => Some(ended(&format!(
             "the policy is another one now, whose checks do not pass: {}",
             told(answer)
@@ -222,6 +225,9 @@ fn again(
             });
             followed
         }
+        Some(Judged::Answered(answer)) if answer.verdict == AccessCheckFailed => {
+            lost(Waiting::Repair, &unjudged(gone, answer))
+        }
         Some(Judged::Answered(answer)) => {
             let message = format!(
                 "{gone}, and its checks do not pass any more: {}",
@@ -230,6 +236,11 @@ fn again(
             ended(at, entry, Ready::CheckLapsed, message)
         }
     }
+}
+
+/// What cannot be judged says neither yes nor no, and nothing is there that would have to go.
+fn unjudged(gone: &str, answer: &Answer) -> String {
+    format!("{gone}, and its checks cannot be judged: {}", told(answer))
 }
 
 /// Whether both objects are there, as the entry describes them.

@@ -152,10 +152,20 @@ fn a_grant_taken_away_by_hand_comes_back_only_through_passed_checks_read_live() 
         line(plan.status.as_ref().unwrap()),
         "Pending pod:T:UnCompleted connector:T:Resolved policy:T:AccessPolicyMatched checks:T:AccessCheckPassed permission:F:AccessPermissionSyncFailed ready:F:GrantNotWritten"
     );
-    for verdict in [Pending, Failed] {
-        let status = again(Judged::Answered(answer(verdict))).planned();
-        assert_eq!(status.phase, Some(Phase::Revoked));
-    }
+    let status = again(Judged::Answered(answer(Pending))).planned();
+    assert_eq!(status.phase, Some(Phase::Revoked));
+    // That the checks cannot be judged now is no answer: an API server that starts refuses what it allows.
+    let plan = again(Judged::Answered(answer(Failed))).plan();
+    assert!(plan.actions.is_empty());
+    assert!(plan.requeue.is_some());
+    let status = plan.status.unwrap();
+    assert_eq!(
+        (
+            status.phase,
+            status.policies[0].grant.as_ref().unwrap().state
+        ),
+        (Some(Phase::Pending), GrantState::Granting)
+    );
 }
 
 #[test]
