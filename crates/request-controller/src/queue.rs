@@ -19,8 +19,10 @@ use tokio::{
 /// The pauses before something that failed is tried again.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_mins(2));
 
-/// What is urgent waits no longer than this, however often it failed.
+/// What is urgent and comes up again after a failure waits no longer than this, however often it failed.
 const SOON: Duration = Duration::from_millis(500);
+/// The same for everything else.
+const LATER: Duration = Duration::from_secs(5);
 
 /// How urgent something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,16 +63,18 @@ struct State<J> {
 struct Failed {
     pauses: Backoff,
     last: Instant,
-    /// Not before then, unless it is urgent.
+    /// When it is tried again by itself.
     again: Instant,
 }
 
 impl Failed {
-    fn again(&self, lane: Lane) -> Instant {
-        match lane {
-            Lane::Urgent => self.again.min(self.last + SOON),
-            Lane::Normal => self.again,
-        }
+    /// When it is tried at the soonest, though it came up again.
+    fn soonest(&self, lane: Lane) -> Instant {
+        let most = match lane {
+            Lane::Urgent => SOON,
+            Lane::Normal => LATER,
+        };
+        self.again.min(self.last + most)
     }
 }
 
@@ -114,6 +118,8 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     pub fn wake(&self, job: J, lane: Lane) {
         self.state().wake(job, lane, Instant::now());
         self.ready.notify_waiters();
+        // What failed a moment ago got a timer instead of a place.
+        self.timer.notify_one();
     }
 
     /// Has something looked at after some time, unless it comes up sooner. One time per thing.
@@ -187,7 +193,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
             });
             failed.last = now;
             failed.again = now + failed.pauses.pause();
-            let again = failed.again(lane);
+            let again = failed.again;
             state.set_timer(job.clone(), lane, again);
         }
         if let Some((lane, since)) = again {
@@ -245,11 +251,11 @@ impl<J: Clone + Eq + Hash> State<J> {
             return;
         }
         let now = Instant::now();
-        if let Some(again) = self.failures.get(&job).map(|it| it.again(lane))
-            && now < again
+        if let Some(soonest) = self.failures.get(&job).map(|it| it.soonest(lane))
+            && now < soonest
             && !self.waiting.contains_key(&job)
         {
-            self.set_timer(job, lane, again);
+            self.set_timer(job, lane, soonest);
             return;
         }
         match self.waiting.get_mut(&job) {
@@ -412,7 +418,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_failed_waits_for_its_pause_though_it_comes_up_again_and_what_is_urgent_not_long()
     {
-        for (lane, most) in [(Lane::Normal, Duration::from_mins(2)), (Lane::Urgent, SOON)] {
+        for (lane, most) in [(Lane::Normal, LATER), (Lane::Urgent, SOON)] {
             let queue = queue();
             let timers = Arc::clone(&queue);
             let timers = tokio::spawn(async move { timers.run_timers().await });
@@ -442,6 +448,8 @@ mod tests {
             let _ = queue.take(Lane::Normal).await;
             queue.done(&"a", false);
         }
+        // The timers wait for the time of the next attempt by now.
+        tokio::time::sleep(SOON / 5).await;
         let failed = Instant::now();
         queue.wake("a", Lane::Urgent);
         assert_eq!(queue.take(Lane::Urgent).await.job, "a");
