@@ -95,8 +95,16 @@ pub fn call_id(point: &CallPoint) -> CallId {
         // The path, where a call is about no object.
         resource: point.resource.replace('/', "~") + &subresource.collect::<String>(),
         namespace: point.namespace.clone(),
-        name: point.name.clone(),
+        name: name(&point.resource, &point.name),
         nth: point.nth,
+    }
+}
+
+/// The name of an event ends in the time at which it was made up.
+fn name(resource: &str, name: &str) -> String {
+    match name.rsplit_once('.') {
+        Some((about, _)) if resource == "events" => about.to_owned(),
+        Some(_) | None => name.to_owned(),
     }
 }
 

@@ -10,7 +10,7 @@ mod requests;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
@@ -88,21 +88,21 @@ pub struct State {
     /// Requests with their indexes.
     pub requests: Requests,
     /// Policies by namespace and name.
-    pub policies: HashMap<String, BTreeMap<String, PolicyCached>>,
+    pub policies: BTreeMap<String, BTreeMap<String, PolicyCached>>,
     /// Connectors.
-    pub connectors: HashMap<Name, ConnectorCached>,
+    pub connectors: BTreeMap<Name, ConnectorCached>,
     /// Pods.
-    pub pods: HashMap<Name, PodCached>,
+    pub pods: BTreeMap<Name, PodCached>,
     /// Labels of service accounts.
-    pub accounts: HashMap<Name, Labels>,
+    pub accounts: BTreeMap<Name, Labels>,
     /// Labels of namespaces.
-    pub namespaces: HashMap<String, Labels>,
+    pub namespaces: BTreeMap<String, Labels>,
     /// Managed Roles and RoleBindings.
-    pub grants: HashMap<(GrantKind, Name), Arc<Managed>>,
+    pub grants: BTreeMap<(GrantKind, Name), Arc<Managed>>,
     /// The same by the UID of the request in their label.
-    pub grants_of: HashMap<String, BTreeSet<(GrantKind, Name)>>,
+    pub grants_of: BTreeMap<String, BTreeSet<(GrantKind, Name)>>,
     /// Kinds of check objects.
-    pub kinds: HashMap<ObjectKind, KindCache>,
+    pub kinds: BTreeMap<ObjectKind, KindCache>,
     knowledge: Knowledge,
     revision: u64,
 }
@@ -285,11 +285,7 @@ impl State {
     }
 }
 
-fn put<K: Eq + std::hash::Hash>(
-    map: &mut HashMap<K, Labels>,
-    key: K,
-    labels: Option<Labels>,
-) -> bool {
+fn put<K: Ord>(map: &mut BTreeMap<K, Labels>, key: K, labels: Option<Labels>) -> bool {
     match labels {
         Some(labels) if map.get(&key) == Some(&labels) => false,
         Some(labels) => {

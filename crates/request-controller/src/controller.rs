@@ -184,6 +184,7 @@ fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
         let (queue, stop) = (Arc::clone(&reconciler.queue), stop.clone());
         async move {
             tokio::select! {
+                biased;
                 () = stop.stopped() => {}
                 () = queue.run_timers() => {}
             }

@@ -15,7 +15,7 @@ use kube::{
     runtime::watcher,
 };
 use service_kit::{
-    report,
+    chance, report,
     shutdown::Stop,
     watches::{Guarded, Watch, WatchMetrics},
 };
@@ -109,7 +109,7 @@ impl One {
                 // Nobody answered: what was known holds.
                 None => {}
             }
-            sleep(RETRY.mul_f64(0.8 + rand::random::<f64>() / 2.5)).await;
+            sleep(RETRY.mul_f64(0.8 + chance::fraction() / 2.5)).await;
         }
     }
 
@@ -133,16 +133,7 @@ impl One {
         let mut recheck = Box::pin(sleep(RECHECK));
         loop {
             tokio::select! {
-                event = events.next() => {
-                    let Some(event) = event else { return };
-                    let (list, complete) = changes.of(event);
-                    for change in list {
-                        self.changed(&resource, change);
-                    }
-                    if complete {
-                        self.becomes(KindState::Watching(resource.clone()));
-                    }
-                }
+                biased;
                 () = &mut recheck => {
                     match find(&self.client, &self.kind).await {
                         Some(Found::Readable(now)) if now == resource => {}
@@ -154,6 +145,16 @@ impl One {
                         }
                     }
                     recheck = Box::pin(sleep(RECHECK));
+                }
+                event = events.next() => {
+                    let Some(event) = event else { return };
+                    let (list, complete) = changes.of(event);
+                    for change in list {
+                        self.changed(&resource, change);
+                    }
+                    if complete {
+                        self.becomes(KindState::Watching(resource.clone()));
+                    }
                 }
             }
         }

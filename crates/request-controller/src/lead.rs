@@ -5,7 +5,9 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use service_kit::{lease::Leadership, readiness::Part, report, retry::Backoff, shutdown::Stop};
+use service_kit::{
+    chance, lease::Leadership, readiness::Part, report, retry::Backoff, shutdown::Stop,
+};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -93,6 +95,7 @@ async fn lost(mut leadership: watch::Receiver<Leadership>) {
             return;
         }
         tokio::select! {
+            biased;
             changed = leadership.changed() => if changed.is_err() { return },
             () = sleep_until(until) => {}
         }
@@ -164,7 +167,7 @@ async fn swept(reconciler: &Reconciler, mut pauses: Backoff) {
 async fn go_on(reconciler: &Reconciler, every: Duration) {
     loop {
         // Not all replicas of all installations at the same moment.
-        sleep(every.mul_f64(0.9 + rand::random::<f64>() / 5.0)).await;
+        sleep(every.mul_f64(0.9 + chance::fraction() / 5.0)).await;
         swept(reconciler, PAUSES).await;
         wake_all(reconciler);
     }

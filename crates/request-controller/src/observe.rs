@@ -240,8 +240,10 @@ impl Observer {
     ) -> Result<TupleSeen, ObserveError> {
         let others: Vec<Arc<AccessRequest>> = {
             let state = self.world.read();
-            let known = state.requests.get(name).and_then(|it| it.uid.as_ref());
-            if via == Via::Api && known != request.metadata.uid.as_ref() {
+            let known = state.requests.readable(name);
+            if via == Via::Api
+                && known.and_then(|it| it.metadata.uid.as_ref()) != request.metadata.uid.as_ref()
+            {
                 return Err(ObserveError::Behind(name.clone()));
             }
             let names = state.requests.tuple_of(name).into_iter();

@@ -189,14 +189,15 @@ fn ends_something(old: &AccessRequestStatus, new: &AccessRequestStatus) -> bool 
 
 /// Whether what was decided, by whoever leads besides, would not be any more.
 fn drops_something(old: &AccessRequestStatus, new: &AccessRequestStatus) -> bool {
-    let granting = |status: &AccessRequestStatus| {
+    let granting = |status: &AccessRequestStatus| -> BTreeSet<String> {
         let granting = status.policies.iter().filter(|entry| {
             let grant = entry.grant.as_ref();
             grant.is_some_and(|grant| grant.state == GrantState::Granting)
         });
-        granting.count()
+        let uids = granting.filter_map(grant::identity).map(|(_, uid)| uid);
+        uids.map(str::to_owned).collect()
     };
-    granting(new) < granting(old)
+    !granting(old).is_subset(&granting(new))
 }
 
 fn requeue(now: Timestamp, due: Option<Timestamp>, again: Option<Duration>) -> Option<Duration> {

@@ -21,7 +21,9 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_
 
 /// What is urgent and comes up again after a failure waits no longer than this, however often it failed.
 const SOON: Duration = Duration::from_millis(500);
-/// The same for everything else.
+/// The longest pause before it is tried again by itself.
+const URGENTLY: Duration = Duration::from_secs(10);
+/// Everything else that comes up again waits no longer than this.
 const LATER: Duration = Duration::from_secs(5);
 
 /// How urgent something is.
@@ -65,6 +67,8 @@ struct Failed {
     last: Instant,
     /// When it is tried again by itself.
     again: Instant,
+    /// Since when it has come up again and waits.
+    since: Option<Instant>,
 }
 
 impl Failed {
@@ -190,10 +194,14 @@ impl<J: Clone + Eq + Hash> Queue<J> {
                 pauses: PAUSES,
                 last: now,
                 again: now,
+                since: None,
             });
             failed.last = now;
             failed.again = now + failed.pauses.pause();
-            let again = failed.again;
+            let again = match lane {
+                Lane::Urgent => failed.again.min(now + URGENTLY),
+                Lane::Normal => failed.again,
+            };
             state.set_timer(job.clone(), lane, again);
         }
         if let Some((lane, since)) = again {
@@ -226,6 +234,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
             };
             match next {
                 Some(at) => tokio::select! {
+                    biased;
                     () = sleep_until(at) => {}
                     () = self.timer.notified() => {}
                 },
@@ -251,12 +260,16 @@ impl<J: Clone + Eq + Hash> State<J> {
             return;
         }
         let now = Instant::now();
-        if let Some(soonest) = self.failures.get(&job).map(|it| it.soonest(lane))
-            && now < soonest
-            && !self.waiting.contains_key(&job)
-        {
-            self.set_timer(job, lane, soonest);
-            return;
+        let mut since = since;
+        if let Some(failed) = self.failures.get_mut(&job) {
+            let first = failed.since.get_or_insert(since);
+            since = since.min(*first);
+            let soonest = failed.soonest(lane);
+            if now < soonest && !self.waiting.contains_key(&job) {
+                self.set_timer(job, lane, soonest);
+                return;
+            }
+            failed.since = None;
         }
         match self.waiting.get_mut(&job) {
             Some((waits, _)) if *waits <= lane => {}
@@ -436,6 +449,38 @@ mod tests {
             assert!(longest >= most / 3, "{longest:?}");
             timers.abort();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_urgent_is_tried_again_by_itself_within_seconds() {
+        let queue = queue();
+        let timers = Arc::clone(&queue);
+        let timers = tokio::spawn(async move { timers.run_timers().await });
+        queue.wake("a", Lane::Urgent);
+        for _ in 0..20 {
+            let failed = Instant::now();
+            let taken = queue.take(Lane::Urgent).await;
+            assert!(failed.elapsed() <= URGENTLY + Duration::from_millis(2));
+            queue.done(&taken.job, false);
+        }
+        timers.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn how_long_something_waited_includes_its_pause() {
+        let queue = queue();
+        let timers = Arc::clone(&queue);
+        let timers = tokio::spawn(async move { timers.run_timers().await });
+        for _ in 0..12 {
+            queue.wake("a", Lane::Normal);
+            let _ = queue.take(Lane::Normal).await;
+            queue.done(&"a", false);
+        }
+        let came_up = Instant::now();
+        queue.wake("a", Lane::Normal);
+        assert_eq!(queue.take(Lane::Normal).await.since, came_up);
+        assert!(came_up.elapsed() > LATER / 2);
+        timers.abort();
     }
 
     #[tokio::test(start_paused = true)]

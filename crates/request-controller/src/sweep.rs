@@ -1,7 +1,7 @@
 //! The rule about managed objects, applied to all of them: at the start before anything else, and every
 //! few minutes, for whatever no event told.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::{AccessRequest, labels, names};
 use service_kit::report;
@@ -46,7 +46,7 @@ impl Reconciler {
             managed.extend(self.live.grants(kind, &ours()).await?);
         }
         // Read after the objects: what describes an object is always written before it.
-        let requests: HashMap<String, AccessRequest> = self
+        let requests: BTreeMap<String, AccessRequest> = self
             .live
             .requests()
             .await?

@@ -191,6 +191,7 @@ impl Feeds {
         let stop = stop.clone();
         async move {
             tokio::select! {
+                biased;
                 () = stop.stopped() => {}
                 _ = all => {}
             }

@@ -11,6 +11,7 @@
 
 pub mod admin;
 pub mod args;
+pub mod chance;
 pub mod client;
 pub mod clock;
 pub mod lease;

@@ -1,9 +1,6 @@
 //! The objects of one kind that a policy names.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use connectors_api::access_policy::ObjectKind;
 use kube::core::ApiResource;
@@ -42,7 +39,7 @@ pub struct KindCache {
     /// Whether they can be read.
     pub state: KindState,
     /// Those that can, by namespace and name.
-    objects: HashMap<String, BTreeMap<String, Arc<Value>>>,
+    objects: BTreeMap<String, BTreeMap<String, Arc<Value>>>,
     /// Of those that are too large to be checks, the metadata.
     too_large: BTreeMap<Name, Arc<Value>>,
 }
@@ -53,7 +50,7 @@ impl KindCache {
     pub fn starting() -> Self {
         Self {
             state: KindState::Starting,
-            objects: HashMap::new(),
+            objects: BTreeMap::new(),
             too_large: BTreeMap::new(),
         }
     }

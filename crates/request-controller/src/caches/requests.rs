@@ -1,8 +1,7 @@
 //! Requests, found by everything that can change what becomes of them.
 
 use std::{
-    collections::{BTreeSet, HashMap, hash_map::Entry},
-    hash::Hash,
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
@@ -38,14 +37,14 @@ pub struct Counts {
 /// Requests and their indexes.
 #[derive(Default)]
 pub struct Requests {
-    all: HashMap<Name, RequestCached>,
-    by_uid: HashMap<String, Name>,
-    by_pod: HashMap<Name, BTreeSet<Name>>,
-    by_pod_namespace: HashMap<String, BTreeSet<Name>>,
-    by_namespace: HashMap<String, BTreeSet<Name>>,
-    by_connector: HashMap<Name, BTreeSet<Name>>,
+    all: BTreeMap<Name, RequestCached>,
+    by_uid: BTreeMap<String, Name>,
+    by_pod: BTreeMap<Name, BTreeSet<Name>>,
+    by_pod_namespace: BTreeMap<String, BTreeSet<Name>>,
+    by_namespace: BTreeMap<String, BTreeSet<Name>>,
+    by_connector: BTreeMap<Name, BTreeSet<Name>>,
     /// Those that wait, by the namespaces of their connector and their pod, the oldest first.
-    waiting: HashMap<(String, String), BTreeSet<Place>>,
+    waiting: BTreeMap<(String, String), BTreeSet<Place>>,
 }
 
 type Place = (Option<Timestamp>, Option<String>, Name);
@@ -291,11 +290,11 @@ pub fn holds(request: &AccessRequest) -> bool {
     active || status.phase == Some(Phase::Revoked) && status.revoked_at.is_none()
 }
 
-fn add<K: Eq + Hash, V: Ord>(index: &mut HashMap<K, BTreeSet<V>>, key: K, value: V) {
+fn add<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: V) {
     index.entry(key).or_default().insert(value);
 }
 
-fn take<K: Eq + Hash, V: Ord>(index: &mut HashMap<K, BTreeSet<V>>, key: K, value: &V) {
+fn take<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: &V) {
     if let Entry::Occupied(mut entry) = index.entry(key) {
         entry.get_mut().remove(value);
         if entry.get().is_empty() {

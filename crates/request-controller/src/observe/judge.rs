@@ -15,7 +15,7 @@ use evaluation_api::v1::{
 };
 use kube::core::ApiResource;
 use serde_json::Value;
-use service_kit::report;
+use service_kit::{chance, report};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
@@ -41,11 +41,13 @@ pub(super) type Question = (Name, String, i32);
 pub(super) struct Remembered {
     question: EvaluateChecksRequest,
     answer: Arc<EvaluateChecksResponse>,
-    since: Instant,
+    until: Instant,
 }
 
-/// An answer that was wrong must not last. Shorter than the time between two sweeps, which look at everything.
-const REMEMBERED: Duration = Duration::from_mins(4);
+/// An answer that was wrong must not last. Each is remembered for its own time, so that a sweep, which looks at
+/// everything, does not ask everything at once.
+const REMEMBERED: Duration = Duration::from_mins(15);
+const SPREAD: Duration = Duration::from_mins(30);
 /// An answer that comes later is too old to grant on anyway.
 const LIMIT: Duration = Duration::from_secs(4);
 
@@ -158,37 +160,38 @@ impl Observer {
         via: Via,
     ) -> Said {
         let key = (request.clone(), policy.to_owned(), question.stage);
-        let since = (self.clock)().mono;
-        if via == Via::Caches {
+        let now = (self.clock)().mono;
+        let known = {
             let memo = self.memo();
-            let known = memo
-                .get(&key)
-                .filter(|it| it.question == question && since - it.since < REMEMBERED);
-            if let Some(known) = known {
-                return Said::This(Arc::clone(&known.answer));
-            }
+            let known = memo.get(&key).filter(|_| via == Via::Caches);
+            let known = known.filter(|it| it.question == question);
+            known.map(|it| (Arc::clone(&it.answer), now < it.until))
+        };
+        if let Some((answer, true)) = known {
+            return Said::This(answer);
         }
         let said = timeout(LIMIT, self.evaluator.evaluate(question.clone())).await;
         match said.unwrap_or(Err(Unanswered::Late(LIMIT))) {
             Ok(said) => {
                 let answer = Arc::new(said);
                 let said = Arc::clone(&answer);
+                let until = now + REMEMBERED + SPREAD.mul_f64(chance::fraction());
                 let remembered = Remembered {
                     question,
                     answer,
-                    since,
+                    until,
                 };
                 self.memo().insert(key, remembered);
                 Said::This(said)
             }
             Err(error) => {
                 warn!(request = %request, error = report(&error), "checks not evaluated");
-                self.memo().remove(&key);
                 if error.is_refusal() {
-                    Said::Refused
-                } else {
-                    Said::Nothing
+                    self.memo().remove(&key);
+                    return Said::Refused;
                 }
+                // Nobody says otherwise: what was said to the very same question stands.
+                known.map_or(Said::Nothing, |(answer, _)| Said::This(answer))
             }
         }
     }
@@ -316,7 +319,8 @@ impl Observer {
             }),
             // It may have come since it was last looked for.
             Some(KindState::Missing) if via == Via::Api => {
-                match dynamic::find(self.live.client(), kind).await {
+                let found = timeout(LIMIT, dynamic::find(self.live.client(), kind)).await;
+                match found.unwrap_or(None) {
                     Some(KindFound::Readable(resource)) => Ok(Known {
                         resource,
                         is_complete: false,

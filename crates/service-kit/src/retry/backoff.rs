@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use crate::chance;
+
 /// Pauses that double from one to the next, each shortened at random by up to a half, so that many
 /// processes that failed together do not come back together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ impl Backoff {
     pub fn pause(&mut self) -> Duration {
         let full = self.next.min(self.longest);
         self.next = full.saturating_mul(2).min(self.longest);
-        full.mul_f64(1.0 - rand::random::<f64>() / 2.0)
+        full.mul_f64(1.0 - chance::fraction() / 2.0)
     }
 
     /// Starts again with the first pause.

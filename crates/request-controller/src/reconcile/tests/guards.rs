@@ -7,7 +7,9 @@ use std::{
 };
 
 use connectors_api::access_policy::ObjectKind;
-use evaluation_api::v1::{EvaluateChecksRequest, EvaluateChecksResponse};
+use evaluation_api::v1::{
+    CheckResult, CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse,
+};
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -463,8 +465,20 @@ async fn a_wrong_answer_is_not_remembered_for_ever() {
     cluster.fill(&controller);
     look(&controller).await.unwrap();
     assert_eq!(messages(&cluster), wrong, "remembered");
-    cluster.now.lock().unwrap().mono += Duration::from_mins(5);
     tokio::time::pause();
+    cluster.now.lock().unwrap().mono += Duration::from_hours(1);
+    look(&controller).await.unwrap();
+    assert_eq!(messages(&cluster), wrong, "nobody says otherwise");
+    let pending = CheckVerdict::Pending.into();
+    *saying.0.lock().unwrap() = Some(EvaluateChecksResponse {
+        verdict: pending,
+        checks: vec![CheckResult {
+            check: "approval".to_owned(),
+            verdict: pending,
+            ..CheckResult::default()
+        }],
+        ..EvaluateChecksResponse::default()
+    });
     look(&controller).await.unwrap();
     assert_ne!(messages(&cluster), wrong, "asked anew");
 }
