@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    evaluator::Oracle,
+    evaluator::{Mood, Oracle},
     inject::{Injector, Met},
     oracle::{self, Allowance, EndState, Rule, Seen, Violation, Writes},
     plan::{CallTrouble, EventTrouble, FEW, Fault, Plan},
@@ -302,6 +302,11 @@ fn aftermath(fault: &Fault) -> Duration {
             what: CallTrouble::HangBefore | CallTrouble::HangAfter,
             ..
         } => Duration::from_mins(3),
+        // It is about the checks, so it is remembered.
+        Fault::Evaluator {
+            mood: Mood::OtherPod,
+            ..
+        } => Duration::from_hours(1),
         Fault::Call { .. }
         | Fault::Event { .. }
         | Fault::Evaluator { .. }

@@ -175,6 +175,10 @@ impl Observer {
             Ok(said) => {
                 let answer = Arc::new(said);
                 let said = Arc::clone(&answer);
+                if !is_about(&question, &answer) {
+                    self.memo().remove(&key);
+                    return Said::This(said);
+                }
                 let until = now + REMEMBERED + SPREAD.mul_f64(chance::fraction());
                 let remembered = Remembered {
                     question,
@@ -341,6 +345,12 @@ impl Observer {
             }
         })
     }
+}
+
+/// Whether an answer speaks of every check that has objects. One that does not is none to be remembered.
+fn is_about(question: &EvaluateChecksRequest, answer: &EvaluateChecksResponse) -> bool {
+    let mut asked = question.candidates.iter();
+    asked.all(|it| answer.checks.iter().any(|check| check.check == it.check))
 }
 
 /// What the evaluation service said to a question.

@@ -454,7 +454,16 @@ async fn an_evaluator_that_never_answers_holds_nobody() {
 async fn a_wrong_answer_is_not_remembered_for_ever() {
     let cluster = Cluster::new();
     cluster.approval("approved");
-    let saying = Arc::new(Saying(Mutex::new(Some(EvaluateChecksResponse::default()))));
+    let said = |verdict: CheckVerdict| EvaluateChecksResponse {
+        verdict: verdict.into(),
+        checks: vec![CheckResult {
+            check: "approval".to_owned(),
+            verdict: verdict.into(),
+            ..CheckResult::default()
+        }],
+        ..EvaluateChecksResponse::default()
+    };
+    let saying = Arc::new(Saying(Mutex::new(Some(said(CheckVerdict::Failed)))));
     let controller = asking(&cluster, &saying);
     look(&controller).await.unwrap();
     assert_eq!(cluster.phase(), "Pending");
@@ -469,16 +478,29 @@ async fn a_wrong_answer_is_not_remembered_for_ever() {
     cluster.now.lock().unwrap().mono += Duration::from_hours(1);
     look(&controller).await.unwrap();
     assert_eq!(messages(&cluster), wrong, "nobody says otherwise");
-    let pending = CheckVerdict::Pending.into();
+    *saying.0.lock().unwrap() = Some(said(CheckVerdict::Pending));
+    look(&controller).await.unwrap();
+    assert_ne!(messages(&cluster), wrong, "asked anew");
+}
+
+#[tokio::test]
+async fn an_answer_about_something_else_is_not_remembered_at_all() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let saying = Arc::new(Saying(Mutex::new(Some(EvaluateChecksResponse::default()))));
+    let controller = asking(&cluster, &saying);
+    look(&controller).await.unwrap();
+    let wrong = cluster.status()["conditions"].to_string();
     *saying.0.lock().unwrap() = Some(EvaluateChecksResponse {
-        verdict: pending,
+        verdict: CheckVerdict::Pending.into(),
         checks: vec![CheckResult {
             check: "approval".to_owned(),
-            verdict: pending,
+            verdict: CheckVerdict::Pending.into(),
             ..CheckResult::default()
         }],
         ..EvaluateChecksResponse::default()
     });
+    cluster.fill(&controller);
     look(&controller).await.unwrap();
-    assert_ne!(messages(&cluster), wrong, "asked anew");
+    assert_ne!(cluster.status()["conditions"].to_string(), wrong);
 }
