@@ -1,6 +1,6 @@
 //! All plans of a scenario, from what its undisturbed run met; and random ones made of several.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
@@ -31,8 +31,8 @@ pub enum Family {
     Write,
     /// Another call does.
     Read,
-    /// Many conflicts in a row.
-    Conflicts,
+    /// Many of these in a row.
+    Rows,
     /// A line of a watch is lost, repeated or late, or its stream ends.
     Event,
     /// The evaluator misbehaves.
@@ -54,7 +54,7 @@ impl Family {
             Self::Crash => "crash at any other call, event or step",
             Self::Write => "a write fails, hangs or is lost",
             Self::Read => "a read or watch fails, hangs or is lost",
-            Self::Conflicts => "2 to 20 conflicts in a row",
+            Self::Rows => "2 to 20 conflicts in a row; 503, lost, hanging 3 and 7 times",
             Self::Event => "watch event dropped, twice, late, 410, closed, silent",
             Self::Evaluator => "evaluator away, slow, garbage",
             Self::Whole => "two leaders, API server behind, no garbage collection",
@@ -92,7 +92,16 @@ pub fn singles(scenario: &Scenario, undisturbed: &Outcome) -> Vec<(Family, Plan)
         }
         if write {
             let rows = (2..=CONFLICTS).map(|times| call_fault(call, CallTrouble::Conflict, times));
-            faults.extend(rows.map(|fault| (Family::Conflicts, fault)));
+            // More than the client repeats by itself.
+            let others = [
+                CallTrouble::Unavailable,
+                CallTrouble::LoseAnswer,
+                CallTrouble::HangAfter,
+            ];
+            let others = others
+                .into_iter()
+                .flat_map(|what| [3, 7].map(|times| call_fault(call, what, times)));
+            faults.extend(rows.chain(others).map(|fault| (Family::Rows, fault)));
         }
     }
     for event in &undisturbed.met.events {
@@ -171,7 +180,11 @@ pub fn some(plans: Vec<(Family, Plan)>, most: usize) -> Vec<(Family, Plan)> {
 #[must_use]
 pub fn mixed(singles: &[(Family, Plan)], seed: u64) -> Option<Plan> {
     let mut random = StdRng::seed_from_u64(seed);
-    let (_, first) = singles.choose(&mut random)?;
+    // Each kind of trouble as often as every other, however many points there are for it.
+    let families: BTreeSet<Family> = singles.iter().map(|(family, _)| *family).collect();
+    let family = *families.iter().collect::<Vec<_>>().choose(&mut random)?;
+    let of_family: Vec<_> = singles.iter().filter(|(it, _)| it == family).collect();
+    let (_, first) = of_family.choose(&mut random)?;
     let mut plan = first.clone();
     let more = random.random_range(1..MOST);
     let same: Vec<_> = singles

@@ -76,6 +76,11 @@ impl fmt::Display for Violation {
     }
 }
 
+/// Without a fault a call takes no time.
+const IN_FLIGHT: Duration = Duration::from_millis(50);
+/// A call that hangs is carried out after the caller has given it up.
+const RACE: Duration = Duration::from_secs(10);
+
 /// How much later than at once something may be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
@@ -89,6 +94,8 @@ pub struct Allowance {
     pub lag: Duration,
     /// Whether another process may have been about to write when the end was recorded.
     pub races: bool,
+    /// Whether the clock by which something ends is the clock of the log.
+    pub true_clock: bool,
 }
 
 impl Allowance {
@@ -97,8 +104,17 @@ impl Allowance {
     pub fn until(&self, since: Duration) -> Duration {
         let usual = since + self.usual + self.lag;
         match self.last_fault {
-            Some(last) => usual.max(since.max(last) + self.recovery),
+            Some(last) => usual.max(last + self.recovery),
             None => usual,
+        }
+    }
+
+    /// How long a call may be on its way.
+    fn flight(&self) -> Duration {
+        if self.last_fault.is_none() && !self.races {
+            IN_FLIGHT
+        } else {
+            RACE
         }
     }
 }

@@ -114,7 +114,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     let log = stage.server.log();
     let last = [last_fault, met.last, oracle.met().1].into_iter();
     let last = last.flatten().max().map(|it| it - started);
-    let (broken, seen) = oracle::judge(&log, &allowance(plan, last));
+    let (broken, seen) = oracle::judge(&log, &allowance(scenario, plan, last));
     violations.extend(broken);
     let end = started.elapsed();
     let mut complain = |rule, what| {
@@ -125,7 +125,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         });
     };
     let idle = Writes::since(&log, idle_from);
-    if idle.total() + idle.events > 0 {
+    if idle.attempts > 0 {
         let what = format!("since {idle_from:?} nothing happened, and it wrote {idle:?}");
         complain(Rule::Idle, what);
     }
@@ -279,7 +279,7 @@ async fn comes_true(stage: &Stage, is_so: fn(&Stage) -> bool, limit: Duration) -
     true
 }
 
-fn allowance(plan: &Plan, last_fault: Option<Duration>) -> Allowance {
+fn allowance(scenario: &Scenario, plan: &Plan, last_fault: Option<Duration>) -> Allowance {
     let recovery = plan.faults.iter().map(recovery).max();
     let lags = plan.faults.iter().any(|it| matches!(it, Fault::Lag(_)));
     Allowance {
@@ -287,6 +287,11 @@ fn allowance(plan: &Plan, last_fault: Option<Duration>) -> Allowance {
         last_fault,
         recovery: recovery.unwrap_or_default(),
         lag: if lags { LAG } else { Duration::ZERO },
+        true_clock: scenario.timed
+            && !plan
+                .faults
+                .iter()
+                .any(|it| matches!(it, Fault::ClockJump { .. })),
         races: plan.faults.contains(&Fault::TwoLeaders) || lags,
     }
 }

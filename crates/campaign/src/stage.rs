@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI64, Ordering},
+    atomic::{AtomicI64, AtomicUsize, Ordering},
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -17,6 +17,8 @@ pub const APPS: &str = "apps";
 pub const SYSTEM: &str = "connectors-system";
 /// A second installation's namespace, for a second leader.
 pub const SECOND_SYSTEM: &str = "connectors-system-2";
+/// How the names of policies begin that say nothing to anybody here.
+pub const DECOY: &str = "decoy";
 /// The connector that everything is about.
 pub const CONNECTOR: &str = "harbor";
 
@@ -40,6 +42,8 @@ pub struct Stage {
     pub server: ApiServer,
     /// By how many seconds the controllers' wall clocks are wrong.
     pub skew: Arc<AtomicI64>,
+    /// How many requests were made: a part of their UIDs, and so of the names of plans.
+    requests: Arc<AtomicUsize>,
 }
 
 /// How a policy differs from the usual one.
@@ -69,6 +73,7 @@ impl Stage {
         let stage = Self {
             server,
             skew: Arc::default(),
+            requests: Arc::default(),
         };
         stage.server.register(signoff());
         for namespace in [TOOLS, APPS, SYSTEM, SECOND_SYSTEM] {
@@ -80,6 +85,7 @@ impl Stage {
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "builder", "namespace": APPS},
         }));
         stage.rights();
+        stage.decoys();
         for namespace in [SYSTEM, SECOND_SYSTEM] {
             stage.put(json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
@@ -88,6 +94,37 @@ impl Stage {
             }));
         }
         stage
+    }
+
+    /// What looks as if it let the pod in: policies for others, and an approval in the wrong namespace.
+    fn decoys(&self) {
+        let decoy = |namespace: &str, name: &str, account: &str, connector: &str| {
+            json!({
+                "apiVersion": OURS, "kind": "AccessPolicy",
+                "metadata": {"name": format!("{DECOY}-{name}"), "namespace": namespace},
+                "spec": {"permission": "apis", "connector": {"names": [connector]}, "checkGrantedPermission": {
+                    "requesters": [{"kind": "ServiceAccount", "name": account, "namespace": APPS}],
+                    "spec": {
+                        "checks": [{"name": "approval", "selector": {
+                            "labels": {"decoy": "yes"}, "objectRef": {"apiVersion": SIGNOFF, "kind": "Signoff"},
+                        }}],
+                        "permissions": {"roleTemplate": {"rules": [{
+                            "apiGroups": ["connectors.alauda.io"], "verbs": ["*"],
+                            "resources": ["connectors/apis/v1/pod/{.object.metadata.namespace}/{.object.metadata.name}"],
+                        }]}},
+                    },
+                }},
+            })
+        };
+        self.put(decoy(TOOLS, "account", "somebody-else", CONNECTOR));
+        self.put(decoy(TOOLS, "connector", "builder", "another"));
+        self.put(decoy(APPS, "namespace", "builder", CONNECTOR));
+        self.signoff_labelled("decoy", "decoy", "yes", "approved");
+        self.put(json!({
+            "apiVersion": SIGNOFF, "kind": "Signoff",
+            "metadata": {"name": "yes", "namespace": TOOLS, "labels": {"run": "deploy"}},
+            "status": {"state": "approved"},
+        }));
     }
 
     /// What the chart lets the controller do.
@@ -188,7 +225,7 @@ impl Stage {
         }
         self.put(json!({
             "apiVersion": OURS, "kind": "AccessPolicy",
-            "metadata": {"name": name, "namespace": TOOLS},
+            "metadata": {"name": name, "namespace": TOOLS, "uid": format!("policy-{name}")},
             "spec": {"permission": "apis", "checkGrantedPermission": {
                 "requesters": [{"kind": "ServiceAccount", "name": "builder", "namespace": APPS}],
                 "spec": spec,
@@ -231,7 +268,10 @@ impl Stage {
             .map(|it| it["metadata"]["uid"].clone());
         self.put(json!({
             "apiVersion": OURS, "kind": "AccessRequest",
-            "metadata": {"name": name, "namespace": TOOLS},
+            "metadata": {
+                "name": name, "namespace": TOOLS,
+                "uid": format!("request-{}", self.requests.fetch_add(1, Ordering::SeqCst)),
+            },
             "spec": {
                 "subject": {"kind": "ServiceAccount", "namespace": APPS, "name": "builder"},
                 "connectorRef": {"name": CONNECTOR},

@@ -1,7 +1,8 @@
 //! The promises, one after the other, over the whole log.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,21 +14,30 @@ use super::{
     history::{Snapshot, label, list, text},
     truth::{self, Evidence, Known},
 };
-use crate::stage::{APPS, CONNECTOR, SECOND_SYSTEM, SYSTEM, TOOLS};
+use crate::stage::{APPS, DECOY, SECOND_SYSTEM, SYSTEM, TOOLS};
 
+/// How much later than written something may be called granted, if its writer was disturbed.
+const LATE: Duration = Duration::from_secs(30);
 /// How old a read may be.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long a call may be on its way, when two processes write.
-const RACE: Duration = Duration::from_secs(10);
-
 struct Judge<'a> {
     allowance: &'a Allowance,
     snapshot: Snapshot,
     known: Known,
     /// Since when bindings should not be there, and why.
     overdue: BTreeMap<String, (Duration, String)>,
-    /// When requests became terminal.
+    /// When requests became terminal, or went.
     terminal: BTreeMap<String, Duration>,
+    /// When policies ended for requests; by the UIDs of both.
+    ended: BTreeMap<(String, String), Duration>,
+    /// Bindings whose time is over.
+    expired: BTreeSet<String>,
+    /// Until when bindings may last; by their UID.
+    limits: BTreeMap<String, Duration>,
+    /// When a policy first gave something to a request; by the UIDs of both.
+    first: BTreeMap<(String, String), Duration>,
+    /// Requests as they were last.
+    last: BTreeMap<String, Arc<Value>>,
     /// Reads of the last seconds.
     reads: VecDeque<&'a CallRecord>,
     violations: Vec<Violation>,
@@ -41,6 +51,11 @@ pub(super) fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Se
         known: Known::new(),
         overdue: BTreeMap::new(),
         terminal: BTreeMap::new(),
+        ended: BTreeMap::new(),
+        expired: BTreeSet::new(),
+        limits: BTreeMap::new(),
+        first: BTreeMap::new(),
+        last: BTreeMap::new(),
         reads: VecDeque::new(),
         violations: Vec::new(),
         seen: Seen::default(),
@@ -69,8 +84,22 @@ impl<'a> Judge<'a> {
         self.violations.push(Violation { rule, at, what });
     }
 
-    /// Forgets reads that are too old to matter.
+    /// Forgets reads that are too old to matter, and finds bindings whose time is over.
     fn time(&mut self, now: Duration) {
+        let over: Vec<_> = self
+            .limits
+            .iter()
+            .filter(|(_, end)| **end <= now)
+            .map(|(uid, end)| (uid.clone(), *end))
+            .collect();
+        for (uid, end) in over {
+            self.limits.remove(&uid);
+            if self.snapshot.by_uid("rolebindings", &uid).is_some() {
+                self.expired.insert(uid.clone());
+                let why = "its time is over".to_owned();
+                self.overdue.entry(uid).or_insert((end, why));
+            }
+        }
         while self
             .reads
             .front()
@@ -100,7 +129,8 @@ impl<'a> Judge<'a> {
             .get("resourceVersion")
             .is_none_or(String::is_empty)
             && call.query.get("continue").is_none_or(String::is_empty);
-        let answered = call.code == Some(200) && call.answer.is_some();
+        // That something is not there is an answer.
+        let answered = matches!(call.code, Some(200 | 404)) && call.answer.is_some();
         if answered && newest && point.verb != Verb::Watch {
             self.reads.push_back(call);
         }
@@ -142,7 +172,16 @@ impl<'a> Judge<'a> {
                 found.insert(text(binding, "/metadata/uid").to_owned(), why);
             }
         }
-        self.overdue.retain(|uid, _| found.contains_key(uid));
+        let cured: Vec<_> = self
+            .overdue
+            .iter()
+            .filter(|(uid, _)| !found.contains_key(*uid) && !self.expired.contains(*uid))
+            .map(|(uid, (since, why))| (uid.clone(), *since, why.clone()))
+            .collect();
+        for (uid, since, why) in cured {
+            self.overdue.remove(&uid);
+            self.took(at, since, &why);
+        }
         for (uid, why) in found {
             self.overdue.entry(uid).or_insert((at, why));
         }
@@ -155,18 +194,11 @@ impl<'a> Judge<'a> {
         if change.by == "cluster" {
             return;
         }
-        let request = truth::request_of(&self.snapshot, role);
-        let pod = request.map_or("", |it| text(it, "/spec/context/objectRef/name"));
-        let resource = format!("connectors/apis/v1/pod/{APPS}/{pod}");
-        let rules = list(role, "/rules");
-        let shaped = |rule: &Value| {
-            rule["apiGroups"] == serde_json::json!(["connectors.alauda.io"])
-                && rule["resourceNames"] == serde_json::json!([CONNECTOR])
-                && rule["resources"] == serde_json::json!([resource])
-                && rule.get("nonResourceURLs").is_none()
-        };
-        if request.is_some() && (rules.is_empty() || !rules.iter().all(shaped)) {
-            self.complain(Rule::Shape, at, format!("a role with rules {rules:?}"));
+        let uid = label(role, "accessRequestUid");
+        let request = self.last.get(uid);
+        if request.is_none_or(|it| !truth::is_shaped(role, it)) {
+            let what = format!("a role with rules {:?}", list(role, "/rules"));
+            self.complain(Rule::Shape, at, what);
         }
     }
 
@@ -184,12 +216,16 @@ impl<'a> Judge<'a> {
         self.seen.revocations += 1;
         let uid = text(binding, "/metadata/uid");
         if let Some((since, why)) = self.overdue.remove(uid) {
-            let took = at.saturating_sub(since);
-            self.seen.longest = self.seen.longest.max(took);
-            if at > self.allowance.until(since) {
-                let what = format!("a binding outlived its reason by {took:?}: {why}");
-                self.complain(Rule::Revoked, at, what);
-            }
+            self.took(at, since, &why);
+        }
+    }
+
+    fn took(&mut self, at: Duration, since: Duration, why: &str) {
+        let took = at.saturating_sub(since);
+        self.seen.longest = self.seen.longest.max(took);
+        if at > self.allowance.until(since) {
+            let what = format!("a binding outlived its reason by {took:?}: {why}");
+            self.complain(Rule::Revoked, at, what);
         }
     }
 
@@ -212,34 +248,39 @@ impl<'a> Judge<'a> {
             let what = format!("a binding for {}", binding["subjects"]);
             self.complain(Rule::Tenants, at, what);
         }
-        let request = truth::request_of(&self.snapshot, binding).cloned();
-        let Some(request) = request else {
-            if !self.allowance.races {
-                // A deletion right before the write is a race that nobody can win.
-                let uid = label(binding, "accessRequestUid").to_owned();
-                self.after_the_end(at, &uid, "is not there");
-            }
+        if label(binding, "accessPolicy").starts_with(DECOY) {
+            let what = format!("a binding for policy {}", label(binding, "accessPolicy"));
+            self.complain(Rule::Tenants, at, what);
+        }
+        let uid = label(binding, "accessRequestUid").to_owned();
+        let policy = label(binding, "accessPolicyUid").to_owned();
+        // A deletion right before the write is a race that nobody can win; what it rests on counts all the same.
+        let Some(request) = self.last.get(&uid).cloned() else {
+            self.complain(Rule::Final, at, "a binding for no request".to_owned());
             return;
         };
-        let uid = text(&request, "/metadata/uid").to_owned();
-        if truth::is_terminal(&request) {
-            self.after_the_end(at, &uid, "is terminal");
+        let ended = self.ended.get(&(uid.clone(), policy.clone()));
+        let ended = [ended, self.terminal.get(&uid)].into_iter().flatten().min();
+        if let Some(since) = ended
+            .copied()
+            .filter(|since| at.saturating_sub(*since) > self.allowance.flight())
+        {
+            let what = format!("a binding was written for what had ended at {since:?}");
+            self.complain(Rule::Final, at, what);
         }
         self.one_of_a_tuple(at, &request);
-        match self.read_live(by, &request, label(binding, "accessPolicyUid")) {
+        match self.read_live(by, &request, &policy) {
             Ok(evidence) => {
-                self.known
-                    .insert(text(binding, "/metadata/uid").to_owned(), evidence);
+                let binding = text(binding, "/metadata/uid").to_owned();
+                if let Some(limit) = evidence.limit.filter(|_| self.allowance.true_clock) {
+                    let first = self.first.entry((uid, policy)).or_insert(at);
+                    // From when it is called granted, which may be later than when it is.
+                    let late = self.allowance.last_fault.map_or(Duration::ZERO, |_| LATE);
+                    self.limits.insert(binding.clone(), *first + limit + late);
+                }
+                self.known.insert(binding, evidence);
             }
             Err(why) => self.complain(Rule::Fresh, at, format!("a binding was written, and {why}")),
-        }
-    }
-
-    fn after_the_end(&mut self, at: Duration, uid: &str, what: &str) {
-        let since = self.terminal.get(uid).copied();
-        if since.is_none_or(|since| at.saturating_sub(since) > RACE) {
-            let what = format!("a binding was written for a request that {what}");
-            self.complain(Rule::Final, at, what);
         }
     }
 
@@ -273,7 +314,9 @@ impl<'a> Judge<'a> {
     fn read_live(&self, by: &str, request: &Value, policy_uid: &str) -> Result<Evidence, String> {
         let pod = text(request, "/spec/context/objectRef/name");
         let uid = text(request, "/spec/context/objectRef/uid");
-        let read = self.last_read(by, "pods", APPS, |it| text(it, "/metadata/name") == pod);
+        let read = self.last_read(by, "pods", APPS, Some(pod), |it| {
+            text(it, "/metadata/name") == pod
+        });
         match read {
             None => return Err("the pod was not found live".to_owned()),
             Some(it) if text(it, "/metadata/uid") != uid => {
@@ -287,46 +330,50 @@ impl<'a> Judge<'a> {
             }
             Some(_) => {}
         }
-        let connector = text(request, "/spec/connectorRef/name");
-        let connector = self.last_read(by, "connectors", TOOLS, |it| {
-            text(it, "/metadata/name") == connector
+        let name = text(request, "/spec/connectorRef/name");
+        let connector = self.last_read(by, "connectors", TOOLS, Some(name), |it| {
+            text(it, "/metadata/name") == name
         });
-        if connector.is_none() {
+        let Some(connector) = connector else {
             return Err("the connector was not read live".to_owned());
-        }
-        let policy = self.last_read(by, "accesspolicies", TOOLS, |it| {
+        };
+        let policy = self.last_read(by, "accesspolicies", TOOLS, None, |it| {
             text(it, "/metadata/uid") == policy_uid
         });
         let Some(policy) = policy else {
             return Err("the policy was not read live".to_owned());
         };
-        truth::passes(policy, pod, |check| {
+        let mut evidence = truth::passes(policy, pod, |check| {
             self.last_list(by, &truth::plural(check), &truth::selector(check, pod))
-        })
+        })?;
+        text(connector, "/metadata/uid").clone_into(&mut evidence.connector);
+        Ok(evidence)
     }
 
-    /// An object of the last read that could have had it.
+    /// An object, as the last read had it that could have had it. One that did not find it found that it is gone.
     fn last_read(
         &self,
         by: &str,
         resource: &str,
         namespace: &str,
+        name: Option<&str>,
         is_it: impl Fn(&Value) -> bool,
     ) -> Option<&'a Value> {
-        let reads = self.reads.iter().rev();
-        let mut reads = reads.filter(|it| {
-            it.point.process == by
-                && it.point.resource == resource
-                && it.point.namespace == namespace
-        });
-        reads.find_map(|read| {
-            let answer = read.answer.as_deref()?;
-            if read.point.verb == Verb::List {
-                list(answer, "/items").iter().find(|it| is_it(it))
-            } else {
-                is_it(answer).then_some(answer)
-            }
-        })
+        let could = |it: &&&CallRecord| {
+            let point = &it.point;
+            let whole = point.verb == Verb::List && !it.query.contains_key("labelSelector");
+            point.process == by
+                && point.resource == resource
+                && point.namespace == namespace
+                && (whole || point.verb == Verb::Get && Some(point.name.as_str()) == name)
+        };
+        let read = self.reads.iter().rev().find(could)?;
+        let answer = read.answer.as_deref()?;
+        if read.point.verb == Verb::List {
+            list(answer, "/items").iter().find(|it| is_it(it))
+        } else {
+            is_it(answer).then_some(answer)
+        }
     }
 
     /// The objects of the last list of the pod's namespace by these labels.
@@ -350,11 +397,21 @@ impl<'a> Judge<'a> {
             self.terminal.entry(change.uid.clone()).or_insert(at);
             return;
         };
+        self.last.insert(change.uid.clone(), Arc::clone(after));
+        for entry in list(after, "/status/policies") {
+            if text(entry, "/grant/state") == "Ended" {
+                let policy = text(entry, "/policy/metadata/uid").to_owned();
+                self.ended.entry((change.uid.clone(), policy)).or_insert(at);
+            }
+        }
         let before = change.before.as_deref();
         let was = before.map_or("", |it| text(it, "/status/phase"));
         let phase = text(after, "/status/phase");
         if before.is_some_and(truth::is_terminal) && was != phase {
             self.complain(Rule::Final, at, format!("{was} became {phase}"));
+        }
+        if phase == "Granted" && was != "Granted" && change.by != "cluster" {
+            self.called_granted(at, change, after);
         }
         if truth::is_terminal(after) {
             self.terminal.entry(change.uid.clone()).or_insert(at);
@@ -372,6 +429,26 @@ impl<'a> Judge<'a> {
                 let what = format!("recorded as gone, and its {left} are there");
                 self.complain(Rule::Revoked, at, what);
             }
+        }
+    }
+
+    /// What is called granted has what was granted.
+    fn called_granted(&mut self, at: Duration, change: &ChangeRecord, request: &Value) {
+        let entries = list(request, "/status/policies").iter();
+        let mut granted = entries.filter(|it| text(it, "/grant/state") == "Granted");
+        let missing = granted.find(|entry| {
+            let policy = text(entry, "/policy/metadata/uid");
+            ["roles", "rolebindings"].into_iter().any(|plural| {
+                !self.snapshot.all(plural).any(|it| {
+                    label(it, "accessRequestUid") == change.uid
+                        && label(it, "accessPolicyUid") == policy
+                })
+            })
+        });
+        let missing = missing.map(|entry| text(entry, "/policy/metadata/name").to_owned());
+        if let Some(policy) = missing.filter(|_| !self.allowance.races) {
+            let what = format!("called granted, and what {policy} gives is not there");
+            self.complain(Rule::Fresh, at, what);
         }
     }
 }

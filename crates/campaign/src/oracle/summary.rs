@@ -77,6 +77,8 @@ pub struct Writes {
     pub counts: BTreeMap<String, usize>,
     /// Events.
     pub events: usize,
+    /// Calls that would have written, refused ones too.
+    pub attempts: usize,
     /// Writes that changed nothing.
     pub redundant: Vec<String>,
 }
@@ -105,7 +107,11 @@ impl Writes {
     fn take(&mut self, call: &CallRecord, changed: &BTreeSet<(String, String)>) {
         let point = &call.point;
         let succeeded = call.carried_out && call.code.is_none_or(|code| (200..300).contains(&code));
-        if !point.verb.writes() || !succeeded || point.resource == "leases" {
+        if !point.verb.writes() || point.resource == "leases" {
+            return;
+        }
+        self.attempts += 1;
+        if !succeeded {
             return;
         }
         if point.resource == "events" {

@@ -16,6 +16,7 @@ const STRICT: Allowance = Allowance {
     recovery: Duration::ZERO,
     lag: Duration::ZERO,
     races: false,
+    true_clock: true,
 };
 
 /// A stage where somebody waits, and somebody who writes what he likes.

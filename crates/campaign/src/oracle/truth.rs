@@ -1,16 +1,20 @@
 //! What is true, as opposed to what the controller believes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::history::{Snapshot, label, list, text};
-use crate::stage::{APPS, TOOLS};
+use crate::stage::{APPS, CONNECTOR, TOOLS};
 
 /// What a binding was written on: the policy as it was then, and the UIDs of the approvals of each check.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
-    pub(super) checks: Vec<CheckEvidence>,
+    checks: Vec<CheckEvidence>,
+    /// How long it may last.
+    pub(super) limit: Option<Duration>,
+    /// UID of the connector that it is for.
+    pub(super) connector: String,
 }
 
 #[derive(Clone, Debug)]
@@ -55,6 +59,18 @@ fn selects(check: &Value, object: &Value, pod: &str) -> bool {
     labels.peek().is_some() && labels.all(|(key, value)| object["metadata"]["labels"][key] == value)
 }
 
+/// A time as the scenarios write it.
+fn time(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return None,
+    };
+    Some(Duration::from_secs(number.parse::<u64>().ok()? * seconds))
+}
+
 fn approves(object: &Value) -> bool {
     let state = [text(object, "/status/state"), text(object, "/data/state")];
     state.contains(&"approved")
@@ -70,7 +86,14 @@ pub(super) fn passes<'a>(
     if checks.is_empty() {
         return Err("the policy has no checks".to_owned());
     }
-    let mut evidence = Evidence::default();
+    let limit = text(
+        policy,
+        "/spec/checkGrantedPermission/spec/limits/maxDuration",
+    );
+    let mut evidence = Evidence {
+        limit: time(limit),
+        ..Evidence::default()
+    };
     for check in checks {
         let name = text(check, "/name");
         let Some(found) = objects(check) else {
@@ -158,7 +181,8 @@ pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) 
         TOOLS,
         text(request, "/spec/connectorRef/name"),
     );
-    let uid = text(request, "/status/connectorUid");
+    let evidence = known.get(text(binding, "/metadata/uid"));
+    let uid = evidence.map_or("", |it| it.connector.as_str());
     if connector.is_none_or(|it| text(it, "/metadata/uid") != uid) {
         return Some("its connector is not there".to_owned());
     }
@@ -168,10 +192,39 @@ pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) 
     {
         return Some("its policy is not there".to_owned());
     }
-    match known.get(text(binding, "/metadata/uid")) {
+    if !is_as_decided(snapshot, binding, request) {
+        return Some("it gives something else than was decided".to_owned());
+    }
+    match evidence {
         Some(evidence) => evidence.lapsed(snapshot),
         None => Some("nobody knows what it was written on".to_owned()),
     }
+}
+
+/// Whether a binding and its Role give what a grant gives, to whom it is for.
+fn is_as_decided(snapshot: &Snapshot, binding: &Value, request: &Value) -> bool {
+    let name = text(binding, "/metadata/name");
+    let role = snapshot.get("roles", TOOLS, name);
+    let subjects = json!([{"kind": "ServiceAccount", "name": "builder", "namespace": APPS}]);
+    binding["subjects"] == subjects
+        && text(binding, "/roleRef/kind") == "Role"
+        && text(binding, "/roleRef/name") == name
+        // Without one it gives nothing.
+        && role.is_none_or(|it| is_shaped(it, request))
+}
+
+/// Whether a Role is about one pod's use of the connector.
+pub(super) fn is_shaped(role: &Value, request: &Value) -> bool {
+    let pod = text(request, "/spec/context/objectRef/name");
+    let resource = format!("connectors/apis/v1/pod/{APPS}/{pod}");
+    let rules = list(role, "/rules");
+    let shaped = |rule: &Value| {
+        rule["apiGroups"] == json!(["connectors.alauda.io"])
+            && rule["resourceNames"] == json!([CONNECTOR])
+            && rule["resources"] == json!([resource])
+            && rule.get("nonResourceURLs").is_none()
+    };
+    !rules.is_empty() && rules.iter().all(shaped)
 }
 
 /// Why the pod of a request is no reason for access.

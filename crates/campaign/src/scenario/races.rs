@@ -8,10 +8,10 @@ use super::{
         race, revoked, scenario, waiting,
     },
 };
-use crate::stage::{APPS, CONNECTOR, Stage, TOOLS};
+use crate::stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS};
 
 /// Things that happen at nearly the same time, or where nobody expects them.
-pub(super) const RACES: [Scenario; 8] = [
+pub(super) const RACES: [Scenario; 9] = [
     race(
         "ends-when-approved",
         waiting,
@@ -43,6 +43,34 @@ pub(super) const RACES: [Scenario; 8] = [
             A_WHILE,
         ],
         nothing,
+    ),
+    race(
+        "approves-again",
+        |stage| {
+            waiting(stage);
+            stage.policy(
+                "q",
+                PolicyForm {
+                    label: Some("other"),
+                    ..USUAL
+                },
+            );
+            stage.signoff_labelled("other", "other", "deploy", "approved");
+        },
+        &[
+            APPROVE,
+            Until("both grant", |stage| stage.bindings().len() == 2),
+            Do("one approval is withdrawn", |stage| {
+                stage.decide("other", "pending");
+            }),
+            A_WHILE,
+            Do("and given again", |stage| {
+                stage.decide("other", "approved");
+            }),
+            A_WHILE,
+        ],
+        // That the end could not be recorded is no reason to refuse; that it was is one, which the rules ask.
+        |stage| matches!(stage.bindings().len(), 1 | 2),
     ),
     scenario(
         "two-of-a-tuple",
