@@ -18,7 +18,7 @@ use tracing_subscriber::EnvFilter;
 
 /// The request-controller as it ships, crashed, lied to and delayed at every point
 ///
-/// Without arguments every plan with one fault is run: about a hundred thousand.
+/// Without arguments every plan with one fault is run: about sixty thousand.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask campaign", max_term_width = 100)]
 struct Args {

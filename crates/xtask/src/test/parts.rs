@@ -39,7 +39,7 @@ pub(crate) enum Part {
     Drift,
     /// Unit and property tests; no cluster
     Unit,
-    /// The request-controller, broken at two thousand points of forty scenarios; no cluster
+    /// The request-controller, broken at 2,500 points of its scenarios; no cluster
     Campaign,
     /// The custom resources, the chart and their rules on a real API server
     Api,
