@@ -33,7 +33,7 @@ mod tests {
         let drawn = |seed: Option<u64>| {
             let draw = move || {
                 seed.into_iter().for_each(fix);
-                [fraction(), fraction(), fraction()]
+                [fraction(), fraction(), fraction()].map(f64::to_bits)
             };
             thread::spawn(draw).join().unwrap()
         };
