@@ -13,6 +13,8 @@ use crate::wait::{Deadline, TimedOut, poll};
 
 /// How long processes may take to end once they were told to.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long what was started by others is waited for.
+const A_MOMENT: Duration = Duration::from_secs(5);
 
 /// Why a cluster is still there.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +75,7 @@ pub(super) fn remove(name: &ClusterName) -> Result<(), DownError> {
         signal(supervisor, Signal::KILL).map_err(process)?;
         wait_gone("the supervisor's end", supervisor)?;
     }
+    await_the_others(&layout);
     cgroup::remove(name)?;
     match fs::remove_dir_all(layout.root()) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => Err(DownError::Files {
@@ -81,6 +84,30 @@ pub(super) fn remove(name: &ClusterName) -> Result<(), DownError> {
         }),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// What the supervisor had started ends with it, but a little later. Somebody else's program that names the
+/// cluster's files, such as a kubectl, is not waited for longer.
+fn await_the_others(layout: &Layout) {
+    let root = format!("{}/", layout.root().display());
+    let mentions = |entry: &fs::DirEntry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&root)
+    };
+    let gone = poll(
+        "the end of its processes",
+        Deadline::after(A_MOMENT),
+        || {
+            let mut processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+            if processes.any(|entry| mentions(&entry)) {
+                Err("some live".to_owned())
+            } else {
+                Ok(())
+            }
+        },
+    );
+    // Whatever still lives has nothing of the cluster any more.
+    drop(gone);
 }
 
 fn signal(pid: Pid, signal: Signal) -> io::Result<()> {
