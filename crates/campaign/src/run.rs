@@ -91,11 +91,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     };
     told.tell(scenario).await;
     oracle.relieve();
-    let jumps = plan
-        .faults
-        .iter()
-        .any(|it| matches!(it, Fault::ClockJump { .. }));
-    if scenario.timed && jumps {
+    if scenario.timed && plan.jumps() {
         sleep(JUMP).await;
     }
     sleep(CALM + plan.faults.iter().map(aftermath).sum::<Duration>()).await;
@@ -287,11 +283,7 @@ fn allowance(scenario: &Scenario, plan: &Plan, last_fault: Option<Duration>) -> 
         last_fault,
         recovery: recovery.unwrap_or_default(),
         lag: if lags { LAG } else { Duration::ZERO },
-        true_clock: scenario.timed
-            && !plan
-                .faults
-                .iter()
-                .any(|it| matches!(it, Fault::ClockJump { .. })),
+        true_clock: scenario.timed && !plan.jumps(),
         races: plan.faults.contains(&Fault::TwoLeaders) || lags,
     }
 }

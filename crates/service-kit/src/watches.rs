@@ -135,20 +135,16 @@ where
                     if lost_an_event(&error) {
                         self.start_over();
                     }
-                    sleep(self.trouble.pause(Instant::now())).await;
                 }
                 Err(_) => {
                     self.observed.restart();
                     warn!(watch = self.name, "the list does not go on");
                     self.start_over();
-                    sleep(self.trouble.pause(Instant::now())).await;
                 }
                 // It has no end of its own; if it ever gets one, the watch still has none.
-                Ok(None) => {
-                    self.start_over();
-                    sleep(self.trouble.pause(Instant::now())).await;
-                }
+                Ok(None) => self.start_over(),
             }
+            sleep(self.trouble.pause(Instant::now())).await;
         }
     }
 

@@ -1,25 +1,25 @@
 //! The promises, one after the other, over the whole log.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
 
 use serde_json::Value;
-use testkit::{CallRecord, ChangeKind, ChangeRecord, Entry, Verb, What};
+use testkit::{CallRecord, ChangeKind, ChangeRecord, Entry, What};
 
 use super::{
     Allowance, Rule, Seen, Violation,
     history::{Snapshot, label, list, text},
-    truth::{self, Evidence, Known},
+    reads::Reads,
+    truth::{self, Known},
 };
 use crate::stage::{APPS, DECOY, SECOND_SYSTEM, SYSTEM, TOOLS};
 
 /// How much later than written something may be called granted, if its writer was disturbed.
 const LATE: Duration = Duration::from_secs(30);
-/// How old a read may be.
-const FRESH: Duration = Duration::from_secs(5);
+
 struct Judge<'a> {
     allowance: &'a Allowance,
     snapshot: Snapshot,
@@ -39,7 +39,7 @@ struct Judge<'a> {
     /// Requests as they were last.
     last: BTreeMap<String, Arc<Value>>,
     /// Reads of the last seconds.
-    reads: VecDeque<&'a CallRecord>,
+    reads: Reads<'a>,
     violations: Vec<Violation>,
     seen: Seen,
 }
@@ -56,7 +56,7 @@ pub(super) fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Se
         limits: BTreeMap::new(),
         first: BTreeMap::new(),
         last: BTreeMap::new(),
-        reads: VecDeque::new(),
+        reads: Reads::default(),
         violations: Vec::new(),
         seen: Seen::default(),
     };
@@ -100,13 +100,7 @@ impl<'a> Judge<'a> {
                 self.overdue.entry(uid).or_insert((end, why));
             }
         }
-        while self
-            .reads
-            .front()
-            .is_some_and(|read| read.begun + FRESH < now)
-        {
-            self.reads.pop_front();
-        }
+        self.reads.forget(now);
     }
 
     fn call(&mut self, at: Duration, call: &'a CallRecord) {
@@ -124,16 +118,7 @@ impl<'a> Judge<'a> {
             let what = format!("{} of {} are read", point.resource, point.namespace);
             self.complain(Rule::Tenants, at, what);
         }
-        let newest = call
-            .query
-            .get("resourceVersion")
-            .is_none_or(String::is_empty)
-            && call.query.get("continue").is_none_or(String::is_empty);
-        // That something is not there is an answer.
-        let answered = matches!(call.code, Some(200 | 404)) && call.answer.is_some();
-        if answered && newest && point.verb != Verb::Watch {
-            self.reads.push_back(call);
-        }
+        self.reads.take(call);
     }
 
     /// I3: what the controller writes is about the connector's namespace, or an event on a pod.
@@ -269,7 +254,7 @@ impl<'a> Judge<'a> {
             self.complain(Rule::Final, at, what);
         }
         self.one_of_a_tuple(at, &request);
-        match self.read_live(by, &request, &policy) {
+        match self.reads.live(by, &request, &policy) {
             Ok(evidence) => {
                 let binding = text(binding, "/metadata/uid").to_owned();
                 if let Some(limit) = evidence.limit.filter(|_| self.allowance.true_clock) {
@@ -308,87 +293,6 @@ impl<'a> Judge<'a> {
             let what = format!("a binding was written although {other} decided for the pod");
             self.complain(Rule::Final, at, what);
         }
-    }
-
-    /// What the process read live in the last seconds, if that lets it grant.
-    fn read_live(&self, by: &str, request: &Value, policy_uid: &str) -> Result<Evidence, String> {
-        let pod = text(request, "/spec/context/objectRef/name");
-        let uid = text(request, "/spec/context/objectRef/uid");
-        let read = self.last_read(by, "pods", APPS, Some(pod), |it| {
-            text(it, "/metadata/name") == pod
-        });
-        match read {
-            None => return Err("the pod was not found live".to_owned()),
-            Some(it) if text(it, "/metadata/uid") != uid => {
-                return Err("the pod that was read is another one".to_owned());
-            }
-            Some(it) if truth::is_finished(it) => {
-                return Err("the pod that was read had ended".to_owned());
-            }
-            Some(it) if it.pointer("/metadata/deletionTimestamp").is_some() => {
-                return Err("the pod that was read was being deleted".to_owned());
-            }
-            Some(_) => {}
-        }
-        let name = text(request, "/spec/connectorRef/name");
-        let connector = self.last_read(by, "connectors", TOOLS, Some(name), |it| {
-            text(it, "/metadata/name") == name
-        });
-        let Some(connector) = connector else {
-            return Err("the connector was not read live".to_owned());
-        };
-        let policy = self.last_read(by, "accesspolicies", TOOLS, None, |it| {
-            text(it, "/metadata/uid") == policy_uid
-        });
-        let Some(policy) = policy else {
-            return Err("the policy was not read live".to_owned());
-        };
-        let mut evidence = truth::passes(policy, pod, |check| {
-            self.last_list(by, &truth::plural(check), &truth::selector(check, pod))
-        })?;
-        text(connector, "/metadata/uid").clone_into(&mut evidence.connector);
-        Ok(evidence)
-    }
-
-    /// An object, as the last read had it that could have had it. One that did not find it found that it is gone.
-    fn last_read(
-        &self,
-        by: &str,
-        resource: &str,
-        namespace: &str,
-        name: Option<&str>,
-        is_it: impl Fn(&Value) -> bool,
-    ) -> Option<&'a Value> {
-        let could = |it: &&&CallRecord| {
-            let point = &it.point;
-            let whole = point.verb == Verb::List && !it.query.contains_key("labelSelector");
-            point.process == by
-                && point.resource == resource
-                && point.namespace == namespace
-                && (whole || point.verb == Verb::Get && Some(point.name.as_str()) == name)
-        };
-        let read = self.reads.iter().rev().find(could)?;
-        let answer = read.answer.as_deref()?;
-        if read.point.verb == Verb::List {
-            list(answer, "/items").iter().find(|it| is_it(it))
-        } else {
-            is_it(answer).then_some(answer)
-        }
-    }
-
-    /// The objects of the last list of the pod's namespace by these labels.
-    fn last_list(&self, by: &str, resource: &str, selector: &str) -> Option<Vec<&'a Value>> {
-        let read = self.reads.iter().rev().find(|it| {
-            it.point.process == by
-                && it.point.resource == resource
-                && it.point.namespace == APPS
-                && it.point.verb == Verb::List
-                && it
-                    .query
-                    .get("labelSelector")
-                    .is_some_and(|it| it == selector)
-        })?;
-        Some(list(read.answer.as_deref()?, "/items").iter().collect())
     }
 
     /// I5, and that nothing is called done that is not.

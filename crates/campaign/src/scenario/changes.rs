@@ -4,11 +4,12 @@ use super::{
     Scenario,
     Step::{Do, Until},
     common::{
-        A_WHILE, APPROVE, FINISH, GRANTED, PENDING, USUAL, asking, granted, is, revoked, scenario,
-        waiting, waiting_for,
+        A_WHILE, APPROVE, DELETE_APPROVAL, EDIT_POLICY, FINISH, GRANTED, PENDING, USUAL,
+        WITHDRAW_OTHER, asking, granted, is, revoked, scenario, waiting, waiting_for,
+        waiting_for_two,
     },
 };
-use crate::stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS};
+use crate::stage::{CONNECTOR, PolicyForm, Stage, TOOLS};
 
 /// What others change while it lives.
 pub(super) const CHANGES: [Scenario; 14] = [
@@ -18,27 +19,13 @@ pub(super) const CHANGES: [Scenario; 14] = [
             waiting(stage);
             stage.signoff_labelled("other", "other", "deploy", "approved");
         },
-        &[
-            PENDING,
-            Do("the policy asks for other objects", |stage| {
-                edit_policy(stage, "other");
-            }),
-        ],
+        &[PENDING, EDIT_POLICY],
         granted,
     ),
     scenario(
         "policy-edited-after",
         waiting,
-        &[
-            PENDING,
-            APPROVE,
-            GRANTED,
-            Do("the policy asks for other objects", |stage| {
-                edit_policy(stage, "other");
-            }),
-            A_WHILE,
-            FINISH,
-        ],
+        &[PENDING, APPROVE, GRANTED, EDIT_POLICY, A_WHILE, FINISH],
         revoked,
     ),
     scenario(
@@ -126,25 +113,13 @@ pub(super) const CHANGES: [Scenario; 14] = [
     ),
     scenario(
         "two-policies",
-        |stage| {
-            waiting(stage);
-            stage.policy(
-                "q",
-                PolicyForm {
-                    label: Some("other"),
-                    ..USUAL
-                },
-            );
-            stage.signoff_labelled("other", "other", "deploy", "approved");
-        },
+        |stage| waiting_for_two(stage, "approved"),
         &[
             APPROVE,
             Until("both grant", |stage| {
                 stage.bindings().len() == 2 && is(stage, "Granted")
             }),
-            Do("one approval is withdrawn", |stage| {
-                stage.decide("other", "pending");
-            }),
+            WITHDRAW_OTHER,
             Until("one is left", granted),
             A_WHILE,
             Do("the other one too", |stage| stage.decide("yes", "pending")),
@@ -153,32 +128,14 @@ pub(super) const CHANGES: [Scenario; 14] = [
     ),
     scenario(
         "one-says-no",
-        |stage| {
-            waiting(stage);
-            stage.policy(
-                "q",
-                PolicyForm {
-                    label: Some("other"),
-                    ..USUAL
-                },
-            );
-            stage.signoff_labelled("other", "other", "deploy", "rejected");
-        },
+        |stage| waiting_for_two(stage, "rejected"),
         &[PENDING, APPROVE, GRANTED, FINISH],
         revoked,
     ),
     scenario(
         "approval-deleted",
         waiting,
-        &[
-            PENDING,
-            APPROVE,
-            GRANTED,
-            Do("the approval is deleted", |stage| {
-                stage.server.delete("signoffs", APPS, "yes");
-            }),
-            A_WHILE,
-        ],
+        &[PENDING, APPROVE, GRANTED, DELETE_APPROVAL, A_WHILE],
         granted,
     ),
     scenario(
@@ -192,14 +149,7 @@ pub(super) const CHANGES: [Scenario; 14] = [
                 },
             );
         },
-        &[
-            PENDING,
-            APPROVE,
-            GRANTED,
-            Do("the approval is deleted", |stage| {
-                stage.server.delete("signoffs", APPS, "yes");
-            }),
-        ],
+        &[PENDING, APPROVE, GRANTED, DELETE_APPROVAL],
         revoked,
     ),
     scenario(
@@ -231,13 +181,6 @@ pub(super) const CHANGES: [Scenario; 14] = [
         revoked,
     ),
 ];
-
-fn edit_policy(stage: &Stage, label: &str) {
-    stage.server.change("accesspolicies", TOOLS, "p", |policy| {
-        let checks = &mut policy["spec"]["checkGrantedPermission"]["spec"]["checks"];
-        checks[0]["selector"]["labels"] = serde_json::json!({label: "{.object.metadata.name}"});
-    });
-}
 
 fn delete_connector(stage: &Stage) {
     stage.server.delete("connectors", TOOLS, CONNECTOR);

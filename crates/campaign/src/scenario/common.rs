@@ -6,7 +6,7 @@ use super::{
     Scenario,
     Step::{self, Do, Rest, Until},
 };
-use crate::stage::{PolicyForm, Stage};
+use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
 
 /// Longer than anything here takes.
 pub(super) const WEEK: Duration = Duration::from_hours(168);
@@ -81,6 +81,17 @@ pub(super) fn waiting_for(stage: &Stage, form: PolicyForm<'_>) {
     asking(stage);
 }
 
+/// The same with a second policy, `q`, that asks for another approval, `other`.
+pub(super) fn waiting_for_two(stage: &Stage, other: &str) {
+    waiting(stage);
+    let form = PolicyForm {
+        label: Some("other"),
+        ..USUAL
+    };
+    stage.policy("q", form);
+    stage.signoff_labelled("other", "other", "deploy", other);
+}
+
 pub(super) fn is(stage: &Stage, phase: &str) -> bool {
     stage.phase("for-deploy") == phase
 }
@@ -115,6 +126,21 @@ pub(super) const APPROVE: Step = Do("approve", |stage| stage.decide("yes", "appr
 pub(super) const FINISH: Step = Do("the pod ends", |stage| {
     stage.pod_phase("deploy", "Succeeded");
 });
+pub(super) const REJECT: Step = Do("reject", |stage| stage.decide("yes", "rejected"));
+pub(super) const WITHDRAW: Step = Do("withdraw", |stage| stage.decide("yes", "pending"));
+pub(super) const WITHDRAW_OTHER: Step = Do("one approval is withdrawn", |stage| {
+    stage.decide("other", "pending");
+});
+pub(super) const DELETE_POD: Step = Do("the pod is deleted", |stage| stage.delete_pod("deploy"));
+pub(super) const DELETE_REQUEST: Step = Do("the request is deleted", |stage| {
+    stage.server.delete("accessrequests", TOOLS, "for-deploy");
+});
+pub(super) const DELETE_APPROVAL: Step = Do("the approval is deleted", |stage| {
+    stage.server.delete("signoffs", APPS, "yes");
+});
+pub(super) const EDIT_POLICY: Step = Do("the policy asks for other objects", |stage| {
+    edit_policy(stage, "other");
+});
 pub(super) const PENDING: Step = Until("it waits", pending);
 pub(super) const GRANTED: Step = Until("granted", granted);
 pub(super) const REVOKED: Step = Until("revoked", revoked);
@@ -122,3 +148,10 @@ pub(super) const REVOKED: Step = Until("revoked", revoked);
 pub(super) const A_WHILE: Step = Rest(Duration::from_secs(5));
 /// Two things at nearly the same time.
 pub(super) const A_MOMENT: Step = Rest(Duration::from_millis(1));
+
+fn edit_policy(stage: &Stage, label: &str) {
+    stage.server.change("accesspolicies", TOOLS, "p", |policy| {
+        let checks = &mut policy["spec"]["checkGrantedPermission"]["spec"]["checks"];
+        checks[0]["selector"]["labels"] = serde_json::json!({label: "{.object.metadata.name}"});
+    });
+}

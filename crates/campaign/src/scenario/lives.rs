@@ -6,11 +6,12 @@ use super::{
     Scenario,
     Step::{Do, Until},
     common::{
-        A_WHILE, APPROVE, FINISH, GRANTED, PENDING, REVOKED, USUAL, granted, is, nothing, rejected,
-        revoked, scenario, timed, waiting, waiting_for,
+        A_WHILE, APPROVE, DELETE_POD, DELETE_REQUEST, FINISH, GRANTED, PENDING, REJECT, REVOKED,
+        USUAL, WITHDRAW, granted, is, nothing, rejected, revoked, scenario, timed, waiting,
+        waiting_for,
     },
 };
-use crate::stage::{APPS, PolicyForm, TOOLS};
+use crate::stage::{APPS, PolicyForm};
 
 /// How one request lives and ends.
 pub(super) const LIVES: [Scenario; 13] = [
@@ -34,7 +35,7 @@ pub(super) const LIVES: [Scenario; 13] = [
         waiting,
         &[
             PENDING,
-            Do("reject", |stage| stage.decide("yes", "rejected")),
+            REJECT,
             Until("rejected", rejected),
             Do("approve after all", |stage| stage.decide("yes", "approved")),
         ],
@@ -43,21 +44,13 @@ pub(super) const LIVES: [Scenario; 13] = [
     scenario(
         "deleted-while-waiting",
         waiting,
-        &[
-            PENDING,
-            Do("the pod is deleted", |stage| stage.delete_pod("deploy")),
-        ],
+        &[PENDING, DELETE_POD],
         |stage| is(stage, "Invalid") && nothing(stage),
     ),
     scenario(
         "pod-deleted",
         waiting,
-        &[
-            PENDING,
-            APPROVE,
-            GRANTED,
-            Do("the pod is deleted", |stage| stage.delete_pod("deploy")),
-        ],
+        &[PENDING, APPROVE, GRANTED, DELETE_POD],
         revoked,
     ),
     scenario(
@@ -107,9 +100,7 @@ pub(super) const LIVES: [Scenario; 13] = [
             PENDING,
             APPROVE,
             GRANTED,
-            Do("the request is deleted", |stage| {
-                stage.server.delete("accessrequests", TOOLS, "for-deploy");
-            }),
+            DELETE_REQUEST,
             Until("its grant is gone", nothing),
         ],
         nothing,
@@ -119,11 +110,9 @@ pub(super) const LIVES: [Scenario; 13] = [
         waiting,
         &[
             PENDING,
-            Do("reject", |stage| stage.decide("yes", "rejected")),
+            REJECT,
             Until("rejected", rejected),
-            Do("the request is deleted", |stage| {
-                stage.server.delete("accessrequests", TOOLS, "for-deploy");
-            }),
+            DELETE_REQUEST,
             A_WHILE,
             APPROVE,
             Do("it is made anew", |stage| stage.request("deploy")),
@@ -133,14 +122,7 @@ pub(super) const LIVES: [Scenario; 13] = [
     scenario(
         "withdrawn",
         waiting,
-        &[
-            PENDING,
-            APPROVE,
-            GRANTED,
-            Do("withdraw", |stage| stage.decide("yes", "pending")),
-            REVOKED,
-            APPROVE,
-        ],
+        &[PENDING, APPROVE, GRANTED, WITHDRAW, REVOKED, APPROVE],
         revoked,
     ),
     timed(
@@ -182,7 +164,7 @@ pub(super) const LIVES: [Scenario; 13] = [
             PENDING,
             APPROVE,
             GRANTED,
-            Do("the pod is deleted", |stage| stage.delete_pod("deploy")),
+            DELETE_POD,
             REVOKED,
             Until("the request is deleted", |stage| {
                 stage.request_now("for-deploy").is_none()

@@ -4,11 +4,12 @@ use super::{
     Scenario,
     Step::{Do, Until},
     common::{
-        A_MOMENT, A_WHILE, APPROVE, FINISH, GRANTED, PENDING, USUAL, granted, nothing, pending,
-        race, revoked, scenario, waiting,
+        A_MOMENT, A_WHILE, APPROVE, DELETE_REQUEST, FINISH, GRANTED, PENDING, USUAL, WITHDRAW,
+        WITHDRAW_OTHER, granted, nothing, pending, race, revoked, scenario, waiting,
+        waiting_for_two,
     },
 };
-use crate::stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS};
+use crate::stage::{APPS, CONNECTOR, Stage, TOOLS};
 
 /// Things that happen at nearly the same time, or where nobody expects them.
 pub(super) const RACES: [Scenario; 9] = [
@@ -21,48 +22,22 @@ pub(super) const RACES: [Scenario; 9] = [
     race(
         "withdrawn-at-once",
         waiting,
-        &[
-            PENDING,
-            APPROVE,
-            A_MOMENT,
-            Do("withdraw", |stage| stage.decide("yes", "pending")),
-            A_WHILE,
-        ],
+        &[PENDING, APPROVE, A_MOMENT, WITHDRAW, A_WHILE],
         nothing,
     ),
     race(
         "deleted-when-approved",
         waiting,
-        &[
-            PENDING,
-            APPROVE,
-            A_MOMENT,
-            Do("the request is deleted", |stage| {
-                stage.server.delete("accessrequests", TOOLS, "for-deploy");
-            }),
-            A_WHILE,
-        ],
+        &[PENDING, APPROVE, A_MOMENT, DELETE_REQUEST, A_WHILE],
         nothing,
     ),
     race(
         "approves-again",
-        |stage| {
-            waiting(stage);
-            stage.policy(
-                "q",
-                PolicyForm {
-                    label: Some("other"),
-                    ..USUAL
-                },
-            );
-            stage.signoff_labelled("other", "other", "deploy", "approved");
-        },
+        |stage| waiting_for_two(stage, "approved"),
         &[
             APPROVE,
             Until("both grant", |stage| stage.bindings().len() == 2),
-            Do("one approval is withdrawn", |stage| {
-                stage.decide("other", "pending");
-            }),
+            WITHDRAW_OTHER,
             A_WHILE,
             Do("and given again", |stage| {
                 stage.decide("other", "approved");

@@ -37,7 +37,7 @@ use crate::{
 /// Which question an answer is remembered for: the request, the UID of the policy, before or after.
 pub(super) type Question = (Name, String, i32);
 
-/// The last question, its answer and when it was given: the same question has the same answer.
+/// The last question, its answer and how long it counts: the same question has the same answer.
 pub(super) struct Remembered {
     question: EvaluateChecksRequest,
     answer: Arc<EvaluateChecksResponse>,

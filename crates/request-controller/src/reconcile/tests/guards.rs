@@ -428,6 +428,19 @@ impl Evaluator for Saying {
     }
 }
 
+/// What the check of the policy says, and nothing about objects.
+fn said(verdict: CheckVerdict) -> EvaluateChecksResponse {
+    EvaluateChecksResponse {
+        verdict: verdict.into(),
+        checks: vec![CheckResult {
+            check: "approval".to_owned(),
+            verdict: verdict.into(),
+            ..CheckResult::default()
+        }],
+        ..EvaluateChecksResponse::default()
+    }
+}
+
 fn asking(cluster: &Cluster, saying: &Arc<Saying>) -> Reconciler {
     let mut controller = cluster.controller();
     controller.observer = Observer::new(
@@ -454,15 +467,6 @@ async fn an_evaluator_that_never_answers_holds_nobody() {
 async fn a_wrong_answer_is_not_remembered_for_ever() {
     let cluster = Cluster::new();
     cluster.approval("approved");
-    let said = |verdict: CheckVerdict| EvaluateChecksResponse {
-        verdict: verdict.into(),
-        checks: vec![CheckResult {
-            check: "approval".to_owned(),
-            verdict: verdict.into(),
-            ..CheckResult::default()
-        }],
-        ..EvaluateChecksResponse::default()
-    };
     let saying = Arc::new(Saying(Mutex::new(Some(said(CheckVerdict::Failed)))));
     let controller = asking(&cluster, &saying);
     look(&controller).await.unwrap();
@@ -491,15 +495,7 @@ async fn an_answer_about_something_else_is_not_remembered_at_all() {
     let controller = asking(&cluster, &saying);
     look(&controller).await.unwrap();
     let wrong = cluster.status()["conditions"].to_string();
-    *saying.0.lock().unwrap() = Some(EvaluateChecksResponse {
-        verdict: CheckVerdict::Pending.into(),
-        checks: vec![CheckResult {
-            check: "approval".to_owned(),
-            verdict: CheckVerdict::Pending.into(),
-            ..CheckResult::default()
-        }],
-        ..EvaluateChecksResponse::default()
-    });
+    *saying.0.lock().unwrap() = Some(said(CheckVerdict::Pending));
     cluster.fill(&controller);
     look(&controller).await.unwrap();
     assert_ne!(cluster.status()["conditions"].to_string(), wrong);

@@ -1,0 +1,203 @@
+//! A plan as the text by which it can be run again.
+
+use std::{fmt, str::FromStr};
+
+use thiserror::Error;
+
+use super::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan};
+use crate::evaluator::Mood;
+
+/// No plan has this identifier.
+#[derive(Debug, Error)]
+#[error("{0:?} is no plan: expected SCENARIO or SCENARIO+FAULT+FAULT…, as a campaign prints it")]
+pub struct NoPlan(String);
+
+const NONE: &str = "-";
+
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { NONE } else { text }
+}
+
+fn or_empty(text: &str) -> String {
+    if text == NONE {
+        String::new()
+    } else {
+        text.to_owned()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.scenario)?;
+        self.faults
+            .iter()
+            .try_for_each(|fault| write!(f, "+{fault}"))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call { at, what, times } => write!(
+                f,
+                "call/{}/{}/{}/{}/{}/{}/{times}",
+                at.verb,
+                at.resource,
+                or_none(&at.namespace),
+                or_none(&at.name),
+                at.nth,
+                what.as_str(),
+            ),
+            Self::Event { at, what } => write!(
+                f,
+                "event/{}/{}/{}/{}/{}/{}",
+                at.kind,
+                at.resource,
+                or_none(&at.namespace),
+                or_none(&at.name),
+                at.nth,
+                what.as_str(),
+            ),
+            Self::Evaluator {
+                mood,
+                from,
+                questions,
+            } => write!(f, "evaluator/{}/{from}/{questions}", mood.as_str()),
+            Self::Lag(versions) => write!(f, "lag/{versions}"),
+            Self::TwoLeaders => f.write_str("two-leaders"),
+            Self::NoGarbageCollection => f.write_str("no-gc"),
+            Self::ClockJump { step, forward } => {
+                let way = if *forward { "forward" } else { "back" };
+                write!(f, "clock/{step}/{way}")
+            }
+            Self::Restart { step } => write!(f, "restart/{step}"),
+        }
+    }
+}
+
+impl FromStr for Plan {
+    type Err = NoPlan;
+
+    fn from_str(text: &str) -> Result<Self, NoPlan> {
+        let no_plan = || NoPlan(text.to_owned());
+        let mut parts = text.split('+');
+        let scenario = parts.next().unwrap_or_default().to_owned();
+        if scenario.is_empty() {
+            return Err(no_plan());
+        }
+        let faults = parts
+            .map(|part| fault(part).ok_or_else(no_plan))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { scenario, faults })
+    }
+}
+
+fn fault(text: &str) -> Option<Fault> {
+    let words: Vec<&str> = text.split('/').collect();
+    Some(match words.as_slice() {
+        ["call", verb, resource, namespace, name, nth, what, times] => Fault::Call {
+            at: CallId {
+                verb: (*verb).to_owned(),
+                resource: (*resource).to_owned(),
+                namespace: or_empty(namespace),
+                name: or_empty(name),
+                nth: nth.parse().ok()?,
+            },
+            what: CallTrouble::parse(what)?,
+            times: times.parse().ok()?,
+        },
+        ["event", kind, resource, namespace, name, nth, what] => Fault::Event {
+            at: EventId {
+                kind: (*kind).to_owned(),
+                resource: (*resource).to_owned(),
+                namespace: or_empty(namespace),
+                name: or_empty(name),
+                nth: nth.parse().ok()?,
+            },
+            what: EventTrouble::parse(what)?,
+        },
+        ["evaluator", mood, from, questions] => Fault::Evaluator {
+            mood: Mood::ALL.into_iter().find(|it| it.as_str() == *mood)?,
+            from: from.parse().ok()?,
+            questions: questions.parse().ok()?,
+        },
+        ["lag", versions] => Fault::Lag(versions.parse().ok()?),
+        ["two-leaders"] => Fault::TwoLeaders,
+        ["no-gc"] => Fault::NoGarbageCollection,
+        ["clock", step, way @ ("forward" | "back")] => Fault::ClockJump {
+            step: step.parse().ok()?,
+            forward: *way == "forward",
+        },
+        ["restart", step] => Fault::Restart {
+            step: step.parse().ok()?,
+        },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identifier_says_everything() {
+        let at = CallId {
+            verb: "update".to_owned(),
+            resource: "accessrequests.status".to_owned(),
+            namespace: "tools".to_owned(),
+            name: "r".to_owned(),
+            nth: 2,
+        };
+        let event = EventId {
+            kind: "modified".to_owned(),
+            resource: "pods".to_owned(),
+            namespace: String::new(),
+            name: String::new(),
+            nth: 0,
+        };
+        let calls = CallTrouble::ALL.iter().map(|what| Fault::Call {
+            at: at.clone(),
+            what: *what,
+            times: 20,
+        });
+        let events = EventTrouble::ALL.iter().map(|what| Fault::Event {
+            at: event.clone(),
+            what: *what,
+        });
+        let moods = Mood::ALL.into_iter().map(|mood| Fault::Evaluator {
+            mood,
+            from: 3,
+            questions: 7,
+        });
+        let others = [
+            Fault::Lag(5),
+            Fault::TwoLeaders,
+            Fault::NoGarbageCollection,
+            Fault::ClockJump {
+                step: 1,
+                forward: false,
+            },
+            Fault::Restart { step: 4 },
+        ];
+        let plan = Plan {
+            scenario: "x".to_owned(),
+            faults: calls.chain(events).chain(moods).chain(others).collect(),
+        };
+        assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan);
+    }
+
+    #[test]
+    fn what_is_no_identifier_is_refused_and_named() {
+        for text in [
+            "",
+            "+two-leaders",
+            "x+",
+            "x+call",
+            "x+clock/1/up",
+            "x+lag/many",
+        ] {
+            let error = text.parse::<Plan>().unwrap_err().to_string();
+            assert!(error.contains(&format!("{text:?}")), "{error}");
+        }
+    }
+}

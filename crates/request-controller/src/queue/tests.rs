@@ -1,0 +1,172 @@
+use super::*;
+use std::sync::Arc;
+
+fn queue() -> Arc<Queue<&'static str>> {
+    let queue = Queue::default();
+    queue.open(Lane::Urgent);
+    queue.open(Lane::Normal);
+    Arc::new(queue)
+}
+
+/// A queue whose timers run as long as the test does.
+fn with_timers() -> Arc<Queue<&'static str>> {
+    let queue = queue();
+    let timers = Arc::clone(&queue);
+    tokio::spawn(async move { timers.run_timers().await });
+    queue
+}
+
+/// Until the pause before the next attempt is longer than anybody waits here.
+async fn fail_often(queue: &Queue<&'static str>) {
+    for _ in 0..12 {
+        queue.wake("a", Lane::Normal);
+        let _ = queue.take(Lane::Normal).await;
+        queue.done(&"a", false);
+    }
+}
+
+fn now<J: Clone + Eq + Hash>(queue: &Queue<J>, lane: Lane) -> Option<J> {
+    queue.state().take(lane).map(|taken| taken.job)
+}
+
+#[tokio::test]
+async fn each_thing_waits_once() {
+    let queue = queue();
+    for _ in 0..3 {
+        queue.wake("a", Lane::Normal);
+    }
+    assert_eq!(now(&queue, Lane::Normal), Some("a"));
+    assert_eq!(now(&queue, Lane::Normal), None);
+    queue.done(&"a", true);
+    assert_eq!(now(&queue, Lane::Normal), None);
+}
+
+#[tokio::test]
+async fn what_becomes_urgent_changes_the_lane_and_never_back() {
+    let queue = queue();
+    queue.wake("a", Lane::Normal);
+    queue.wake("a", Lane::Urgent);
+    queue.wake("a", Lane::Normal);
+    assert_eq!(now(&queue, Lane::Normal), None);
+    assert_eq!(now(&queue, Lane::Urgent), Some("a"));
+    assert_eq!(now(&queue, Lane::Urgent), None);
+}
+
+#[tokio::test]
+async fn one_thing_is_looked_at_by_one_worker_and_again_if_it_came_up_meanwhile() {
+    let queue = queue();
+    queue.wake("a", Lane::Normal);
+    assert_eq!(now(&queue, Lane::Normal), Some("a"));
+    queue.wake("a", Lane::Normal);
+    queue.wake("a", Lane::Urgent);
+    assert_eq!(now(&queue, Lane::Urgent), None);
+    queue.done(&"a", true);
+    assert_eq!(now(&queue, Lane::Normal), None);
+    assert_eq!(now(&queue, Lane::Urgent), Some("a"));
+}
+
+#[tokio::test]
+async fn a_closed_lane_gives_nothing_and_closing_forgets() {
+    let queue = Queue::default();
+    queue.wake("a", Lane::Normal);
+    assert_eq!(now(&queue, Lane::Normal), None);
+    queue.open(Lane::Urgent);
+    assert_eq!(now(&queue, Lane::Normal), None);
+    queue.close();
+    queue.open(Lane::Normal);
+    assert_eq!(now(&queue, Lane::Normal), None);
+    assert!(queue.is_drained(Lane::Normal));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_come_back_after_growing_pauses_and_success_forgets_them() {
+    let queue = with_timers();
+    queue.wake("a", Lane::Normal);
+    let mut last = Duration::ZERO;
+    for _ in 0..6 {
+        let started = Instant::now();
+        assert_eq!(queue.take(Lane::Normal).await.job, "a");
+        assert!(started.elapsed() >= last / 2, "{last:?}");
+        last = started.elapsed().max(Duration::from_millis(50));
+        queue.done(&"a", false);
+    }
+    assert!(last >= Duration::from_millis(800), "{last:?}");
+    let _ = queue.take(Lane::Normal).await;
+    queue.done(&"a", true);
+    assert!(queue.is_drained(Lane::Normal));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_times_the_sooner_counts_and_a_look_forgets_it() {
+    let queue = with_timers();
+    let started = Instant::now();
+    queue.wake_after("a", Lane::Normal, Duration::from_mins(1));
+    queue.wake_after("a", Lane::Urgent, Duration::from_secs(5));
+    queue.wake_after("a", Lane::Normal, Duration::from_secs(9));
+    assert_eq!(queue.take(Lane::Urgent).await.job, "a");
+    assert!(started.elapsed() < Duration::from_secs(6));
+    assert!(queue.state().timers.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_waits_for_its_pause_though_it_comes_up_again_and_what_is_urgent_not_long() {
+    for (lane, most) in [(Lane::Normal, LATER), (Lane::Urgent, SOON)] {
+        let queue = with_timers();
+        let mut longest = Duration::ZERO;
+        for _ in 0..30 {
+            let failed = Instant::now();
+            queue.wake("a", lane);
+            assert_eq!(queue.take(lane).await.job, "a");
+            longest = longest.max(failed.elapsed());
+            queue.done(&"a", false);
+            assert_eq!(now(&queue, lane), None, "{lane:?}");
+        }
+        // Timers are at most a millisecond late.
+        assert!(longest <= most + Duration::from_millis(2), "{longest:?}");
+        assert!(longest >= most / 3, "{longest:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_urgent_is_tried_again_by_itself_within_seconds() {
+    let queue = with_timers();
+    queue.wake("a", Lane::Urgent);
+    for _ in 0..20 {
+        let failed = Instant::now();
+        let taken = queue.take(Lane::Urgent).await;
+        assert!(failed.elapsed() <= URGENTLY + Duration::from_millis(2));
+        queue.done(&taken.job, false);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_something_waited_includes_its_pause() {
+    let queue = with_timers();
+    fail_often(&queue).await;
+    let came_up = Instant::now();
+    queue.wake("a", Lane::Normal);
+    assert_eq!(queue.take(Lane::Normal).await.since, came_up);
+    assert!(came_up.elapsed() > LATER / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_became_urgent_after_a_failure_waits_less() {
+    let queue = with_timers();
+    fail_often(&queue).await;
+    // The timers wait for the time of the next attempt by now.
+    tokio::time::sleep(SOON / 5).await;
+    let failed = Instant::now();
+    queue.wake("a", Lane::Urgent);
+    assert_eq!(queue.take(Lane::Urgent).await.job, "a");
+    assert!(failed.elapsed() <= SOON + Duration::from_millis(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_workers_are_woken() {
+    let queue = queue();
+    let worker = Arc::clone(&queue);
+    let worker = tokio::spawn(async move { worker.take(Lane::Normal).await.job });
+    tokio::task::yield_now().await;
+    queue.wake("a", Lane::Normal);
+    assert_eq!(worker.await.unwrap(), "a");
+}
