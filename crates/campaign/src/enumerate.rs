@@ -15,6 +15,8 @@ use crate::{
 const OFTEN: usize = 3;
 /// The most conflicts in a row.
 const CONFLICTS: usize = 20;
+/// How often in a row a lease is not renewed: some leaders stay, some have to go.
+const UNRENEWED: [usize; 3] = [2, 6, 20];
 /// The most versions that an API server is behind.
 const BEHIND: u64 = 5;
 /// The most faults of a random plan.
@@ -54,7 +56,9 @@ impl Family {
             Self::Crash => "crash at any other call, event or step",
             Self::Write => "a write fails, hangs or is lost",
             Self::Read => "a read or watch fails, hangs or is lost",
-            Self::Rows => "2 to 20 conflicts in a row; 503, lost, hanging 3 and 7 times",
+            Self::Rows => {
+                "2 to 20 conflicts in a row; 503, lost, hanging 3 and 7 times; lease not renewed"
+            }
             Self::Event => "watch event dropped, twice, late, 410, closed, silent",
             Self::Evaluator => "evaluator away, slow, garbage",
             Self::Whole => "two leaders, API server behind, no garbage collection",
@@ -89,6 +93,17 @@ pub fn singles(scenario: &Scenario, undisturbed: &Outcome) -> Vec<(Family, Plan)
                 (false, false) => Family::Read,
             };
             faults.push((family, call_fault(call, *what, 1)));
+        }
+        if call.resource == "leases" && call.verb == "update" {
+            let silent = [
+                CallTrouble::Unavailable,
+                CallTrouble::LoseAnswer,
+                CallTrouble::HangBefore,
+                CallTrouble::HangAfter,
+            ];
+            let rows = silent.into_iter();
+            let rows = rows.flat_map(|what| UNRENEWED.map(|times| call_fault(call, what, times)));
+            faults.extend(rows.map(|fault| (Family::Rows, fault)));
         }
         if write {
             let rows = (2..=CONFLICTS).map(|times| call_fault(call, CallTrouble::Conflict, times));
@@ -132,6 +147,9 @@ pub fn singles(scenario: &Scenario, undisturbed: &Outcome) -> Vec<(Family, Plan)
     faults.extend(whole.map(|fault| (Family::Whole, fault)));
     for step in 0..scenario.steps.len() {
         faults.push((Family::Crash, Fault::Restart { step }));
+        if scenario.replicas > 1 {
+            faults.push((Family::Crash, Fault::NodeLost { step }));
+        }
         for forward in [false, true] {
             faults.push((Family::Clock, Fault::ClockJump { step, forward }));
         }

@@ -181,6 +181,7 @@ impl Faults for Injector {
                 CallTrouble::Garbage => CallFault::Garbage,
                 CallTrouble::Forbidden => refuse(403),
                 CallTrouble::Conflict => refuse(409),
+                CallTrouble::Expired => refuse(410),
                 CallTrouble::TooMany => CallFault::Refuse {
                     code: 429,
                     retry_after: Some(1),

@@ -59,6 +59,11 @@ pub enum Fault {
         /// Into the future or the past.
         forward: bool,
     },
+    /// The leader is gone for a minute, from before that step on.
+    NodeLost {
+        /// The step, from 0.
+        step: usize,
+    },
     /// The process is killed before that step, and started again.
     Restart {
         /// The step, from 0.
@@ -144,6 +149,8 @@ words! {
         Garbage = "garbage",
         /// 403
         Forbidden = "403",
+        /// 410, as when what a list goes on from was compacted.
+        Expired = "410",
         /// 409
         Conflict = "409",
         /// 429, with a time to wait.
@@ -196,6 +203,7 @@ impl Fault {
             | Self::TwoLeaders
             | Self::NoGarbageCollection
             | Self::ClockJump { .. }
+            | Self::NodeLost { .. }
             | Self::Restart { .. } => false,
         }
     }
@@ -237,6 +245,7 @@ impl Fault {
             | Self::TwoLeaders
             | Self::NoGarbageCollection
             | Self::ClockJump { .. }
+            | Self::NodeLost { .. }
             | Self::Restart { .. } => None,
         }
     }

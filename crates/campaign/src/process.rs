@@ -153,16 +153,34 @@ impl Processes {
             let processes = self.clone();
             tokio::spawn(async move {
                 sleep(RESTART).await;
-                let place = {
-                    let running = processes.running.lock();
-                    let running = running.unwrap_or_else(PoisonError::into_inner);
-                    running.get(&process).map(|it| it.place.clone())
-                };
-                if let Some((namespace, pod)) = place {
-                    processes.start(&namespace, &pod);
-                }
+                processes.start_again(&process);
             });
         }
+    }
+
+    /// Starts a successor of that process, in its place.
+    pub fn start_again(&self, process: &str) {
+        let place = {
+            let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            running.get(process).map(|it| it.place.clone())
+        };
+        if let Some((namespace, pod)) = place {
+            self.start(&namespace, &pod);
+        }
+    }
+
+    /// The processes that hold a lease.
+    #[must_use]
+    pub fn leading(&self) -> Vec<String> {
+        let leases = self.stage.server.list("leases").into_iter();
+        let holders = leases.map(|it| it["spec"]["holderIdentity"].clone());
+        let holders: Vec<_> = holders.collect();
+        let mut alive = self.alive();
+        alive.retain(|process| {
+            let pod = process.split('.').next();
+            holders.iter().any(|it| it.as_str() == pod)
+        });
+        alive
     }
 
     /// What went wrong inside of processes that were not killed.

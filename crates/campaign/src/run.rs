@@ -33,6 +33,9 @@ const JUMP: Duration = Duration::from_mins(90);
 /// How long nothing is written then.
 const IDLE: Duration = Duration::from_mins(10);
 
+/// How long a node is gone.
+const NODE: Duration = Duration::from_mins(1);
+
 /// Every run draws the same numbers.
 const CHANCE: u64 = 1;
 
@@ -77,7 +80,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     }
     let processes = Processes::new(stage.clone(), oracle.clone(), scenario.retention);
     let restarts = tokio::spawn(processes.clone().restart(deaths));
-    start(&stage, &processes, plan);
+    start(scenario, &stage, &processes, plan);
 
     let mut told = Story {
         another: is_another_story(scenario, plan),
@@ -225,6 +228,19 @@ impl Story<'_> {
                 }
                 self.last_fault = Some(Instant::now());
             }
+            if let Fault::NodeLost { step } = fault
+                && *step == index
+            {
+                for process in self.processes.leading() {
+                    self.processes.kill(&process);
+                    let (processes, process) = (self.processes.clone(), process.clone());
+                    tokio::spawn(async move {
+                        sleep(NODE).await;
+                        processes.start_again(&process);
+                    });
+                }
+                self.last_fault = Some(Instant::now());
+            }
             if let Fault::ClockJump { step, forward } = fault
                 && *step == index
             {
@@ -236,8 +252,9 @@ impl Story<'_> {
     }
 }
 
-fn start(stage: &Stage, processes: &Processes, plan: &Plan) {
-    let mut places = vec![(SYSTEM, "one")];
+fn start(scenario: &Scenario, stage: &Stage, processes: &Processes, plan: &Plan) {
+    let replicas = ["one", "other"].into_iter().take(scenario.replicas);
+    let mut places: Vec<_> = replicas.map(|pod| (SYSTEM, pod)).collect();
     if plan.faults.contains(&Fault::TwoLeaders) {
         // A lease of its own: neither ever hears of the other one.
         places.push((SECOND_SYSTEM, "two"));
@@ -311,6 +328,7 @@ fn aftermath(fault: &Fault) -> Duration {
         | Fault::TwoLeaders
         | Fault::NoGarbageCollection
         | Fault::ClockJump { .. }
+        | Fault::NodeLost { .. }
         | Fault::Restart { .. } => {
             if fault.is_lasting() {
                 // What nobody said is found by the next sweep but one, or when a watch is opened anew.
@@ -345,6 +363,8 @@ fn recovery(fault: &Fault) -> Duration {
         Fault::Call { .. } | Fault::Restart { .. } | Fault::ClockJump { .. } => {
             Duration::from_secs(30)
         }
+        // Nobody leads until the lease has run out.
+        Fault::NodeLost { .. } => Duration::from_mins(1),
         Fault::Lag(_) | Fault::TwoLeaders | Fault::NoGarbageCollection => Duration::from_secs(5),
     }
 }

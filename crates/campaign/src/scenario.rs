@@ -38,6 +38,8 @@ pub struct Scenario {
     pub race: bool,
     /// Whether something in it happens because time has passed on the wall clock.
     pub timed: bool,
+    /// How many processes want to lead, of which one does.
+    pub replicas: usize,
 }
 
 /// All of them.

@@ -63,6 +63,8 @@ pub struct PolicyForm<'a> {
     pub label: Option<&'a str>,
     /// The kind of the check objects, another one than the usual.
     pub kind: Option<&'a str>,
+    /// The label of the objects that a second check asks for; there is none when absent.
+    pub second: Option<&'a str>,
 }
 
 impl Stage {
@@ -98,11 +100,11 @@ impl Stage {
 
     /// What looks as if it let the pod in: policies for others, and an approval in the wrong namespace.
     fn decoys(&self) {
-        let decoy = |namespace: &str, name: &str, account: &str, connector: &str| {
+        let decoy = |namespace: &str, name: &str, account: &str, connector: Value| {
             json!({
                 "apiVersion": OURS, "kind": "AccessPolicy",
                 "metadata": {"name": format!("{DECOY}-{name}"), "namespace": namespace},
-                "spec": {"permission": "apis", "connector": {"names": [connector]}, "checkGrantedPermission": {
+                "spec": {"permission": "apis", "connector": connector, "checkGrantedPermission": {
                     "requesters": [{"kind": "ServiceAccount", "name": account, "namespace": APPS}],
                     "spec": {
                         "checks": [{"name": "approval", "selector": {
@@ -116,9 +118,12 @@ impl Stage {
                 }},
             })
         };
-        self.put(decoy(TOOLS, "account", "somebody-else", CONNECTOR));
-        self.put(decoy(TOOLS, "connector", "builder", "another"));
-        self.put(decoy(APPS, "namespace", "builder", CONNECTOR));
+        let named = |name: &str| json!({"names": [name]});
+        let both = json!({"names": [CONNECTOR], "selector": {"matchLabels": {"decoy": "yes"}}});
+        self.put(decoy(TOOLS, "account", "somebody-else", named(CONNECTOR)));
+        self.put(decoy(TOOLS, "connector", "builder", named("another")));
+        self.put(decoy(TOOLS, "labels", "builder", both));
+        self.put(decoy(APPS, "namespace", "builder", named(CONNECTOR)));
         self.signoff_labelled("decoy", "decoy", "yes", "approved");
         self.put(json!({
             "apiVersion": SIGNOFF, "kind": "Signoff",
@@ -206,8 +211,15 @@ impl Stage {
         if form.config_map {
             check["state"] = json!({"rego": VERDICT});
         }
+        let second = form.second.map(|label| {
+            json!({"name": "review", "selector": {
+                "labels": {label: "{.object.metadata.name}"},
+                "objectRef": {"apiVersion": SIGNOFF, "kind": "Signoff"},
+            }})
+        });
+        let checks: Vec<_> = [Some(check), second].into_iter().flatten().collect();
         let mut spec = json!({
-            "checks": [check],
+            "checks": checks,
             "permissions": {"roleTemplate": {"rules": [{
                 "apiGroups": ["connectors.alauda.io"], "verbs": ["*"],
                 "resources": ["connectors/apis/v1/pod/{.object.metadata.namespace}/{.object.metadata.name}"],

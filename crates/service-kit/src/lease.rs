@@ -11,7 +11,8 @@
 //! lease task is late, is no leader once its time is up, though nobody has told it yet.
 //!
 //! One gap is left: when somebody deletes the object, a replica that starts just then finds no trace of
-//! a holder. It leads at once, for otherwise every first installation would wait.
+//! a holder. It leads at once, for otherwise every first installation would wait. One that was told that
+//! another was faster, and then finds nothing, does wait.
 
 mod candidate;
 mod record;
@@ -111,6 +112,14 @@ impl Leadership {
     }
 }
 
+/// Why a call came to nothing.
+#[derive(Debug)]
+struct Problem {
+    text: String,
+    /// Whether somebody else was faster.
+    overtaken: bool,
+}
+
 /// A process that stands for election.
 #[derive(Debug)]
 pub struct Election {
@@ -170,8 +179,11 @@ impl Election {
             Action::Look => ("read", self.look().await.err()),
             Action::Write => ("write", self.write().await.err()),
         };
-        if let Some(problem) = &failure {
-            warn!(lease = self.name, problem, "cannot {verb} the lease");
+        if let Some(Problem { text, overtaken }) = &failure {
+            if *overtaken && verb == "write" {
+                self.candidate.overtaken(Instant::now());
+            }
+            warn!(lease = self.name, problem = text, "cannot {verb} the lease");
             self.candidate.rest();
         }
         self.publish();
@@ -183,13 +195,13 @@ impl Election {
         }
     }
 
-    async fn look(&mut self) -> Result<(), String> {
+    async fn look(&mut self) -> Result<(), Problem> {
         let lease = self.answer(self.api.get_opt(&self.name)).await?;
         self.candidate.saw(lease, Instant::now());
         Ok(())
     }
 
-    async fn write(&mut self) -> Result<(), String> {
+    async fn write(&mut self) -> Result<(), Problem> {
         let claim = self.candidate.claim(&self.name, clock::now());
         let params = PostParams::default();
         let sent = Instant::now();
@@ -207,10 +219,16 @@ impl Election {
     async fn answer<T>(
         &self,
         call: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<T, String> {
+    ) -> Result<T, Problem> {
         match self.until(timeout(self.terms.hold / 2, call)).await {
-            Ok(answer) => answer.map_err(|error| report(&error)),
-            Err(_) => Err("no answer in time".to_owned()),
+            Ok(answer) => answer.map_err(|error| Problem {
+                text: report(&error),
+                overtaken: matches!(&error, kube::Error::Api(status) if status.code == 409),
+            }),
+            Err(_) => Err(Problem {
+                text: "no answer in time".to_owned(),
+                overtaken: false,
+            }),
         }
     }
 
@@ -265,7 +283,13 @@ impl Election {
         {
             Ok(_) => info!(lease = self.name, "lease released"),
             // It runs out by itself.
-            Err(problem) => warn!(lease = self.name, problem, "cannot release the lease"),
+            Err(Problem { text, .. }) => {
+                warn!(
+                    lease = self.name,
+                    problem = text,
+                    "cannot release the lease"
+                );
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use testkit::{CallRecord, ChangeKind, ChangeRecord, Entry, What};
 
 use super::{
     Allowance, Rule, Seen, Violation,
+    conduct::{self, Conduct},
     history::{Snapshot, label, list, text},
     reads::Reads,
     truth::{self, Known},
@@ -40,6 +41,7 @@ struct Judge<'a> {
     last: BTreeMap<String, Arc<Value>>,
     /// Reads of the last seconds.
     reads: Reads<'a>,
+    conduct: Conduct,
     violations: Vec<Violation>,
     seen: Seen,
 }
@@ -57,6 +59,7 @@ pub(super) fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Se
         first: BTreeMap::new(),
         last: BTreeMap::new(),
         reads: Reads::default(),
+        conduct: Conduct::default(),
         violations: Vec::new(),
         seen: Seen::default(),
     };
@@ -105,8 +108,12 @@ impl<'a> Judge<'a> {
 
     fn call(&mut self, at: Duration, call: &'a CallRecord) {
         let point = &call.point;
+        self.conduct.tried(call);
         if point.verb.writes() {
             self.tenants(at, call);
+            if let Some(what) = self.conduct.leads(call) {
+                self.complain(Rule::Fresh, at, what);
+            }
             return;
         }
         let approvals = matches!(
@@ -142,6 +149,12 @@ impl<'a> Judge<'a> {
             "rolebindings" if is_managed(change) => self.binding(at, change),
             "roles" if is_managed(change) => self.role(at, change),
             "accessrequests" => self.request(at, change),
+            "leases" => self.conduct.lease(at, change),
+            "events" => {
+                if let Some(what) = change.after.as_deref().and_then(conduct::told) {
+                    self.complain(Rule::Tenants, at, what);
+                }
+            }
             _ => {}
         }
         self.look(at);
@@ -173,6 +186,15 @@ impl<'a> Judge<'a> {
     }
 
     fn role(&mut self, at: Duration, change: &ChangeRecord) {
+        // One that somebody widened goes first: that is the fastest way to narrow it.
+        let widened = change.before.as_deref().is_some_and(|before| {
+            let request = self.last.get(label(before, "accessRequestUid"));
+            request.is_some_and(|it| !truth::is_shaped(before, it))
+        });
+        let early = self.conduct.role_gone(change, &self.snapshot);
+        if let Some(what) = early.filter(|_| !widened) {
+            self.complain(Rule::Revoked, at, what);
+        }
         let (ChangeKind::Added, Some(role)) = (change.kind, &change.after) else {
             return;
         };
@@ -236,6 +258,11 @@ impl<'a> Judge<'a> {
         if label(binding, "accessPolicy").starts_with(DECOY) {
             let what = format!("a binding for policy {}", label(binding, "accessPolicy"));
             self.complain(Rule::Tenants, at, what);
+        }
+        let overdue = self.overdue.iter();
+        let overdue = overdue.map(|(uid, (since, _))| (uid.as_str(), *since));
+        if let Some(what) = self.conduct.first(by, overdue, &self.snapshot) {
+            self.complain(Rule::Revoked, at, what);
         }
         let uid = label(binding, "accessRequestUid").to_owned();
         let policy = label(binding, "accessPolicyUid").to_owned();

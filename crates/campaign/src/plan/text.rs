@@ -70,6 +70,7 @@ impl fmt::Display for Fault {
                 let way = if *forward { "forward" } else { "back" };
                 write!(f, "clock/{step}/{way}")
             }
+            Self::NodeLost { step } => write!(f, "node-lost/{step}"),
             Self::Restart { step } => write!(f, "restart/{step}"),
         }
     }
@@ -120,6 +121,9 @@ fn fault(text: &str) -> Option<Fault> {
             mood: Mood::ALL.into_iter().find(|it| it.as_str() == *mood)?,
             from: from.parse().ok()?,
             questions: questions.parse().ok()?,
+        },
+        ["node-lost", step] => Fault::NodeLost {
+            step: step.parse().ok()?,
         },
         ["lag", versions] => Fault::Lag(versions.parse().ok()?),
         ["two-leaders"] => Fault::TwoLeaders,

@@ -12,7 +12,7 @@ use super::{
 use crate::stage::{CONNECTOR, PolicyForm, Stage, TOOLS};
 
 /// What others change while it lives.
-pub(super) const CHANGES: [Scenario; 14] = [
+pub(super) const CHANGES: [Scenario; 15] = [
     scenario(
         "policy-edited-before",
         |stage| {
@@ -123,6 +123,26 @@ pub(super) const CHANGES: [Scenario; 14] = [
             Until("one is left", granted),
             A_WHILE,
             Do("the other one too", |stage| stage.decide("yes", "pending")),
+        ],
+        revoked,
+    ),
+    scenario(
+        "two-checks",
+        |stage| {
+            let second = Some("other");
+            waiting_for(stage, PolicyForm { second, ..USUAL });
+            stage.signoff_labelled("other", "other", "deploy", "pending");
+        },
+        &[
+            PENDING,
+            APPROVE,
+            A_WHILE,
+            PENDING,
+            Do("the other check is approved too", |stage| {
+                stage.decide("other", "approved");
+            }),
+            GRANTED,
+            WITHDRAW_OTHER,
         ],
         revoked,
     ),

@@ -19,6 +19,7 @@ pub(super) const USUAL: PolicyForm<'static> = PolicyForm {
     pending_timeout: None,
     label: None,
     kind: None,
+    second: None,
 };
 
 pub(super) const fn scenario(
@@ -35,6 +36,7 @@ pub(super) const fn scenario(
         retention: WEEK,
         race: false,
         timed: false,
+        replicas: 1,
     }
 }
 
@@ -58,6 +60,18 @@ pub(super) const fn race(
 ) -> Scenario {
     Scenario {
         race: true,
+        ..scenario(name, before, steps, ends)
+    }
+}
+
+pub(super) const fn replicas(
+    name: &'static str,
+    before: fn(&Stage),
+    steps: &'static [Step],
+    ends: fn(&Stage) -> bool,
+) -> Scenario {
+    Scenario {
+        replicas: 2,
         ..scenario(name, before, steps, ends)
     }
 }

@@ -174,5 +174,6 @@ pub(super) const LIVES: [Scenario; 13] = [
         retention: Duration::from_mins(20),
         race: false,
         timed: true,
+        replicas: 1,
     },
 ];

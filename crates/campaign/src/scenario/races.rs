@@ -5,14 +5,14 @@ use super::{
     Step::{Do, Until},
     common::{
         A_MOMENT, A_WHILE, APPROVE, DELETE_REQUEST, FINISH, GRANTED, PENDING, USUAL, WITHDRAW,
-        WITHDRAW_OTHER, granted, nothing, pending, race, revoked, scenario, waiting,
+        WITHDRAW_OTHER, granted, nothing, race, replicas, revoked, scenario, waiting,
         waiting_for_two,
     },
 };
-use crate::stage::{APPS, CONNECTOR, Stage, TOOLS};
+use crate::stage::{APPS, CONNECTOR, SYSTEM, Stage, TOOLS};
 
 /// Things that happen at nearly the same time, or where nobody expects them.
-pub(super) const RACES: [Scenario; 9] = [
+pub(super) const RACES: [Scenario; 11] = [
     race(
         "ends-when-approved",
         waiting,
@@ -100,9 +100,30 @@ pub(super) const RACES: [Scenario; 9] = [
         |stage| {
             waiting(stage);
             left_behind(stage);
+            stage.decide("yes", "approved");
         },
-        &[PENDING],
-        pending,
+        &[GRANTED],
+        granted,
+    ),
+    replicas(
+        "two-replicas",
+        waiting,
+        &[PENDING, APPROVE, GRANTED, A_WHILE, FINISH],
+        revoked,
+    ),
+    replicas(
+        "lease-deleted",
+        waiting,
+        &[
+            PENDING,
+            Do("somebody deletes the lease", |stage| {
+                stage.server.delete("leases", SYSTEM, "request-controller");
+            }),
+            APPROVE,
+            GRANTED,
+            FINISH,
+        ],
+        revoked,
     ),
     scenario(
         "many-pods",

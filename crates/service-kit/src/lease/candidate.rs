@@ -113,6 +113,14 @@ impl Candidate {
         self.renewed = Some(sent);
     }
 
+    /// Somebody else was faster where nothing had been seen: should that be gone by the next look, whoever made it
+    /// may not know yet, and his time has to pass first.
+    pub(super) fn overtaken(&mut self, now: Instant) {
+        if let Some(Sighting { lease: None, since }) = &mut self.last {
+            *since = now + self.terms.duration;
+        }
+    }
+
     /// Time passes, or a write failed or is in doubt: the record has to be looked at before the next step.
     pub(super) fn rest(&mut self) {
         self.fresh = false;
@@ -244,6 +252,21 @@ mod tests {
         );
         candidate.saw(None, start + SECOND * 16);
         assert_eq!(candidate.plan(start + SECOND * 16), Action::Write);
+    }
+
+    #[test]
+    fn a_record_of_whoever_was_faster_counts_though_it_was_never_seen() {
+        let (mut candidate, start) = (me(), Instant::now());
+        candidate.saw(None, start);
+        candidate.overtaken(start);
+        candidate.rest();
+        candidate.saw(None, start + SECOND);
+        assert_eq!(
+            candidate.plan(start + SECOND),
+            Action::Wait(start + SECOND * 15)
+        );
+        candidate.saw(Some(lease("1", None, 15)), start + SECOND * 2);
+        assert_eq!(candidate.plan(start + SECOND * 2), Action::Write);
     }
 
     #[test]

@@ -73,12 +73,19 @@ fn found(copy: &Copy, plans: usize) -> anyhow::Result<Option<String>> {
         "--package",
         "campaign",
     ];
-    let mut build = trial::cargo(copy, trial::BUILD);
+    let cargo = |limit: &str| {
+        let mut cargo = trial::cargo(copy, limit);
+        // Most of the time goes into building here, and little into running.
+        cargo.env("CARGO_PROFILE_CAMPAIGN_OPT_LEVEL", "1");
+        cargo.env("CARGO_PROFILE_CAMPAIGN_DEBUG", "0");
+        cargo
+    };
+    let mut build = cargo(trial::BUILD);
     build.arg("build").args(campaign);
     if let Err(problem) = trial::built(build)? {
         anyhow::bail!("it does not compile: {problem}");
     }
-    let mut run = trial::cargo(copy, RUN);
+    let mut run = cargo(RUN);
     run.arg("run")
         .args(campaign)
         .args(["--", "--until-first", "--plans"]);

@@ -1,0 +1,123 @@
+//! How things are done: by whom, in which order, and what is said about them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use serde_json::Value;
+use testkit::{CallRecord, ChangeKind, ChangeRecord, Verb};
+
+use super::history::{Snapshot, label, text};
+use crate::stage::{APPS, SECOND_SYSTEM, SYSTEM};
+
+/// How long the others leave a silent holder of the lease alone.
+const LEASE: Duration = Duration::from_secs(15);
+/// What a pod of another namespace is told, whatever the reason.
+const UNSAID: &str = "Decide";
+/// What no sentence to a pod of another namespace speaks of.
+const SECRETS: [&str; 4] = ["policy", "check", "signoff", "for-"];
+
+/// Who held a lease last, and since when nobody has renewed it.
+struct Held {
+    by: String,
+    renewed: Duration,
+}
+
+/// What was seen of the conduct of all processes.
+#[derive(Default)]
+pub(super) struct Conduct {
+    /// By their namespaces.
+    leases: BTreeMap<String, Held>,
+    /// When processes took a lease for the first time.
+    led: BTreeMap<String, Duration>,
+    /// Who tried to delete which binding.
+    tried: BTreeSet<(String, String)>,
+}
+
+impl Conduct {
+    /// A lease changed. One that is deleted still counts as held: nobody told its holder.
+    pub(super) fn lease(&mut self, at: Duration, change: &ChangeRecord) {
+        let Some(after) = &change.after else { return };
+        let by = text(after, "/spec/holderIdentity").to_owned();
+        self.led.entry(change.by.clone()).or_insert(at);
+        let held = Held { by, renewed: at };
+        self.leases.insert(change.namespace.clone(), held);
+    }
+
+    /// Somebody asked for a deletion, or could not even look at what he would delete.
+    pub(super) fn tried(&mut self, call: &CallRecord) {
+        let point = &call.point;
+        let failed = point.verb == Verb::Get && call.code != Some(200);
+        if (point.verb == Verb::Delete || failed) && point.resource == "rolebindings" {
+            let tried = (point.process.clone(), point.name.clone());
+            self.tried.insert(tried);
+        }
+    }
+
+    /// What is wrong with a write that was carried out, if its process did not lead.
+    pub(super) fn leads(&self, call: &CallRecord) -> Option<String> {
+        let point = &call.point;
+        let decides = matches!(
+            point.resource.as_str(),
+            "roles" | "rolebindings" | "accessrequests"
+        );
+        if !decides || !call.carried_out {
+            return None;
+        }
+        let mut places = [SYSTEM, SECOND_SYSTEM].into_iter();
+        let place = places.find(|it| point.user.contains(&format!(":{it}:")))?;
+        // What was sent while it led may arrive later.
+        let held = self.leases.get(place);
+        let pod = point.process.split('.').next().unwrap_or_default();
+        match held {
+            Some(held) if held.by == pod && call.begun <= held.renewed + LEASE => None,
+            Some(held) => Some(format!(
+                "{} {} by {}, and {} led",
+                point.verb, point.resource, point.process, held.by
+            )),
+            None => Some(format!("{} wrote, and nobody led", point.process)),
+        }
+    }
+
+    /// What is wrong with the end of a Role: that its binding is still there, and not for want of an attempt.
+    pub(super) fn role_gone(&self, change: &ChangeRecord, snapshot: &Snapshot) -> Option<String> {
+        let name = change.name.as_str();
+        if change.kind != ChangeKind::Deleted || change.by == "cluster" {
+            return None;
+        }
+        let binding = snapshot.get("rolebindings", &change.namespace, name)?;
+        let ours = !label(binding, "accessRequestUid").is_empty();
+        let tried = (change.by.clone(), name.to_owned());
+        (ours && !self.tried.contains(&tried))
+            .then(|| format!("role {name} is removed before its binding"))
+    }
+
+    /// What is wrong with a grant by a process that found something to take back when it began to lead.
+    pub(super) fn first<'a>(
+        &self,
+        by: &str,
+        mut overdue: impl Iterator<Item = (&'a str, Duration)>,
+        snapshot: &Snapshot,
+    ) -> Option<String> {
+        let led = self.led.get(by).copied()?;
+        let left = overdue.find_map(|(uid, since)| {
+            let binding = snapshot.by_uid("rolebindings", uid)?;
+            let name = text(binding, "/metadata/name");
+            let tried = (by.to_owned(), name.to_owned());
+            (since < led && !self.tried.contains(&tried)).then_some(name)
+        });
+        left.map(|name| format!("{by} grants before it takes back {name}, which it found"))
+    }
+}
+
+/// What is wrong with an event: a pod of another namespace learns what becomes of its request, and nothing else.
+pub(super) fn told(event: &Value) -> Option<String> {
+    if text(event, "/metadata/namespace") != APPS {
+        return None;
+    }
+    let (action, note) = (text(event, "/action"), text(event, "/note"));
+    let secret = SECRETS.into_iter().find(|it| note.contains(it));
+    (action != UNSAID || secret.is_some())
+        .then(|| format!("a pod of {APPS} is told {action}: {note}"))
+}
