@@ -57,7 +57,7 @@ impl Family {
             Self::Write => "a write fails, hangs or is lost",
             Self::Read => "a read or watch fails, hangs or is lost",
             Self::Rows => {
-                "2 to 20 conflicts in a row; 503, lost, hanging 3 and 7 times; lease not renewed"
+                "2 to 20 conflicts in a row; 503, lost, hanging 3 and 7 times; lease not renewed; nothing recorded any more"
             }
             Self::Event => "watch event dropped, twice, late, 410, closed, silent",
             Self::Evaluator => "evaluator away, slow, garbage",
@@ -147,6 +147,9 @@ pub fn singles(scenario: &Scenario, undisturbed: &Outcome) -> Vec<(Family, Plan)
     faults.extend(whole.map(|fault| (Family::Whole, fault)));
     for step in 0..scenario.steps.len() {
         faults.push((Family::Crash, Fault::Restart { step }));
+        for forbidden in [false, true] {
+            faults.push((Family::Rows, Fault::Unrecorded { step, forbidden }));
+        }
         if scenario.replicas > 1 {
             faults.push((Family::Crash, Fault::NodeLost { step }));
         }

@@ -47,6 +47,8 @@ struct State {
     known_calls: BTreeSet<CallId>,
     /// Per fault, how many equal calls met it.
     spent: BTreeMap<usize, usize>,
+    /// With what every attempt to record something is refused from now on.
+    unrecorded: Option<u16>,
     /// Streams that lost a line, and end with the next one: process and resource.
     broken: BTreeSet<(String, String)>,
 }
@@ -74,6 +76,11 @@ impl Injector {
     #[must_use]
     pub fn met(&self) -> Met {
         self.state().met.clone()
+    }
+
+    /// From now on nothing can be recorded in a request.
+    pub fn refuse_records(&self, forbidden: bool) {
+        self.state().unrecorded = Some(if forbidden { 403 } else { 409 });
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -147,6 +154,15 @@ impl Faults for Injector {
         }
         if state.known_calls.insert(id.clone()) {
             state.met.calls.push(id.clone());
+        }
+        if let Some(code) = state.unrecorded
+            && id.resource == "accessrequests.status"
+            && point.verb.writes()
+        {
+            return CallFault::Refuse {
+                code,
+                retry_after: None,
+            };
         }
         for (index, fault) in self.faults.iter().enumerate() {
             let Fault::Call { at, what, times } = fault else {

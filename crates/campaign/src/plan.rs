@@ -64,6 +64,13 @@ pub enum Fault {
         /// The step, from 0.
         step: usize,
     },
+    /// From before that step on nothing can be recorded in a request: somebody is always faster, or it is forbidden.
+    Unrecorded {
+        /// The step, from 0.
+        step: usize,
+        /// Forbidden, and not a conflict.
+        forbidden: bool,
+    },
     /// The process is killed before that step, and started again.
     Restart {
         /// The step, from 0.
@@ -204,6 +211,7 @@ impl Fault {
             | Self::NoGarbageCollection
             | Self::ClockJump { .. }
             | Self::NodeLost { .. }
+            | Self::Unrecorded { .. }
             | Self::Restart { .. } => false,
         }
     }
@@ -214,7 +222,7 @@ impl Fault {
     pub fn tells_another_story(&self, timed: bool) -> bool {
         // Where time itself is part of the story, whatever takes or moves it changes the story.
         let moves_time = matches!(self, Self::ClockJump { .. }) || self.is_lasting();
-        timed && moves_time || self.lies()
+        timed && moves_time || self.lies() || matches!(self, Self::Unrecorded { .. })
     }
 
     fn lies(&self) -> bool {
@@ -246,6 +254,7 @@ impl Fault {
             | Self::NoGarbageCollection
             | Self::ClockJump { .. }
             | Self::NodeLost { .. }
+            | Self::Unrecorded { .. }
             | Self::Restart { .. } => None,
         }
     }

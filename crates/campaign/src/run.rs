@@ -32,6 +32,8 @@ const CALM: Duration = Duration::from_mins(1);
 const JUMP: Duration = Duration::from_mins(90);
 /// How long nothing is written then.
 const IDLE: Duration = Duration::from_mins(10);
+/// How often what is refused every time may be tried in that time: what has to end, a dozen times every ten seconds.
+const MOST_ATTEMPTS: usize = 900;
 
 /// How long a node is gone.
 const NODE: Duration = Duration::from_mins(1);
@@ -88,6 +90,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         stage: &stage,
         processes: &processes,
         plan,
+        injector: &injector,
         killed,
         last_fault: None,
         violations: Vec::new(),
@@ -124,7 +127,9 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         });
     };
     let idle = Writes::since(&log, idle_from);
-    if idle.attempts > 0 {
+    let mut faults = plan.faults.iter();
+    let refused = faults.any(|it| matches!(it, Fault::Unrecorded { .. }));
+    if idle.attempts > if refused { MOST_ATTEMPTS } else { 0 } {
         let what = format!("since {idle_from:?} nothing happened, and it wrote {idle:?}");
         complain(Rule::Idle, what);
     }
@@ -163,6 +168,7 @@ struct Story<'a> {
     stage: &'a Stage,
     processes: &'a Processes,
     plan: &'a Plan,
+    injector: &'a Injector,
     killed: UnboundedSender<String>,
     last_fault: Option<Instant>,
     violations: Vec<Violation>,
@@ -239,6 +245,12 @@ impl Story<'_> {
                         processes.start_again(&process);
                     });
                 }
+                self.last_fault = Some(Instant::now());
+            }
+            if let Fault::Unrecorded { step, forbidden } = fault
+                && *step == index
+            {
+                self.injector.refuse_records(*forbidden);
                 self.last_fault = Some(Instant::now());
             }
             if let Fault::ClockJump { step, forward } = fault
@@ -329,6 +341,7 @@ fn aftermath(fault: &Fault) -> Duration {
         | Fault::NoGarbageCollection
         | Fault::ClockJump { .. }
         | Fault::NodeLost { .. }
+        | Fault::Unrecorded { .. }
         | Fault::Restart { .. } => {
             if fault.is_lasting() {
                 // What nobody said is found by the next sweep but one, or when a watch is opened anew.
@@ -360,9 +373,10 @@ fn recovery(fault: &Fault) -> Duration {
             | EventTrouble::Kill => Duration::from_secs(30),
         },
         Fault::Evaluator { .. } => Duration::from_mins(3),
-        Fault::Call { .. } | Fault::Restart { .. } | Fault::ClockJump { .. } => {
-            Duration::from_secs(30)
-        }
+        Fault::Call { .. }
+        | Fault::Restart { .. }
+        | Fault::Unrecorded { .. }
+        | Fault::ClockJump { .. } => Duration::from_secs(30),
         // Nobody leads until the lease has run out.
         Fault::NodeLost { .. } => Duration::from_mins(1),
         Fault::Lag(_) | Fault::TwoLeaders | Fault::NoGarbageCollection => Duration::from_secs(5),

@@ -4,6 +4,7 @@ mod changes;
 mod common;
 mod lives;
 mod races;
+mod refusals;
 mod switch;
 
 use std::time::Duration;
@@ -48,6 +49,7 @@ pub fn all() -> Vec<Scenario> {
     let mut all = Vec::from(lives::LIVES);
     all.extend(changes::CHANGES);
     all.extend(races::RACES);
+    all.extend(refusals::REFUSALS);
     all.extend(switch::SWITCH);
     all
 }

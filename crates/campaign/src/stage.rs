@@ -65,6 +65,8 @@ pub struct PolicyForm<'a> {
     pub kind: Option<&'a str>,
     /// The label of the objects that a second check asks for; there is none when absent.
     pub second: Option<&'a str>,
+    /// What else is different in its spec.
+    pub edit: Option<fn(&mut Value)>,
 }
 
 impl Stage {
@@ -78,6 +80,13 @@ impl Stage {
             requests: Arc::default(),
         };
         stage.server.register(signoff());
+        stage.server.register(Kind {
+            group: "openshift-pipelines.org".to_owned(),
+            version: "v1alpha1".to_owned(),
+            kind: "ApprovalTask".to_owned(),
+            plural: "approvaltasks".to_owned(),
+            ..signoff()
+        });
         for namespace in [TOOLS, APPS, SYSTEM, SECOND_SYSTEM] {
             stage.put(
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
@@ -148,6 +157,7 @@ impl Stage {
                 {"apiGroups": [""], "resources": ["pods", "namespaces", "serviceaccounts"], "verbs": watch},
                 {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
                 {"apiGroups": ["example.com"], "resources": ["signoffs", "latecomers"], "verbs": watch},
+                {"apiGroups": ["openshift-pipelines.org"], "resources": ["approvaltasks"], "verbs": watch},
                 {"apiGroups": [""], "resources": ["configmaps"], "verbs": watch},
             ],
         }));
@@ -235,13 +245,17 @@ impl Stage {
         if !limits.is_empty() {
             spec["limits"] = limits.into();
         }
+        let mut spec = json!({"permission": "apis", "checkGrantedPermission": {
+            "requesters": [{"kind": "ServiceAccount", "name": "builder", "namespace": APPS}],
+            "spec": spec,
+        }});
+        if let Some(edit) = form.edit {
+            edit(&mut spec);
+        }
         self.put(json!({
             "apiVersion": OURS, "kind": "AccessPolicy",
             "metadata": {"name": name, "namespace": TOOLS, "uid": format!("policy-{name}")},
-            "spec": {"permission": "apis", "checkGrantedPermission": {
-                "requesters": [{"kind": "ServiceAccount", "name": "builder", "namespace": APPS}],
-                "spec": spec,
-            }},
+            "spec": spec,
         }));
     }
 
@@ -333,6 +347,16 @@ impl Stage {
         }));
     }
 
+    /// An `ApprovalTask` for a pod that says that it is approved, with what its approvers said.
+    pub fn approval_task(&self, pod: &str, approvers: &Value) {
+        self.put(json!({
+            "apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask",
+            "metadata": {"name": "task", "namespace": APPS, "labels": {"run": pod}},
+            "spec": {"approvers": approvers},
+            "status": {"state": "approved"},
+        }));
+    }
+
     /// Somebody decides.
     pub fn decide(&self, name: &str, state: &str) {
         self.server.change("signoffs", APPS, name, |it| {
@@ -351,10 +375,19 @@ impl Stage {
 
     /// The feature switch.
     pub fn switch(&self, on: bool) {
+        self.configure("enable-connectors-approval", Some(&on.to_string()));
+    }
+
+    /// One word of the installation's configuration; none takes it out.
+    pub fn configure(&self, key: &str, word: Option<&str>) {
         for namespace in [SYSTEM, SECOND_SYSTEM] {
             self.server
                 .change("configmaps", namespace, "connectors-config", |map| {
-                    map["data"]["enable-connectors-approval"] = on.to_string().into();
+                    let data = map["data"].as_object_mut();
+                    data.map(|data| match word {
+                        Some(word) => data.insert(key.to_owned(), word.into()),
+                        None => data.remove(key),
+                    });
                 });
         }
     }

@@ -33,6 +33,14 @@ pub struct Config {
     pub default_requesters: DefaultRequesters,
 }
 
+impl Config {
+    /// What holds as long as nothing is known: nothing new is granted, and what has to end ends.
+    pub const CLOSED: Self = Self {
+        enabled: false,
+        default_requesters: DefaultRequesters::Namespace,
+    };
+}
+
 /// What is known of the configuration. The switch keeps its last known value: neither an accident nor
 /// somebody who deletes a ConfigMap turns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -148,7 +148,7 @@ fn watch(
     let stop = tasks.stop();
     let (caches, all_taken) = Readiness::starting();
     let both = [readiness, &caches];
-    let configured = both.map(|it| it.part("connectors-config"));
+    let configured = vec![readiness.part("connectors-config")];
     let sink: dynamic::Sink = {
         let queue = Arc::clone(&reconciler.queue);
         Arc::new(move |wakes: Wakes| {
@@ -166,7 +166,7 @@ fn watch(
         metrics: metrics.clone(),
         namespace,
         told: reconciler.metrics.clone(),
-        configured: Arc::new(Mutex::new(configured.into())),
+        configured: Arc::new(Mutex::new(configured)),
     };
     tasks.spawn_infallible("watches", feeds.start(both, &stop));
     all_taken.ready();

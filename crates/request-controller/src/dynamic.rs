@@ -29,7 +29,7 @@ use crate::{
     api::{Name, value},
     caches::{KindState, Wakes, World},
     check_kinds,
-    watches::{Change, Changes},
+    watches::{Change, Changes, Listing},
 };
 
 /// How soon a policy's new kind is noticed.
@@ -148,11 +148,11 @@ impl One {
                 }
                 event = events.next() => {
                     let Some(event) = event else { return };
-                    let (list, complete) = changes.of(event);
+                    let (list, listing) = changes.of(event);
                     for change in list {
                         self.changed(&resource, change);
                     }
-                    if complete {
+                    if listing == Some(Listing::Ends) {
                         self.becomes(KindState::Watching(resource.clone()));
                     }
                 }

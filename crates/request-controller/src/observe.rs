@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use connectors_api::{AccessRequest, access_request::GrantState, request_order};
+use connectors_api::{AccessRequest, access_request::GrantState, config::Config, request_order};
 use service_kit::{report, retry::CallError};
 use thiserror::Error;
 use tracing::warn;
@@ -33,9 +33,6 @@ pub enum ObserveError {
     /// A live read failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The configuration was never known.
-    #[error("the configuration is not known yet")]
-    NoConfig,
     /// A kind of check objects is being looked up.
     #[error("it is not known yet whether {0} can be read")]
     KindStarting(String),
@@ -109,7 +106,7 @@ impl Observer {
             self.forget(name);
             return Ok(None);
         };
-        let config = self.world.config().ok_or(ObserveError::NoConfig)?;
+        let config = self.world.config().unwrap_or(Config::CLOSED);
         let (pod, whole) = self.pod(&request, via).await?;
         let mut seen = Observed {
             grants: self.grants(&request, via).await?,
@@ -231,7 +228,8 @@ impl Observer {
 
     /// The other requests of the tuple. Requests reach the caches in the order in which they were made:
     /// whoever knows of one knows of those before it, which is what the deciding one is. A name says nothing
-    /// here: under it may have stood another request, when the caches were last up to date.
+    /// here: under it may have stood another request, when the caches were last up to date. A list comes in the
+    /// order of names.
     async fn tuple(
         &self,
         name: &Name,
@@ -241,9 +239,9 @@ impl Observer {
         let others: Vec<Arc<AccessRequest>> = {
             let state = self.world.read();
             let known = state.requests.readable(name);
-            if via == Via::Api
-                && known.and_then(|it| it.metadata.uid.as_ref()) != request.metadata.uid.as_ref()
-            {
+            let known = known.and_then(|it| it.metadata.uid.as_ref());
+            let is_behind = state.requests.are_listed() || known != request.metadata.uid.as_ref();
+            if via == Via::Api && is_behind {
                 return Err(ObserveError::Behind(name.clone()));
             }
             let names = state.requests.tuple_of(name).into_iter();

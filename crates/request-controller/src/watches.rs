@@ -41,6 +41,15 @@ pub enum Change<K> {
     Gone(Name),
 }
 
+/// Where a list of all objects stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// Its objects come now, in the order of their names.
+    Begins,
+    /// It is whole.
+    Ends,
+}
+
 /// Turns events into changes: what a new list does not name any more is gone.
 #[derive(Debug, Default)]
 pub struct Changes {
@@ -49,12 +58,12 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// The changes of one event, and whether the cache is complete with it.
-    pub fn of<K: ResourceExt>(&mut self, event: Event<K>) -> (Vec<Change<K>>, bool) {
+    /// The changes of one event, and whether a list begins or ends with it.
+    pub fn of<K: ResourceExt>(&mut self, event: Event<K>) -> (Vec<Change<K>>, Option<Listing>) {
         match event {
             Event::Init => {
                 self.listed = Some(HashSet::new());
-                (Vec::new(), false)
+                (Vec::new(), Some(Listing::Begins))
             }
             Event::InitApply(object) => {
                 let name = Name::of(&object);
@@ -62,28 +71,31 @@ impl Changes {
                 if let Some(listed) = &mut self.listed {
                     listed.insert(name.clone());
                 }
-                (vec![Change::There(name, object)], false)
+                (vec![Change::There(name, object)], None)
             }
             Event::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
                 let gone = self.known.difference(&listed).cloned();
                 let gone = gone.map(Change::Gone).collect();
                 self.known = listed;
-                (gone, true)
+                (gone, Some(Listing::Ends))
             }
             Event::Apply(object) => {
                 let name = Name::of(&object);
                 self.known.insert(name.clone());
-                (vec![Change::There(name, object)], false)
+                (vec![Change::There(name, object)], None)
             }
             Event::Delete(object) => {
                 let name = Name::of(&object);
                 self.known.remove(&name);
-                (vec![Change::Gone(name)], false)
+                (vec![Change::Gone(name)], None)
             }
         }
     }
 }
+
+/// For kinds of which nothing follows from what is not there yet.
+fn any_order(_: &Feeds, _: bool) {}
 
 /// Called with a request that was deleted after it had decided.
 pub type Deleted = Arc<dyn Fn(Arc<AccessRequest>) + Send + Sync>;
@@ -105,7 +117,7 @@ pub struct Feeds {
     pub namespace: String,
     /// Where it is told what is known of the configuration.
     pub told: Metrics,
-    /// Released once the configuration is known.
+    /// Released once the switch is known.
     pub configured: Arc<Mutex<Vec<Part>>>,
 }
 
@@ -129,6 +141,7 @@ impl Feeds {
                 Config::default(),
                 part("accessrequests"),
                 Self::request,
+                Self::requests_are_listed,
             ),
             self.feed(
                 "accesspolicies",
@@ -136,6 +149,7 @@ impl Feeds {
                 Config::default(),
                 part("accesspolicies"),
                 Self::policy,
+                any_order,
             ),
             self.feed(
                 "connectors",
@@ -143,6 +157,7 @@ impl Feeds {
                 Config::default(),
                 part("connectors"),
                 Self::connector,
+                any_order,
             ),
             self.feed(
                 "pods",
@@ -150,6 +165,7 @@ impl Feeds {
                 Config::default(),
                 part("pods"),
                 Self::pod,
+                any_order,
             ),
             self.feed(
                 "serviceaccounts",
@@ -157,6 +173,7 @@ impl Feeds {
                 Config::default(),
                 part("serviceaccounts"),
                 Self::account,
+                any_order,
             ),
             self.feed(
                 "namespaces",
@@ -164,6 +181,7 @@ impl Feeds {
                 Config::default(),
                 part("namespaces"),
                 Self::namespace,
+                any_order,
             ),
             self.feed(
                 "roles",
@@ -171,6 +189,7 @@ impl Feeds {
                 managed.clone(),
                 part("roles"),
                 Self::role,
+                any_order,
             ),
             self.feed(
                 "rolebindings",
@@ -178,13 +197,16 @@ impl Feeds {
                 managed,
                 part("rolebindings"),
                 Self::binding,
+                any_order,
             ),
             self.feed(
                 "configmaps",
                 Api::<Guarded<ConfigMap>>::namespaced(client(), &self.namespace),
                 config,
-                Vec::new(),
+                // What holds something can end without it; that it is there is another question.
+                vec![ready[1].part("configmaps")],
                 Self::config,
+                any_order,
             ),
         ];
         let all = futures::future::join_all(all);
@@ -205,6 +227,7 @@ impl Feeds {
         config: Config,
         ready: Vec<Part>,
         take: fn(&Self, Change<Guarded<K, P>>) -> Wakes,
+        is_listed: fn(&Self, bool),
     ) -> futures::future::BoxFuture<'static, ()>
     where
         K: Resource + Clone + Debug + Send + 'static,
@@ -219,7 +242,7 @@ impl Feeds {
         };
         let events = watch.start(api);
         let feeds = self.clone();
-        Box::pin(async move { feeds.drain(events, ready, take).await })
+        Box::pin(async move { feeds.drain(events, ready, take, is_listed).await })
     }
 
     /// The part is released when the caches hold the list, not when the watch has sent it.
@@ -228,21 +251,31 @@ impl Feeds {
         events: impl Stream<Item = Event<Guarded<K, P>>>,
         mut ready: Vec<Part>,
         take: fn(&Self, Change<Guarded<K, P>>) -> Wakes,
+        is_listed: fn(&Self, bool),
     ) where
         Guarded<K, P>: ResourceExt,
     {
         let mut events = std::pin::pin!(events);
         let mut changes = Changes::default();
         while let Some(event) = events.next().await {
-            let (list, complete) = changes.of(event);
+            let (list, listing) = changes.of(event);
+            if listing == Some(Listing::Begins) {
+                is_listed(self, true);
+            }
             for change in list {
                 let wakes = take(self, change);
                 (self.sink)(wakes);
             }
-            if complete {
+            if listing == Some(Listing::Ends) {
+                is_listed(self, false);
                 ready.drain(..).for_each(Part::ready);
             }
         }
+    }
+
+    /// Older requests of a pod may be missing while newer ones are there already.
+    fn requests_are_listed(&self, listed: bool) {
+        self.world.write().requests.set_listed(listed);
     }
 
     fn request(&self, change: Change<Guarded<AccessRequest, Strict>>) -> Wakes {
@@ -412,33 +445,34 @@ mod tests {
         pod
     }
 
-    fn told(changes: &mut Changes, event: Event<Pod>) -> (Vec<String>, bool) {
-        let (list, complete) = changes.of(event);
+    fn told(changes: &mut Changes, event: Event<Pod>) -> (Vec<String>, Option<Listing>) {
+        let (list, listing) = changes.of(event);
         let line = |change: Change<Pod>| match change {
             Change::There(name, _) => format!("there {}", name.name),
             Change::Gone(name) => format!("gone {}", name.name),
         };
-        (list.into_iter().map(line).collect(), complete)
+        (list.into_iter().map(line).collect(), listing)
     }
 
     #[test]
     fn what_a_new_list_does_not_name_is_gone() {
         let mut changes = Changes::default();
-        let none = (vec![], false);
-        assert_eq!(told(&mut changes, Event::Init), none);
-        let there = |name: &str| (vec![format!("there {name}")], false);
+        let begins = (vec![], Some(Listing::Begins));
+        let ends = Some(Listing::Ends);
+        assert_eq!(told(&mut changes, Event::Init), begins);
+        let there = |name: &str| (vec![format!("there {name}")], None);
         assert_eq!(told(&mut changes, Event::InitApply(pod("a"))), there("a"));
-        assert_eq!(told(&mut changes, Event::InitDone), (vec![], true));
+        assert_eq!(told(&mut changes, Event::InitDone), (vec![], ends));
         assert_eq!(told(&mut changes, Event::Apply(pod("b"))), there("b"));
 
-        assert_eq!(told(&mut changes, Event::Init), none);
+        assert_eq!(told(&mut changes, Event::Init), begins);
         assert_eq!(told(&mut changes, Event::InitApply(pod("b"))), there("b"));
         // Not before the list is complete.
-        let gone = (vec!["gone a".to_owned()], true);
+        let gone = (vec!["gone a".to_owned()], ends);
         assert_eq!(told(&mut changes, Event::InitDone), gone);
-        let gone = (vec!["gone b".to_owned()], false);
+        let gone = (vec!["gone b".to_owned()], None);
         assert_eq!(told(&mut changes, Event::Delete(pod("b"))), gone);
-        assert_eq!(told(&mut changes, Event::Init), none);
-        assert_eq!(told(&mut changes, Event::InitDone), (vec![], true));
+        assert_eq!(told(&mut changes, Event::Init), begins);
+        assert_eq!(told(&mut changes, Event::InitDone), (vec![], ends));
     }
 }

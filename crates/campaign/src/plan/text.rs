@@ -71,6 +71,10 @@ impl fmt::Display for Fault {
                 write!(f, "clock/{step}/{way}")
             }
             Self::NodeLost { step } => write!(f, "node-lost/{step}"),
+            Self::Unrecorded { step, forbidden } => {
+                let why = if *forbidden { "403" } else { "409" };
+                write!(f, "unrecorded/{step}/{why}")
+            }
             Self::Restart { step } => write!(f, "restart/{step}"),
         }
     }
@@ -124,6 +128,10 @@ fn fault(text: &str) -> Option<Fault> {
         },
         ["node-lost", step] => Fault::NodeLost {
             step: step.parse().ok()?,
+        },
+        ["unrecorded", step, why @ ("403" | "409")] => Fault::Unrecorded {
+            step: step.parse().ok()?,
+            forbidden: *why == "403",
         },
         ["lag", versions] => Fault::Lag(versions.parse().ok()?),
         ["two-leaders"] => Fault::TwoLeaders,

@@ -20,6 +20,7 @@ pub(super) const USUAL: PolicyForm<'static> = PolicyForm {
     label: None,
     kind: None,
     second: None,
+    edit: None,
 };
 
 pub(super) const fn scenario(

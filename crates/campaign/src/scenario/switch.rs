@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use super::{
     Scenario,
-    Step::{Do, Rest, Until},
+    Step::{self, Do, Rest, Until},
     common::{
         A_WHILE, APPROVE, FINISH, GRANTED, PENDING, USUAL, granted, nothing, revoked, scenario,
         waiting, waiting_for,
@@ -14,8 +14,12 @@ use super::{
 };
 use crate::stage::PolicyForm;
 
+const MISTYPED: Step = Do("somebody mistypes", |stage| {
+    stage.configure("enable-connectors-approval", Some("flase"));
+});
+
 /// The feature switch, and Rego.
-pub(super) const SWITCH: [Scenario; 4] = [
+pub(super) const SWITCH: [Scenario; 5] = [
     scenario(
         "off-and-on",
         waiting,
@@ -30,6 +34,24 @@ pub(super) const SWITCH: [Scenario; 4] = [
             Do("on", |stage| stage.switch(true)),
         ],
         granted,
+    ),
+    scenario(
+        "a-word-that-nobody-knows",
+        waiting,
+        &[
+            PENDING,
+            MISTYPED,
+            A_WHILE,
+            APPROVE,
+            A_WHILE,
+            // Whoever started meanwhile has never known a word.
+            Do("the word is corrected", |stage| stage.switch(true)),
+            GRANTED,
+            MISTYPED,
+            A_WHILE,
+            FINISH,
+        ],
+        revoked,
     ),
     scenario(
         "ends-while-off",

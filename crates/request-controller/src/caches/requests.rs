@@ -43,6 +43,8 @@ pub struct Requests {
     by_pod_namespace: BTreeMap<String, BTreeSet<Name>>,
     by_namespace: BTreeMap<String, BTreeSet<Name>>,
     by_connector: BTreeMap<Name, BTreeSet<Name>>,
+    /// All of them are being listed, in the order of their names.
+    listed: bool,
     /// Those that wait, by the namespaces of their connector and their pod, the oldest first.
     waiting: BTreeMap<(String, String), BTreeSet<Place>>,
 }
@@ -50,6 +52,17 @@ pub struct Requests {
 type Place = (Option<Timestamp>, Option<String>, Name);
 
 impl Requests {
+    /// Whether a request may be missing that is older than one that is here.
+    #[must_use]
+    pub const fn are_listed(&self) -> bool {
+        self.listed
+    }
+
+    /// A list of all of them begins, or is whole.
+    pub const fn set_listed(&mut self, listed: bool) {
+        self.listed = listed;
+    }
+
     /// A request by its name.
     #[must_use]
     pub fn get(&self, name: &Name) -> Option<&RequestCached> {

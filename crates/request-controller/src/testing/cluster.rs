@@ -286,9 +286,14 @@ impl Cluster {
 
     /// Brings the caches of a controller up to date.
     pub(crate) fn fill(&self, controller: &Reconciler) {
-        let mut state = controller.world.write();
         let enabled = [("enable-connectors-approval".to_owned(), "true".to_owned())];
-        let _ = state.learn(&BTreeMap::from(enabled));
+        let _ = controller.world.write().learn(&BTreeMap::from(enabled));
+        self.fill_objects(controller);
+    }
+
+    /// The same without a word about the configuration.
+    pub(crate) fn fill_objects(&self, controller: &Reconciler) {
+        let mut state = controller.world.write();
         let kind = ObjectKind {
             api_version: "v1".to_owned(),
             kind: "ConfigMap".to_owned(),

@@ -25,7 +25,7 @@ use super::{UPDATE, end_pod, grant_name};
 use crate::{
     api::{Live, Name, Strict},
     apply::{Applier, ApplyError, Writes},
-    caches::KindState,
+    caches::{KindState, State},
     evaluator::{Evaluator, Unanswered},
     observe::{ObserveError, Observer},
     reconcile::{ReconcileError, Reconciler},
@@ -377,6 +377,50 @@ async fn a_request_made_anew_decides_nothing_before_the_caches_know_what_was_mad
     look(&controller).await.unwrap();
     assert!(cluster.managed().is_empty());
     assert_eq!(cluster.phase(), "Invalid");
+}
+
+#[tokio::test]
+async fn before_the_switch_was_ever_known_nothing_is_granted_and_what_has_ended_is_taken_back() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let controller = cluster.controller();
+    *controller.world.write() = State::default();
+    cluster.fill_objects(&controller);
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Pending", 0)
+    );
+
+    let cluster = Cluster::granted().await;
+    end_pod(&cluster.server);
+    let controller = cluster.controller();
+    *controller.world.write() = State::default();
+    cluster.fill_objects(&controller);
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Revoked", 0)
+    );
+}
+
+#[tokio::test]
+async fn while_the_requests_are_listed_anew_none_decides() {
+    let cluster = Cluster::new();
+    let controller = ready_to_grant(&cluster).await;
+    controller.world.write().requests.set_listed(true);
+    let looked = look(&controller).await;
+    assert!(
+        matches!(
+            looked,
+            Err(ReconcileError::Observe(ObserveError::Behind(_)))
+        ),
+        "{looked:?}"
+    );
+    assert!(cluster.managed().is_empty());
+    controller.world.write().requests.set_listed(false);
+    look(&controller).await.unwrap();
+    assert_eq!(cluster.phase(), "Granted");
 }
 
 #[tokio::test]
