@@ -3,6 +3,7 @@
 mod changes;
 mod common;
 mod lives;
+mod meddling;
 mod races;
 mod refusals;
 mod switch;
@@ -50,6 +51,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(changes::CHANGES);
     all.extend(races::RACES);
     all.extend(refusals::REFUSALS);
+    all.extend(meddling::MEDDLING);
     all.extend(switch::SWITCH);
     all
 }

@@ -26,7 +26,7 @@ use tokio::{
 use tracing::{debug, info};
 
 use crate::{
-    api::{Name, value},
+    api::value,
     caches::{KindState, Wakes, World},
     check_kinds,
     watches::{Change, Changes, Listing},
@@ -161,11 +161,10 @@ impl One {
     }
 
     fn changed(&self, resource: &ApiResource, change: Change<Guarded<DynamicObject>>) {
-        let (name, object): (Name, Option<serde_json::Value>) = match change {
+        let (name, object) = match change {
             Change::There(name, object) => {
-                // One that cannot be read is there and says nothing; its last version is forgotten.
-                let object = object.object.ok();
-                (name, object.map(|it| value(&it, resource)))
+                let object = object.object.map(|it| value(&it, resource));
+                (name, Some(object))
             }
             Change::Gone(name) => (name, None),
         };

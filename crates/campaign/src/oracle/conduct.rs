@@ -45,6 +45,11 @@ impl Conduct {
         self.leases.insert(change.namespace.clone(), held);
     }
 
+    /// Whether a process has ever led.
+    pub(super) fn is_controller(&self, process: &str) -> bool {
+        self.led.contains_key(process)
+    }
+
     /// Somebody asked for a deletion, or could not even look at what he would delete.
     pub(super) fn tried(&mut self, call: &CallRecord) {
         let point = &call.point;
@@ -87,7 +92,9 @@ impl Conduct {
             return None;
         }
         let binding = snapshot.get("rolebindings", &change.namespace, name)?;
-        let ours = !label(binding, "accessRequestUid").is_empty();
+        let goes = binding.pointer("/metadata/deletionTimestamp");
+        let ours =
+            !label(binding, "accessRequestUid").is_empty() && goes.is_none_or(Value::is_null);
         let tried = (change.by.clone(), name.to_owned());
         (ours && !self.tried.contains(&tried))
             .then(|| format!("role {name} is removed before its binding"))

@@ -83,6 +83,13 @@ fn is_managed(change: &ChangeRecord) -> bool {
 }
 
 impl<'a> Judge<'a> {
+    /// Whether a controller changed or removed what is nobody's grant.
+    fn is_somebodys(&self, change: &ChangeRecord) -> bool {
+        let before = change.before.as_deref();
+        let foreign = before.is_some_and(|it| label(it, "accessRequestUid").is_empty());
+        foreign && self.conduct.is_controller(&change.by)
+    }
+
     fn complain(&mut self, rule: Rule, at: Duration, what: String) {
         self.violations.push(Violation { rule, at, what });
     }
@@ -146,6 +153,10 @@ impl<'a> Judge<'a> {
     fn change(&mut self, at: Duration, change: &'a ChangeRecord) {
         self.snapshot.take(change);
         match change.plural.as_str() {
+            "roles" | "rolebindings" if self.is_somebodys(change) => {
+                let what = format!("{} {} is somebody's own", change.plural, change.name);
+                self.complain(Rule::Tenants, at, what);
+            }
             "rolebindings" if is_managed(change) => self.binding(at, change),
             "roles" if is_managed(change) => self.role(at, change),
             "accessrequests" => self.request(at, change),

@@ -164,6 +164,11 @@ pub(super) fn is_terminal(request: &Value) -> bool {
 
 /// Why a binding should not be there, if it should not.
 pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) -> Option<String> {
+    // Whoever put a finalizer on it keeps it; the controller has done what it can.
+    let is_kept = !list(binding, "/metadata/finalizers").is_empty();
+    if is_kept && binding.pointer("/metadata/deletionTimestamp").is_some() {
+        return None;
+    }
     let Some(request) = request_of(snapshot, binding) else {
         return Some("its request is not there".to_owned());
     };

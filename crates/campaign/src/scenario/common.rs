@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::{
     Scenario,
     Step::{self, Do, Rest, Until},
 };
-use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
+use crate::stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS};
 
 /// Longer than anything here takes.
 pub(super) const WEEK: Duration = Duration::from_hours(168);
@@ -167,6 +169,34 @@ pub(super) const A_MOMENT: Step = Rest(Duration::from_millis(1));
 fn edit_policy(stage: &Stage, label: &str) {
     stage.server.change("accesspolicies", TOOLS, "p", |policy| {
         let checks = &mut policy["spec"]["checkGrantedPermission"]["spec"]["checks"];
-        checks[0]["selector"]["labels"] = serde_json::json!({label: "{.object.metadata.name}"});
+        checks[0]["selector"]["labels"] = json!({label: "{.object.metadata.name}"});
     });
+}
+
+/// A Role and a `RoleBinding` that nobody of this run has granted: for a request by name and UID as a controller would
+/// have labelled them, or somebody's own.
+pub(super) fn grant_objects(stage: &Stage, name: &str, of: Option<(&str, &str)>) {
+    let mut metadata = json!({"name": name, "namespace": TOOLS});
+    if let Some((request, uid)) = of {
+        metadata["labels"] = json!({
+            "app.kubernetes.io/managed-by": "connectors-approval",
+            "connectors.alauda.io/accessRequest": request,
+            "connectors.alauda.io/accessRequestUid": uid,
+            "connectors.alauda.io/accessPolicy": "p",
+            "connectors.alauda.io/accessPolicyUid": "p-uid",
+        });
+    }
+    let rbac = "rbac.authorization.k8s.io";
+    stage.put(json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata,
+        "rules": [{
+            "apiGroups": ["connectors.alauda.io"], "verbs": ["*"], "resourceNames": [CONNECTOR],
+            "resources": ["connectors/apis/v1/pod/apps/deploy"],
+        }],
+    }));
+    stage.put(json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "namespace": APPS, "name": "builder"}],
+    }));
 }

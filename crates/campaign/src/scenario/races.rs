@@ -5,11 +5,11 @@ use super::{
     Step::{Do, Until},
     common::{
         A_MOMENT, A_WHILE, APPROVE, DELETE_REQUEST, FINISH, GRANTED, PENDING, USUAL, WITHDRAW,
-        WITHDRAW_OTHER, granted, nothing, race, replicas, revoked, scenario, waiting,
-        waiting_for_two,
+        WITHDRAW_OTHER, grant_objects, granted, nothing, race, replicas, revoked, scenario,
+        waiting, waiting_for_two,
     },
 };
-use crate::stage::{APPS, CONNECTOR, SYSTEM, Stage, TOOLS};
+use crate::stage::{SYSTEM, TOOLS};
 
 /// Things that happen at nearly the same time, or where nobody expects them.
 pub(super) const RACES: [Scenario; 11] = [
@@ -99,7 +99,7 @@ pub(super) const RACES: [Scenario; 11] = [
         "left-behind",
         |stage| {
             waiting(stage);
-            left_behind(stage);
+            grant_objects(stage, "car-gone", Some(("gone", "gone-uid")));
             stage.decide("yes", "approved");
         },
         &[GRANTED],
@@ -150,30 +150,3 @@ pub(super) const RACES: [Scenario; 11] = [
         },
     ),
 ];
-
-/// What a controller of long ago wrote for a request that is not there any more.
-fn left_behind(stage: &Stage) {
-    let metadata = serde_json::json!({
-        "name": "car-gone", "namespace": TOOLS,
-        "labels": {
-            "app.kubernetes.io/managed-by": "connectors-approval",
-            "connectors.alauda.io/accessRequest": "gone",
-            "connectors.alauda.io/accessRequestUid": "gone-uid",
-            "connectors.alauda.io/accessPolicy": "p",
-            "connectors.alauda.io/accessPolicyUid": "p-uid",
-        },
-    });
-    let rbac = "rbac.authorization.k8s.io";
-    stage.put(serde_json::json!({
-        "apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata,
-        "rules": [{
-            "apiGroups": ["connectors.alauda.io"], "verbs": ["*"], "resourceNames": [CONNECTOR],
-            "resources": ["connectors/apis/v1/pod/apps/deploy"],
-        }],
-    }));
-    stage.put(serde_json::json!({
-        "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
-        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "car-gone"},
-        "subjects": [{"kind": "ServiceAccount", "namespace": APPS, "name": "builder"}],
-    }));
-}

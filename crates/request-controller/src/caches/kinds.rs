@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use connectors_api::access_policy::ObjectKind;
 use kube::core::ApiResource;
-use serde_json::Value;
+use serde_json::{Value, json};
+use service_kit::watches::Unreadable;
 
 use super::{State, Wakes};
 use crate::{api::Name, check_kinds};
@@ -40,8 +41,8 @@ pub struct KindCache {
     pub state: KindState,
     /// Those that can, by namespace and name.
     objects: BTreeMap<String, BTreeMap<String, Arc<Value>>>,
-    /// Of those that are too large to be checks, the metadata.
-    too_large: BTreeMap<Name, Arc<Value>>,
+    /// Of those that are too large to be checks, or cannot be read, what selects them: they are there.
+    useless: BTreeMap<Name, Arc<Value>>,
 }
 
 impl KindCache {
@@ -51,7 +52,7 @@ impl KindCache {
         Self {
             state: KindState::Starting,
             objects: BTreeMap::new(),
-            too_large: BTreeMap::new(),
+            useless: BTreeMap::new(),
         }
     }
 
@@ -63,17 +64,17 @@ impl KindCache {
             .flat_map(BTreeMap::values)
     }
 
-    /// What is known of the objects of a namespace that are too large to be checks.
-    pub fn too_large_in(&self, namespace: &str) -> impl Iterator<Item = &Arc<Value>> {
-        let all = self.too_large.iter();
+    /// What is known of the objects of a namespace that say nothing.
+    pub fn useless_in(&self, namespace: &str) -> impl Iterator<Item = &Arc<Value>> {
+        let all = self.useless.iter();
         all.filter(move |(name, _)| name.namespace == namespace)
             .map(|(_, it)| it)
     }
 
-    /// Whether an object is too large to be a check.
+    /// Whether an object is there and says nothing.
     #[must_use]
-    pub fn is_too_large(&self, name: &Name) -> bool {
-        self.too_large.contains_key(name)
+    pub fn is_useless(&self, name: &Name) -> bool {
+        self.useless.contains_key(name)
     }
 
     /// One object.
@@ -101,7 +102,7 @@ impl State {
             | KindState::NotNamespaced
             | KindState::Refused => {
                 cache.objects.clear();
-                cache.too_large.clear();
+                cache.useless.clear();
             }
         }
         cache.state = state;
@@ -116,20 +117,25 @@ impl State {
     }
 
     /// An object of a kind is there, has changed, or is gone.
-    pub fn object(&mut self, kind: &ObjectKind, name: &Name, object: Option<Value>) -> Wakes {
+    pub fn object(
+        &mut self,
+        kind: &ObjectKind,
+        name: &Name,
+        object: Option<Result<Value, Unreadable>>,
+    ) -> Wakes {
         let Some(cache) = self.kinds.get_mut(kind) else {
             return Wakes::new();
         };
-        let is_large = object.as_ref().is_some_and(check_kinds::is_too_large);
-        let object = if is_large {
-            let metadata = object.and_then(|it| check_kinds::only_labels(&it));
-            cache
-                .too_large
-                .insert(name.clone(), Arc::new(metadata.unwrap_or_default()));
-            None
-        } else {
-            cache.too_large.remove(name);
-            object
+        cache.useless.remove(name);
+        let object = match object {
+            Some(Ok(object)) if !check_kinds::is_too_large(&object) => Some(object),
+            Some(says_nothing) => {
+                let object = says_nothing.unwrap_or_else(|it| json!({"metadata": it.metadata}));
+                let labels = check_kinds::only_labels(&object).unwrap_or_default();
+                cache.useless.insert(name.clone(), Arc::new(labels));
+                None
+            }
+            None => None,
         };
         let objects = cache.objects.entry(name.namespace.clone()).or_default();
         match object {

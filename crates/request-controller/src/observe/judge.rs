@@ -236,11 +236,11 @@ impl Observer {
             let found = objects.filter(|it| selection.selects(it) && !is_going(it));
             let found = found.map(|it| Value::clone(it)).collect();
             let cache = state.kinds.get(&wanted.kind);
-            let large = cache.into_iter().flat_map(|it| it.too_large_in(namespace));
+            let useless = cache.into_iter().flat_map(|it| it.useless_in(namespace));
             // Only its labels are known.
-            let large = large.filter(|it| selection.may_select(it) && !is_going(it));
-            return Ok(match large.map(|it| Value::clone(it)).next() {
-                Some(object) => Err(too_large(&wanted.kind, &object)),
+            let useless = useless.filter(|it| selection.may_select(it) && !is_going(it));
+            return Ok(match useless.map(|it| Value::clone(it)).next() {
+                Some(object) => Err(says_nothing(&wanted.kind, &object)),
                 None => Ok(found),
             });
         }
@@ -256,7 +256,7 @@ impl Observer {
                     .filter(|it| selection.selects(it) && !is_going(it))
                     .collect();
                 match found.iter().find(|it| check_kinds::is_too_large(it)) {
-                    Some(object) => Err(too_large(&wanted.kind, object)),
+                    Some(object) => Err(says_nothing(&wanted.kind, object)),
                     None => Ok(found),
                 }
             }
@@ -284,7 +284,7 @@ impl Observer {
         if via == Via::Caches && resource.is_complete {
             let state = self.world.read();
             let cache = state.kinds.get(kind);
-            if cache.is_some_and(|it| it.is_too_large(name)) {
+            if cache.is_some_and(|it| it.is_useless(name)) {
                 return Looked::Useless;
             }
             let found = cache.and_then(|it| it.get(name));
@@ -396,9 +396,12 @@ fn missing(kind: &ObjectKind) -> (Trouble, String) {
     (Trouble::KindMissing, message)
 }
 
-fn too_large(kind: &ObjectKind, object: &Value) -> (Trouble, String) {
+fn says_nothing(kind: &ObjectKind, object: &Value) -> (Trouble, String) {
     let name = text(object, "/metadata/name").unwrap_or_default();
-    let message = format!("{} {name} is too large to be a check", kind.kind);
+    let message = format!(
+        "{} {name} cannot be read, or is too large to be a check",
+        kind.kind
+    );
     (Trouble::ObjectUnreadable, message)
 }
 

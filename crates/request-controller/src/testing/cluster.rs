@@ -312,7 +312,7 @@ impl Cluster {
             Name::new(&text("namespace"), &text("name"))
         };
         for object in self.server.all("configmaps") {
-            let _ = state.object(&kind, &name(&object), Some(object));
+            let _ = state.object(&kind, &name(&object), Some(Ok(object)));
         }
         for request in self.server.all("accessrequests") {
             let parsed =

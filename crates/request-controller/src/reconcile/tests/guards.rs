@@ -12,12 +12,12 @@ use evaluation_api::v1::{
 };
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Client, client::Body, core::ApiResource};
 use serde_json::{Value, json};
 use service_kit::{
     retry::{Backoff, Policy},
-    watches::Parse,
+    watches::{Parse, Unreadable},
 };
 use tokio::time::{Duration, Instant};
 
@@ -102,11 +102,15 @@ async fn an_answer_to_another_question_is_none() {
 }
 
 /// The kind's first list is not complete, so that its objects are read from the API server.
-fn list_config_maps(controller: &Reconciler) {
-    let kind = ObjectKind {
+fn config_maps() -> ObjectKind {
+    ObjectKind {
         api_version: "v1".to_owned(),
         kind: "ConfigMap".to_owned(),
-    };
+    }
+}
+
+fn list_config_maps(controller: &Reconciler) {
+    let kind = config_maps();
     let resource = ApiResource::erase::<ConfigMap>(&());
     let mut state = controller.world.write();
     let _ = state.kind(&kind, KindState::Listing(resource));
@@ -142,6 +146,35 @@ async fn evidence_that_cannot_be_read_any_more_lapses() {
     });
     let controller = cluster.controller();
     list_config_maps(&controller);
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Revoked", 0)
+    );
+}
+
+#[tokio::test]
+async fn evidence_that_the_watch_cannot_read_any_more_lapses() {
+    let cluster = Cluster::granted().await;
+    let controller = cluster.controller();
+    cluster.server.change("configmaps", "approval-1", |it| {
+        it["data"] = too_deep();
+    });
+    let approval = cluster.server.named("configmaps", "approval-1").unwrap();
+    let namespace = approval["metadata"]["namespace"].as_str().unwrap();
+    let unreadable = Unreadable {
+        metadata: ObjectMeta {
+            name: Some("approval-1".to_owned()),
+            ..ObjectMeta::default()
+        },
+        problem: "too deep".to_owned(),
+    };
+    let name = Name::new(namespace, "approval-1");
+    let wakes = {
+        let mut state = controller.world.write();
+        state.object(&config_maps(), &name, Some(Err(unreadable)))
+    };
+    assert_eq!(wakes.len(), 1, "{wakes:?}");
     look(&controller).await.unwrap();
     assert_eq!(
         (cluster.phase().as_str(), cluster.managed().len()),

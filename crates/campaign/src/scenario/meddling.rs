@@ -1,0 +1,200 @@
+//! What others put in the way: their own objects, finalizers, and objects that nobody can read.
+
+use serde_json::{Value, json};
+
+use super::{
+    Scenario,
+    Step::{self, Do, Until},
+    common::{
+        A_WHILE, APPROVE, FINISH, GRANTED, PENDING, REJECT, USUAL, WITHDRAW, WITHDRAW_OTHER,
+        grant_objects, granted, is, nothing, race, rejected, revoked, scenario, waiting,
+        waiting_for_two,
+    },
+};
+use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
+
+/// What others put in the way.
+pub(super) const MEDDLING: [Scenario; 11] = [
+    scenario(
+        "binding-is-kept",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("somebody puts a finalizer on the binding", |stage| {
+                each(stage, "rolebindings", |it| {
+                    it["metadata"]["finalizers"] = json!(["example.com/keeps"]);
+                });
+            }),
+            FINISH,
+            A_WHILE,
+            Do("and takes it off", |stage| {
+                each(stage, "rolebindings", |it| {
+                    it["metadata"]["finalizers"] = json!([]);
+                });
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "request-is-kept",
+        |stage| {
+            waiting(stage);
+            stage
+                .server
+                .change("accessrequests", TOOLS, "for-deploy", |it| {
+                    it["metadata"]["finalizers"] = json!(["example.com/keeps"]);
+                });
+        },
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the request is deleted", |stage| {
+                stage.server.delete("accessrequests", TOOLS, "for-deploy");
+            }),
+        ],
+        nothing,
+    ),
+    race(
+        "name-is-taken",
+        |stage| {
+            waiting(stage);
+            let name = "car-request-0-7ba91dba";
+            grant_objects(stage, name, None);
+        },
+        &[PENDING, APPROVE, A_WHILE, FINISH],
+        revoked,
+    ),
+    scenario(
+        "left-of-a-rejection",
+        waiting,
+        &[
+            PENDING,
+            REJECT,
+            Until("rejected", rejected),
+            Do("somebody makes a grant of it", |stage| {
+                let uid = request_uid(stage);
+                grant_objects(stage, "car-left", Some(("for-deploy", &uid)));
+            }),
+        ],
+        rejected,
+    ),
+    scenario(
+        "left-by-one-of-the-name",
+        |stage| {
+            waiting(stage);
+            grant_objects(stage, "car-gone", Some(("for-deploy", "gone-uid")));
+            stage.decide("yes", "approved");
+        },
+        &[GRANTED],
+        granted,
+    ),
+    scenario(
+        "request-becomes-unreadable",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("it becomes too deep to read", |stage| {
+                stage
+                    .server
+                    .change("accessrequests", TOOLS, "for-deploy", deepen);
+            }),
+        ],
+        nothing,
+    ),
+    scenario(
+        "approval-becomes-unreadable",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("it becomes too deep to read", |stage| {
+                stage.server.change("signoffs", APPS, "yes", deepen);
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "approval-is-blown-up",
+        waiting,
+        &[PENDING, APPROVE, GRANTED, BLOWN_UP],
+        revoked,
+    ),
+    scenario(
+        "blown-up-and-undone",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("it is blown up, and the binding deleted", |stage| {
+                blow_up(stage);
+                for binding in stage.bindings() {
+                    let name = binding["metadata"]["name"].as_str().unwrap_or_default();
+                    stage.server.delete("rolebindings", TOOLS, name);
+                }
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "one-cannot-be-judged",
+        |stage| {
+            waiting(stage);
+            let kind = Some("Nowhere");
+            stage.policy("q", PolicyForm { kind, ..USUAL });
+        },
+        &[APPROVE, GRANTED, WITHDRAW],
+        revoked,
+    ),
+    scenario(
+        "one-cannot-be-judged-any-more",
+        |stage| waiting_for_two(stage, "approved"),
+        &[
+            APPROVE,
+            Until("both grant", |stage| {
+                stage.bindings().len() == 2 && is(stage, "Granted")
+            }),
+            Do("the other approval becomes too deep to read", |stage| {
+                stage.server.change("signoffs", APPS, "other", deepen);
+            }),
+            A_WHILE,
+            WITHDRAW_OTHER,
+            Do("the first one is withdrawn", |stage| {
+                stage.decide("yes", "pending");
+            }),
+        ],
+        revoked,
+    ),
+];
+
+const BLOWN_UP: Step = Do("it becomes larger than an approval may be", blow_up);
+
+fn blow_up(stage: &Stage) {
+    stage.server.change("signoffs", APPS, "yes", |it| {
+        it["spec"] = json!({"noise": "x".repeat(300 * 1024)});
+    });
+}
+
+/// Deeper than any reader goes.
+fn deepen(object: &mut Value) {
+    object["deep"] = (0..300).fold(json!(1), |inner, _| json!([inner]));
+}
+
+fn each(stage: &Stage, plural: &str, change: fn(&mut Value)) {
+    for object in stage.managed(plural) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        stage.server.change(plural, TOOLS, name, change);
+    }
+}
+
+fn request_uid(stage: &Stage) -> String {
+    let request = stage.request_now("for-deploy").unwrap_or_default();
+    let uid = request["metadata"]["uid"].as_str();
+    uid.unwrap_or_default().to_owned()
+}
