@@ -38,7 +38,7 @@ impl User {
 }
 
 pub(crate) fn service_account_user_name(namespace: &str, name: &str) -> String {
-    format!("{SERVICE_ACCOUNT}{namespace}:{name}")
+    [SERVICE_ACCOUNT, namespace, ":", name].concat()
 }
 
 /// One access question.

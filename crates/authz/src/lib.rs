@@ -17,6 +17,9 @@ pub mod masters;
 pub mod rbac;
 pub mod rules;
 
+mod hash;
+mod pieces;
+mod pool;
 mod slab;
 
 pub use attributes::{Attributes, ResourceRequest, Target, User};

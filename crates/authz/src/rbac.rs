@@ -1,15 +1,19 @@
 //! Kubernetes' RBAC over an index of its objects.
 //!
 //! Roles and bindings are indexed apart: roles by the resources and names that their rules speak of,
-//! bindings by whom they are for. An answer joins the two, walking whichever side is smaller, so its
-//! cost follows what matches and not what there is; and an edited role touches its own rules only,
-//! however many bindings refer to it.
+//! bindings by whom they are for and by their roles. An answer joins the two, walking whichever side is
+//! smaller, so its cost follows what matches and not what there is; and an edited role touches its own
+//! rules only, however many bindings refer to it.
+//!
+//! There may be a hundred thousand grants, so what many objects say is kept once, and tables hold
+//! numbers and read their keys from what the numbers stand for.
 
 mod answer;
 mod binding;
 mod candidates;
 mod object;
 mod postings;
+mod reach;
 mod role;
 mod rule;
 mod scope;
@@ -19,9 +23,9 @@ mod update;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use thiserror::Error;
 
 pub use answer::WhoCan;
@@ -29,19 +33,24 @@ pub use binding::{Binding, Grant, Subject};
 pub use object::RbacObject;
 pub use role::{RoleKind, RoleRef};
 
-use binding::Bound;
+use binding::Common;
 use object::{Content, Half};
 use role::Role;
-use rule::Rule;
+use rule::Shape;
 use scopes::Scopes;
 
+use crate::hash::{HashSet, Hashing};
+use crate::pool::Pool;
 use crate::slab::Slab;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct RoleId(usize);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct RoleId(u32);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct BindingId(usize);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct BindingId(u32);
+
+/// The bindings of one subject in one scope, by role.
+type ByRole = BTreeSet<(RoleId, BindingId)>;
 
 /// All RBAC objects of a cluster, as far as they have come, ready to answer.
 ///
@@ -49,9 +58,12 @@ struct BindingId(usize);
 /// says so in the reason.
 #[derive(Debug, Default)]
 pub struct RbacIndex {
+    hashing: Hashing,
     roles: Slab<Role>,
-    bindings: Slab<Bound>,
+    bindings: Slab<Binding>,
     scopes: Scopes,
+    shapes: Pool<Shape>,
+    common: Common,
 }
 
 /// Why an object is not in the index, and therefore grants nothing.
@@ -73,30 +85,23 @@ pub enum IndexError {
     },
 }
 
-/// Where an object is, and its name there.
-type Key = (Option<Arc<str>>, Arc<str>);
+/// An object's number among those of its half.
+type Number = u32;
 
 impl RbacIndex {
     /// Takes an object as it is now, new or changed.
     pub fn apply<K: RbacObject>(&mut self, object: K) -> Result<(), IndexError> {
-        let (namespace, name) = key(&object)?;
-        let (metadata, content) = object.split();
-        match content {
-            Content::Rules(rules) => {
-                let rules = rules.into_iter().map(Rule::from).collect();
-                self.put_role(namespace.as_ref(), name, rules);
-            }
-            Content::Binding(role, subjects) => {
-                self.put_binding(Binding::new(namespace, name, metadata, role, subjects));
-            }
-        }
-        Ok(())
+        self.put(object).map(drop)
     }
 
     /// Forgets an object. Only its kind, namespace and name count.
     pub fn delete<K: RbacObject>(&mut self, object: &K) {
-        if let Ok(key) = key(object) {
-            self.remove(K::HALF, &key);
+        let Ok((namespace, name)) = key::<K>(object.metadata()) else {
+            return;
+        };
+        match K::HALF {
+            Half::Roles => self.remove_role(namespace, name),
+            Half::Bindings => self.remove_binding(namespace, name),
         }
     }
 
@@ -106,17 +111,21 @@ impl RbacIndex {
         &mut self,
         objects: impl IntoIterator<Item = K>,
     ) -> Vec<IndexError> {
-        let mut gone = self.keys::<K>();
+        let mut gone = self.all::<K>();
         let mut errors = Vec::new();
         for object in objects {
-            let applied = key(&object).and_then(|key| {
-                gone.remove(&key);
-                self.apply(object)
-            });
-            errors.extend(applied.err());
+            match self.put(object) {
+                Ok(number) => {
+                    gone.remove(&number);
+                }
+                Err(error) => errors.push(error),
+            }
         }
-        for key in gone {
-            self.remove(K::HALF, &key);
+        for number in gone {
+            match K::HALF {
+                Half::Roles => self.forget_role(RoleId(number)),
+                Half::Bindings => self.forget_binding(BindingId(number)),
+            }
         }
         errors
     }
@@ -124,56 +133,60 @@ impl RbacIndex {
     /// True when nothing is left of any object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.scopes.namespaces.is_empty() && self.scopes.cluster.is_empty()
+        let scopes = self.scopes.namespaces.is_empty() && self.scopes.cluster.is_empty();
+        scopes && self.shapes.is_empty() && self.common.is_empty()
     }
 
-    fn keys<K: RbacObject>(&self) -> HashSet<Key> {
+    fn put<K: RbacObject>(&mut self, object: K) -> Result<Number, IndexError> {
+        let (mut metadata, content) = object.split();
+        let (namespace, name) = (metadata.namespace.take(), metadata.name.take());
+        let (namespace, name) = place::<K>(namespace.as_deref(), name.as_deref())?;
+        Ok(match content {
+            Content::Rules(rules) => self.put_role(namespace, name, rules).0,
+            Content::Binding(role, subjects) => {
+                let id = self.put_binding(namespace, name, metadata, &role, subjects);
+                id.0
+            }
+        })
+    }
+
+    /// All objects of a kind.
+    fn all<K: RbacObject>(&self) -> HashSet<Number> {
         let exists = |id: &RoleId| {
-            self.roles
-                .get(id.0)
-                .is_some_and(|role| role.rules.is_some())
+            let role = self.roles.get(id.0);
+            role.is_some_and(|role| role.rules.is_some())
         };
-        let mut keys = HashSet::new();
-        for (namespace, scope) in self.scopes.all(K::NAMESPACED) {
+        let mut all = HashSet::default();
+        for scope in self.scopes.all(K::NAMESPACED) {
             match K::HALF {
-                Half::Roles => {
-                    let roles = scope.roles.iter().filter(|(_, id)| exists(id));
-                    keys.extend(roles.map(|(role, _)| (namespace.cloned(), role.name.clone())));
-                }
-                Half::Bindings => {
-                    let names = scope.bindings.keys();
-                    keys.extend(names.map(|name| (namespace.cloned(), name.clone())));
-                }
+                Half::Roles => all.extend(scope.roles().filter(exists).map(|id| id.0)),
+                Half::Bindings => all.extend(scope.bindings().map(|id| id.0)),
             }
         }
-        keys
-    }
-
-    fn remove(&mut self, half: Half, (namespace, name): &Key) {
-        match half {
-            Half::Roles => self.remove_role(namespace.as_ref(), name),
-            Half::Bindings => self.remove_binding(namespace.as_ref(), name),
-        }
+        all
     }
 }
 
-fn key<K: RbacObject>(object: &K) -> Result<Key, IndexError> {
+fn key<K: RbacObject>(metadata: &ObjectMeta) -> Result<(Option<&str>, &str), IndexError> {
+    place::<K>(metadata.namespace.as_deref(), metadata.name.as_deref())
+}
+
+/// Where an object is, and its name there.
+fn place<'a, K: RbacObject>(
+    namespace: Option<&'a str>,
+    name: Option<&'a str>,
+) -> Result<(Option<&'a str>, &'a str), IndexError> {
     let kind = K::KIND;
-    let metadata = object.metadata();
-    let given = |text: &Option<String>| {
-        text.as_deref()
-            .filter(|text| !text.is_empty())
-            .map(Arc::from)
-    };
-    let name: Arc<str> = given(&metadata.name).ok_or(IndexError::NoName { kind })?;
+    let given = |text: Option<&'a str>| text.filter(|text| !text.is_empty());
+    let name = given(name).ok_or(IndexError::NoName { kind })?;
     if !K::NAMESPACED {
         return Ok((None, name));
     }
-    match given(&metadata.namespace) {
+    match given(namespace) {
         Some(namespace) => Ok((Some(namespace), name)),
         None => Err(IndexError::NoNamespace {
             kind,
-            name: name.to_string(),
+            name: name.to_owned(),
         }),
     }
 }

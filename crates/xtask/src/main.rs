@@ -1,5 +1,6 @@
 //! Every development task of the project. `cargo xtask help` lists them.
 
+mod bench;
 mod campaign;
 mod crdgen;
 mod demo;
@@ -55,6 +56,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Measures, and prints the table of docs/performance.md
+    Bench(bench::BenchArgs),
     /// Plants faults in a copy of the sources, one at a time, and fails when the tests do not see one
     Mutants(mutants::MutantsArgs),
 }
@@ -80,6 +83,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Protogen { check } => protogen::run(check),
         Task::Layers => layers::run(),
         Task::Campaign { arguments } => campaign::run(&arguments),
+        Task::Bench(args) => bench::run(&args),
         Task::Mutants(args) => mutants::run(args),
     }
 }

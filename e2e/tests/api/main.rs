@@ -11,6 +11,7 @@
     reason = "tests fail by panicking, and most of this crate is helpers of tests"
 )]
 
+mod agreement;
 mod cases;
 mod conformance;
 mod examples;

@@ -3,19 +3,20 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::candidates::{ByRole, Candidates, Missing, RoleSet, join};
+use super::candidates::{Candidates, Missing, RoleSet};
+use super::postings::asked;
+use super::reach::{Reached, View};
 use super::role::Role;
 use super::rule::Rule;
-use super::scope::{Scope, Via};
-use super::{BindingId, Grant, RbacIndex, Subject};
+use super::{Binding, Grant, RbacIndex, RoleId, Subject};
 use crate::rules::ResolveError;
 use crate::{Attributes, Authorizer, RuleResolver, Rules, Target, User, Verdict};
 
 /// A reason names no more missing roles than this; it is made for every no.
 const MOST_ERRORS: usize = 32;
 
-/// Room for the usual reason of a yes, so that it is allocated once.
-const USUAL_REASON: usize = 256;
+/// How a yes begins.
+const ALLOWED: &str = "RBAC: allowed by ";
 
 /// Who may do something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,14 +26,6 @@ pub struct WhoCan {
     pub subjects: BTreeSet<Subject>,
     /// The roles that could not be looked up. Those who were found may do it all the same.
     pub errors: BTreeSet<ResolveError>,
-}
-
-/// One scope whose bindings count, and the roles that they can refer to.
-#[derive(Clone, Copy)]
-struct View<'a> {
-    scope: &'a Scope,
-    cluster: &'a Scope,
-    namespace: Option<&'a Scope>,
 }
 
 impl RbacIndex {
@@ -46,74 +39,83 @@ impl RbacIndex {
         attributes: &Attributes<'a>,
     ) -> impl Iterator<Item = Grant<'a>> + use<'a> {
         let Attributes { user, verb, target } = *attributes;
-        self.views(target.namespace()).flat_map(move |view| {
-            let candidates = self.candidates(view, verb, target);
-            let any = candidates.at_most() > 0;
-            let reached = any.then(|| view.scope.held_by(user)).into_iter().flatten();
-            reached.flat_map(move |(via, held)| {
-                let bindings = join(held, candidates);
-                bindings.filter_map(move |(_, id)| self.grant(id, user, via))
-            })
-        })
+        let candidates = self.candidates(verb, target);
+        let [cluster, own] = self.views(target.namespace());
+        let in_cluster =
+            cluster.map(|view| Reached::new(self, view, user, candidates.of_cluster()));
+        let in_own = own.map(|view| Reached::new(self, view, user, candidates));
+        in_cluster
+            .into_iter()
+            .flatten()
+            .chain(in_own.into_iter().flatten())
     }
 
     /// Everybody who may do something.
     pub fn who_can(&self, verb: &str, target: Target<'_>) -> WhoCan {
         let mut who = WhoCan::default();
-        for view in self.views(target.namespace()) {
-            let allowing = join(&view.scope.held, self.candidates(view, verb, target));
-            let bound = allowing.filter_map(|(_, id)| self.bindings.get(id.0));
-            let subjects = bound.flat_map(|bound| bound.binding.subjects());
-            who.subjects.extend(subjects.cloned());
-            let missing = self.missing(view, &view.scope.held);
-            who.errors.extend(missing.map(Role::missing));
+        let all = self.candidates(verb, target);
+        let namespace = target.namespace();
+        for view in self.views(namespace).into_iter().flatten() {
+            let candidates = match view.name {
+                None => all.of_cluster(),
+                Some(_) => all,
+            };
+            for role in candidates.roles() {
+                let subjects = self.bound(view, role).flat_map(Binding::subjects);
+                who.subjects.extend(subjects.cloned());
+            }
+            for role in self.missing(view).roles() {
+                if self.bound(view, role).next().is_some() {
+                    let error = self.roles.get(role.0).map(Role::missing);
+                    who.errors.extend(error);
+                }
+            }
         }
         who
     }
 
-    fn views(&self, namespace: &str) -> impl Iterator<Item = View<'_>> {
-        let cluster = &self.scopes.cluster;
-        let own = self.scopes.namespaces.get(namespace);
-        let view = move |namespace: Option<_>| View {
-            scope: namespace.unwrap_or(cluster),
-            cluster,
-            namespace,
+    /// The cluster, and a namespace if there is anything in it.
+    pub(super) fn views<'a>(&'a self, namespace: &'a str) -> [Option<View<'a>>; 2] {
+        let cluster = View {
+            name: None,
+            scope: &self.scopes.cluster,
         };
-        let own = own.map(|scope| view(Some(scope)));
-        std::iter::once(view(None)).chain(own)
+        let own = self.scopes.get(Some(namespace)).map(|scope| View {
+            name: Some(namespace),
+            scope,
+        });
+        [Some(cluster), own]
     }
 
-    fn candidates<'a>(
-        &'a self,
-        view: View<'a>,
-        verb: &'a str,
-        target: Target<'a>,
-    ) -> Candidates<'a> {
-        let own = view.namespace.map(|scope| &scope.postings);
-        Candidates::new(&self.roles, &view.cluster.postings, own, verb, target)
-    }
-
-    /// The roles among those held that do not exist, once for each binding.
-    fn missing<'a>(
-        &'a self,
-        view: View<'a>,
-        held: &'a ByRole,
-    ) -> impl Iterator<Item = &'a Role> + 'a {
-        let missing = Missing {
-            cluster: &view.cluster.missing,
-            namespace: view.namespace.map(|scope| &scope.missing),
+    /// The roles that allow something, in the cluster and where it is about.
+    pub(super) fn candidates<'a>(&'a self, verb: &'a str, target: Target<'a>) -> Candidates<'a> {
+        let asked = match target {
+            Target::Resource(request) => Some(asked(&self.hashing, &request)),
+            Target::Path(_) => None,
         };
-        join(held, missing).filter_map(|(role, _)| self.roles.get(role.0))
+        let own = self.scopes.get(Some(target.namespace()));
+        let own = own.map(|scope| &scope.postings);
+        let cluster = &self.scopes.cluster.postings;
+        Candidates::new(&self.roles, cluster, own, verb, target, asked.as_ref())
     }
 
-    /// The grant behind a binding that reaches a user; none if the way on which it was found is not
-    /// the one that Kubernetes reports, so that each binding comes up once.
-    fn grant<'a>(&'a self, id: BindingId, user: &User, via: Via) -> Option<Grant<'a>> {
-        let binding = &self.bindings.get(id.0)?.binding;
-        let mut subjects = binding.subjects().iter();
-        let subject = subjects.find(|subject| subject.applies_to(user))?;
-        via.finds(subject, user)
-            .then_some(Grant { binding, subject })
+    /// The roles that a view's bindings can refer to in vain.
+    fn missing<'a>(&'a self, view: View<'a>) -> Missing<'a> {
+        Missing {
+            cluster: &self.scopes.cluster.missing,
+            namespace: view.name.map(|_| &view.scope.missing),
+        }
+    }
+
+    /// The bindings of a view to a role. Walks whichever is fewer: all to that role, or all there.
+    fn bound<'a>(&'a self, view: View<'a>, role: RoleId) -> impl Iterator<Item = &'a Binding> {
+        let bound = self.roles.get(role.0).map(|role| &role.bound);
+        let bound = bound.filter(|bound| bound.len() <= view.scope.bindings().len());
+        let there = bound.is_none().then(|| view.scope.bindings());
+        let bound = bound.into_iter().flat_map(|bound| bound.iter());
+        let ids = bound.chain(there.into_iter().flatten());
+        let bindings = ids.filter_map(|id| self.bindings.get(id.0));
+        bindings.filter(move |one| one.role == role && one.namespace() == view.name)
     }
 
     /// The role of each binding that reaches a user.
@@ -122,30 +124,30 @@ impl RbacIndex {
         user: &'a User,
         namespace: &'a str,
     ) -> impl Iterator<Item = &'a Role> + 'a {
-        let held = self
-            .views(namespace)
-            .flat_map(|view| view.scope.held_by(user));
+        let views = self.views(namespace).into_iter().flatten();
+        let held = views.flat_map(|view| view.scope.held_by(user));
         let bound =
-            held.flat_map(|(via, held)| held.iter().map(move |(role, id)| (via, *role, *id)));
-        let once = bound.filter(|(via, _, id)| self.grant(*id, user, *via).is_some());
+            held.flat_map(|(name, held)| held.iter().map(move |(role, id)| (name, *role, *id)));
+        let once = bound.filter(|(name, _, id)| self.grant_via(*id, user, *name).is_some());
         once.filter_map(|(_, role, _)| self.roles.get(role.0))
     }
 
     /// The roles that a user's bindings refer to in vain, as the API server reports them.
     fn complaint(&self, user: &User, namespace: &str) -> String {
         let mut texts: Vec<String> = Vec::new();
-        for view in self.views(namespace) {
-            for (_, held) in view.scope.held_by(user) {
-                for role in self.missing(view, held) {
-                    let text = role.missing().to_string();
-                    if texts.contains(&text) {
-                        continue;
-                    }
-                    if texts.len() == MOST_ERRORS {
-                        return format!("RBAC: [{}, ...]", texts.join(", "));
-                    }
-                    texts.push(text);
+        for view in self.views(namespace).into_iter().flatten() {
+            for grant in Reached::new(self, view, user, self.missing(view)) {
+                let role = self.roles.get(grant.binding.role.0);
+                let Some(text) = role.map(|role| role.missing().to_string()) else {
+                    continue;
+                };
+                if texts.contains(&text) {
+                    continue;
                 }
+                if texts.len() == MOST_ERRORS {
+                    return format!("RBAC: [{}, ...]", texts.join(", "));
+                }
+                texts.push(text);
             }
         }
         match texts.as_slice() {
@@ -165,9 +167,10 @@ impl Authorizer for RbacIndex {
         } = attributes;
         match self.allowing(attributes).next() {
             Some(grant) => {
-                let mut reason = String::with_capacity(USUAL_REASON);
+                let mut reason = String::with_capacity(ALLOWED.len() + grant.room());
+                reason.push_str(ALLOWED);
                 // Writing to a string does not fail.
-                let _ = write!(reason, "RBAC: allowed by {grant}");
+                let _ = write!(reason, "{grant}");
                 Verdict::allow(reason)
             }
             None => Verdict::no_opinion(self.complaint(user, target.namespace())),

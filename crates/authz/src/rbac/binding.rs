@@ -6,8 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::api::rbac::v1 as rbac;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{RoleId, RoleKind, RoleRef};
+use super::{RoleId, RoleRef};
 use crate::User;
+use crate::pieces::Pieces;
+use crate::pool::Pool;
 
 /// Whom a binding is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,52 +65,100 @@ impl Subject {
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::User(name) => write!(f, "User {name:?}"),
-            Self::Group(name) => write!(f, "Group {name:?}"),
+            Self::User(name) => {
+                f.write_str("User ")?;
+                quote(f, &[name])
+            }
+            Self::Group(name) => {
+                f.write_str("Group ")?;
+                quote(f, &[name])
+            }
             Self::ServiceAccount { namespace, name } => {
-                write!(f, "ServiceAccount {}", Quoted(&[name, "/", namespace]))
+                f.write_str("ServiceAccount ")?;
+                quote(f, &[name, "/", namespace])
             }
         }
     }
 }
+
+/// Subjects as they stand in a binding.
+pub(super) type Subjects = Vec<Subject>;
+
+/// The keys of a binding's labels, sorted.
+pub(super) type Keys = Vec<String>;
 
 /// A binding, as far as decisions and those who explain them need it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Binding {
     namespace: Option<Arc<str>>,
     name: Arc<str>,
-    uid: Option<Box<str>>,
-    labels: Box<[(Box<str>, Box<str>)]>,
+    /// The UID, then the values of the labels.
+    texts: Pieces,
+    keys: Arc<Keys>,
+    subjects: Arc<Subjects>,
+    pub(super) role: RoleId,
     deleting: bool,
-    role: RoleRef,
-    subjects: Box<[Subject]>,
+}
+
+/// What bindings have in common with each other.
+#[derive(Debug, Default)]
+pub(super) struct Common {
+    keys: Pool<Keys>,
+    subjects: Pool<Subjects>,
+}
+
+impl Common {
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.subjects.is_empty()
+    }
+}
+
+/// Where a binding is, and what it refers to there.
+pub(super) struct Place {
+    pub(super) namespace: Option<Arc<str>>,
+    pub(super) name: Arc<str>,
+    pub(super) role: RoleId,
 }
 
 impl Binding {
     pub(super) fn new(
-        namespace: Option<Arc<str>>,
-        name: Arc<str>,
+        place: Place,
         metadata: ObjectMeta,
-        role: rbac::RoleRef,
         subjects: Vec<rbac::Subject>,
+        common: &mut Common,
     ) -> Self {
-        let subjects = subjects.into_iter();
-        let subjects = subjects.filter_map(|one| Subject::parse(one, namespace.as_deref()));
-        let labels = metadata.labels.unwrap_or_default().into_iter();
-        Self {
-            subjects: subjects.collect(),
+        let Place {
             namespace,
             name,
-            uid: metadata.uid.map(String::into_boxed_str),
-            labels: labels
-                .map(|(key, value)| (key.into_boxed_str(), value.into_boxed_str()))
-                .collect(),
-            deleting: metadata.deletion_timestamp.is_some(),
-            role: RoleRef {
-                kind: RoleKind::parse(&role.kind),
-                name: role.name.into(),
-            },
+            role,
+        } = place;
+        let mut known = Vec::with_capacity(subjects.len());
+        for subject in subjects {
+            known.extend(Subject::parse(subject, namespace.as_deref()));
         }
+        let subjects = common.subjects.share(known);
+        let labels = metadata.labels.unwrap_or_default();
+        let mut keys = Vec::with_capacity(labels.len());
+        let mut texts = Vec::with_capacity(labels.len() + 1);
+        texts.push(metadata.uid.unwrap_or_default());
+        for (key, value) in labels {
+            keys.push(key);
+            texts.push(value);
+        }
+        Self {
+            namespace,
+            name,
+            texts: Pieces::from(texts.as_slice()),
+            keys: common.keys.share(keys),
+            subjects,
+            role,
+            deleting: metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    pub(super) fn give_back(self, common: &mut Common) {
+        common.keys.give_back(self.keys);
+        common.subjects.give_back(self.subjects);
     }
 
     /// `RoleBinding` or `ClusterRoleBinding`.
@@ -135,20 +185,20 @@ impl Binding {
     /// The UID that the API server gave it.
     #[must_use]
     pub fn uid(&self) -> Option<&str> {
-        self.uid.as_deref()
+        self.texts.iter().next().filter(|uid| !uid.is_empty())
     }
 
     /// The value of a label.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
-        let at = self.labels.binary_search_by(|(have, _)| (**have).cmp(key));
-        let (_, value) = self.labels.get(at.ok()?)?;
-        Some(value)
+        let at = self.keys.binary_search_by(|have| (**have).cmp(key));
+        self.texts.iter().nth(1 + at.ok()?)
     }
 
     /// All labels, in the order of their keys.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.labels.iter().map(|(key, value)| (&**key, &**value))
+        let keys = self.keys.iter().map(String::as_str);
+        keys.zip(self.texts.iter().skip(1))
     }
 
     /// True when it has a deletion timestamp. Kubernetes lets such a binding count until its last
@@ -158,18 +208,8 @@ impl Binding {
         self.deleting
     }
 
-    /// The role that it gives.
-    #[must_use]
-    pub const fn role(&self) -> &RoleRef {
-        &self.role
-    }
-
     pub(super) const fn namespace_key(&self) -> Option<&Arc<str>> {
         self.namespace.as_ref()
-    }
-
-    pub(super) const fn name_key(&self) -> &Arc<str> {
-        &self.name
     }
 
     /// Whom it is for. Subjects that can reach nobody are left out.
@@ -177,13 +217,6 @@ impl Binding {
     pub fn subjects(&self) -> &[Subject] {
         &self.subjects
     }
-}
-
-/// A binding in the index.
-#[derive(Debug)]
-pub(super) struct Bound {
-    pub(super) binding: Binding,
-    pub(super) role: RoleId,
 }
 
 /// Why an access is allowed: a binding, and the first of its subjects that the asking user is.
@@ -194,42 +227,69 @@ pub(super) struct Bound {
 pub struct Grant<'a> {
     /// The binding.
     pub binding: &'a Binding,
+    /// The role that it gives.
+    pub role: &'a RoleRef,
     /// The subject.
     pub subject: &'a Subject,
 }
 
+impl Grant<'_> {
+    /// Room for the sentence, unless characters in it have to be escaped.
+    pub(super) fn room(&self) -> usize {
+        /// More than the words between the names.
+        const WORDS: usize = 96;
+        let Self {
+            binding,
+            role,
+            subject,
+        } = self;
+        let subject = match subject {
+            Subject::User(name) | Subject::Group(name) => name.len(),
+            Subject::ServiceAccount { namespace, name } => namespace.len() + name.len(),
+        };
+        let namespace = binding.namespace().map_or(0, str::len);
+        let role = role.kind.as_str().len() + role.name.len();
+        WORDS + binding.name.len() + namespace + role + subject
+    }
+}
+
 impl fmt::Display for Grant<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { binding, subject } = self;
-        let RoleRef { kind, name: role } = &binding.role;
-        let (of, name) = (kind.as_str(), &*binding.name);
-        match &binding.namespace {
-            Some(namespace) => {
-                let name = Quoted(&[name, "/", namespace]);
-                write!(f, "RoleBinding {name} of {of} {role:?} to {subject}")
-            }
-            None => write!(
-                f,
-                "ClusterRoleBinding {name:?} of {of} {role:?} to {subject}"
-            ),
+        let Self {
+            binding,
+            role,
+            subject,
+        } = self;
+        f.write_str(binding.kind())?;
+        f.write_str(" ")?;
+        match binding.namespace() {
+            Some(namespace) => quote(f, &[&binding.name, "/", namespace])?,
+            None => quote(f, &[&binding.name])?,
         }
+        f.write_str(" of ")?;
+        f.write_str(role.kind.as_str())?;
+        f.write_str(" ")?;
+        quote(f, &[&role.name])?;
+        f.write_str(" to ")?;
+        subject.fmt(f)
     }
 }
 
 /// Several pieces of text in one pair of quotes.
-struct Quoted<'a>(&'a [&'a str]);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("\"")?;
-        for piece in self.0 {
-            for c in piece.chars() {
-                match c {
-                    '\'' => f.write_str("'")?,
-                    _ => write!(f, "{}", c.escape_debug())?,
-                }
+fn quote(f: &mut fmt::Formatter<'_>, pieces: &[&str]) -> fmt::Result {
+    f.write_str("\"")?;
+    for piece in pieces {
+        let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte);
+        if piece.bytes().all(is_plain) {
+            f.write_str(piece)?;
+            continue;
+        }
+        for c in piece.chars() {
+            match c {
+                '\'' => f.write_str("'")?,
+                _ => write!(f, "{}", c.escape_debug())?,
             }
         }
-        f.write_str("\"")
     }
+    f.write_str("\"")
 }

@@ -1,40 +1,26 @@
-//! Sets of roles, and how they meet what bindings give to a subject.
+//! Sets of roles, from which the bindings behind an answer are found.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
-use super::postings::{Postings, RulePlace};
+use super::RoleId;
+use super::postings::{Asked, Postings, RulePlace};
 use super::role::Role;
-use super::{BindingId, RoleId};
 use crate::Target;
 use crate::slab::Slab;
 
-/// The bindings of one subject (or of all) in one scope, by role.
-pub(super) type ByRole = BTreeSet<(RoleId, BindingId)>;
-
 /// Some roles.
-pub(super) trait RoleSet: Copy {
+pub(super) trait RoleSet {
     /// No fewer than there are.
-    fn at_most(self) -> usize;
-    fn contains(self, role: RoleId) -> bool;
+    fn at_most(&self) -> usize;
+    fn contains(&self, role: RoleId) -> bool;
+    /// The first role behind another; the first of all without one.
+    fn next(&self, last: Option<RoleId>) -> Option<RoleId>;
+
     /// Each role once.
-    fn roles(self) -> impl Iterator<Item = RoleId>;
-}
-
-/// The bindings to the roles of a set. Walks the smaller side, so that neither a subject with many
-/// bindings nor a resource that many roles name is slow alone.
-pub(super) fn join<'a, S: RoleSet + 'a>(
-    held: &'a ByRole,
-    set: S,
-) -> impl Iterator<Item = (RoleId, BindingId)> + 'a {
-    let walk_set = set.at_most() < held.len();
-    let by_role = walk_set.then(|| set.roles().flat_map(|role| held.range(bindings_of(role))));
-    let by_binding = (!walk_set).then(|| held.iter().filter(move |(role, _)| set.contains(*role)));
-    let by_role = by_role.into_iter().flatten();
-    by_role.chain(by_binding.into_iter().flatten()).copied()
-}
-
-fn bindings_of(role: RoleId) -> std::ops::RangeInclusive<(RoleId, BindingId)> {
-    (role, BindingId(usize::MIN))..=(role, BindingId(usize::MAX))
+    fn roles(&self) -> impl Iterator<Item = RoleId> {
+        std::iter::successors(self.next(None), |last| self.next(Some(*last)))
+    }
 }
 
 /// The roles that allow something: those of cluster roles and of one namespace's roles with a rule that
@@ -44,7 +30,10 @@ pub(super) struct Candidates<'a> {
     all: &'a Slab<Role>,
     verb: &'a str,
     target: Target<'a>,
+    /// Those that are not empty: first those of cluster roles, `count` in all.
     lists: [&'a [RulePlace]; 12],
+    of_cluster: usize,
+    count: usize,
 }
 
 impl<'a> Candidates<'a> {
@@ -54,31 +43,58 @@ impl<'a> Candidates<'a> {
         namespace: Option<&'a Postings>,
         verb: &'a str,
         target: Target<'a>,
+        asked: Option<&[Option<Asked<'a>>; 6]>,
     ) -> Self {
-        let mut lists: [&[RulePlace]; 12] = [&[]; 12];
-        match target {
-            Target::Path(_) => lists[0] = cluster.paths(),
-            Target::Resource(request) => {
-                let own = namespace.map(|postings| postings.covering(&request));
-                let found = cluster.covering(&request).into_iter();
-                for (list, found) in lists.iter_mut().zip(found.chain(own.into_iter().flatten())) {
-                    *list = found;
-                }
-            }
-        }
-        Self {
+        let mut candidates = Self {
             all,
             verb,
             target,
-            lists,
+            lists: [&[]; 12],
+            of_cluster: 0,
+            count: 0,
+        };
+        match asked {
+            None => candidates.add(cluster.paths()),
+            Some(asked) => {
+                for list in cluster.covering(all, asked) {
+                    candidates.add(list);
+                }
+            }
         }
+        candidates.of_cluster = candidates.count;
+        // A path is in no namespace.
+        if let (Some(own), Some(asked)) = (namespace, asked) {
+            for list in own.covering(all, asked) {
+                candidates.add(list);
+            }
+        }
+        candidates
+    }
+
+    fn add(&mut self, list: &'a [RulePlace]) {
+        if let Some(place) = self.lists.get_mut(self.count)
+            && !list.is_empty()
+        {
+            *place = list;
+            self.count += 1;
+        }
+    }
+
+    /// The cluster roles among them.
+    pub(super) fn of_cluster(mut self) -> Self {
+        self.count = self.of_cluster;
+        self
+    }
+
+    fn lists(&self) -> &[&'a [RulePlace]] {
+        self.lists.get(..self.count).unwrap_or_default()
     }
 
     fn allows(&self, place: RulePlace) -> bool {
         let role = self.all.get(place.role.0);
         let rules = role.and_then(|role| role.rules.as_deref());
         rules
-            .and_then(|rules| rules.get(place.rule))
+            .and_then(|rules| rules.get(place.rule as usize))
             .is_some_and(|rule| {
                 let allows = rule.allows_covered(self.verb, self.target);
                 debug_assert_eq!(allows, rule.allows(self.verb, self.target));
@@ -87,13 +103,23 @@ impl<'a> Candidates<'a> {
     }
 }
 
+/// The places behind a role's in a sorted list.
+fn behind(list: &[RulePlace], role: RoleId) -> &[RulePlace] {
+    let end = match list {
+        // So it is with one place, which is usual.
+        [.., end] if end.role <= role => list.len(),
+        _ => list.partition_point(|place| place.role <= role),
+    };
+    list.get(end..).unwrap_or_default()
+}
+
 impl RoleSet for Candidates<'_> {
-    fn at_most(self) -> usize {
-        self.lists.iter().map(|list| list.len()).sum()
+    fn at_most(&self) -> usize {
+        self.lists().iter().map(|list| list.len()).sum()
     }
 
-    fn contains(self, role: RoleId) -> bool {
-        self.lists.iter().any(|list| {
+    fn contains(&self, role: RoleId) -> bool {
+        self.lists().iter().any(|list| {
             let start = list.partition_point(|place| place.role < role);
             let rest = list.get(start..).unwrap_or_default();
             rest.iter()
@@ -102,24 +128,19 @@ impl RoleSet for Candidates<'_> {
         })
     }
 
-    fn roles(self) -> impl Iterator<Item = RoleId> {
-        // The lists are sorted by role, so the smallest first element is the next role.
-        let mut lists = self.lists;
-        let next = move || {
-            let firsts = lists.iter().filter_map(|list| list.first());
+    fn next(&self, mut last: Option<RoleId>) -> Option<RoleId> {
+        loop {
+            // The lists are sorted by role, so the smallest first one is the next.
+            let firsts = self.lists().iter().filter_map(|list| match last {
+                None => list.first(),
+                Some(last) => behind(list, last).first(),
+            });
             let role = firsts.map(|place| place.role).min()?;
-            let mut allows = false;
-            for list in &mut lists {
-                while let Some((place, rest)) = list.split_first()
-                    && place.role == role
-                {
-                    allows = allows || self.allows(*place);
-                    *list = rest;
-                }
+            if self.contains(role) {
+                return Some(role);
             }
-            Some(allows.then_some(role))
-        };
-        std::iter::from_fn(next).flatten()
+            last = Some(role);
+        }
     }
 }
 
@@ -131,16 +152,18 @@ pub(super) struct Missing<'a> {
 }
 
 impl RoleSet for Missing<'_> {
-    fn at_most(self) -> usize {
+    fn at_most(&self) -> usize {
         self.cluster.len() + self.namespace.map_or(0, BTreeSet::len)
     }
 
-    fn contains(self, role: RoleId) -> bool {
+    fn contains(&self, role: RoleId) -> bool {
         self.cluster.contains(&role) || self.namespace.is_some_and(|set| set.contains(&role))
     }
 
-    fn roles(self) -> impl Iterator<Item = RoleId> {
-        let namespace = self.namespace.into_iter().flatten();
-        self.cluster.iter().chain(namespace).copied()
+    fn next(&self, last: Option<RoleId>) -> Option<RoleId> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let sets = self.namespace.into_iter().chain([self.cluster]);
+        let firsts = sets.filter_map(|set| set.range((from, Bound::Unbounded)).next());
+        firsts.min().copied()
     }
 }

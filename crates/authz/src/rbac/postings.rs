@@ -1,27 +1,40 @@
 //! Which rules speak of a resource: the half of the index that roles fill.
+//!
+//! A list with one rule, as the grant of a pod has it, keeps no key: it is read from the rule.
 
-use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use super::RoleId;
-use super::rule::Rule;
+use super::role::Role;
 use crate::ResourceRequest;
+use crate::attributes::is_joined;
+use crate::hash::Hashing;
+use crate::slab::Slab;
 
 /// Where a rule is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RulePlace {
     pub(super) role: RoleId,
     /// Its number in the role.
-    pub(super) rule: usize,
+    pub(super) rule: u32,
 }
 
 /// The rules of the roles of one namespace, or of all cluster roles, by what they speak of. Each list
 /// is sorted and holds no rule twice.
 #[derive(Debug, Default)]
 pub(super) struct Postings {
-    resources: HashMap<Key, Vec<RulePlace>>,
+    resources: HashTable<Hashed>,
     paths: Vec<RulePlace>,
+}
+
+/// All roles, and the key of the hashes.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) roles: &'a Slab<Role>,
+    pub(super) hashing: &'a Hashing,
 }
 
 impl Postings {
@@ -29,14 +42,20 @@ impl Postings {
         self.resources.is_empty() && self.paths.is_empty()
     }
 
-    pub(super) fn insert(&mut self, role: RoleId, rules: &[Rule]) {
-        for (rule, content) in rules.iter().enumerate() {
-            let place = RulePlace { role, rule };
-            for (resource, name) in content.pairs() {
-                add(
-                    self.resources.entry(Key::new(resource, name)).or_default(),
-                    place,
-                );
+    /// Takes in the rules of a role, which are among the roles already.
+    pub(super) fn insert(&mut self, context: Context<'_>, role: RoleId) {
+        for (place, content) in context.rules(role) {
+            for (pair, key) in (0..).zip(content.pairs()) {
+                let key = Key::from(key);
+                let hash = key.hash(context.hashing);
+                let is_it = |found: &Hashed| found.is_for(context.roles, hash, key);
+                match self.resources.entry(hash, is_it, |found| found.hash) {
+                    Entry::Occupied(mut found) => found.get_mut().posting.add(place, key),
+                    Entry::Vacant(free) => {
+                        let posting = Posting::One { place, pair };
+                        free.insert(Hashed { hash, posting });
+                    }
+                }
             }
             if content.has_urls() {
                 add(&mut self.paths, place);
@@ -44,16 +63,16 @@ impl Postings {
         }
     }
 
-    pub(super) fn remove(&mut self, role: RoleId, rules: &[Rule]) {
-        for (rule, content) in rules.iter().enumerate() {
-            let place = RulePlace { role, rule };
-            for (resource, name) in content.pairs() {
-                let key = Key::new(resource, name);
-                if let Some(list) = self.resources.get_mut(&key) {
-                    take(list, place);
-                    if list.is_empty() {
-                        self.resources.remove(&key);
-                    }
+    /// Forgets the rules of a role, which are still among the roles.
+    pub(super) fn remove(&mut self, context: Context<'_>, role: RoleId) {
+        for (place, content) in context.rules(role) {
+            for key in content.pairs().map(Key::from) {
+                let hash = key.hash(context.hashing);
+                let is_it = |found: &Hashed| found.is_for(context.roles, hash, key);
+                if let Ok(mut found) = self.resources.find_entry(hash, is_it)
+                    && found.get_mut().posting.is_empty_without(place)
+                {
+                    found.remove();
                 }
             }
             take(&mut self.paths, place);
@@ -62,39 +81,116 @@ impl Postings {
 
     /// Every list with rules that cover a request's resource; together they hold all such rules that
     /// do not name other objects only.
-    pub(super) fn covering<'a>(&'a self, request: &ResourceRequest<'_>) -> [&'a [RulePlace]; 6] {
-        let ResourceRequest {
-            resource,
-            subresource,
-            name,
-            ..
-        } = *request;
-        let find = |resource, subresource, name| {
-            let parts = Parts {
-                resource,
-                subresource,
-                name,
-            };
-            let list = self.resources.get(&parts as &dyn InParts);
-            list.map_or(&[] as &[_], Vec::as_slice)
-        };
-        let [any_with, any_with_name] = if subresource.is_empty() {
-            [&[] as &[_]; 2]
-        } else {
-            [None, Some(name)].map(|name| find("*", subresource, name))
-        };
-        [
-            find(resource, subresource, None),
-            find(resource, subresource, Some(name)),
-            find("*", "", None),
-            find("*", "", Some(name)),
-            any_with,
-            any_with_name,
-        ]
+    pub(super) fn covering<'a>(
+        &'a self,
+        roles: &Slab<Role>,
+        asked: &[Option<Asked<'_>>; 6],
+    ) -> [&'a [RulePlace]; 6] {
+        asked.map(|asked| {
+            let found = asked.and_then(|Asked { key, hash }| {
+                let is_it = |found: &Hashed| found.is_for(roles, hash, key);
+                self.resources.find(hash, is_it)
+            });
+            found.map_or(&[] as &[_], |found| found.posting.places())
+        })
     }
 
     pub(super) fn paths(&self) -> &[RulePlace] {
         &self.paths
+    }
+}
+
+impl<'a> Context<'a> {
+    fn rules(self, role: RoleId) -> impl Iterator<Item = (RulePlace, &'a super::rule::Rule)> {
+        let rules = self
+            .roles
+            .get(role.0)
+            .and_then(|role| role.rules.as_deref());
+        let places = (0..).map(move |rule| RulePlace { role, rule });
+        places.zip(rules.unwrap_or_default())
+    }
+}
+
+/// The rules under one key, with its hash: a table that grows need not read all keys again.
+#[derive(Debug)]
+struct Hashed {
+    hash: u64,
+    posting: Posting,
+}
+
+impl Hashed {
+    fn is_for(&self, roles: &Slab<Role>, hash: u64, key: Key<'_>) -> bool {
+        self.hash == hash && self.posting.is_for(roles, key)
+    }
+}
+
+/// The rules under one key.
+#[derive(Debug)]
+enum Posting {
+    One {
+        place: RulePlace,
+        /// Which of the rule's pairs the key is.
+        pair: u32,
+    },
+    Many(Box<Many>),
+}
+
+#[derive(Debug)]
+struct Many {
+    resource: Box<str>,
+    name: Option<Box<str>>,
+    places: Vec<RulePlace>,
+}
+
+impl Posting {
+    fn places(&self) -> &[RulePlace] {
+        match self {
+            Self::One { place, .. } => std::slice::from_ref(place),
+            Self::Many(many) => &many.places,
+        }
+    }
+
+    fn key<'a>(&'a self, roles: &'a Slab<Role>) -> Option<(&'a str, Option<&'a str>)> {
+        match self {
+            Self::Many(many) => Some((&many.resource, many.name.as_deref())),
+            Self::One { place, pair } => {
+                let role = roles.get(place.role.0)?;
+                role.rules.as_deref()?.get(place.rule as usize)?.pair(*pair)
+            }
+        }
+    }
+
+    fn is_for(&self, roles: &Slab<Role>, key: Key<'_>) -> bool {
+        self.key(roles).is_some_and(|(resource, name)| {
+            name == key.name && is_joined(resource, key.resource, key.subresource)
+        })
+    }
+
+    fn add(&mut self, place: RulePlace, key: Key<'_>) {
+        match self {
+            Self::One { place: other, .. } if *other == place => {}
+            Self::One { place: other, .. } => {
+                let mut places = vec![*other];
+                add(&mut places, place);
+                *self = Self::Many(Box::new(Many {
+                    resource: key.resource.into(),
+                    name: key.name.map(Into::into),
+                    places,
+                }));
+            }
+            Self::Many(many) => add(&mut many.places, place),
+        }
+    }
+
+    /// Takes a place out; true when none is left.
+    fn is_empty_without(&mut self, place: RulePlace) -> bool {
+        match self {
+            Self::One { place: other, .. } => *other == place,
+            Self::Many(many) => {
+                take(&mut many.places, place);
+                many.places.is_empty()
+            }
+        }
     }
 }
 
@@ -110,85 +206,104 @@ fn take(list: &mut Vec<RulePlace>, place: RulePlace) {
     }
 }
 
-/// A resource as a rule writes it, and an object's name if the rule has names.
-#[derive(Debug, PartialEq, Eq)]
-struct Key {
-    resource: Box<str>,
-    name: Option<Box<str>>,
-}
-
-impl Key {
-    fn new(resource: &str, name: Option<&str>) -> Self {
-        Self {
-            resource: resource.into(),
-            name: name.map(Into::into),
-        }
-    }
-}
-
-/// A key that a request spells in parts, so that asking builds no string.
-#[derive(Clone, Copy)]
-struct Parts<'a> {
+/// A resource, and an object's name if a rule has names. A request spells it in parts, so that asking
+/// builds no string.
+#[derive(Clone, Copy, Debug)]
+struct Key<'a> {
     resource: &'a str,
     subresource: &'a str,
     name: Option<&'a str>,
 }
 
-impl<'a> Parts<'a> {
-    fn segments(self) -> impl Iterator<Item = &'a str> {
-        let subresource = (!self.subresource.is_empty()).then(|| self.subresource.split('/'));
-        let resource = self.resource.split('/');
-        resource.chain(subresource.into_iter().flatten())
-    }
-}
-
-/// What keys and their parts have in common: taken segment by segment, it does not matter where the
-/// subresource begins.
-trait InParts {
-    fn parts(&self) -> Parts<'_>;
-}
-
-impl InParts for Key {
-    fn parts(&self) -> Parts<'_> {
-        Parts {
-            resource: &self.resource,
+impl<'a> From<(&'a str, Option<&'a str>)> for Key<'a> {
+    fn from((resource, name): (&'a str, Option<&'a str>)) -> Self {
+        Self {
+            resource,
             subresource: "",
-            name: self.name.as_deref(),
+            name,
         }
     }
 }
 
-impl InParts for Parts<'_> {
-    fn parts(&self) -> Parts<'_> {
-        *self
+impl Key<'_> {
+    fn hash(self, hashing: &Hashing) -> u64 {
+        let resource = Halves::new(hashing, self.resource, self.subresource);
+        resource.with(hashing, self.name.map(|name| hashing.hash_one(name)))
     }
 }
 
-impl<'a> Borrow<dyn InParts + 'a> for Key {
-    fn borrow(&self) -> &(dyn InParts + 'a) {
-        self
+/// The hashes of what comes before and after the first slash of a resource and its subresource, which
+/// is where a request usually splits them too.
+#[derive(Clone, Copy)]
+struct Halves {
+    first: u64,
+    rest: Option<u64>,
+}
+
+impl Halves {
+    fn new(hashing: &Hashing, resource: &str, subresource: &str) -> Self {
+        let hash = |text: &str| hashing.hash_one(text);
+        let (first, rest) = match (resource.split_once('/'), subresource) {
+            (None, "") => (resource, None),
+            (None, subresource) => (resource, Some(hash(subresource))),
+            (Some((first, rest)), "") => (first, Some(hash(rest))),
+            (Some((first, rest)), subresource) => {
+                (first, Some(hash(&format!("{rest}/{subresource}"))))
+            }
+        };
+        let first = hash(first);
+        Self { first, rest }
+    }
+
+    fn with(self, hashing: &Hashing, name: Option<u64>) -> u64 {
+        hashing.hash_one((self.first, self.rest, name))
     }
 }
 
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self as &dyn InParts).hash(state);
-    }
+/// A key that a request may be found under.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    key: Key<'a>,
+    hash: u64,
 }
 
-impl Hash for dyn InParts + '_ {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let parts = self.parts();
-        parts.name.hash(state);
-        parts.segments().for_each(|segment| segment.hash(state));
-    }
+/// Every key under which there may be rules that cover a request's resource. Each word is hashed once,
+/// however many keys and scopes it is looked up in.
+pub(super) fn asked<'a>(
+    hashing: &Hashing,
+    request: &ResourceRequest<'a>,
+) -> [Option<Asked<'a>>; 6] {
+    let ResourceRequest {
+        resource,
+        subresource,
+        name,
+        ..
+    } = *request;
+    let name_hash = hashing.hash_one(name);
+    let keys = |resource, subresource, halves: Halves| {
+        let key = |name, hash| {
+            let key = Key {
+                resource,
+                subresource,
+                name,
+            };
+            let hash = halves.with(hashing, hash);
+            Some(Asked { key, hash })
+        };
+        [key(None, None), key(Some(name), Some(name_hash))]
+    };
+    let halves = Halves::new(hashing, resource, subresource);
+    let [own, own_named] = keys(resource, subresource, halves);
+    let first = hashing.hash_one("*");
+    let rest = None;
+    let [all, all_named] = keys("*", "", Halves { first, rest });
+    let [any_with, any_with_named] = if subresource.is_empty() {
+        [None, None]
+    } else {
+        // What is behind the slash is the same, unless the request splits elsewhere.
+        let rest = halves.rest.filter(|_| !resource.contains('/'));
+        let rest = Some(rest.unwrap_or_else(|| hashing.hash_one(subresource)));
+        keys("*", subresource, Halves { first, rest })
+    };
+    [own, own_named, all, all_named, any_with, any_with_named]
 }
-
-impl PartialEq for dyn InParts + '_ {
-    fn eq(&self, other: &Self) -> bool {
-        let (one, other) = (self.parts(), other.parts());
-        one.name == other.name && one.segments().eq(other.segments())
-    }
-}
-
-impl Eq for dyn InParts + '_ {}

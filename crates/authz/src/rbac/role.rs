@@ -1,8 +1,12 @@
 //! Roles of either kind, and what bindings say about them.
 
+use std::collections::btree_set::{self, BTreeSet};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use super::BindingId;
 use super::rule::Rule;
+use crate::hash::Hashing;
 use crate::rules::ResolveError;
 
 /// What a binding's `roleRef` points to.
@@ -37,12 +41,23 @@ impl RoleKind {
 }
 
 /// The role of a binding.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRef {
     /// Its kind, which also says where it is.
     pub kind: RoleKind,
     /// Its name.
     pub name: Arc<str>,
+}
+
+impl RoleRef {
+    pub(super) fn is(&self, kind: &RoleKind, name: &str) -> bool {
+        *self.name == *name && self.kind == *kind
+    }
+
+    /// The hash under which a role of that kind and name is found in its scope.
+    pub(super) fn hash(hashing: &Hashing, kind: &RoleKind, name: &str) -> u64 {
+        hashing.hash_one((kind, name))
+    }
 }
 
 /// A role that exists, that bindings wait for, or both.
@@ -53,8 +68,8 @@ pub(super) struct Role {
     pub(super) reference: RoleRef,
     /// None while only bindings speak of it.
     pub(super) rules: Option<Box<[Rule]>>,
-    /// How many bindings refer to it.
-    pub(super) bindings: usize,
+    /// The bindings that refer to it.
+    pub(super) bound: BoundBy,
 }
 
 impl Role {
@@ -65,6 +80,81 @@ impl Role {
             RoleKind::Role => ResolveError::RoleNotFound(name.to_string()),
             RoleKind::ClusterRole => ResolveError::ClusterRoleNotFound(name.to_string()),
             RoleKind::Unsupported(kind) => ResolveError::UnsupportedKind(kind.to_string()),
+        }
+    }
+}
+
+/// The bindings to one role. There is usually one.
+#[derive(Debug, Default)]
+#[expect(
+    clippy::box_collection,
+    reason = "the rare case must not make every role larger"
+)]
+pub(super) enum BoundBy {
+    #[default]
+    Nobody,
+    One(BindingId),
+    Many(Box<BTreeSet<BindingId>>),
+}
+
+impl BoundBy {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Nobody => 0,
+            Self::One(_) => 1,
+            Self::Many(ids) => ids.len(),
+        }
+    }
+
+    pub(super) fn iter(&self) -> Bound<'_> {
+        match self {
+            Self::Nobody => Bound::One(None),
+            Self::One(id) => Bound::One(Some(*id)),
+            Self::Many(ids) => Bound::Many(ids.iter()),
+        }
+    }
+
+    pub(super) fn insert(&mut self, id: BindingId) {
+        match self {
+            Self::Nobody => *self = Self::One(id),
+            Self::One(other) => *self = Self::Many(Box::new([*other, id].into())),
+            Self::Many(ids) => {
+                ids.insert(id);
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: BindingId) {
+        match self {
+            Self::Nobody => {}
+            Self::One(other) => {
+                if *other == id {
+                    *self = Self::Nobody;
+                }
+            }
+            Self::Many(ids) => {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    *self = Self::Nobody;
+                }
+            }
+        }
+    }
+}
+
+/// Walks the bindings to one role.
+pub(super) enum Bound<'a> {
+    One(Option<BindingId>),
+    Many(btree_set::Iter<'a, BindingId>),
+}
+
+impl Iterator for Bound<'_> {
+    type Item = BindingId;
+
+    fn next(&mut self) -> Option<BindingId> {
+        match self {
+            Self::One(id) => id.take(),
+            Self::Many(ids) => ids.next().copied(),
         }
     }
 }

@@ -1,7 +1,11 @@
 //! One rule of a role, and what it allows.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
+use crate::pieces::{self, Pieces};
+use crate::pool::Pool;
 use crate::rules::{NonResourceRule, ResourceRule};
 use crate::{ResourceRequest, Target};
 
@@ -12,20 +16,24 @@ const ALL: &str = "*";
 /// object cannot fill the index with the product of two lists.
 const MOST_PAIRS: usize = 64;
 
-type Words = Box<[Box<str>]>;
-
 /// A policy rule, in the least space. An empty list matches nothing, but no names are all names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rule {
-    verbs: Words,
-    groups: Words,
-    resources: Words,
-    names: Words,
-    urls: Words,
+    shape: Arc<Shape>,
+    resources: Pieces,
 }
 
-impl From<PolicyRule> for Rule {
-    fn from(rule: PolicyRule) -> Self {
+/// All of a rule but its resources. The grants of a connector have one in common.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    verbs: Vec<String>,
+    groups: Vec<String>,
+    names: Vec<String>,
+    urls: Vec<String>,
+}
+
+impl Rule {
+    pub(super) fn new(rule: PolicyRule, shapes: &mut Pool<Shape>) -> Self {
         let PolicyRule {
             api_groups,
             non_resource_urls,
@@ -34,16 +42,20 @@ impl From<PolicyRule> for Rule {
             verbs,
         } = rule;
         Self {
-            verbs: words(Some(verbs)),
-            groups: words(api_groups),
-            resources: words(resources),
-            names: words(resource_names),
-            urls: words(non_resource_urls),
+            shape: shapes.share(Shape {
+                verbs,
+                groups: api_groups.unwrap_or_default(),
+                names: resource_names.unwrap_or_default(),
+                urls: non_resource_urls.unwrap_or_default(),
+            }),
+            resources: Pieces::from(resources.unwrap_or_default().as_slice()),
         }
     }
-}
 
-impl Rule {
+    pub(super) fn give_back(self, shapes: &mut Pool<Shape>) {
+        shapes.give_back(self.shape);
+    }
+
     /// True when this rule alone allows the verb on the target.
     pub(super) fn allows(&self, verb: &str, target: Target<'_>) -> bool {
         match target {
@@ -56,13 +68,19 @@ impl Rule {
 
     /// [`Rule::allows`] for a rule that is known to cover the resource, as the index finds only those.
     pub(super) fn allows_covered(&self, verb: &str, target: Target<'_>) -> bool {
-        let verb = has_or_all(&self.verbs, verb);
+        let Shape {
+            verbs,
+            groups,
+            names,
+            urls,
+        } = &*self.shape;
+        let verb = has_or_all(verbs, verb);
         match target {
             Target::Resource(request) => {
-                verb && has_or_all(&self.groups, request.group)
-                    && (self.names.is_empty() || has(&self.names, request.name))
+                let name = names.is_empty() || has(names, request.name);
+                verb && name && has_or_all(groups, request.group)
             }
-            Target::Path(path) => verb && self.urls.iter().any(|url| matches_path(url, path)),
+            Target::Path(path) => verb && urls.iter().any(|url| matches_path(url, path)),
         }
     }
 
@@ -74,43 +92,54 @@ impl Rule {
 
     /// True when the rule speaks of paths.
     pub(super) fn has_urls(&self) -> bool {
-        !self.urls.is_empty()
+        !self.shape.urls.is_empty()
     }
 
     /// Under what the rule is found: each resource, with each name if it has names. A pair without a
     /// name is found by every request for that resource.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        let pairs = self.resources.len().saturating_mul(self.names.len());
-        let names = if pairs <= MOST_PAIRS {
-            &*self.names
-        } else {
-            &[]
-        };
+        let names = self.indexed_names();
         self.resources.iter().flat_map(move |resource| {
             let all_names = names.is_empty().then_some(None);
-            let each_name = names.iter().map(|name| Some(&**name));
-            all_names
-                .into_iter()
-                .chain(each_name)
-                .map(move |name| (&**resource, name))
+            let each_name = names.iter().map(|name| Some(name.as_str()));
+            let names = all_names.into_iter().chain(each_name);
+            names.map(move |name| (resource, name))
         })
+    }
+
+    /// The pair at a place among [`Rule::pairs`].
+    pub(super) fn pair(&self, at: u32) -> Option<(&str, Option<&str>)> {
+        let (at, names) = (at as usize, self.indexed_names());
+        let each = names.len().max(1);
+        let mut resources: pieces::Iter<'_> = self.resources.iter();
+        let resource = resources.nth(at / each)?;
+        Some((resource, names.get(at % each).map(String::as_str)))
+    }
+
+    fn indexed_names(&self) -> &[String] {
+        let names = &self.shape.names;
+        if names.is_empty() || self.resources.iter().count() * names.len() > MOST_PAIRS {
+            &[]
+        } else {
+            names
+        }
     }
 
     /// The part about objects of the API, if there is one.
     pub(super) fn resource_rule(&self) -> Option<ResourceRule> {
         (!self.resources.is_empty()).then(|| ResourceRule {
-            verbs: strings(&self.verbs),
-            api_groups: strings(&self.groups),
-            resources: strings(&self.resources),
-            resource_names: strings(&self.names),
+            verbs: self.shape.verbs.clone(),
+            api_groups: self.shape.groups.clone(),
+            resources: self.resources.iter().map(str::to_owned).collect(),
+            resource_names: self.shape.names.clone(),
         })
     }
 
     /// The part about paths, if there is one.
     pub(super) fn non_resource_rule(&self) -> Option<NonResourceRule> {
         self.has_urls().then(|| NonResourceRule {
-            verbs: strings(&self.verbs),
-            urls: strings(&self.urls),
+            verbs: self.shape.verbs.clone(),
+            urls: self.shape.urls.clone(),
         })
     }
 }
@@ -120,19 +149,10 @@ fn matches_path(rule: &str, path: &str) -> bool {
     rule == path || (rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*')))
 }
 
-fn has(words: &Words, wanted: &str) -> bool {
-    words.iter().any(|word| **word == *wanted)
+fn has(words: &[String], wanted: &str) -> bool {
+    words.iter().any(|word| *word == *wanted)
 }
 
-fn has_or_all(words: &Words, wanted: &str) -> bool {
-    words.iter().any(|word| **word == *ALL || **word == *wanted)
-}
-
-fn words(list: Option<Vec<String>>) -> Words {
-    let list = list.unwrap_or_default();
-    list.into_iter().map(String::into_boxed_str).collect()
-}
-
-fn strings(words: &Words) -> Vec<String> {
-    words.iter().map(ToString::to_string).collect()
+fn has_or_all(words: &[String], wanted: &str) -> bool {
+    words.iter().any(|word| *word == *ALL || *word == *wanted)
 }

@@ -1,28 +1,31 @@
 //! What is in one namespace, or in none: the roles there, and the bindings there by whom they are for.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
 
 use super::binding::Binding;
-use super::candidates::ByRole;
 use super::postings::Postings;
-use super::{BindingId, RoleId, RoleRef, Subject};
+use super::role::{Role, RoleKind};
+use super::{BindingId, ByRole, RoleId, RoleRef, Subject};
 use crate::User;
 use crate::attributes::service_account_user_name;
+use crate::hash::{HashMap, Hashing};
+use crate::slab::Slab;
 
 /// The part of the index that one namespace fills, or the objects without a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Scope {
-    /// Roles that exist here or that a binding expects here.
-    pub(super) roles: HashMap<RoleRef, RoleId>,
+    /// Roles that exist here or that a binding expects here, by kind and name.
+    roles: HashTable<RoleId>,
     /// Those that only bindings speak of.
     pub(super) missing: BTreeSet<RoleId>,
     /// The rules of those that exist.
     pub(super) postings: Postings,
-    /// Bindings by name.
-    pub(super) bindings: HashMap<Arc<str>, BindingId>,
-    /// All bindings, by role.
-    pub(super) held: ByRole,
+    /// All bindings, by name.
+    bindings: HashTable<BindingId>,
     users: HashMap<Box<str>, ByRole>,
     groups: HashMap<Box<str>, ByRole>,
 }
@@ -36,6 +39,14 @@ pub(super) enum Via {
 }
 
 impl Via {
+    /// A user's names in order: its own, then its groups.
+    pub(super) fn of(number: usize, user: &User) -> Option<Self> {
+        match number.checked_sub(1) {
+            None => Some(Self::User),
+            Some(at) => (at < user.groups.len()).then_some(Self::Group(at)),
+        }
+    }
+
     /// True when a subject is found this way, and no other group of the user finds it earlier.
     pub(super) fn finds(self, subject: &Subject, user: &User) -> bool {
         match (self, subject) {
@@ -50,34 +61,107 @@ impl Via {
 }
 
 impl Scope {
-    pub(super) fn insert(&mut self, id: BindingId, role: RoleId, binding: &Binding) {
-        self.held.insert((role, id));
-        for subject in binding.subjects() {
-            let (map, key) = self.of_subject(subject);
-            map.entry(key).or_default().insert((role, id));
-        }
+    pub(super) fn role(
+        &self,
+        hashing: &Hashing,
+        roles: &Slab<Role>,
+        kind: &RoleKind,
+        name: &str,
+    ) -> Option<RoleId> {
+        let hash = RoleRef::hash(hashing, kind, name);
+        let is_it = |id: &RoleId| {
+            let role = roles.get(id.0);
+            role.is_some_and(|role| role.reference.is(kind, name))
+        };
+        self.roles.find(hash, is_it).copied()
     }
 
-    pub(super) fn remove(&mut self, id: BindingId, role: RoleId, binding: &Binding) {
-        self.held.remove(&(role, id));
+    pub(super) fn add_role(&mut self, hashing: &Hashing, roles: &Slab<Role>, id: RoleId) {
+        let hash = |id: &RoleId| hash_of_role(hashing, roles, *id);
+        self.roles.insert_unique(hash(&id), id, hash);
+    }
+
+    pub(super) fn forget_role(&mut self, hashing: &Hashing, roles: &Slab<Role>, id: RoleId) {
+        let hash = hash_of_role(hashing, roles, id);
+        if let Ok(found) = self.roles.find_entry(hash, |other| *other == id) {
+            found.remove();
+        }
+        self.missing.remove(&id);
+    }
+
+    pub(super) fn roles(&self) -> impl Iterator<Item = RoleId> {
+        self.roles.iter().copied()
+    }
+
+    pub(super) fn binding(
+        &self,
+        hashing: &Hashing,
+        bindings: &Slab<Binding>,
+        name: &str,
+    ) -> Option<BindingId> {
+        let is_it = |id: &BindingId| bindings.get(id.0).is_some_and(|one| one.name() == name);
+        self.bindings.find(hashing.hash_one(name), is_it).copied()
+    }
+
+    pub(super) fn bindings(&self) -> impl ExactSizeIterator<Item = BindingId> {
+        self.bindings.iter().copied()
+    }
+
+    /// Takes in a binding, which is among the bindings already.
+    pub(super) fn add_binding(
+        &mut self,
+        hashing: &Hashing,
+        bindings: &Slab<Binding>,
+        id: BindingId,
+    ) {
+        let Some(binding) = bindings.get(id.0) else {
+            return;
+        };
+        let hash = |id: &BindingId| {
+            let name = bindings.get(id.0).map(Binding::name);
+            name.map_or(0, |name| hashing.hash_one(name))
+        };
+        self.bindings.insert_unique(hash(&id), id, hash);
         for subject in binding.subjects() {
             let (map, key) = self.of_subject(subject);
-            if let Some(held) = map.get_mut(&key) {
-                held.remove(&(role, id));
-                if held.is_empty() {
-                    map.remove(&key);
+            match map.get_mut(&*key) {
+                Some(held) => {
+                    held.insert((binding.role, id));
+                }
+                None => {
+                    map.insert((*key).into(), ByRole::from([(binding.role, id)]));
                 }
             }
         }
     }
 
-    fn of_subject(&mut self, subject: &Subject) -> (&mut HashMap<Box<str>, ByRole>, Box<str>) {
+    /// Forgets a binding, which may be among the bindings still.
+    pub(super) fn forget_binding(&mut self, hashing: &Hashing, id: BindingId, binding: &Binding) {
+        let hash = hashing.hash_one(binding.name());
+        if let Ok(found) = self.bindings.find_entry(hash, |other| *other == id) {
+            found.remove();
+        }
+        for subject in binding.subjects() {
+            let (map, key) = self.of_subject(subject);
+            if let Some(held) = map.get_mut(&*key) {
+                held.remove(&(binding.role, id));
+                if held.is_empty() {
+                    map.remove(&*key);
+                }
+            }
+        }
+    }
+
+    fn of_subject<'a>(
+        &mut self,
+        subject: &'a Subject,
+    ) -> (&mut HashMap<Box<str>, ByRole>, Cow<'a, str>) {
         match subject {
-            Subject::User(name) => (&mut self.users, name.clone()),
-            Subject::Group(name) => (&mut self.groups, name.clone()),
+            Subject::User(name) => (&mut self.users, Cow::Borrowed(name)),
+            Subject::Group(name) => (&mut self.groups, Cow::Borrowed(name)),
             Subject::ServiceAccount { namespace, name } => {
                 let name = service_account_user_name(namespace, name);
-                (&mut self.users, name.into_boxed_str())
+                (&mut self.users, Cow::Owned(name))
             }
         }
     }
@@ -86,14 +170,17 @@ impl Scope {
     pub(super) fn held_by<'a>(
         &'a self,
         user: &'a User,
-    ) -> impl Iterator<Item = (Via, &'a ByRole)> + 'a {
-        let own = self.users.get(user.name.as_str());
-        let own = own.into_iter().map(|held| (Via::User, held));
-        let groups = user.groups.iter().enumerate();
-        own.chain(
-            groups
-                .filter_map(|(at, group)| Some((Via::Group(at), self.groups.get(group.as_str())?))),
-        )
+    ) -> impl Iterator<Item = (usize, &'a ByRole)> + 'a {
+        let names = (0..).map_while(|name| Some((name, Via::of(name, user)?)));
+        names.filter_map(|(name, via)| Some((name, self.held_via(via, user)?)))
+    }
+
+    /// The bindings that reach a user by one of its names.
+    pub(super) fn held_via(&self, via: Via, user: &User) -> Option<&ByRole> {
+        match via {
+            Via::User => self.users.get(user.name.as_str()),
+            Via::Group(at) => self.groups.get(user.groups.get(at)?.as_str()),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -102,12 +189,18 @@ impl Scope {
             missing,
             postings,
             bindings,
-            held,
             users,
             groups,
         } = self;
         let objects = roles.is_empty() && bindings.is_empty();
         let traces = missing.is_empty() && postings.is_empty();
-        objects && traces && held.is_empty() && users.is_empty() && groups.is_empty()
+        objects && traces && users.is_empty() && groups.is_empty()
     }
+}
+
+fn hash_of_role(hashing: &Hashing, roles: &Slab<Role>, id: RoleId) -> u64 {
+    roles.get(id.0).map_or(0, |role| {
+        let RoleRef { kind, name } = &role.reference;
+        RoleRef::hash(hashing, kind, name)
+    })
 }

@@ -1,9 +1,9 @@
 //! All scopes: one for each namespace that holds anything, and one for the cluster.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::scope::Scope;
+use crate::hash::HashMap;
 
 /// The scopes that hold anything, and that of the cluster.
 #[derive(Debug, Default)]
@@ -20,21 +20,25 @@ impl Scopes {
         }
     }
 
-    pub(super) fn get_mut(&mut self, namespace: Option<&Arc<str>>) -> Option<&mut Scope> {
+    pub(super) fn get_mut(&mut self, namespace: Option<&str>) -> Option<&mut Scope> {
         match namespace {
             None => Some(&mut self.cluster),
             Some(namespace) => self.namespaces.get_mut(namespace),
         }
     }
 
-    pub(super) fn make(&mut self, namespace: Option<&Arc<str>>) -> &mut Scope {
-        match namespace {
-            None => &mut self.cluster,
-            Some(namespace) => self.namespaces.entry(namespace.clone()).or_default(),
-        }
+    /// The scope of a namespace, and the one copy of the namespace's name.
+    pub(super) fn make(&mut self, namespace: Option<&str>) -> (Option<Arc<str>>, &mut Scope) {
+        let Some(namespace) = namespace else {
+            return (None, &mut self.cluster);
+        };
+        let known = self.namespaces.get_key_value(namespace);
+        let name = known.map_or_else(|| Arc::from(namespace), |(name, _)| Arc::clone(name));
+        let scope = self.namespaces.entry(Arc::clone(&name)).or_default();
+        (Some(name), scope)
     }
 
-    pub(super) fn tidy(&mut self, namespace: Option<&Arc<str>>) {
+    pub(super) fn tidy(&mut self, namespace: Option<&str>) {
         if let Some(namespace) = namespace
             && self.namespaces.get(namespace).is_some_and(Scope::is_empty)
         {
@@ -43,14 +47,9 @@ impl Scopes {
     }
 
     /// Every namespace's scope, or that of the cluster.
-    pub(super) fn all(
-        &self,
-        namespaced: bool,
-    ) -> impl Iterator<Item = (Option<&Arc<str>>, &Scope)> {
-        let cluster = (!namespaced).then_some((None, &self.cluster));
-        let each = namespaced.then(|| self.namespaces.iter());
-        let each = each.into_iter().flatten();
-        let each = each.map(|(namespace, scope)| (Some(namespace), scope));
-        cluster.into_iter().chain(each)
+    pub(super) fn all(&self, namespaced: bool) -> impl Iterator<Item = &Scope> {
+        let cluster = (!namespaced).then_some(&self.cluster);
+        let each = namespaced.then(|| self.namespaces.values());
+        cluster.into_iter().chain(each.into_iter().flatten())
     }
 }

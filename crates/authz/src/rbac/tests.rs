@@ -5,9 +5,11 @@ use std::cell::Cell;
 use k8s_openapi::api::rbac::v1 as rbac;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::candidates::{Candidates, RoleSet, join};
+use super::candidates::{Candidates, RoleSet};
+use super::reach::Reached;
 use super::rule::Rule;
-use super::{BindingId, RbacIndex, RoleId};
+use super::{RbacIndex, RoleId};
+use crate::pool::Pool;
 use crate::{Attributes, ResourceRequest, Target, User};
 
 const GRANTS: usize = 5_000;
@@ -39,22 +41,25 @@ fn role(name: &str, resource: String, connector: &str) -> rbac::Role {
 fn grant(index: &mut RbacIndex, number: usize) {
     let name = format!("grant-{number}");
     index.apply(role(&name, pod(number), "harbor")).unwrap();
+    index.apply(binding(number, &name)).unwrap();
+}
+
+fn binding(number: usize, role: &str) -> rbac::RoleBinding {
     let subject = rbac::Subject {
         kind: "ServiceAccount".to_owned(),
         namespace: Some("apps".to_owned()),
         name: "pipeline".to_owned(),
         ..rbac::Subject::default()
     };
-    let binding = rbac::RoleBinding {
-        metadata: metadata(&name),
+    rbac::RoleBinding {
+        metadata: metadata(&format!("grant-{number}")),
         role_ref: rbac::RoleRef {
             kind: "Role".to_owned(),
-            name,
+            name: role.to_owned(),
             ..rbac::RoleRef::default()
         },
         subjects: Some(vec![subject]),
-    };
-    index.apply(binding).unwrap();
+    }
 }
 
 fn pod(number: usize) -> String {
@@ -62,10 +67,7 @@ fn pod(number: usize) -> String {
 }
 
 fn candidates<'a>(index: &'a RbacIndex, resource: &'a str) -> Candidates<'a> {
-    let scope = index.scopes.namespaces.get("connectors").unwrap();
-    let cluster = &index.scopes.cluster.postings;
-    let target = Target::Resource(harbor(resource));
-    Candidates::new(&index.roles, cluster, Some(&scope.postings), "*", target)
+    index.candidates("*", Target::Resource(harbor(resource)))
 }
 
 fn harbor(resource: &str) -> ResourceRequest<'_> {
@@ -122,45 +124,74 @@ fn a_rule_for_all_resources_is_met_once() {
 /// The even roles below a bound; counts how often it is asked for one.
 #[derive(Clone, Copy)]
 struct Even<'a> {
-    below: usize,
-    asked: &'a Cell<usize>,
+    below: u32,
+    asked: &'a Cell<u32>,
 }
 
 impl RoleSet for Even<'_> {
-    fn at_most(self) -> usize {
-        self.below / 2
+    fn at_most(&self) -> usize {
+        self.below as usize / 2
     }
-    fn contains(self, role: RoleId) -> bool {
+    fn contains(&self, role: RoleId) -> bool {
         self.asked.set(self.asked.get() + 1);
         role.0 < self.below && role.0.is_multiple_of(2)
     }
-    fn roles(self) -> impl Iterator<Item = RoleId> {
-        let count = move |role| {
-            self.asked.set(self.asked.get() + 1);
-            RoleId(role)
-        };
-        (0..self.below).step_by(2).map(count)
+    fn next(&self, last: Option<RoleId>) -> Option<RoleId> {
+        let next = last.map_or(0, |last| last.0 + 2);
+        if next >= self.below {
+            return None;
+        }
+        self.asked.set(self.asked.get() + 1);
+        Some(RoleId(next))
     }
 }
 
 #[test]
 fn a_join_walks_the_smaller_side_only_and_finds_the_same() {
-    let asked = Cell::new(0);
+    let user = User::service_account("apps", "pipeline");
     let joined = |held: usize, below| {
-        asked.set(0);
-        let held = (0..held).map(|n| (RoleId(n), BindingId(n + 7))).collect();
+        let mut index = RbacIndex::default();
+        (0..held).for_each(|number| grant(&mut index, number));
+        let asked = Cell::new(0);
         let even = Even {
             below,
             asked: &asked,
         };
-        let found: Vec<_> = join(&held, even).collect();
+        let [_, view] = index.views("connectors");
+        let found = view.into_iter();
+        let found = found.flat_map(|view| Reached::new(&index, view, &user, even));
+        let found: Vec<String> = found.map(|grant| grant.binding.name().to_owned()).collect();
         (found, asked.get())
     };
-    let found: Vec<_> = [0, 2, 4].map(|n| (RoleId(n), BindingId(n + 7))).into();
+    let found = ["grant-0", "grant-2", "grant-4"]
+        .map(str::to_owned)
+        .to_vec();
     assert_eq!(joined(5, 10_000), (found.clone(), 5));
-    assert_eq!(joined(10_000, 6), (found, 3));
+    assert_eq!(joined(5_000, 6), (found, 3));
     assert_eq!(joined(0, 10_000), (vec![], 0));
-    assert_eq!(joined(10_000, 0), (vec![], 0));
+    assert_eq!(joined(5_000, 0), (vec![], 0));
+}
+
+/// A role that everybody has costs a user no more than what the user has.
+#[test]
+fn a_role_with_many_bindings_is_looked_up_by_the_user() {
+    let mut index = RbacIndex::default();
+    grant(&mut index, 0);
+    for number in 1..GRANTS {
+        index.apply(binding(number, "grant-0")).unwrap();
+    }
+    let resource = pod(0);
+    let question = |user| Attributes {
+        user,
+        verb: "*",
+        target: Target::Resource(harbor(&resource)),
+    };
+    let everybody = User::service_account("apps", "pipeline");
+    assert_eq!(index.allowing(&question(&everybody)).count(), GRANTS);
+    let nobody = User::service_account("apps", "other");
+    assert_eq!(index.allowing(&question(&nobody)).count(), 0);
+    let who = index.who_can("*", Target::Resource(harbor(&resource)));
+    assert_eq!(who.subjects.len(), 1);
 }
 
 #[test]
@@ -173,7 +204,12 @@ fn a_rule_with_two_long_lists_takes_no_room_for_their_product() {
     }
     let keys = |role: rbac::Role| {
         let rules = role.rules.into_iter().flatten();
-        let rules: Vec<Rule> = rules.map(Rule::from).collect();
+        let mut shapes = Pool::default();
+        let rules: Vec<Rule> = rules.map(|rule| Rule::new(rule, &mut shapes)).collect();
+        for rule in &rules {
+            let pairs = (0..).map_while(|at| rule.pair(at));
+            assert!(pairs.eq(rule.pairs()));
+        }
         rules.iter().flat_map(Rule::pairs).count()
     };
     assert_eq!(keys(wide.clone()), 100);

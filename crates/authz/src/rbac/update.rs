@@ -2,141 +2,210 @@
 
 use std::sync::Arc;
 
-use super::binding::{Binding, Bound};
-use super::role::{Role, RoleKind, RoleRef};
+use k8s_openapi::api::rbac::v1 as rbac;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::binding::{Binding, Place};
+use super::postings::Context;
+use super::role::{BoundBy, Role, RoleKind, RoleRef};
 use super::rule::Rule;
 use super::{BindingId, RbacIndex, RoleId};
 
 impl RbacIndex {
     pub(super) fn put_role(
         &mut self,
-        namespace: Option<&Arc<str>>,
-        name: Arc<str>,
-        rules: Box<[Rule]>,
-    ) {
-        let id = self.role_id(
-            namespace,
-            RoleRef {
-                kind: kind_in(namespace),
-                name,
-            },
-        );
-        let Some(role) = self.roles.get_mut(id.0) else {
-            return;
-        };
-        let scope = self.scopes.make(namespace);
-        if let Some(old) = &role.rules {
-            if *old == rules {
-                return;
-            }
-            scope.postings.remove(id, old);
+        namespace: Option<&str>,
+        name: &str,
+        rules: Vec<rbac::PolicyRule>,
+    ) -> RoleId {
+        // Not collected, which would reuse the larger block of the list and cut it down.
+        let mut packed = Vec::with_capacity(rules.len());
+        for rule in rules {
+            packed.push(Rule::new(rule, &mut self.shapes));
         }
-        scope.postings.insert(id, &rules);
-        scope.missing.remove(&id);
-        role.rules = Some(rules);
+        let rules = packed.into_boxed_slice();
+        let id = self.role_id(namespace, kind_in(namespace), name);
+        if self.roles.get(id.0).and_then(|role| role.rules.as_ref()) == Some(&rules) {
+            self.give_back(rules);
+            return id;
+        }
+        self.take_rules(namespace, id);
+        if let Some(role) = self.roles.get_mut(id.0) {
+            role.rules = Some(rules);
+        }
+        let context = Context {
+            roles: &self.roles,
+            hashing: &self.hashing,
+        };
+        if let Some(scope) = self.scopes.get_mut(namespace) {
+            scope.postings.insert(context, id);
+            scope.missing.remove(&id);
+        }
+        id
     }
 
-    pub(super) fn remove_role(&mut self, namespace: Option<&Arc<str>>, name: &Arc<str>) {
-        let reference = RoleRef {
-            kind: kind_in(namespace),
-            name: name.clone(),
-        };
-        let Some(scope) = self.scopes.get_mut(namespace) else {
+    pub(super) fn remove_role(&mut self, namespace: Option<&str>, name: &str) {
+        let kind = kind_in(namespace);
+        let scope = self.scopes.get(namespace);
+        let id = scope.and_then(|scope| scope.role(&self.hashing, &self.roles, &kind, name));
+        if let Some(id) = id {
+            self.forget_role(id);
+        }
+    }
+
+    pub(super) fn forget_role(&mut self, id: RoleId) {
+        let Some(role) = self.roles.get(id.0) else {
             return;
         };
-        let Some(&id) = scope.roles.get(&reference) else {
-            return;
-        };
-        if let Some(rules) = self.roles.get_mut(id.0).and_then(|role| role.rules.take()) {
-            scope.postings.remove(id, &rules);
+        let namespace = role.namespace.clone();
+        self.take_rules(namespace.as_deref(), id);
+        if let Some(scope) = self.scopes.get_mut(namespace.as_deref()) {
             scope.missing.insert(id);
         }
         self.release(id);
     }
 
-    pub(super) fn put_binding(&mut self, binding: Binding) {
-        let namespace = binding.namespace_key().cloned();
-        let name = binding.name_key().clone();
-        let known = self.scopes.get(namespace.as_deref());
-        let known = known.and_then(|scope| scope.bindings.get(&name));
-        if let Some(known) = known.and_then(|id| self.bindings.get(id.0)) {
-            if known.binding == binding {
-                return;
-            }
-            self.remove_binding(namespace.as_ref(), &name);
-        }
-        let home = match binding.role().kind {
+    pub(super) fn put_binding(
+        &mut self,
+        namespace: Option<&str>,
+        name: &str,
+        metadata: ObjectMeta,
+        role: &rbac::RoleRef,
+        subjects: Vec<rbac::Subject>,
+    ) -> BindingId {
+        let kind = RoleKind::parse(&role.kind);
+        let home = match kind {
             RoleKind::ClusterRole => None,
-            RoleKind::Role | RoleKind::Unsupported(_) => namespace.as_ref(),
+            RoleKind::Role | RoleKind::Unsupported(_) => namespace,
         };
-        let role = self.role_id(home, binding.role().clone());
-        if let Some(role) = self.roles.get_mut(role.0) {
-            role.bindings += 1;
-        }
-        let id = BindingId(self.bindings.insert(Bound { binding, role }));
-        let scope = self.scopes.make(namespace.as_ref());
-        scope.bindings.insert(name, id);
-        if let Some(bound) = self.bindings.get(id.0) {
-            scope.insert(id, role, &bound.binding);
+        let role = self.role_id(home, kind, &role.name);
+        // A grant's role and binding have one name, which is kept once.
+        let known = self.roles.get(role.0).map(|role| &role.reference.name);
+        let known = known.filter(|known| ***known == *name).cloned();
+        let (place, _) = self.scopes.make(namespace);
+        let place = Place {
+            namespace: place,
+            name: known.unwrap_or_else(|| Arc::from(name)),
+            role,
+        };
+        let binding = Binding::new(place, metadata, subjects, &mut self.common);
+
+        let scope = self.scopes.get(namespace);
+        let old = scope.and_then(|scope| scope.binding(&self.hashing, &self.bindings, name));
+        let id = match old {
+            Some(id) if self.bindings.get(id.0) == Some(&binding) => {
+                binding.give_back(&mut self.common);
+                return id;
+            }
+            Some(id) => {
+                self.bind(role, id);
+                if let Some(old) = self.bindings.replace(id.0, binding) {
+                    self.unlink(id, old, Some(role));
+                }
+                id
+            }
+            None => {
+                let id = BindingId(self.bindings.insert(binding));
+                self.bind(role, id);
+                id
+            }
+        };
+        let (_, scope) = self.scopes.make(namespace);
+        scope.add_binding(&self.hashing, &self.bindings, id);
+        id
+    }
+
+    pub(super) fn remove_binding(&mut self, namespace: Option<&str>, name: &str) {
+        let scope = self.scopes.get(namespace);
+        let id = scope.and_then(|scope| scope.binding(&self.hashing, &self.bindings, name));
+        if let Some(id) = id {
+            self.forget_binding(id);
         }
     }
 
-    pub(super) fn remove_binding(&mut self, namespace: Option<&Arc<str>>, name: &Arc<str>) {
-        let Some(scope) = self.scopes.get_mut(namespace) else {
+    pub(super) fn forget_binding(&mut self, id: BindingId) {
+        let Some(binding) = self.bindings.remove(id.0) else {
             return;
         };
-        let id = scope.bindings.remove(name);
-        let Some((id, bound)) = id.and_then(|id| Some((id, self.bindings.remove(id.0)?))) else {
-            return;
-        };
-        let Bound {
-            binding,
-            role: role_id,
-        } = bound;
-        scope.remove(id, role_id, &binding);
-        self.scopes.tidy(namespace);
-        if let Some(role) = self.roles.get_mut(role_id.0) {
-            role.bindings = role.bindings.saturating_sub(1);
+        let namespace = binding.namespace_key().cloned();
+        self.unlink(id, binding, None);
+        self.scopes.tidy(namespace.as_deref());
+    }
+
+    /// Removes every trace of a binding that has left its place, but for its role if that stays its.
+    fn unlink(&mut self, id: BindingId, binding: Binding, stays: Option<RoleId>) {
+        if let Some(scope) = self.scopes.get_mut(binding.namespace()) {
+            scope.forget_binding(&self.hashing, id, &binding);
         }
-        self.release(role_id);
+        let role = binding.role;
+        binding.give_back(&mut self.common);
+        if stays != Some(role) {
+            if let Some(role) = self.roles.get_mut(role.0) {
+                role.bound.remove(id);
+            }
+            self.release(role);
+        }
+    }
+
+    fn bind(&mut self, role: RoleId, id: BindingId) {
+        if let Some(role) = self.roles.get_mut(role.0) {
+            role.bound.insert(id);
+        }
     }
 
     /// The place of a role; one that is missing gets a place too, for its bindings to refer to.
-    fn role_id(&mut self, namespace: Option<&Arc<str>>, reference: RoleRef) -> RoleId {
-        let scope = self.scopes.make(namespace);
-        if let Some(id) = scope.roles.get(&reference) {
-            return *id;
+    fn role_id(&mut self, namespace: Option<&str>, kind: RoleKind, name: &str) -> RoleId {
+        let (namespace, scope) = self.scopes.make(namespace);
+        if let Some(id) = scope.role(&self.hashing, &self.roles, &kind, name) {
+            return id;
         }
-        let role = Role {
-            namespace: namespace.cloned(),
-            reference: reference.clone(),
+        let name = Arc::from(name);
+        let id = RoleId(self.roles.insert(Role {
+            namespace,
+            reference: RoleRef { kind, name },
             rules: None,
-            bindings: 0,
-        };
-        let id = RoleId(self.roles.insert(role));
-        scope.roles.insert(reference, id);
+            bound: BoundBy::default(),
+        }));
+        scope.add_role(&self.hashing, &self.roles, id);
         scope.missing.insert(id);
         id
     }
 
+    /// Takes the rules of a role away, if it has any.
+    fn take_rules(&mut self, namespace: Option<&str>, id: RoleId) {
+        let context = Context {
+            roles: &self.roles,
+            hashing: &self.hashing,
+        };
+        if let Some(scope) = self.scopes.get_mut(namespace) {
+            scope.postings.remove(context, id);
+        }
+        let rules = self.roles.get_mut(id.0).and_then(|role| role.rules.take());
+        self.give_back(rules.unwrap_or_default());
+    }
+
+    fn give_back(&mut self, rules: Box<[Rule]>) {
+        for rule in rules {
+            rule.give_back(&mut self.shapes);
+        }
+    }
+
     /// Forgets a role that neither exists nor is referred to.
     fn release(&mut self, id: RoleId) {
-        let unused = |role: &Role| role.rules.is_none() && role.bindings == 0;
-        if !self.roles.get(id.0).is_some_and(unused) {
-            return;
-        }
-        let Some(role) = self.roles.remove(id.0) else {
+        let unused = |role: &&Role| role.rules.is_none() && role.bound.len() == 0;
+        let Some(role) = self.roles.get(id.0).filter(unused) else {
             return;
         };
-        if let Some(scope) = self.scopes.get_mut(role.namespace.as_ref()) {
-            scope.roles.remove(&role.reference);
-            scope.missing.remove(&id);
+        let namespace = role.namespace.clone();
+        if let Some(scope) = self.scopes.get_mut(namespace.as_deref()) {
+            scope.forget_role(&self.hashing, &self.roles, id);
         }
-        self.scopes.tidy(role.namespace.as_ref());
+        self.roles.remove(id.0);
+        self.scopes.tidy(namespace.as_deref());
     }
 }
 
-fn kind_in(namespace: Option<&Arc<str>>) -> RoleKind {
+fn kind_in(namespace: Option<&str>) -> RoleKind {
     match namespace {
         Some(_) => RoleKind::Role,
         None => RoleKind::ClusterRole,

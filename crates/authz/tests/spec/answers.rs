@@ -51,8 +51,8 @@ fn a_grant_shows_the_binding_that_decided() {
         labels,
         [("a", ""), ("managed-by", "us"), ("request", "r-1")]
     );
-    assert_eq!(binding.role().kind.as_str(), "Role");
-    assert_eq!(&*binding.role().name, "reader");
+    assert_eq!(grant.role.kind.as_str(), "Role");
+    assert_eq!(&*grant.role.name, "reader");
     assert!(!binding.is_deleting());
     assert_eq!(
         index.authorize(&question).reason,
