@@ -109,7 +109,8 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     } = told;
     let idle_from = started.elapsed();
     // What is met from here on is no point to break anything at: nothing may follow from it.
-    let met = injector.met();
+    let mut met = injector.met();
+    met.faults += oracle.met().0;
     sleep(IDLE).await;
     restarts.abort();
 

@@ -19,6 +19,7 @@ const UNSAID: &str = "Decide";
 const SECRETS: [&str; 4] = ["policy", "check", "signoff", "for-"];
 
 /// Who held a lease last, and since when nobody has renewed it.
+#[derive(Clone)]
 struct Held {
     by: String,
     renewed: Duration,
@@ -29,6 +30,8 @@ struct Held {
 pub(super) struct Conduct {
     /// By their namespaces.
     leases: BTreeMap<String, Held>,
+    /// Those whose record somebody deleted under their holder.
+    vanished: BTreeMap<String, Held>,
     /// When processes took a lease for the first time.
     led: BTreeMap<String, Duration>,
     /// Who tried to delete which binding.
@@ -38,7 +41,12 @@ pub(super) struct Conduct {
 impl Conduct {
     /// A lease changed. One that is deleted still counts as held: nobody told its holder.
     pub(super) fn lease(&mut self, at: Duration, change: &ChangeRecord) {
-        let Some(after) = &change.after else { return };
+        let Some(after) = &change.after else {
+            if let Some(held) = self.leases.get(&change.namespace) {
+                self.vanished.insert(change.namespace.clone(), held.clone());
+            }
+            return;
+        };
         let by = text(after, "/spec/holderIdentity").to_owned();
         self.led.entry(change.by.clone()).or_insert(at);
         let held = Held { by, renewed: at };
@@ -61,7 +69,9 @@ impl Conduct {
     }
 
     /// What is wrong with a write that was carried out, if its process did not lead.
-    pub(super) fn leads(&self, call: &CallRecord) -> Option<String> {
+    ///
+    /// Whoever could not look at the record before it was deleted cannot know that somebody held it.
+    pub(super) fn leads(&self, call: &CallRecord, disturbed: bool) -> Option<String> {
         let point = &call.point;
         let decides = matches!(
             point.resource.as_str(),
@@ -75,8 +85,12 @@ impl Conduct {
         // What was sent while it led may arrive later.
         let held = self.leases.get(place);
         let pod = point.process.split('.').next().unwrap_or_default();
+        let holds = |held: &Held| held.by == pod && call.begun <= held.renewed + LEASE;
+        if disturbed && self.vanished.get(place).is_some_and(holds) {
+            return None;
+        }
         match held {
-            Some(held) if held.by == pod && call.begun <= held.renewed + LEASE => None,
+            Some(held) if holds(held) => None,
             Some(held) => Some(format!(
                 "{} {} by {}, and {} led",
                 point.verb, point.resource, point.process, held.by

@@ -118,7 +118,8 @@ impl<'a> Judge<'a> {
         self.conduct.tried(call);
         if point.verb.writes() {
             self.tenants(at, call);
-            if let Some(what) = self.conduct.leads(call) {
+            let disturbed = self.allowance.last_fault.is_some();
+            if let Some(what) = self.conduct.leads(call, disturbed) {
                 self.complain(Rule::Fresh, at, what);
             }
             return;
