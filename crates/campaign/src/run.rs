@@ -32,7 +32,7 @@ const CALM: Duration = Duration::from_mins(1);
 const JUMP: Duration = Duration::from_mins(90);
 /// How long nothing is written then.
 const IDLE: Duration = Duration::from_mins(10);
-/// How often what is refused every time may be tried in that time: what has to end, a dozen times every ten seconds.
+/// How often a process may try in that time what is refused every time: what has to end, a dozen times every ten seconds.
 const MOST_ATTEMPTS: usize = 900;
 
 /// How long a node is gone.
@@ -130,7 +130,12 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     let idle = Writes::since(&log, idle_from);
     let mut faults = plan.faults.iter();
     let refused = faults.any(|it| matches!(it, Fault::Unrecorded { .. }));
-    if idle.attempts > if refused { MOST_ATTEMPTS } else { 0 } {
+    let most = if refused {
+        MOST_ATTEMPTS * processes.alive().len()
+    } else {
+        0
+    };
+    if idle.attempts > most {
         let what = format!("since {idle_from:?} nothing happened, and it wrote {idle:?}");
         complain(Rule::Idle, what);
     }
@@ -329,6 +334,11 @@ fn aftermath(fault: &Fault) -> Duration {
             what: CallTrouble::HangBefore | CallTrouble::HangAfter,
             ..
         } => Duration::from_mins(3),
+        // That something may not be read is a fact like others, until the next sweep.
+        Fault::Call {
+            what: CallTrouble::Forbidden,
+            ..
+        } => 3 * SWEEP,
         // It is about the checks, so it is remembered.
         Fault::Evaluator {
             mood: Mood::OtherPod,

@@ -40,7 +40,7 @@ pub(crate) struct MutantsArgs {
     #[arg(long, conflicts_with_all = ["list", "check"])]
     write: bool,
     /// Tries the faults with that many plans of the campaign instead, and shows the plan that finds each
-    #[arg(long, value_name = "PLANS", conflicts_with_all = ["list", "check", "write"])]
+    #[arg(long, value_name = "PLANS", conflicts_with_all = ["list", "check"])]
     campaign: Option<usize>,
 }
 
@@ -71,23 +71,32 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
     let chosen = all
         .iter()
         .filter(|it| names.is_empty() || names.contains(&it.name));
-    if let Some(plans) = campaign {
-        return campaign::try_all(chosen.collect(), plans);
-    }
-    let rows = try_all(chosen.collect())?;
-    println!("\n{}", table::of(&rows));
+    let (table, tried) = if let Some(plans) = campaign {
+        (
+            &table::FOUND,
+            // It takes an hour: what was found stays when it is ended.
+            campaign::try_all(&all, chosen.collect(), plans, |tried| {
+                if write {
+                    table::FOUND.write(tried, &all)?;
+                }
+                Ok(())
+            })?,
+        )
+    } else {
+        let rows = try_all(chosen.collect())?;
+        println!("\n{}", table::of(&rows));
+        let tried = rows.iter().map(|row| {
+            let line = row.outcome.is_caught().then(|| row.to_string());
+            (row.fault.name.as_str(), line)
+        });
+        (&table::CAUGHT, tried.collect())
+    };
     if write {
-        table::write(&rows, &all)?;
+        table.write(&tried, &all)?;
     }
-    let bad: Vec<_> = rows.iter().filter(|row| !row.outcome.is_caught()).collect();
-    ensure!(
-        bad.is_empty(),
-        "not caught: {}",
-        bad.iter()
-            .map(|row| row.fault.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", ")
-    );
+    let bad = tried.iter().filter(|(_, row)| row.is_none());
+    let bad: Vec<_> = bad.map(|(name, _)| *name).collect();
+    ensure!(bad.is_empty(), "not caught: {}", bad.join(", "));
     Ok(())
 }
 
@@ -97,7 +106,10 @@ fn planted(all: &[Fault]) -> anyhow::Result<()> {
     for fault in all {
         problems.extend(fault.problems(&e2e::repository())?);
     }
-    problems.extend(table::problems(&table::text()?, all));
+    let text = table::text()?;
+    problems.extend(table::CAUGHT.problems(&text, all.iter(), table::caught));
+    let seen = all.iter().filter(|it| campaign::is_in(it));
+    problems.extend(table::FOUND.problems(&text, seen, table::found));
     ensure!(problems.is_empty(), "{}", problems.join("\n"));
     println!("{} faults can be planted", all.len());
     Ok(())

@@ -5,7 +5,12 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 
-use super::{copy::Copy, fault::Fault, trial};
+use super::{
+    copy::Copy,
+    fault::{Campaign, Fault},
+    table::{self, Tried},
+    trial,
+};
 
 /// More than any number of plans takes that is worth trying for each fault.
 const RUN: &str = "1200";
@@ -17,10 +22,20 @@ const PACKAGES: [&str; 4] = [
     "service-kit",
 ];
 
-/// Tries the faults that are in what the campaign runs, and fails if it does not find one.
-pub(super) fn try_all(faults: Vec<&Fault>, plans: usize) -> anyhow::Result<()> {
-    let mut faults = faults;
-    faults.retain(|it| PACKAGES.contains(&it.package.as_str()));
+/// Whether a fault is in what the campaign runs.
+pub(super) fn is_in(fault: &Fault) -> bool {
+    PACKAGES.contains(&fault.package.as_str())
+}
+
+/// Tries the faults that are in what the campaign runs, and tells after each what is known. Returns their rows; none where it did not do what the
+/// fault's file says.
+pub(super) fn try_all<'a>(
+    all: &'a [Fault],
+    mut faults: Vec<&'a Fault>,
+    plans: usize,
+    mut tell: impl FnMut(&Tried<'a>) -> anyhow::Result<()>,
+) -> anyhow::Result<Tried<'a>> {
+    faults.retain(|it| is_in(it));
     faults.sort_by_key(|it| (&it.package, &it.file, &it.name));
     ensure!(
         !faults.is_empty(),
@@ -39,28 +54,74 @@ pub(super) fn try_all(faults: Vec<&Fault>, plans: usize) -> anyhow::Result<()> {
         "{plans} plans hold without any fault, {} s",
         began.elapsed().as_secs()
     );
-    let mut missed = Vec::new();
+    let mut tried = Tried::new();
     for (number, fault) in faults.iter().enumerate() {
         let began = Instant::now();
-        let original = copy.plant(fault)?;
-        let outcome = self::found(&copy, plans);
-        copy.restore(fault, &original)?;
+        let planted = together(all, fault)?;
+        let outcome = with_all(&copy, &planted, || self::found(&copy, plans));
         let outcome = outcome.with_context(|| fault.name.clone())?;
+        let said = said(fault, outcome.as_deref());
         println!(
             "{}/{} {} ({}): {} ({} s)",
             number + 1,
             faults.len(),
             fault.name,
             fault.breaks,
-            outcome.as_deref().unwrap_or("NOT FOUND"),
+            said.as_deref().unwrap_or_else(|problem| problem),
             began.elapsed().as_secs(),
         );
-        if outcome.is_none() {
-            missed.push(fault.name.as_str());
+        let row = said.ok().map(|it| format!("{}{it} |", table::start(fault)));
+        tried.insert(&fault.name, row);
+        tell(&tried)?;
+    }
+    Ok(tried)
+}
+
+/// The fault, and the guards that would hide it.
+fn together<'a>(all: &'a [Fault], fault: &'a Fault) -> anyhow::Result<Vec<&'a Fault>> {
+    let Campaign::Finds { with } = &fault.campaign else {
+        return Ok(vec![fault]);
+    };
+    let mut planted = vec![fault];
+    for name in with {
+        let other = all.iter().find(|it| it.name == *name);
+        planted.push(other.with_context(|| format!("{}: with: no fault {name}", fault.name))?);
+    }
+    Ok(planted)
+}
+
+/// Does something while these are planted.
+fn with_all<T>(
+    copy: &Copy,
+    faults: &[&Fault],
+    act: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let Some((fault, rest)) = faults.split_first() else {
+        return act();
+    };
+    let original = copy.plant(fault)?;
+    let outcome = with_all(copy, rest, act);
+    copy.restore(fault, &original)?;
+    outcome
+}
+
+/// What the table says, or what is wrong.
+fn said(fault: &Fault, found: Option<&str>) -> Result<String, String> {
+    match (&fault.campaign, found) {
+        (Campaign::Finds { with }, Some(found)) => {
+            let with: Vec<_> = with.iter().map(|it| format!("`{it}`")).collect();
+            Ok(if with.is_empty() {
+                found.to_owned()
+            } else {
+                format!("with {}: {found}", with.join(", "))
+            })
+        }
+        (Campaign::Finds { .. }, None) => Err("NOT FOUND".to_owned()),
+        (Campaign::Blind(why), None) => Ok(format!("not seen: {why}")),
+        (Campaign::Blind(_), Some(found)) => {
+            Err(format!("FOUND ({found}), and its file says unseen"))
         }
     }
-    ensure!(missed.is_empty(), "not found: {}", missed.join(", "));
-    Ok(())
 }
 
 /// The first plan that fails, with what it breaks; none if all hold.
@@ -102,7 +163,7 @@ fn found(copy: &Copy, plans: usize) -> anyhow::Result<Option<String>> {
     let plan = lines.next().and_then(|line| line.strip_prefix("FAILED "));
     let promise = lines.next().and_then(|line| line.trim().split(' ').next());
     Ok(Some(match (plan, promise) {
-        (Some(plan), Some(promise)) => format!("{promise} by {plan}"),
+        (Some(plan), Some(promise)) => format!("{promise} by `{plan}`"),
         _ => said.lines().last().unwrap_or("it failed").to_owned(),
     }))
 }

@@ -31,6 +31,20 @@ pub(super) struct Fault {
     pub(super) package: String,
     /// Full names of those tests. Each has to fail.
     pub(super) tests: Vec<String>,
+    /// What the campaign sees of it.
+    pub(super) campaign: Campaign,
+}
+
+/// What the campaign sees of a fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Campaign {
+    /// It finds it, planted together with these: guards of which each alone is enough.
+    Finds {
+        /// Names of other faults.
+        with: Vec<String>,
+    },
+    /// It cannot find it, and why.
+    Blind(String),
 }
 
 /// Every fault, in the order of the table.
@@ -70,6 +84,20 @@ impl Fault {
                 .remove(key)
                 .with_context(|| format!("{key} is missing"))
         };
+        let tests = match take("tests")? {
+            Field::List(tests) => tests,
+            Field::Text(_) => bail!("tests is no list"),
+        };
+        let with = take("with").ok();
+        let unseen = take("unseen").ok();
+        let campaign = match (with, unseen) {
+            (None, None) => Campaign::Finds { with: Vec::new() },
+            (Some(Field::List(with)), None) => Campaign::Finds { with },
+            (None, Some(Field::Text(why))) => Campaign::Blind(why),
+            (Some(_), Some(_)) => bail!("with and unseen: one of them"),
+            (Some(Field::Text(_)), None) => bail!("with is no list"),
+            (None, Some(Field::List(_))) => bail!("unseen is a list"),
+        };
         let mut text = |key: &str| match take(key)? {
             Field::Text(text) => Ok(text),
             Field::List(_) => bail!("{key} is a list"),
@@ -82,10 +110,8 @@ impl Fault {
             find: text("find")?,
             replace: text("replace")?,
             package: text("package")?,
-            tests: match take("tests")? {
-                Field::List(tests) => tests,
-                Field::Text(_) => bail!("tests is no list"),
-            },
+            tests,
+            campaign,
         };
         if let Some(unknown) = fields.keys().next() {
             bail!("there is no field {unknown}");
@@ -101,6 +127,7 @@ impl Fault {
             find,
             replace,
             tests,
+            campaign,
             ..
         } = self;
         let is_promise = matches!(breaks.as_bytes(), [b'I', b'1'..=b'8']);
@@ -112,6 +139,10 @@ impl Fault {
             "find and replace: nothing would change"
         );
         ensure!(!tests.is_empty(), "tests: none is named");
+        if let Campaign::Blind(why) = campaign {
+            let is_sentence = !why.is_empty() && !why.contains(['|', '\n']);
+            ensure!(is_sentence, "unseen: one line, which stands in a table");
+        }
         Ok(())
     }
 

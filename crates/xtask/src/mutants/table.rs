@@ -1,15 +1,41 @@
-//! The table of faults: printed, and in `docs/reliability.md` between two marks.
+//! The tables of `docs/reliability.md`, each between two marks: which test catches a fault, and which plan finds it.
 
 use std::{collections::BTreeMap, fmt, fs, path::PathBuf};
 
 use anyhow::Context;
 
-use super::{fault::Fault, trial::Outcome};
+use super::{
+    fault::{Campaign, Fault},
+    trial::Outcome,
+};
 
-const BEGIN: &str = "<!-- planted faults: written by `cargo xtask mutants --write` -->";
-const END: &str = "<!-- planted faults: end -->";
-const HEAD: &str =
-    "| fault | breaks | what is wrong | caught by | seconds |\n|---|---|---|---|---|\n";
+/// A table of faults, with a row for each.
+pub(super) struct Table {
+    pub(super) begin: &'static str,
+    pub(super) end: &'static str,
+    head: &'static str,
+    /// What writes a row.
+    command: &'static str,
+    /// Whether each fault has a row. One without was not tried.
+    complete: bool,
+}
+
+/// By which test each fault is caught.
+pub(super) const CAUGHT: Table = Table {
+    begin: "<!-- planted faults: written by `cargo xtask mutants --write` -->",
+    end: "<!-- planted faults: end -->",
+    head: "| fault | breaks | what is wrong | caught by | seconds |\n|---|---|---|---|---|\n",
+    command: "cargo xtask mutants --write",
+    complete: true,
+};
+/// By which plan of the campaign each fault is found.
+pub(super) const FOUND: Table = Table {
+    begin: "<!-- found by the campaign: written by `cargo xtask mutants --campaign PLANS --write` -->",
+    end: "<!-- found by the campaign: end -->",
+    head: "| fault | breaks | what the campaign says |\n|---|---|---|\n",
+    command: "cargo xtask mutants --campaign 2500 --write",
+    complete: false,
+};
 
 /// A fault that was tried.
 pub(super) struct Row<'a> {
@@ -32,17 +58,21 @@ impl fmt::Display for Row<'_> {
             Outcome::Hung => format!("{} {} (no end)", fault.package, tests.join(", ")),
             Outcome::Survived(_) | Outcome::NotBuilt(_) => outcome.to_string(),
         };
-        let Fault {
-            name, breaks, says, ..
-        } = fault;
-        write!(f, "| `{name}` | {breaks} | {says} | {by} | {seconds} |")
+        let start = start(fault);
+        let says = &fault.says;
+        write!(f, "{start}{says} | {by} | {seconds} |")
     }
+}
+
+/// How the row of a fault begins in both tables.
+pub(super) fn start(fault: &Fault) -> String {
+    format!("| `{}` | {} | ", fault.name, fault.breaks)
 }
 
 /// The table of these rows.
 pub(super) fn of(rows: &[Row<'_>]) -> String {
     let lines: Vec<_> = rows.iter().map(ToString::to_string).collect();
-    format!("{HEAD}{}", lines.join("\n"))
+    format!("{}{}", CAUGHT.head, lines.join("\n"))
 }
 
 fn path() -> PathBuf {
@@ -54,44 +84,94 @@ pub(super) fn text() -> anyhow::Result<String> {
     fs::read_to_string(path()).with_context(|| path().display().to_string())
 }
 
-/// Writes the rows of what was caught; those of other faults stay, and those of no fault go.
-pub(super) fn write(tried: &[Row<'_>], all: &[Fault]) -> anyhow::Result<()> {
-    let text = text()?;
-    let new: BTreeMap<&str, String> = tried
-        .iter()
-        .filter(|row| row.outcome.is_caught())
-        .map(|row| (row.fault.name.as_str(), row.to_string()))
-        .collect();
-    Ok(fs::write(path(), with(&text, tried, &new, all)?)?)
+/// What a trial came to: the new row, or none where there is nothing to be proud of.
+pub(super) type Tried<'a> = BTreeMap<&'a str, Option<String>>;
+
+impl Table {
+    /// Writes the rows of what was tried; those of other faults stay, and those of no fault go.
+    pub(super) fn write(&self, tried: &Tried<'_>, all: &[Fault]) -> anyhow::Result<()> {
+        Ok(fs::write(path(), self.with(&text()?, tried, all)?)?)
+    }
+
+    pub(super) fn with(
+        &self,
+        text: &str,
+        tried: &Tried<'_>,
+        all: &[Fault],
+    ) -> anyhow::Result<String> {
+        let Self {
+            begin, end, head, ..
+        } = self;
+        let (before, rest) = text
+            .split_once(begin)
+            .with_context(|| format!("there is no {begin}"))?;
+        let (old, after) = rest
+            .split_once(end)
+            .with_context(|| format!("there is no {end}"))?;
+        let old = rows(old);
+        let lines = all.iter().filter_map(|fault| {
+            let name = fault.name.as_str();
+            match tried.get(name) {
+                Some(new) => new.clone(),
+                None => old.get(name).map(|it| (*it).to_owned()),
+            }
+        });
+        let lines: Vec<_> = lines.collect();
+        Ok(format!(
+            "{before}{begin}\n{head}{}\n{end}{after}",
+            lines.join("\n")
+        ))
+    }
+
+    /// Where the table is not what the fault files say: the row of each of these faults has these texts in it.
+    pub(super) fn problems<'a>(
+        &self,
+        text: &str,
+        all: impl Iterator<Item = &'a Fault>,
+        wanted: fn(&Fault) -> Vec<String>,
+    ) -> Vec<String> {
+        let table = text
+            .split_once(self.begin)
+            .and_then(|(_, rest)| rest.split_once(self.end));
+        let Some((table, _)) = table else {
+            return vec![format!("docs/reliability.md: there is no {}", self.begin)];
+        };
+        let mut rows = rows(table);
+        let mut problems = Vec::new();
+        for fault in all {
+            let name = fault.name.as_str();
+            let row = match rows.remove(name) {
+                Some(row) => row,
+                None if self.complete => "",
+                None => continue,
+            };
+            let is_it = row.starts_with(&start(fault));
+            if !is_it || !wanted(fault).iter().all(|it| row.contains(it)) {
+                problems.push(format!(
+                    "docs/reliability.md: {name} is not as it was tried last: {} {name}",
+                    self.command
+                ));
+            }
+        }
+        for name in rows.keys() {
+            problems.push(format!("docs/reliability.md: there is no fault {name}"));
+        }
+        problems
+    }
 }
 
-pub(super) fn with(
-    text: &str,
-    tried: &[Row<'_>],
-    new: &BTreeMap<&str, String>,
-    all: &[Fault],
-) -> anyhow::Result<String> {
-    let (before, rest) = text
-        .split_once(BEGIN)
-        .with_context(|| format!("there is no {BEGIN}"))?;
-    let (old, after) = rest
-        .split_once(END)
-        .with_context(|| format!("there is no {END}"))?;
-    let old = rows(old);
-    let was_tried = |name: &str| tried.iter().any(|row| row.fault.name == name);
-    let lines = all.iter().filter_map(|fault| {
-        let name = fault.name.as_str();
-        let kept = old
-            .get(name)
-            .filter(|_| !was_tried(name))
-            .map(|it| (*it).to_owned());
-        new.get(name).cloned().or(kept)
-    });
-    let lines: Vec<_> = lines.collect();
-    Ok(format!(
-        "{before}{BEGIN}\n{HEAD}{}\n{END}{after}",
-        lines.join("\n")
-    ))
+/// What the row of a fault says of its tests.
+pub(super) fn caught(fault: &Fault) -> Vec<String> {
+    let tests = fault.tests.iter().map(|test| format!("`{test}`"));
+    tests.chain([format!("| {} | ", fault.says)]).collect()
+}
+
+/// What the row of a fault says of the campaign.
+pub(super) fn found(fault: &Fault) -> Vec<String> {
+    match &fault.campaign {
+        Campaign::Finds { with } => with.iter().map(|it| format!("`{it}`")).collect(),
+        Campaign::Blind(why) => vec![why.clone()],
+    }
 }
 
 /// The rows, by the name of their fault.
@@ -101,36 +181,4 @@ fn rows(table: &str) -> BTreeMap<&str, &str> {
         cell.split_once('`').map(|(name, _)| (name, line))
     };
     table.lines().filter_map(row).collect()
-}
-
-/// Where the table is not what the fault files say.
-pub(super) fn problems(text: &str, all: &[Fault]) -> Vec<String> {
-    let table = text
-        .split_once(BEGIN)
-        .and_then(|(_, rest)| rest.split_once(END));
-    let Some((table, _)) = table else {
-        return vec!["docs/reliability.md: there is no table of planted faults".to_owned()];
-    };
-    let rows = rows(table);
-    let mut problems = Vec::new();
-    for fault in all {
-        let Fault {
-            name, breaks, says, ..
-        } = fault;
-        let start = format!("| `{name}` | {breaks} | {says} | ");
-        let row = rows
-            .get(name.as_str())
-            .filter(|row| row.starts_with(&start));
-        let names = |test: &String| row.is_some_and(|row| row.contains(&format!("`{test}`")));
-        if !fault.tests.iter().all(names) {
-            problems.push(format!(
-                "docs/reliability.md: {name} is not as it was tried last: cargo xtask mutants --write {name}"
-            ));
-        }
-    }
-    let is_known = |name: &str| all.iter().any(|fault| fault.name == name);
-    for name in rows.keys().filter(|name| !is_known(name)) {
-        problems.push(format!("docs/reliability.md: there is no fault {name}"));
-    }
-    problems
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::{
     fault::{self, Fault},
     fields::{self, Field},
-    table::{self, Row},
+    table::{self, CAUGHT, FOUND, Row},
     trial::{Outcome, Ran},
 };
 
@@ -68,6 +68,9 @@ fn a_fault_that_says_too_little_or_too_much_is_refused() {
         ("['x::t']", "'x::t'"),
         ("file = 'f'\n", ""),
         ("file = 'f'\n", "file = 'f'\nfiel = 'f'\n"),
+        ("file = 'f'\n", "file = 'f'\nwith = 'x'\n"),
+        ("file = 'f'\n", "file = 'f'\nunseen = ''\n"),
+        ("file = 'f'\n", "file = 'f'\nwith = ['x']\nunseen = 'y'\n"),
     ] {
         assert!(
             Fault::read("bad", &FAULT.replace(from, to)).is_err(),
@@ -106,18 +109,44 @@ fn rows_of_what_was_tried_are_replaced_and_all_others_stay() {
         row(1, Outcome::Caught),
         row(2, Outcome::Survived(vec!["x::t".to_owned()])),
     ];
-    let new = [("b", tried[0].to_string())].into();
-    let after = table::with(text, &tried, &new, &all).unwrap();
+    let tried = tried.iter().map(|row| {
+        let line = row.outcome.is_caught().then(|| row.to_string());
+        (row.fault.name.as_str(), line)
+    });
+    let after = CAUGHT.with(text, &tried.collect(), &all).unwrap();
     let wanted = "-->\n| fault | breaks | what is wrong | caught by | seconds |\n|---|---|---|---|---|\n| `a` | old |\n\
                   | `b` | I1 | It is wrong. | p `x::t` | 3 |\n<!-- planted";
     assert!(
         after.contains(wanted) && after.starts_with("before") && after.ends_with("after"),
         "{after}"
     );
-    let problems = table::problems(&after, &all);
+    let problems = CAUGHT.problems(&after, all.iter(), table::caught);
     assert_eq!(
         problems.len(),
         2,
         "`a` is old and `c` is not there: {problems:?}"
     );
+}
+
+#[test]
+fn what_the_campaign_says_is_what_the_file_of_the_fault_says() {
+    let read = |more: &str| Fault::read("a", &format!("{FAULT}{more}")).unwrap();
+    let (plain, two, blind) = (
+        read(""),
+        read("with = ['b']\n"),
+        read("unseen = 'It has no clock.'\n"),
+    );
+    let text = |row: &str| format!("{}\n{row}\n{}", FOUND.begin, FOUND.end);
+    for (fault, row, holds) in [
+        (&plain, "| `a` | I1 | I1 by `x` |", true),
+        (&plain, "| `a` | I2 | I1 by `x` |", false),
+        (&plain, "", true),
+        (&two, "| `a` | I1 | with `b`: I1 by `x` |", true),
+        (&two, "| `a` | I1 | I1 by `x` |", false),
+        (&blind, "| `a` | I1 | not seen: It has no clock. |", true),
+        (&blind, "| `a` | I1 | not seen: It is hard. |", false),
+    ] {
+        let problems = FOUND.problems(&text(row), [fault].into_iter(), table::found);
+        assert_eq!(problems.is_empty(), holds, "{row}: {problems:?}");
+    }
 }
