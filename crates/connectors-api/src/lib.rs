@@ -45,6 +45,7 @@ pub mod request_name;
 pub mod request_order;
 pub mod selector;
 pub mod template;
+pub mod validate;
 
 mod cel;
 mod optional;

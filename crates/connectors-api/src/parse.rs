@@ -25,6 +25,21 @@ pub struct ParseError {
 }
 
 impl ParseError {
+    /// The field that nobody knows, if that is the problem.
+    pub(crate) fn unknown_field(&self) -> Option<&str> {
+        self.problem.unknown_field()
+    }
+
+    /// The field that is missing, if that is the problem.
+    pub(crate) fn missing_field(&self) -> Option<&'static str> {
+        self.problem.missing_field()
+    }
+
+    /// What is wrong there, without the path.
+    pub(crate) fn problem(&self) -> String {
+        self.problem.to_string()
+    }
+
     /// The field name that was probably meant, if the field is unknown and there is a likely one.
     #[must_use]
     pub fn suggestion(&self) -> Option<&'static str> {
@@ -57,8 +72,14 @@ where
 
 /// Reads the `spec` of an object.
 pub fn spec<S: DeserializeOwned>(spec: &Value) -> Result<S, ParseError> {
-    serde_path_to_error::deserialize(Node(spec)).map_err(|error| {
+    part(spec, "spec")
+}
+
+/// Reads a part of a `spec`, which is at this path.
+pub(crate) fn part<S: DeserializeOwned>(part: &Value, at: &str) -> Result<S, ParseError> {
+    serde_path_to_error::deserialize(Node(part)).map_err(|error| {
         let path = Path {
+            at,
             within: error.path().to_string(),
             problem: error.inner(),
         }
@@ -72,14 +93,17 @@ pub fn spec<S: DeserializeOwned>(spec: &Value) -> Result<S, ParseError> {
 
 /// Where a problem is, seen from the object.
 struct Path<'a> {
+    at: &'a str,
     within: String,
     problem: &'a Problem,
 }
 
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("spec")?;
-        if self.within != "." {
+        f.write_str(self.at)?;
+        if self.within.starts_with('[') {
+            f.write_str(&self.within)?;
+        } else if self.within != "." {
             write!(f, ".{}", self.within)?;
         }
         // The first field of an object that may be `{}` is read ahead, out of the tracker's sight.

@@ -71,6 +71,27 @@ pub fn applies(
     Applies::Yes
 }
 
+/// Whether a policy gives its standing permission; none when it has none.
+#[must_use]
+pub fn gives_standing(
+    policy: &AccessPolicySpec,
+    policy_namespace: &str,
+    wanted: Wanted<'_>,
+    asker: Asker<'_>,
+) -> Option<Applies> {
+    let standing = policy.default_permission.as_ref()?;
+    let subjects = &standing.binding_template.subjects;
+    Some(if policy.permission != wanted.permission {
+        Applies::OtherPermission
+    } else if !selects(policy, wanted) {
+        Applies::OtherConnector
+    } else if !are_meant(subjects, policy_namespace, asker) {
+        Applies::OtherAsker
+    } else {
+        Applies::Yes
+    })
+}
+
 /// Whether the labels of the asker's account, or of its namespace, could decide anything.
 #[must_use]
 pub fn looks_at_labels(policy: &AccessPolicySpec) -> bool {
@@ -99,16 +120,20 @@ fn accepts(
     default_requesters: DefaultRequesters,
 ) -> bool {
     match &granted.requesters {
-        Some(subjects) => subjects
-            .iter()
-            // One that cannot be understood accepts nobody; the others still count.
-            .filter_map(|subject| SubjectForm::try_from(subject).ok())
-            .any(|subject| is_meant(&subject, policy_namespace, asker)),
+        Some(subjects) => are_meant(subjects, policy_namespace, asker),
         None => match default_requesters {
             DefaultRequesters::Any => true,
             DefaultRequesters::Namespace => asker.namespace == policy_namespace,
         },
     }
+}
+
+/// One subject that cannot be understood accepts nobody; the others still count.
+fn are_meant(subjects: &[SubjectSpec], policy_namespace: &str, asker: Asker<'_>) -> bool {
+    let understood = subjects.iter().map(SubjectForm::try_from);
+    understood
+        .flatten()
+        .any(|subject| is_meant(&subject, policy_namespace, asker))
 }
 
 fn is_meant(subject: &SubjectForm, policy_namespace: &str, asker: Asker<'_>) -> bool {
@@ -189,6 +214,45 @@ mod tests {
             namespace_labels: Some(&home),
         };
         applies(policy, "own", wanted, asker, DefaultRequesters::Namespace)
+    }
+
+    #[test]
+    fn a_standing_permission_is_given_to_its_subjects() {
+        let spec = |subjects: Value| -> AccessPolicySpec {
+            serde_json::from_value(json!({
+                "connector": {"names": ["prod"]},
+                "defaultPermission": {
+                    "roleTemplate": {"rules": []}, "bindingTemplate": {"subjects": subjects},
+                },
+            }))
+            .unwrap()
+        };
+        let asked = |policy: &AccessPolicySpec, connector: &str, permission| {
+            let none = labels(&[]);
+            let wanted = Wanted {
+                connector,
+                labels: &none,
+                permission,
+            };
+            let asker = Asker {
+                namespace: "devops",
+                name: "builder",
+                labels: None,
+                namespace_labels: None,
+            };
+            gives_standing(policy, "own", wanted, asker)
+        };
+        let mine =
+            spec(json!([{"kind": "ServiceAccount", "namespace": "devops", "name": "builder"}]));
+        let others = spec(json!([{"kind": "ServiceAccount", "name": "builder"}]));
+        let apis = Permission::Apis;
+        assert_eq!(asked(&mine, "prod", apis), Some(Applies::Yes));
+        assert_eq!(asked(&mine, "dev", apis), Some(Applies::OtherConnector));
+        let proxy = asked(&mine, "prod", Permission::Proxy);
+        assert_eq!(proxy, Some(Applies::OtherPermission));
+        assert_eq!(asked(&others, "prod", apis), Some(Applies::OtherAsker));
+        let checked = policy(&json!(null), &json!(null));
+        assert_eq!(asked(&checked, "prod", apis), None);
     }
 
     #[test]

@@ -99,6 +99,14 @@ impl Template {
         self.expressions().next().is_none()
     }
 
+    /// What stands in the text whatever the object says, piece by piece.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Path(_) => None,
+        })
+    }
+
     /// What should be written another way.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {

@@ -1,7 +1,15 @@
 //! Questions about access and their answers, as types that need no second look.
 
 mod answer;
+mod batch;
 mod question;
+mod who_can;
 
-pub use answer::{AccessAnswer, AnswerError, Binding, Decision, RequestSeen};
-pub use question::{AccessQuestion, ConnectorName, PodRef, QuestionError, ServiceAccountName};
+pub use answer::{AccessAnswer, AnswerError, Binding, Decision, RequestSeen, wire_time};
+pub use batch::Permitted;
+pub(crate) use batch::{decisions, details};
+pub use question::{
+    AccessQuestion, AccessTarget, ConnectorName, PodRef, QuestionError, ServiceAccountName,
+    TokenQuestion,
+};
+pub use who_can::{Holder, PodAccess, StandingAccess, TokenAnswer, WhoCan};

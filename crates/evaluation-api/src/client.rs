@@ -26,20 +26,30 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
 use crate::LONGEST_MESSAGE;
-use crate::access::{AccessAnswer, AccessQuestion, AnswerError};
+use crate::access::{
+    self, AccessAnswer, AccessQuestion, AccessTarget, AnswerError, Permitted, TokenAnswer,
+    TokenQuestion, WhoCan,
+};
+use crate::refusal::Reason;
 use crate::v1::{
-    CheckAccessRequest, EvaluateChecksRequest, EvaluateChecksResponse,
-    evaluation_client::EvaluationClient,
+    BatchCheckAccessRequest, BatchCheckAccessResponse, CheckAccessRequest, EvaluateChecksRequest,
+    EvaluateChecksResponse, ExplainRequest, ExplainResponse, ValidatePolicyRequest,
+    ValidatePolicyResponse, evaluation_client::EvaluationClient,
 };
 use crate::verdict::{self, UnknownVerdict};
-use token::TokenFile;
+use token::{Proof, TokenFile};
 
+pub use crate::refusal::Refusal;
 pub use channel::UrlError;
 pub use token::TokenError;
-pub use watcher::{AccessWatcher, Event, Refusal, Subscription};
+pub use watcher::{AccessWatcher, Event, Subscription};
 
 /// How long an access question may take.
 const CHECK_ACCESS: Duration = Duration::from_secs(5);
+/// How long the review of a token may take: the API server is asked each time.
+const REVIEW_TOKEN: Duration = Duration::from_secs(10);
+/// How long an explanation may take: the API server is asked, twice at most.
+const EXPLAIN: Duration = Duration::from_secs(15);
 /// How long the evaluation of checks may take: it may run Rego, several times.
 const EVALUATE_CHECKS: Duration = Duration::from_secs(15);
 
@@ -114,6 +124,16 @@ impl CallError {
         }
     }
 
+    /// Why the service refused, in a word of its own. None when there was no refusal, or one of somebody
+    /// on the way or of another version.
+    #[must_use]
+    pub fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Status { status, .. } => Reason::of(status),
+            Self::Token(_) | Self::Deadline { .. } | Self::Answer(_) | Self::Verdict(_) => None,
+        }
+    }
+
     /// The gRPC status code, if the service or the way to it gave one.
     #[must_use]
     pub fn code(&self) -> Option<Code> {
@@ -132,11 +152,13 @@ pub struct Client {
     watcher: AccessWatcher,
 }
 
+type Stub = EvaluationClient<Channel>;
+
 /// What calls and the stream have in common.
 #[derive(Clone, Debug)]
 struct Service {
-    stub: EvaluationClient<Channel>,
-    token: TokenFile,
+    stub: Stub,
+    proof: Proof,
 }
 
 impl Client {
@@ -148,15 +170,24 @@ impl Client {
             tls,
             token_file,
         } = settings;
-        let stub = EvaluationClient::new(channel::open(&url, tls)?)
+        let channel = channel::open(&url, tls)?;
+        Ok(Self::of(channel, Proof::Token(TokenFile(token_file))))
+    }
+
+    /// The same over a Unix socket, whose owner needs no token. Connects when it is first needed. To be
+    /// called inside a tokio runtime.
+    #[must_use]
+    pub fn over_socket(path: PathBuf) -> Self {
+        Self::of(channel::open_socket(path), Proof::Socket)
+    }
+
+    fn of(channel: Channel, proof: Proof) -> Self {
+        let stub = EvaluationClient::new(channel)
             .max_decoding_message_size(LONGEST_MESSAGE)
             .max_encoding_message_size(LONGEST_MESSAGE);
-        let service = Service {
-            stub,
-            token: TokenFile(token_file),
-        };
+        let service = Service { stub, proof };
         let watcher = AccessWatcher::start(service.clone());
-        Ok(Self { service, watcher })
+        Self { service, watcher }
     }
 
     /// May a subject use a connector now?
@@ -164,13 +195,59 @@ impl Client {
         let request = CheckAccessRequest {
             question: Some(question.into()),
         };
-        let Service { mut stub, token } = self.service.clone();
-        let response = call("CheckAccess", CHECK_ACCESS, async {
-            let request = token.shown_with(request, Some(CHECK_ACCESS)).await?;
-            answered("CheckAccess", stub.check_access(request).await)
-        });
+        let call = self.call("CheckAccess", CHECK_ACCESS, request);
+        let response = call.ask(async |mut stub, it| stub.check_access(it).await);
         let answer = response.await?.answer.ok_or(AnswerError::Empty)?;
         Ok(answer.try_into()?)
+    }
+
+    /// The same for at most [`crate::MOST_QUESTIONS`] questions: one decision per question, in their
+    /// order.
+    pub async fn batch_check_access(
+        &self,
+        questions: Vec<AccessQuestion>,
+    ) -> Result<Vec<Result<Permitted, Refusal>>, CallError> {
+        let count = questions.len();
+        let response = self.batch(questions, false).await?;
+        Ok(access::decisions(response, count)?)
+    }
+
+    /// The same with reasons, bindings and requests, which costs more.
+    pub async fn batch_check_access_in_detail(
+        &self,
+        questions: Vec<AccessQuestion>,
+    ) -> Result<Vec<Result<AccessAnswer, Refusal>>, CallError> {
+        let count = questions.len();
+        let response = self.batch(questions, true).await?;
+        Ok(access::details(response, count)?)
+    }
+
+    async fn batch(
+        &self,
+        questions: Vec<AccessQuestion>,
+        details: bool,
+    ) -> Result<BatchCheckAccessResponse, CallError> {
+        let request = BatchCheckAccessRequest {
+            questions: questions.into_iter().map(Into::into).collect(),
+            details,
+        };
+        let call = self.call("BatchCheckAccess", CHECK_ACCESS, request);
+        call.ask(async |mut stub, it| stub.batch_check_access(it).await)
+            .await
+    }
+
+    /// Who may use a connector now?
+    pub async fn who_can(&self, target: AccessTarget) -> Result<WhoCan, CallError> {
+        let call = self.call("WhoCan", CHECK_ACCESS, target.into());
+        let response = call.ask(async |mut stub, it| stub.who_can(it).await);
+        Ok(response.await?.try_into()?)
+    }
+
+    /// May the pod that shows a token use a connector now?
+    pub async fn review_token(&self, question: TokenQuestion) -> Result<TokenAnswer, CallError> {
+        let call = self.call("ReviewToken", REVIEW_TOKEN, question.into());
+        let response = call.ask(async |mut stub, it| stub.review_token(it).await);
+        Ok(response.await?.try_into()?)
     }
 
     /// What do the checks of a policy say? Every verdict in the answer is a known one.
@@ -178,14 +255,37 @@ impl Client {
         &self,
         request: EvaluateChecksRequest,
     ) -> Result<EvaluateChecksResponse, CallError> {
-        let Service { mut stub, token } = self.service.clone();
-        let response = call("EvaluateChecks", EVALUATE_CHECKS, async {
-            let request = token.shown_with(request, Some(EVALUATE_CHECKS)).await?;
-            answered("EvaluateChecks", stub.evaluate_checks(request).await)
-        });
+        let call = self.call("EvaluateChecks", EVALUATE_CHECKS, request);
+        let response = call.ask(async |mut stub, it| stub.evaluate_checks(it).await);
         let response = response.await?;
         verdict::all_known(&response)?;
         Ok(response)
+    }
+
+    /// What is wrong or suspicious about a policy, given as JSON?
+    pub async fn validate_policy(
+        &self,
+        policy: Vec<u8>,
+    ) -> Result<ValidatePolicyResponse, CallError> {
+        let request = ValidatePolicyRequest { policy };
+        let call = self.call("ValidatePolicy", EVALUATE_CHECKS, request);
+        call.ask(async |mut stub, it| stub.validate_policy(it).await)
+            .await
+    }
+
+    /// Why may a service account, or a pod of it, mount a connector or not?
+    pub async fn explain(&self, request: ExplainRequest) -> Result<ExplainResponse, CallError> {
+        let call = self.call("Explain", EXPLAIN, request);
+        call.ask(async |mut stub, it| stub.explain(it).await).await
+    }
+
+    fn call<M>(&self, name: &'static str, limit: Duration, message: M) -> Call<M> {
+        Call {
+            service: self.service.clone(),
+            name,
+            limit,
+            message,
+        }
     }
 
     /// Answers that follow the cluster.
@@ -195,15 +295,33 @@ impl Client {
     }
 }
 
-/// The deadline also covers what the server never hears of: the token, the connection.
-async fn call<T>(
-    call: &'static str,
+/// One call that is not made yet.
+struct Call<M> {
+    service: Service,
+    name: &'static str,
     limit: Duration,
-    answer: impl Future<Output = Result<T, CallError>>,
-) -> Result<T, CallError> {
-    timeout(limit, answer)
-        .await
-        .unwrap_or(Err(CallError::Deadline { call, limit }))
+    message: M,
+}
+
+impl<M> Call<M> {
+    /// The deadline also covers what the server never hears of: the token, the connection.
+    async fn ask<A>(
+        self,
+        send: impl AsyncFnOnce(Stub, Request<M>) -> Result<Response<A>, Status>,
+    ) -> Result<A, CallError> {
+        let Self {
+            service: Service { stub, proof },
+            name: call,
+            limit,
+            message,
+        } = self;
+        let answer = async {
+            let request = proof.shown_with(message, Some(limit)).await?;
+            answered(call, send(stub, request).await)
+        };
+        let answer = timeout(limit, answer).await;
+        answer.unwrap_or(Err(CallError::Deadline { call, limit }))
+    }
 }
 
 fn answered<T>(call: &'static str, answer: Result<Response<T>, Status>) -> Result<T, CallError> {
@@ -216,16 +334,16 @@ fn answered<T>(call: &'static str, answer: Result<Response<T>, Status>) -> Resul
     }
 }
 
-impl TokenFile {
+impl Proof {
     async fn shown_with<T>(
         &self,
         message: T,
         limit: Option<Duration>,
     ) -> Result<Request<T>, TokenError> {
         let mut request = Request::new(message);
-        request
-            .metadata_mut()
-            .insert("authorization", self.bearer().await?);
+        if let Some(bearer) = self.bearer().await? {
+            request.metadata_mut().insert("authorization", bearer);
+        }
         if let Some(limit) = limit {
             request.set_timeout(limit);
         }

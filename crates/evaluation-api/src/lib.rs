@@ -10,6 +10,7 @@
 
 pub mod access;
 pub mod client;
+pub mod refusal;
 pub mod verdict;
 
 /// The generated types of `connectors.evaluation.v1`.
@@ -25,8 +26,17 @@ pub mod v1 {
     include!("generated/connectors.evaluation.v1.rs");
 }
 
+/// The protocol as a `FileDescriptorSet`, for gRPC reflection.
+pub const DESCRIPTOR: &[u8] = include_bytes!("generated/connectors.evaluation.v1.bin");
+
 /// What a token must be for, to be shown to the evaluation service.
 pub const TOKEN_AUDIENCE: &str = "connectors-evaluation";
+
+/// What a pod's token must be for, to be reviewed by `ReviewToken`.
+pub const POD_TOKEN_AUDIENCE: &str = "connectors.alauda.io";
+
+/// Questions that one `BatchCheckAccess` may ask.
+pub const MOST_QUESTIONS: usize = 1024;
 
 /// The longest message of either side. What is longer is refused, never cut.
 pub const LONGEST_MESSAGE: usize = 8 * 1024 * 1024;

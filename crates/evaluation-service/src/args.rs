@@ -22,6 +22,11 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
     pub listen_address: SocketAddr,
 
+    /// A Unix socket on which the gRPC API is served as well, without TLS and tokens: who can open it is
+    /// trusted as the user that runs the service
+    #[arg(long, value_name = "PATH")]
+    pub listen_socket: Option<PathBuf>,
+
     /// The serving certificate, in PEM; followed when it changes
     #[arg(
         long,
@@ -37,6 +42,10 @@ pub struct Args {
         default_value = "/etc/connectors/tls/tls.key"
     )]
     pub tls_key: PathBuf,
+
+    /// How long ago the service may have heard from the API server and still answer about access
+    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = max_staleness)]
+    pub max_staleness: Duration,
 
     /// How many Rego evaluations run at the same time, each in a process of its own
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -80,13 +89,25 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(10);
 
 fn rego_timeout(text: &str) -> Result<Duration, String> {
-    let hint = || "write a duration between 10ms and 10s, such as 500ms or 1s".to_owned();
-    let duration: SignedDuration = text.parse().map_err(|_| hint())?;
-    let duration = Duration::try_from(duration).map_err(|_| hint())?;
-    if duration < SHORTEST || duration > LONGEST {
-        return Err(hint());
-    }
-    Ok(duration)
+    let hint = "write a duration between 10ms and 10s, such as 500ms or 1s";
+    between(SHORTEST, LONGEST, text, hint)
+}
+
+/// A quiet API server says something on a watch about once a minute.
+const LEAST_STALENESS: Duration = Duration::from_secs(90);
+/// What was taken away an hour ago nobody calls a permission any more.
+const MOST_STALENESS: Duration = Duration::from_hours(1);
+
+fn max_staleness(text: &str) -> Result<Duration, String> {
+    let hint = "write a duration between 90s and 1h, such as 3m: a quiet API server says something about once a minute";
+    between(LEAST_STALENESS, MOST_STALENESS, text, hint)
+}
+
+fn between(least: Duration, most: Duration, text: &str, hint: &str) -> Result<Duration, String> {
+    let duration: Option<SignedDuration> = text.parse().ok();
+    let duration = duration.and_then(|duration| Duration::try_from(duration).ok());
+    let duration = duration.filter(|duration| (least..=most).contains(duration));
+    duration.ok_or_else(|| hint.to_owned())
 }
 
 #[cfg(test)]
@@ -111,6 +132,17 @@ mod tests {
             module: 16 << 10,
         };
         assert_eq!(limits, expected);
+    }
+
+    #[test]
+    fn staleness_leaves_room_for_a_bookmark_a_minute() {
+        let staleness = |argument: &str| parse(&[argument]).map(|args| args.max_staleness);
+        assert_eq!(parse(&[]).unwrap().max_staleness, Duration::from_mins(3));
+        let least = staleness("--max-staleness=90s").unwrap();
+        assert_eq!(least, LEAST_STALENESS);
+        for wrong in ["89s", "0s", "-3m", "2h", "3"] {
+            assert!(staleness(&format!("--max-staleness={wrong}")).is_err());
+        }
     }
 
     #[test]

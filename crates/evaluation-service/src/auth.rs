@@ -8,6 +8,7 @@
 //! however many unknown ones are shown, those of known callers have reviews set aside for them.
 
 mod remembered;
+mod subject;
 mod token;
 
 use std::sync::Arc;
@@ -33,7 +34,9 @@ use tonic::metadata::MetadataMap;
 use crate::error::Refused;
 use crate::metrics::Metrics;
 use remembered::Remembered;
-use token::{bearer, may_be_for_us};
+use token::{Looks, bearer, looks};
+
+pub(crate) use subject::TokenOwner;
 
 /// How long a token stands for its owner.
 const TOKEN_HOLDS: Duration = Duration::from_secs(10);
@@ -47,6 +50,8 @@ const KNOWN_FOR: Duration = Duration::from_mins(10);
 const UNKNOWN_REVIEWS: usize = 32;
 /// Reviews of tokens that were good lately.
 const KNOWN_REVIEWS: usize = 32;
+/// Reviews of tokens that callers ask about.
+const SUBJECT_REVIEWS: usize = 32;
 /// Reviews of what callers may do, which only callers with a good token cause.
 const ACCESS_REVIEWS: usize = 64;
 
@@ -55,9 +60,17 @@ const PLACE: Duration = Duration::from_secs(2);
 
 type Sha = [u8; 32];
 
-/// Somebody whom the API server knows.
+/// Who calls.
 #[derive(Clone)]
-pub struct Caller(Arc<Known>);
+pub struct Caller(Who);
+
+#[derive(Clone)]
+enum Who {
+    /// Somebody whom the API server knows.
+    Known(Arc<Known>),
+    /// Somebody who could open the socket of this process.
+    Local,
+}
 
 struct Known {
     user: UserInfo,
@@ -73,6 +86,7 @@ struct Inner {
     metrics: Metrics,
     unknown_reviews: Semaphore,
     known_reviews: Semaphore,
+    subject_reviews: Semaphore,
     access_reviews: Semaphore,
     tokens: Remembered<Sha, Caller>,
     refused: Remembered<Sha, ()>,
@@ -90,6 +104,7 @@ impl Callers {
             metrics,
             unknown_reviews: Semaphore::new(UNKNOWN_REVIEWS),
             known_reviews: Semaphore::new(KNOWN_REVIEWS),
+            subject_reviews: Semaphore::new(SUBJECT_REVIEWS),
             access_reviews: Semaphore::new(ACCESS_REVIEWS),
             tokens: Remembered::new(TOKEN_HOLDS),
             refused: Remembered::new(REFUSAL_HOLDS),
@@ -106,11 +121,17 @@ impl Callers {
         if let Some(caller) = inner.tokens.get(&digest) {
             return Ok(caller);
         }
-        if !may_be_for_us(token, clock::now()) || inner.refused.has(&digest) {
+        let looks = looks(token, TOKEN_AUDIENCE, clock::now());
+        if looks != Looks::Good || inner.refused.has(&digest) {
             return Err(Refused::BadToken);
         }
-        let is_known = inner.known.has(&digest);
-        let user = inner.review_token(token, is_known).await?.and_then(owner);
+        let places = if inner.known.has(&digest) {
+            &inner.known_reviews
+        } else {
+            &inner.unknown_reviews
+        };
+        let status = inner.review_token(token, TOKEN_AUDIENCE, places).await?;
+        let user = status.and_then(|status| owner(status, TOKEN_AUDIENCE));
         let result = if user.is_some() { "yes" } else { "no" };
         inner.metrics.review("token", result);
         let Some(user) = user else {
@@ -126,11 +147,14 @@ impl Callers {
 
     /// May the caller ask about the connectors of this namespace?
     pub async fn authorize(&self, caller: &Caller, namespace: &str) -> Result<(), Refused> {
-        let key = (caller.0.digest, namespace.to_owned());
+        let Who::Known(known) = &caller.0 else {
+            return Ok(());
+        };
+        let key = (known.digest, namespace.to_owned());
         if self.0.permissions.has(&key) {
             return Ok(());
         }
-        let is_allowed = self.0.review_access(&caller.0.user, namespace).await?;
+        let is_allowed = self.0.review_access(&known.user, namespace).await?;
         let result = if is_allowed { "yes" } else { "no" };
         self.0.metrics.review("access", result);
         if !is_allowed {
@@ -141,11 +165,11 @@ impl Callers {
     }
 }
 
-/// The owner of a token that the API server found good, for us.
-fn owner(status: TokenReviewStatus) -> Option<UserInfo> {
+/// The owner of a token that the API server found good, for an audience.
+fn owner(status: TokenReviewStatus, audience: &str) -> Option<UserInfo> {
     let is_for_us = status
         .audiences
-        .is_some_and(|audiences| audiences.iter().any(|one| one == TOKEN_AUDIENCE));
+        .is_some_and(|audiences| audiences.iter().any(|one| one == audience));
     let is_good = status.authenticated == Some(true) && status.error.is_none_or(|it| it.is_empty());
     let user = status.user.filter(|_| is_good && is_for_us)?;
     let is_somebody = user.username.as_ref().is_some_and(|name| !name.is_empty());
@@ -156,7 +180,12 @@ impl Caller {
     fn new(user: UserInfo) -> Result<Self, Refused> {
         let json = serde_json::to_vec(&user).map_err(|_| Refused::Internal)?;
         let digest = Sha256::digest(&json).into();
-        Ok(Self(Arc::new(Known { user, digest })))
+        Ok(Self(Who::Known(Arc::new(Known { user, digest }))))
+    }
+
+    /// Whoever could open the socket may ask about everything: the process itself could be read by them.
+    pub(crate) const fn local() -> Self {
+        Self(Who::Local)
     }
 }
 
@@ -174,19 +203,15 @@ impl Inner {
     async fn review_token(
         &self,
         token: &str,
-        is_known: bool,
+        audience: &str,
+        places: &Semaphore,
     ) -> Result<Option<TokenReviewStatus>, Refused> {
         let review = TokenReview {
             spec: TokenReviewSpec {
-                audiences: Some(vec![TOKEN_AUDIENCE.to_owned()]),
+                audiences: Some(vec![audience.to_owned()]),
                 token: Some(token.to_owned()),
             },
             ..TokenReview::default()
-        };
-        let places = if is_known {
-            &self.known_reviews
-        } else {
-            &self.unknown_reviews
         };
         let answer = self.create("token", places, &review).await?;
         Ok(answer.status)

@@ -4,22 +4,135 @@
 //! not enough: it knows names, and a later pod may have the same one. So a binding of the pod form
 //! counts only together with the granted request of this very pod that it was written for.
 
+use std::cell::OnceCell;
+
 use authz::{Attributes, Grant, ResourceRequest, Target, User};
 use connectors_api::access_request::{GrantState, MatchedPolicy, Phase};
 use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, MANAGED_BY};
 use connectors_api::names::{self, CONNECTORS, GROUP};
 use connectors_api::{AccessRequest, AccessRequestCondition, AccessResource};
-use evaluation_api::access::{AccessAnswer, AccessQuestion, Binding, Decision, RequestSeen};
+use evaluation_api::access::{
+    AccessAnswer, AccessQuestion, Binding, ConnectorName, Decision, PodRef, RequestSeen,
+    ServiceAccountName,
+};
+use evaluation_api::v1::AccessDecision;
 use jiff::Timestamp;
 
 use crate::world::{Tuple, World};
 
+/// A question with what is made of it once.
+pub(crate) struct Asked<'a> {
+    question: &'a AccessQuestion,
+    user: &'a User,
+    /// The subresource of the pod form, once it was needed.
+    pod_form: OnceCell<String>,
+}
+
+impl<'a> Asked<'a> {
+    /// The user is the subject of the question.
+    pub(crate) const fn new(question: &'a AccessQuestion, user: &'a User) -> Self {
+        Self {
+            question,
+            user,
+            pod_form: OnceCell::new(),
+        }
+    }
+
+    fn pod_form(&self, pod: &PodRef) -> &str {
+        self.pod_form.get_or_init(|| {
+            let AccessQuestion {
+                subject,
+                permission,
+                ..
+            } = self.question;
+            AccessResource::pod(*permission, &subject.namespace, &pod.name).subresource()
+        })
+    }
+
+    fn allowing<'b>(
+        &'b self,
+        world: &'b World,
+        subresource: &'b str,
+    ) -> impl Iterator<Item = Grant<'b>> + use<'b> {
+        world.rbac.allowing(&Attributes {
+            user: self.user,
+            verb: &self.question.verb,
+            target: target(&self.question.connector, subresource),
+        })
+    }
+}
+
+/// What an access to a connector is about.
+pub(crate) fn target<'a>(connector: &'a ConnectorName, subresource: &'a str) -> Target<'a> {
+    Target::Resource(ResourceRequest {
+        group: GROUP,
+        resource: CONNECTORS,
+        subresource,
+        namespace: &connector.namespace,
+        name: &connector.name,
+    })
+}
+
+/// The user that a service account is.
+pub(crate) fn user(subject: &ServiceAccountName) -> User {
+    User::service_account(&subject.namespace, &subject.name)
+}
+
+/// What a question comes to.
+pub(crate) enum Found<'a> {
+    /// A permission that holds at any time.
+    Standing(Grant<'a>),
+    /// A permission of the pod.
+    Pod(Grant<'a>),
+    /// None.
+    No(Why),
+}
+
+/// Why there is none.
+#[derive(Clone, Copy)]
+pub(crate) enum Why {
+    NoStanding,
+    NoneHolds,
+    None,
+}
+
+impl Why {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoStanding => "no standing permission",
+            Self::NoneHolds => {
+                "no AccessRequest of this very pod whose grant holds now behind a binding that names it,"
+            }
+            Self::None => "no permission",
+        }
+    }
+}
+
+impl Found<'_> {
+    /// The word for it.
+    pub(crate) const fn word(&self) -> AccessDecision {
+        match self {
+            Self::Standing(_) => AccessDecision::AllowedStanding,
+            Self::Pod(_) => AccessDecision::AllowedPod,
+            Self::No(_) => AccessDecision::Denied,
+        }
+    }
+}
+
 /// The answer to a question, from what is known, at this time.
 #[must_use]
 pub fn answer(world: &World, question: &AccessQuestion, now: Timestamp) -> AccessAnswer {
-    let deciding = Tuple::of_question(question).and_then(|tuple| world.requests.deciding(&tuple));
-    let user = User::service_account(&question.subject.namespace, &question.subject.name);
-    let (decision, reason) = decide(world, question, &user, deciding, now);
+    let user = user(&question.subject);
+    answer_asked(world, &Asked::new(question, &user), now)
+}
+
+pub(crate) fn answer_asked(world: &World, asked: &Asked<'_>, now: Timestamp) -> AccessAnswer {
+    let deciding = deciding(world, asked.question);
+    let (decision, reason) = match decide(world, asked, || deciding, now) {
+        Found::Standing(grant) => (Decision::AllowedStanding(binding(&grant)), reason(&grant)),
+        Found::Pod(grant) => (Decision::AllowedPod(binding(&grant)), reason(&grant)),
+        Found::No(why) => (Decision::Denied, no(asked.question, why.as_str())),
+    };
     AccessAnswer {
         decision,
         reason,
@@ -28,60 +141,47 @@ pub fn answer(world: &World, question: &AccessQuestion, now: Timestamp) -> Acces
     }
 }
 
-fn decide(
-    world: &World,
+/// What a question comes to, from what is known, at this time.
+pub(crate) fn find<'a>(world: &'a World, asked: &'a Asked<'a>, now: Timestamp) -> Found<'a> {
+    decide(world, asked, || deciding(world, asked.question), now)
+}
+
+pub(crate) fn deciding<'a>(
+    world: &'a World,
     question: &AccessQuestion,
-    user: &User,
-    deciding: Option<&AccessRequest>,
+) -> Option<&'a AccessRequest> {
+    Tuple::of_question(question).and_then(|tuple| world.requests.deciding(&tuple))
+}
+
+fn decide<'a>(
+    world: &'a World,
+    asked: &'a Asked<'a>,
+    deciding: impl FnOnce() -> Option<&'a AccessRequest>,
     now: Timestamp,
-) -> (Decision, String) {
-    let permission = question.permission;
-    let resource = AccessResource::standing(permission).subresource();
-    let mut standing = allowing(world, question, user, &resource);
+) -> Found<'a> {
+    let question = asked.question;
+    // The subresource of the standing form is the permission alone.
+    let mut standing = asked.allowing(world, question.permission.as_str());
     if let Some(grant) = standing.find(|grant| !is_ours_and_going(grant)) {
-        return (Decision::AllowedStanding(binding(&grant)), reason(&grant));
+        return Found::Standing(grant);
     }
     // Without the UID of a pod nobody can tell whose permission the pod form is.
     let pod = question.pod.as_ref().filter(|pod| !pod.uid.is_empty());
     let Some(pod) = pod else {
-        return (Decision::Denied, no(question, "no standing permission"));
+        return Found::No(Why::NoStanding);
     };
-    let resource = AccessResource::pod(permission, &question.subject.namespace, &pod.name);
-    let resource = resource.subresource();
-    let mut is_covered = false;
-    for grant in allowing(world, question, user, &resource) {
-        is_covered = true;
-        if deciding
-            .is_some_and(|request| is_of(&grant, request, question) && holds(&grant, request, now))
-        {
-            return (Decision::AllowedPod(binding(&grant)), reason(&grant));
-        }
+    let mut grants = asked.allowing(world, asked.pod_form(pod)).peekable();
+    if grants.peek().is_none() {
+        return Found::No(Why::None);
     }
-    let why = if is_covered {
-        "no AccessRequest of this very pod whose grant holds now behind a binding that names it,"
-    } else {
-        "no permission"
+    let Some(request) = deciding() else {
+        return Found::No(Why::NoneHolds);
     };
-    (Decision::Denied, no(question, why))
-}
-
-fn allowing<'a>(
-    world: &'a World,
-    question: &'a AccessQuestion,
-    user: &'a User,
-    subresource: &'a str,
-) -> impl Iterator<Item = Grant<'a>> + use<'a> {
-    world.rbac.allowing(&Attributes {
-        user,
-        verb: &question.verb,
-        target: Target::Resource(ResourceRequest {
-            group: GROUP,
-            resource: CONNECTORS,
-            subresource,
-            namespace: &question.connector.namespace,
-            name: &question.connector.name,
-        }),
-    })
+    let holds = |grant: &Grant<'_>| is_of(grant, request, question) && holds(grant, request, now);
+    match grants.find(holds) {
+        Some(grant) => Found::Pod(grant),
+        None => Found::No(Why::NoneHolds),
+    }
 }
 
 fn is_ours(grant: &Grant<'_>) -> bool {
@@ -89,7 +189,7 @@ fn is_ours(grant: &Grant<'_>) -> bool {
 }
 
 /// An object with a deletion timestamp counts as deleted, where it is ours to say so.
-fn is_ours_and_going(grant: &Grant<'_>) -> bool {
+pub(crate) fn is_ours_and_going(grant: &Grant<'_>) -> bool {
     is_ours(grant) && grant.binding.is_deleting()
 }
 
@@ -139,7 +239,7 @@ fn holds(grant: &Grant<'_>, request: &AccessRequest, now: Timestamp) -> bool {
         && entries.next().is_none()
 }
 
-fn binding(grant: &Grant<'_>) -> Binding {
+pub(crate) fn binding(grant: &Grant<'_>) -> Binding {
     let Grant { binding, .. } = grant;
     Binding {
         kind: binding.kind().to_owned(),

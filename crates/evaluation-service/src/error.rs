@@ -1,29 +1,38 @@
 //! Why a call is not answered, and the one table from that to gRPC.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use connectors_api::judge::JudgeError;
 use evaluation_api::access::QuestionError;
+use evaluation_api::refusal::{self, FIELD, NAMESPACE, Reason};
+use evaluation_api::v1::Refusal;
+use evaluation_api::{MOST_QUESTIONS, POD_TOKEN_AUDIENCE};
 use service_kit::{report, retry};
 use thiserror::Error;
 use tonic::{Code, Status};
 use tracing::warn;
 
-/// Why a call, a stream or a question on a stream is not answered.
+/// Why a call, a stream or a question is not answered.
 #[derive(Debug, Error)]
 pub enum Refused {
     /// The caches are not complete yet, or the process is about to end.
     #[error("the service is not ready; try again")]
     NotReady,
+    /// A cache has not heard from the API server for too long: what it shows may not hold any more.
+    #[error("the service has not heard from the API server for too long; try again")]
+    Stale,
     /// There is no token in the metadata.
     #[error("authorization: a bearer token of audience connectors-evaluation is needed")]
     NoToken,
     /// The API server does not know the token, or it is for somebody else.
     #[error("authorization: the token is not valid for audience connectors-evaluation")]
     BadToken,
-    /// The API server cannot be asked about the caller.
-    #[error("the caller cannot be reviewed now; try again")]
+    /// The API server cannot be asked what has to be asked of it.
+    #[error("the API server cannot be asked now; try again")]
     NoReview(#[source] retry::CallError),
-    /// Too many callers are being reviewed.
-    #[error("too many callers are being reviewed; try again")]
+    /// Too much is being asked of the API server.
+    #[error("too much is being asked of the API server; try again")]
     TooManyReviews,
     /// The caller may not ask about the namespace.
     #[error(
@@ -33,6 +42,24 @@ pub enum Refused {
     /// The question is none.
     #[error(transparent)]
     Question(#[from] QuestionError),
+    /// A policy that no API server would store.
+    #[error("policy: is longer than 1 MiB")]
+    PolicyTooLong,
+    /// The bytes of the message cannot be read.
+    #[error("the message cannot be read")]
+    NoMessage,
+    /// More questions than one call may ask.
+    #[error("questions: at most {MOST_QUESTIONS} in one call")]
+    TooManyAtOnce,
+    /// The token that is asked about is not valid.
+    #[error("token: is not a valid service account token")]
+    SubjectToken,
+    /// It is for somebody else.
+    #[error("token: is not for audience {POD_TOKEN_AUDIENCE}")]
+    SubjectAudience,
+    /// It belongs to no pod.
+    #[error("token: is not bound to a pod")]
+    SubjectNoPod,
     /// A part of the request is not JSON.
     #[error("{0}: is not JSON")]
     Json(String),
@@ -69,44 +96,178 @@ pub enum Refused {
     /// The caller does not read what it is told.
     #[error("the stream is not being read")]
     Unread,
+    /// The call took longer than any may.
+    #[error("the call took too long")]
+    TooLate,
     /// A part of the service failed.
     #[error("the service failed")]
     Internal,
 }
 
+/// Soon enough that nobody waits for long, late enough that what is in the way may be gone.
+const SOON: Duration = Duration::from_secs(1);
+/// What is stale stays so for a while.
+const LATER: Duration = Duration::from_secs(5);
+
 impl Refused {
+    /// The table: the gRPC status code, the word for programs, and when trying again can help.
+    const fn row(&self) -> (Code, Reason, Option<Duration>) {
+        match self {
+            Self::NotReady => (Code::Unavailable, Reason::NotReady, Some(SOON)),
+            Self::Stale => (Code::Unavailable, Reason::CacheStale, Some(LATER)),
+            Self::NoReview(_) => (Code::Unavailable, Reason::ApiServerUnavailable, Some(SOON)),
+            Self::TooManyReviews => (Code::Unavailable, Reason::TooManyReviews, Some(SOON)),
+            Self::TooBusy => (Code::Unavailable, Reason::TooBusy, Some(SOON)),
+            Self::TooManyIds => (Code::Unavailable, Reason::TooManyIds, Some(SOON)),
+            Self::TooOld => (Code::Unavailable, Reason::StreamTooOld, Some(SOON)),
+            Self::Unread => (Code::Unavailable, Reason::StreamUnread, Some(SOON)),
+            Self::NoToken => (Code::Unauthenticated, Reason::TokenMissing, None),
+            Self::BadToken => (Code::Unauthenticated, Reason::TokenInvalid, None),
+            Self::Forbidden(_) => (Code::PermissionDenied, Reason::NamespaceForbidden, None),
+            Self::Question(QuestionError::Missing(_)) => {
+                (Code::InvalidArgument, Reason::FieldMissing, None)
+            }
+            Self::Question(_) | Self::Stage => (Code::InvalidArgument, Reason::FieldInvalid, None),
+            Self::NoMessage => (Code::InvalidArgument, Reason::MessageInvalid, None),
+            Self::TooManyAtOnce | Self::PolicyTooLong => {
+                (Code::InvalidArgument, Reason::TooLong, None)
+            }
+            Self::SubjectToken => (Code::InvalidArgument, Reason::SubjectTokenInvalid, None),
+            Self::SubjectAudience => (
+                Code::InvalidArgument,
+                Reason::SubjectTokenWrongAudience,
+                None,
+            ),
+            Self::SubjectNoPod => (Code::InvalidArgument, Reason::SubjectTokenWithoutPod, None),
+            Self::Json(_) => (Code::InvalidArgument, Reason::JsonInvalid, None),
+            Self::CheckTwice(_) => (Code::InvalidArgument, Reason::CheckTwice, None),
+            Self::Judge(_) => (Code::InvalidArgument, Reason::EvaluationInvalid, None),
+            Self::NoAction => (Code::InvalidArgument, Reason::ActionMissing, None),
+            Self::IdTwice(_) => (Code::InvalidArgument, Reason::IdTwice, None),
+            Self::TooMuchRego(_) => (Code::ResourceExhausted, Reason::TooMuchRego, None),
+            Self::TooManyQuestions => (Code::ResourceExhausted, Reason::TooManyQuestions, None),
+            Self::TooLate => (Code::DeadlineExceeded, Reason::CallTooLong, Some(SOON)),
+            Self::Internal => (Code::Internal, Reason::Internal, None),
+        }
+    }
+
     /// The gRPC status code.
     #[must_use]
     pub const fn code(&self) -> Code {
-        match self {
+        self.row().0
+    }
+
+    /// The word for programs.
+    #[must_use]
+    pub const fn reason(&self) -> Reason {
+        self.row().1
+    }
+
+    /// What the refusal is about, where that is a field or a namespace.
+    #[must_use]
+    pub fn metadata(&self) -> HashMap<String, String> {
+        let about = match self {
+            Self::Forbidden(namespace) => Some((NAMESPACE, namespace.as_str())),
+            Self::Question(error) => Some((FIELD, error.field())),
+            Self::Json(field) => Some((FIELD, field.as_str())),
+            Self::Stage => Some((FIELD, "stage")),
+            Self::CheckTwice(_) => Some((FIELD, "candidates")),
+            Self::TooManyAtOnce => Some((FIELD, "questions")),
+            Self::PolicyTooLong => Some((FIELD, "policy")),
+            Self::SubjectToken | Self::SubjectAudience | Self::SubjectNoPod => {
+                Some((FIELD, "token"))
+            }
             Self::NotReady
+            | Self::Stale
+            | Self::NoToken
+            | Self::BadToken
             | Self::NoReview(_)
             | Self::TooManyReviews
+            | Self::Judge(_)
+            | Self::TooMuchRego(_)
             | Self::TooBusy
+            | Self::NoMessage
+            | Self::NoAction
+            | Self::IdTwice(_)
+            | Self::TooManyQuestions
             | Self::TooManyIds
             | Self::TooOld
-            | Self::Unread => Code::Unavailable,
-            Self::NoToken | Self::BadToken => Code::Unauthenticated,
-            Self::Forbidden(_) => Code::PermissionDenied,
-            Self::Question(_)
-            | Self::Json(_)
-            | Self::Stage
-            | Self::CheckTwice(_)
-            | Self::Judge(_)
-            | Self::NoAction
-            | Self::IdTwice(_) => Code::InvalidArgument,
-            Self::TooMuchRego(_) | Self::TooManyQuestions => Code::ResourceExhausted,
-            Self::Internal => Code::Internal,
+            | Self::Unread
+            | Self::TooLate
+            | Self::Internal => None,
+        };
+        let pair = about.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        pair.into_iter().collect()
+    }
+
+    /// What the API server said is for the log, not for the caller.
+    fn log(&self) {
+        if let Self::NoReview(source) = self {
+            warn!(error = report(source), "the API server cannot be asked");
         }
     }
 }
 
 impl From<Refused> for Status {
     fn from(refused: Refused) -> Self {
-        // What the API server said is for the log, not for the caller.
-        if let Refused::NoReview(source) = &refused {
-            warn!(error = report(source), "a caller cannot be reviewed");
+        refused.log();
+        let (code, reason, again) = refused.row();
+        refusal::status(code, refused.to_string(), reason, refused.metadata(), again)
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        refused.log();
+        let (code, reason, _) = refused.row();
+        Self {
+            code: code.into(),
+            message: refused.to_string(),
+            reason: reason.as_str().to_owned(),
+            metadata: refused.metadata(),
         }
-        Self::new(refused.code(), refused.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::StatusExt;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_in_one_word_why_and_what_about() {
+        let status = Status::from(Refused::Forbidden("tools".to_owned()));
+        assert_eq!(status.code(), Code::PermissionDenied);
+        assert_eq!(Reason::of(&status), Some(Reason::NamespaceForbidden));
+        let details = status.get_error_details();
+        assert_eq!(details.error_info().unwrap().metadata["namespace"], "tools");
+        assert!(details.retry_info().is_none());
+
+        let missing = Refused::Question(QuestionError::Missing("subject"));
+        let refusal = Refusal::from(missing);
+        assert_eq!(refusal.reason, "FIELD_MISSING");
+        assert_eq!(refusal.metadata["field"], "subject");
+    }
+
+    #[test]
+    fn what_may_pass_by_itself_says_when_to_try_again() {
+        for (refused, again) in [
+            (Refused::NotReady, Some(SOON)),
+            (Refused::Stale, Some(LATER)),
+            (Refused::TooBusy, Some(SOON)),
+            (Refused::TooLate, Some(SOON)),
+            (Refused::BadToken, None),
+            (Refused::Stage, None),
+            (Refused::Internal, None),
+        ] {
+            let name = refused.to_string();
+            let code = refused.code();
+            let status = Status::from(refused);
+            let details = status.get_error_details();
+            let said = details.retry_info().and_then(|info| info.retry_delay);
+            assert_eq!(said, again, "{name}");
+            assert!(code != Code::Unavailable || said.is_some(), "{name}");
+        }
     }
 }

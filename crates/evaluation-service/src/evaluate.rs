@@ -21,7 +21,7 @@ use crate::rego::Pool;
 /// Rego evaluations of one call. A policy has at most 32 checks, and a request at most 512 objects.
 const MOST_REGO: usize = 512;
 /// All evaluations of one call together: the caller waits no longer than 15 seconds.
-const ALL_REGO: Duration = Duration::from_secs(10);
+pub(crate) const ALL_REGO: Duration = Duration::from_secs(10);
 
 /// What is asked, and the namespace whose permission it needs.
 pub fn read(request: EvaluateChecksRequest) -> Result<(String, Question), Refused> {
@@ -61,7 +61,7 @@ pub fn read(request: EvaluateChecksRequest) -> Result<(String, Question), Refuse
 }
 
 /// Names the field and nothing of what it holds.
-fn json(field: &str, bytes: &[u8]) -> Result<Value, Refused> {
+pub(crate) fn json(field: &str, bytes: &[u8]) -> Result<Value, Refused> {
     serde_json::from_slice(bytes).map_err(|_| Refused::Json(field.to_owned()))
 }
 

@@ -1,6 +1,6 @@
 //! Objects and questions that the tests of several modules share.
 
-use connectors_api::{AccessRequest, Permission};
+use connectors_api::{AccessPolicy, AccessRequest, Permission};
 use evaluation_api::access::{AccessQuestion, ConnectorName, PodRef, ServiceAccountName};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde_json::json;
@@ -72,3 +72,23 @@ pub(crate) fn role_binding(name: &str) -> RoleBinding {
 
 /// What the role of the pod is about.
 pub(crate) const POD_FORM: &str = "connectors/apis/v1/pod/devops/deploy";
+
+/// A policy that gives service account `devops/builder` a permission under one check.
+pub(crate) fn policy(name: &str) -> AccessPolicy {
+    serde_json::from_value(json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+        "metadata": {"name": name, "namespace": "tools", "uid": "policy-uid"},
+        "spec": {"checkGrantedPermission": {
+            "requesters": [{"kind": "ServiceAccount", "namespace": "devops", "name": "builder"}],
+            "spec": {
+                "checks": [{
+                    "name": "gate",
+                    "selector": {"labels": {"run": "{.object.metadata.labels.run}"}, "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"}},
+                    "state": {"rego": "package approval\noutput := {}"},
+                }],
+                "permissions": {"roleTemplate": {"rules": []}},
+            },
+        }},
+    }))
+    .unwrap()
+}

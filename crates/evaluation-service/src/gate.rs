@@ -1,47 +1,92 @@
 //! In front of every call, before a byte of its message is read: is there an answer at all, and who
 //! asks? Messages may be large, and anybody may send one.
 
+mod count;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use evaluation_api::v1::evaluation_server::EvaluationServer;
+use evaluation_api::{DESCRIPTOR, LONGEST_MESSAGE, MOST_QUESTIONS};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
+use tonic::Status;
 use tonic::body::Body;
 use tonic::metadata::MetadataMap;
-use tonic::{Code, Status};
-use tower::Service as TowerService;
+use tonic_health::pb::health_server::HealthServer;
+use tower::util::BoxCloneSyncService;
+use tower::{Service as TowerService, ServiceExt};
 
 use crate::auth::Caller;
 use crate::error::Refused;
+use crate::health::Healthy;
 use crate::places::MESSAGES;
 use crate::service::Service;
 
 /// How long a call may take, reading its message and waiting for its turn included. A stream has begun
 /// by then, and goes on.
 const LONGEST_CALL: Duration = Duration::from_secs(30);
+/// The longest message of a call that brings no objects. As many questions as one call may ask, each of
+/// the longest names that there can be, are shorter.
+const LONGEST_QUESTIONS: usize = 2 * 1024 * 1024;
 
 const EVALUATE_CHECKS: &str = "EvaluateChecks";
-const CALLS: [&str; 3] = ["CheckAccess", "WatchAccess", EVALUATE_CHECKS];
+const BATCH_CHECK_ACCESS: &str = "BatchCheckAccess";
+const VALIDATE_POLICY: &str = "ValidatePolicy";
+const CALLS: [&str; 8] = [
+    "CheckAccess",
+    BATCH_CHECK_ACCESS,
+    "WatchAccess",
+    EVALUATE_CHECKS,
+    VALIDATE_POLICY,
+    "WhoCan",
+    "ReviewToken",
+    "Explain",
+];
+
+const HEALTH: &str = "/grpc.health.v1.Health/";
+/// With a token like everything else: who has none has no use for the protocol.
+const REFLECTION: &str = "/grpc.reflection.";
+
+/// What proves who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// A token.
+    Token,
+    /// That the connection could be made at all.
+    Connection,
+}
+
+type Other = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
 
 /// The service behind the gate.
 #[derive(Clone)]
 pub(crate) struct Gate {
     service: Service,
-    server: EvaluationServer<Service>,
+    proof: Proof,
+    health: Other,
+    reflection: Option<Other>,
+    /// For calls that bring objects.
+    objects: EvaluationServer<Service>,
+    /// For all others.
+    questions: EvaluationServer<Service>,
     messages: Arc<Semaphore>,
 }
 
 impl Gate {
-    pub(crate) fn new(service: Service) -> Self {
+    pub(crate) fn new(service: Service, proof: Proof) -> Self {
         Self {
-            server: service.clone().into_server(),
+            proof,
+            health: BoxCloneSyncService::new(HealthServer::new(Healthy(service.clone()))),
+            reflection: reflection(),
+            objects: service.clone().into_server(LONGEST_MESSAGE),
+            questions: service.clone().into_server(LONGEST_QUESTIONS),
             service,
             messages: Arc::new(Semaphore::new(MESSAGES)),
         }
@@ -49,46 +94,96 @@ impl Gate {
 
     async fn admit(&self, request: &Request<Incoming>) -> Result<Caller, Refused> {
         self.service.check_ready()?;
+        if self.proof == Proof::Connection {
+            return Ok(Caller::local());
+        }
         let metadata = MetadataMap::from_headers(request.headers().clone());
         self.service.callers.authenticate(&metadata).await
     }
 
-    async fn answer(mut self, mut request: Request<Incoming>) -> Response<Body> {
+    async fn answer(self, mut request: Request<Incoming>) -> Response<Body> {
         let since = Instant::now();
         let path = request.uri().path();
+        if path.starts_with(HEALTH) {
+            let Ok(response) = self.health.oneshot(request).await;
+            return response;
+        }
         let call = path.rsplit('/').next().unwrap_or_default();
         let call = CALLS.into_iter().find(|known| *known == call);
         let call = call.unwrap_or("other");
-        let refused = |status: Status| {
-            self.service
-                .metrics
-                .call(call, status.code(), since.elapsed());
-            status.into_http()
+        let service = self.service.clone();
+        let refused = |refused: Refused| {
+            let metrics = &service.metrics;
+            metrics.call(call, refused.code(), since.elapsed());
+            Status::from(refused).into_http()
         };
-        let admitted = match self.admit(&request).await {
-            Ok(caller) => caller,
-            Err(error) => return refused(error.into()),
+        match self.admit(&request).await {
+            Ok(caller) => request.extensions_mut().insert(caller),
+            Err(error) => return refused(error),
         };
-        request.extensions_mut().insert(admitted);
-        let answer = async {
-            let _place = if call == EVALUATE_CHECKS {
-                self.messages.acquire().await.ok()
-            } else {
-                None
-            };
-            self.server.call(request).await
-        };
-        match timeout(LONGEST_CALL, answer).await {
+        match timeout(LONGEST_CALL, self.pass(call, request)).await {
             Ok(Ok(response)) => response,
-            Err(_) => {
-                let late = Status::new(Code::DeadlineExceeded, "the call took too long");
-                self.service
-                    .metrics
-                    .call(call, late.code(), since.elapsed());
-                late.into_http()
+            Ok(Err(error)) => refused(error),
+            Err(_) => refused(Refused::TooLate),
+        }
+    }
+
+    async fn pass(
+        mut self,
+        call: &str,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Refused> {
+        if request.uri().path().starts_with(REFLECTION)
+            && let Some(reflection) = self.reflection
+        {
+            let Ok(response) = reflection.oneshot(request).await;
+            return Ok(response);
+        }
+        match call {
+            EVALUATE_CHECKS | VALIDATE_POLICY => {
+                let _place = self.messages.acquire().await.ok();
+                let Ok(response) = self.objects.call(request).await;
+                Ok(response)
+            }
+            BATCH_CHECK_ACCESS => {
+                // Empty questions are two bytes on the wire and a hundred times as many in memory.
+                let (head, body) = request.into_parts();
+                let body = count::read(body, LONGEST_QUESTIONS, MOST_QUESTIONS).await?;
+                let Ok(response) = self.questions.call(Request::from_parts(head, body)).await;
+                Ok(response)
+            }
+            _ => {
+                let Ok(response) = self.questions.call(request).await;
+                Ok(response)
             }
         }
     }
+}
+
+/// Describes the protocol, in both versions that clients ask for. None when the description cannot be
+/// read, which a test would have noticed.
+fn reflection() -> Option<Other> {
+    let describe = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTOR)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // The details of refusals.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+    };
+    let old = describe().build_v1alpha().ok()?;
+    let new = describe().build_v1().ok()?;
+    Some(BoxCloneSyncService::new(tower::service_fn(
+        move |request: Request<Incoming>| {
+            let (old, new) = (old.clone(), new.clone());
+            async move {
+                if request.uri().path().contains(".v1alpha.") {
+                    old.oneshot(request).await
+                } else {
+                    new.oneshot(request).await
+                }
+            }
+        },
+    )))
 }
 
 impl TowerService<Request<Incoming>> for Gate {

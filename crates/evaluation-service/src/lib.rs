@@ -15,16 +15,22 @@ pub mod auth;
 pub mod check;
 pub mod error;
 pub mod evaluate;
+pub mod live;
 pub mod metrics;
 pub mod places;
 pub mod rego;
 pub mod server;
 pub mod service;
+pub mod who_can;
 pub mod world;
 
+mod batch;
+mod explain;
 mod gate;
+mod health;
 mod questions;
 mod stream;
+mod validate;
 
 #[cfg(test)]
 mod fixtures;
@@ -48,10 +54,11 @@ use thiserror::Error;
 
 use args::Args;
 use auth::Callers;
+use live::Live;
 use metrics::Metrics;
 use places::Places;
 use rego::Pool;
-use server::Server;
+use server::{LocalServer, Server};
 use service::Service;
 use world::{Follow, Shared};
 
@@ -73,6 +80,9 @@ pub enum StartError {
     /// The API address is taken.
     #[error(transparent)]
     Bind(#[from] server::BindError),
+    /// The socket is taken.
+    #[error(transparent)]
+    Socket(#[from] server::SocketError),
     /// There is no way to the cluster.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -124,8 +134,10 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let Args {
         common,
         listen_address,
+        listen_socket,
         tls_certificate,
         tls_key,
+        max_staleness,
         rego_workers: _,
         rego_timeout: _,
         rego_memory: _,
@@ -150,6 +162,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
 
     let tls = ServerTls::load(tls_certificate, tls_key, &["h2"], &tls_metrics)?;
     let server = Server::bind(listen_address).await?;
+    let local = listen_socket.map(LocalServer::bind).transpose()?;
     let client = client::connect(kubeconfig.as_deref()).await?;
     let program = env::current_exe().map_err(StartError::Program)?;
     let rego = Pool::start(program, limits, metrics.clone()).await?;
@@ -166,13 +179,21 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     follow.start(&mut tasks);
     let service = Service {
         shared,
+        live: Live::new(client.clone()),
         callers: Callers::new(client, metrics.clone()),
         places: Places::new(rego.workers()),
         rego,
         readiness: readiness.clone(),
         metrics,
+        max_staleness,
         stop: tasks.stop(),
     };
+    if let Some(local) = local {
+        let (service, stop) = (service.clone(), tasks.stop());
+        tasks.spawn_infallible("socket", async move {
+            local.run(service, stop).await;
+        });
+    }
     let (config, stop) = (tls.config(), tasks.stop());
     tasks.spawn_infallible("grpc", async move {
         server.run(service, config, stop).await;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use connectors_api::judge::{RegoAnswer, RegoFailure};
 use evaluation_api::access::{AccessAnswer, Decision};
+use evaluation_api::v1::AccessDecision;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
@@ -109,11 +110,22 @@ impl Metrics {
 
     pub(crate) fn decision(&self, answer: &AccessAnswer) {
         let decision = match answer.decision {
-            Decision::Denied => "denied",
-            Decision::AllowedStanding(_) => "allowed_standing",
-            Decision::AllowedPod(_) => "allowed_pod",
+            Decision::Denied => AccessDecision::Denied,
+            Decision::AllowedStanding(_) => AccessDecision::AllowedStanding,
+            Decision::AllowedPod(_) => AccessDecision::AllowedPod,
         };
-        self.decisions.with_label_values(&[decision]).inc();
+        self.decisions(decision, 1);
+    }
+
+    pub(crate) fn decisions(&self, decision: AccessDecision, count: usize) {
+        let decision = match decision {
+            AccessDecision::Denied => "denied",
+            AccessDecision::AllowedStanding => "allowed_standing",
+            AccessDecision::AllowedPod => "allowed_pod",
+            AccessDecision::Unspecified => return,
+        };
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.decisions.with_label_values(&[decision]).inc_by(count);
     }
 
     pub(crate) fn review(&self, review: &str, result: &str) {

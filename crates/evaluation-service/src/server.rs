@@ -1,7 +1,8 @@
-//! Connections: TCP, TLS, HTTP/2.
+//! Connections: TCP with TLS, or a socket of this machine; HTTP/2 on both.
 
 mod calls;
 mod peers;
+mod socket;
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use service_kit::shutdown::Stop;
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -22,10 +24,12 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Proof};
 use crate::service::Service;
 use calls::{Calls, Counted};
 use peers::Peers;
+
+pub use socket::{LocalServer, SocketError};
 
 /// Callers are one per node and a few services; whoever opens more keeps others waiting.
 const CONNECTIONS: usize = 4096;
@@ -78,7 +82,7 @@ impl Server {
     /// Serves until it is time to stop, and then until every call has its answer.
     pub async fn run(self, service: Service, tls: Arc<ServerConfig>, stop: Stop) {
         let open = service.metrics.connections.clone();
-        let gate = Gate::new(service);
+        let gate = Gate::new(service, Proof::Token);
         let acceptor = TlsAcceptor::from(tls);
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let peers = Peers::default();
@@ -130,6 +134,14 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, gate: Gate, stop: Stop)
         Ok(Err(error)) => return debug!(%error, "a TLS handshake failed"),
         Err(_) => return debug!("a TLS handshake took too long"),
     };
+    converse(stream, gate, stop).await;
+}
+
+/// Serves the calls of one connection.
+async fn converse<S>(stream: S, gate: Gate, stop: Stop)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut builder = Builder::new(TokioExecutor::new()).http2_only();
     builder
         .http2()

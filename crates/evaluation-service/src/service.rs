@@ -1,14 +1,20 @@
 //! The calls of the gRPC API.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use evaluation_api::LONGEST_MESSAGE;
-use evaluation_api::access::{AccessAnswer, AccessQuestion};
+use evaluation_api::access::{
+    AccessAnswer, AccessQuestion, AccessTarget, TokenAnswer, TokenQuestion,
+};
 use evaluation_api::v1::evaluation_server::{Evaluation, EvaluationServer};
 use evaluation_api::v1::{
-    CheckAccessRequest, CheckAccessResponse, EvaluateChecksRequest, EvaluateChecksResponse,
-    WatchAccessRequest,
+    self, BatchCheckAccessRequest, BatchCheckAccessResponse, CheckAccessRequest,
+    CheckAccessResponse, EvaluateChecksRequest, EvaluateChecksResponse, ExplainRequest,
+    ExplainResponse, ReviewTokenRequest, ReviewTokenResponse, ValidatePolicyRequest,
+    ValidatePolicyResponse, WatchAccessRequest, WhoCanRequest, WhoCanResponse,
 };
+use jiff::Timestamp;
 use service_kit::clock;
 use service_kit::readiness::{Readiness, Status as Ready};
 use service_kit::shutdown::Stop;
@@ -17,14 +23,16 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::auth::{Caller, Callers};
+use crate::auth::{Caller, Callers, TokenOwner};
+use crate::batch::Batch;
 use crate::error::Refused;
+use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::places::Places;
 use crate::rego::Pool;
 use crate::stream::{Context, Said, UNSENT};
-use crate::world::Shared;
-use crate::{check, evaluate, stream};
+use crate::world::{Shared, World};
+use crate::{check, evaluate, explain, stream, validate, who_can};
 
 /// Answers calls. Clones share everything.
 #[derive(Clone)]
@@ -33,6 +41,8 @@ pub struct Service {
     pub shared: Arc<Shared>,
     /// Who calls.
     pub callers: Callers,
+    /// What is read when it is asked for.
+    pub live: Live,
     /// Whose turn it is.
     pub places: Places,
     /// Who runs Rego.
@@ -41,16 +51,18 @@ pub struct Service {
     pub readiness: Readiness,
     /// What is counted.
     pub metrics: Metrics,
+    /// How long ago the caches may have heard from the API server.
+    pub max_staleness: Duration,
     /// When streams end.
     pub stop: Stop,
 }
 
 impl Service {
-    /// As something that a connection can be served with.
+    /// As something that a connection can be served with, for messages of so many bytes.
     #[must_use]
-    pub fn into_server(self) -> EvaluationServer<Self> {
+    pub fn into_server(self, longest: usize) -> EvaluationServer<Self> {
         EvaluationServer::new(self)
-            .max_decoding_message_size(LONGEST_MESSAGE)
+            .max_decoding_message_size(longest)
             .max_encoding_message_size(LONGEST_MESSAGE)
     }
 
@@ -62,6 +74,13 @@ impl Service {
         }
     }
 
+    /// Whether access questions are answered now.
+    pub(crate) fn answers(&self) -> bool {
+        self.check_ready()
+            .and_then(|()| self.look(|_, _| ()))
+            .is_ok()
+    }
+
     async fn answer_access(
         &self,
         request: Request<CheckAccessRequest>,
@@ -71,7 +90,54 @@ impl Service {
         let question = AccessQuestion::try_from(question)?;
         let namespace = &question.connector.namespace;
         self.callers.authorize(&caller, namespace).await?;
-        Ok(check::answer(&self.shared.read(), &question, clock::now()))
+        self.look(|world, now| check::answer(world, &question, now))
+    }
+
+    /// One look at the world, if it shows the cluster as it was lately.
+    fn look<A>(&self, answer: impl FnOnce(&World, Timestamp) -> A) -> Result<A, Refused> {
+        let (world, now) = (self.shared.read(), clock::now());
+        world.fresh_for(now, self.max_staleness)?;
+        Ok(answer(&world, now))
+    }
+
+    async fn answer_batch(
+        &self,
+        request: Request<BatchCheckAccessRequest>,
+    ) -> Result<BatchCheckAccessResponse, Refused> {
+        let caller = caller(&request)?;
+        let mut batch = Batch::read(request.into_inner())?;
+        batch.authorize(&self.callers, &caller).await;
+        self.look(|world, now| batch.answer(world, now, &self.metrics))
+    }
+
+    async fn list_who_can(
+        &self,
+        request: Request<WhoCanRequest>,
+    ) -> Result<WhoCanResponse, Refused> {
+        let caller = caller(&request)?;
+        let target = AccessTarget::try_from(request.into_inner())?;
+        let namespace = &target.connector.namespace;
+        self.callers.authorize(&caller, namespace).await?;
+        let who = self.look(|world, now| who_can::who_can(world, &target, now))?;
+        Ok(who.into())
+    }
+
+    async fn answer_token(
+        &self,
+        request: Request<ReviewTokenRequest>,
+    ) -> Result<TokenAnswer, Refused> {
+        let caller = caller(&request)?;
+        let TokenQuestion { token, target } = request.into_inner().try_into()?;
+        let namespace = &target.connector.namespace;
+        self.callers.authorize(&caller, namespace).await?;
+        let TokenOwner { subject, pod } = self.callers.owner_of(&token).await?;
+        let question = target.asked_by(subject, Some(pod.clone()));
+        let answer = self.look(|world, now| check::answer(world, &question, now))?;
+        Ok(TokenAnswer {
+            subject: question.subject,
+            pod,
+            answer,
+        })
     }
 
     async fn judge_checks(
@@ -85,6 +151,44 @@ impl Service {
         evaluate::judge(question, &self.rego, &place).await
     }
 
+    async fn look_at_policy(
+        &self,
+        request: Request<ValidatePolicyRequest>,
+    ) -> Result<ValidatePolicyResponse, Refused> {
+        let caller = caller(&request)?;
+        let policy = validate::read(request.into_inner())?;
+        self.callers.authorize(&caller, &policy.namespace).await?;
+        validate::validate(policy, &self.rego, &self.places).await
+    }
+
+    async fn explain_access(
+        &self,
+        request: Request<ExplainRequest>,
+    ) -> Result<ExplainResponse, Refused> {
+        let caller = caller(&request)?;
+        let question = question_of(request.into_inner())?;
+        let namespace = &question.connector.namespace;
+        self.callers.authorize(&caller, namespace).await?;
+        let (needs_account, deciding) = {
+            let world = self.shared.read();
+            let needs_account = explain::needs_account(&world, namespace);
+            (needs_account, explain::request(&world, &question))
+        };
+        let mut read = explain::Read::default();
+        if needs_account {
+            let subject = &question.subject;
+            let labels = self.live.account_labels(&subject.namespace, &subject.name);
+            read.account = labels.await?;
+        }
+        if let Some((name, uid)) = deciding {
+            let request = self.live.request(namespace, &name).await?;
+            read.request = explain::same(request, &uid);
+        }
+        let (world, now) = (self.shared.read(), clock::now());
+        world.all_fresh_for(now, self.max_staleness)?;
+        Ok(explain::explain(&world, &question, &read, now))
+    }
+
     fn counted<T>(
         &self,
         call: &str,
@@ -95,6 +199,24 @@ impl Service {
         self.metrics.call(call, code, since.elapsed());
         Ok(Response::new(answer?))
     }
+}
+
+/// What a mount would ask.
+fn question_of(request: ExplainRequest) -> Result<AccessQuestion, Refused> {
+    let ExplainRequest {
+        subject,
+        connector,
+        permission,
+        pod,
+    } = request;
+    let question = v1::AccessQuestion {
+        subject,
+        connector,
+        permission,
+        verb: "*".to_owned(),
+        pod,
+    };
+    Ok(question.try_into()?)
 }
 
 /// Whom the gate let in.
@@ -120,6 +242,54 @@ impl Evaluation for Service {
         self.counted("CheckAccess", since, answer)
     }
 
+    async fn batch_check_access(
+        &self,
+        request: Request<BatchCheckAccessRequest>,
+    ) -> Result<Response<BatchCheckAccessResponse>, Status> {
+        let since = Instant::now();
+        let answer = self.answer_batch(request).await;
+        self.counted("BatchCheckAccess", since, answer)
+    }
+
+    async fn who_can(
+        &self,
+        request: Request<WhoCanRequest>,
+    ) -> Result<Response<WhoCanResponse>, Status> {
+        let since = Instant::now();
+        let answer = self.list_who_can(request).await;
+        self.counted("WhoCan", since, answer)
+    }
+
+    async fn validate_policy(
+        &self,
+        request: Request<ValidatePolicyRequest>,
+    ) -> Result<Response<ValidatePolicyResponse>, Status> {
+        let since = Instant::now();
+        let answer = self.look_at_policy(request).await;
+        self.counted("ValidatePolicy", since, answer)
+    }
+
+    async fn explain(
+        &self,
+        request: Request<ExplainRequest>,
+    ) -> Result<Response<ExplainResponse>, Status> {
+        let since = Instant::now();
+        let answer = self.explain_access(request).await;
+        self.counted("Explain", since, answer)
+    }
+
+    async fn review_token(
+        &self,
+        request: Request<ReviewTokenRequest>,
+    ) -> Result<Response<ReviewTokenResponse>, Status> {
+        let since = Instant::now();
+        let answer = self.answer_token(request).await;
+        if let Ok(TokenAnswer { answer, .. }) = &answer {
+            self.metrics.decision(answer);
+        }
+        self.counted("ReviewToken", since, answer.map(Into::into))
+    }
+
     type WatchAccessStream = ReceiverStream<Said>;
 
     async fn watch_access(
@@ -129,11 +299,13 @@ impl Evaluation for Service {
         let since = Instant::now();
         let begin = || {
             let caller = caller(&request)?;
+            self.look(|_, _| ())?;
             let context = Context {
                 shared: Arc::clone(&self.shared),
                 callers: self.callers.clone(),
                 caller,
                 metrics: self.metrics.clone(),
+                max_staleness: self.max_staleness,
                 stop: self.stop.clone(),
             };
             let (said, unsent) = mpsc::channel(UNSENT);

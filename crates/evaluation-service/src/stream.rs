@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use evaluation_api::access::AccessQuestion;
 use evaluation_api::v1::{
-    Refusal, Subscribe, Unsubscribe, WatchAccessRequest, WatchAccessResponse,
-    watch_access_request::Action, watch_access_response::Event,
+    Subscribe, Unsubscribe, WatchAccessRequest, WatchAccessResponse, watch_access_request::Action,
+    watch_access_response::Event,
 };
 use service_kit::clock;
 use service_kit::shutdown::Stop;
@@ -48,7 +48,17 @@ pub(crate) struct Context {
     pub(crate) callers: Callers,
     pub(crate) caller: Caller,
     pub(crate) metrics: Metrics,
+    /// How old what is said may be.
+    pub(crate) max_staleness: Duration,
     pub(crate) stop: Stop,
+}
+
+impl Context {
+    /// For how long what is known may still be said.
+    fn fresh_for(&self) -> Result<Duration, Refused> {
+        let world = self.shared.read();
+        world.fresh_for(clock::now(), self.max_staleness)
+    }
 }
 
 struct Running {
@@ -98,6 +108,7 @@ impl Running {
         authorize.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stop = self.context.stop.clone();
         let unsaid = self.said.clone();
+        let mut fresh_until = now + self.context.fresh_for()?;
         loop {
             let everything = self.everything.unwrap_or(now);
             tokio::select! {
@@ -113,7 +124,7 @@ impl Running {
                 }
                 place = unsaid.reserve(), if self.questions.is_dirty() => {
                     let Ok(place) = place else { return Ok(()) };
-                    if let Some(news) = self.news() {
+                    if let Some(news) = self.news()? {
                         place.send(Ok(news));
                     }
                 }
@@ -125,6 +136,10 @@ impl Running {
                     self.review_again();
                     // A grant ends at its time even if nobody writes that down.
                     self.questions.touch(&Change::Everything);
+                }
+                // Whoever was told a yes must not go on believing it: the end of the stream takes it back.
+                () = sleep_until(fresh_until) => {
+                    fresh_until = Instant::now() + self.context.fresh_for()?;
                 }
                 () = sleep_until(now + age) => return Err(Refused::TooOld),
                 () = stop.stopped() => return Err(Refused::NotReady),
@@ -221,11 +236,7 @@ impl Running {
     }
 
     async fn refuse(&self, id: u64, refused: Refused) -> Result<(), Refused> {
-        let refusal = Refusal {
-            code: refused.code().into(),
-            message: refused.to_string(),
-        };
-        let event = Some(Event::Refusal(refusal));
+        let event = Some(Event::Refusal(refused.into()));
         let sent = self.said.send(Ok(WatchAccessResponse { id, event }));
         let sent = timeout(UNREAD, sent).await.map_err(|_| Refused::Unread)?;
         // That the caller is gone is found where it is listened to.
@@ -248,18 +259,26 @@ impl Running {
         }
     }
 
-    fn news(&mut self) -> Option<WatchAccessResponse> {
-        let shared = &self.context.shared;
-        let (id, answer) = {
+    fn news(&mut self) -> Result<Option<WatchAccessResponse>, Refused> {
+        let Context {
+            shared,
+            metrics,
+            max_staleness,
+            ..
+        } = &self.context;
+        let news = {
             let world = shared.read();
             let now = clock::now();
+            world.fresh_for(now, *max_staleness)?;
             let answer = |question: &AccessQuestion| check::answer(&world, question, now);
-            self.questions.news(AT_ONCE, answer)?
+            self.questions.news(AT_ONCE, answer)
         };
-        self.context.metrics.decision(&answer);
-        Some(WatchAccessResponse {
-            id,
-            event: Some(Event::Answer(answer.into())),
-        })
+        Ok(news.map(|(id, answer)| {
+            metrics.decision(&answer);
+            WatchAccessResponse {
+                id,
+                event: Some(Event::Answer(answer.into())),
+            }
+        }))
     }
 }

@@ -1,16 +1,28 @@
 //! What is known of the cluster, and who is told when it changes.
 
 mod follow;
+mod heard;
 mod requests;
+mod sources;
+mod surroundings;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use authz::RbacIndex;
 use jiff::Timestamp;
 use tokio::sync::broadcast;
 
-pub use follow::{Follow, ParsedRequest};
+use crate::error::Refused;
+
+use heard::Heard;
+
+pub use follow::Follow;
+pub use heard::fresh_for;
 pub use requests::{Requests, Tuple};
+pub use sources::ParsedRequest;
+pub(crate) use surroundings::Labels;
+pub use surroundings::{Policy, Surroundings};
 
 /// Changes that a stream has not looked at yet; a stream that is further behind looks at everything.
 const CHANGES: usize = 1024;
@@ -22,12 +34,16 @@ pub struct World {
     pub rbac: RbacIndex,
     /// Access requests.
     pub requests: Requests,
-    /// When each of the caches last heard something.
-    heard: [Option<Timestamp>; SOURCES],
+    /// What decisions do without.
+    pub around: Surroundings,
+    /// As of when each of the caches shows the cluster.
+    heard: Heard,
 }
 
-/// Roles, role bindings, cluster roles, cluster role bindings, access requests.
-const SOURCES: usize = 5;
+/// Roles, role bindings, cluster roles, cluster role bindings, access requests: what decides.
+const DECIDING: usize = 5;
+/// Those, then policies, connectors, namespaces.
+const SOURCES: usize = 8;
 
 /// What a change can make a difference to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,10 +73,26 @@ impl Default for Shared {
 }
 
 impl World {
-    /// The slowest of the caches showed the cluster as of this moment, or later.
+    /// The slowest of the caches that decide showed the cluster as of this moment, or later.
     #[must_use]
     pub fn fresh_as_of(&self) -> Option<Timestamp> {
-        self.heard.iter().copied().min().flatten()
+        self.heard.oldest(DECIDING)
+    }
+
+    /// The same of all caches.
+    #[must_use]
+    pub fn all_fresh_as_of(&self) -> Option<Timestamp> {
+        self.heard.oldest(SOURCES)
+    }
+
+    /// For how long what the caches show may still be said; none when it is too old.
+    pub fn fresh_for(&self, now: Timestamp, most: Duration) -> Result<Duration, Refused> {
+        fresh_for(self.fresh_as_of(), now, most).ok_or(Refused::Stale)
+    }
+
+    /// The same of all caches.
+    pub fn all_fresh_for(&self, now: Timestamp, most: Duration) -> Result<Duration, Refused> {
+        fresh_for(self.all_fresh_as_of(), now, most).ok_or(Refused::Stale)
     }
 }
 
@@ -97,15 +129,22 @@ mod tests {
 
     #[test]
     fn the_slowest_cache_says_how_fresh_an_answer_is() {
-        let mut world = World::default();
+        let world = World::default();
         assert_eq!(world.fresh_as_of(), None);
         let at = |second| Timestamp::from_second(second).unwrap();
         for source in 0..SOURCES {
-            assert_eq!(world.fresh_as_of(), None);
-            world.heard[source] = Some(at(10));
+            assert_eq!(world.fresh_as_of().is_some(), source >= DECIDING);
+            world
+                .heard
+                .note(source, at(i64::try_from(source).unwrap() + 10));
         }
-        world.heard[3] = Some(at(5));
-        assert_eq!(world.fresh_as_of(), Some(at(5)));
+        assert_eq!(world.fresh_as_of(), Some(at(10)));
+        let most = Duration::from_secs(90);
+        assert!(world.fresh_for(at(99), most).is_ok());
+        assert!(matches!(
+            world.fresh_for(at(100), most),
+            Err(Refused::Stale)
+        ));
     }
 
     #[test]

@@ -84,7 +84,14 @@ fn without_its_lists_it_is_alive_and_not_ready_and_ends_when_told() {
     assert!(get("/healthz").starts_with("HTTP/1.0 200"));
     let ready = get("/readyz");
     assert!(ready.starts_with("HTTP/1.0 503"), "{ready}");
-    assert!(ready.contains("accessrequests"), "{ready}");
+    for part in [
+        "accessrequests",
+        "accesspolicies",
+        "connectors",
+        "namespaces",
+    ] {
+        assert!(ready.contains(part), "{ready}");
+    }
     assert!(get("/metrics").contains("evaluation_streams 0"));
     let pid = Pid::from_raw(process.id().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();

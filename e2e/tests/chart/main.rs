@@ -12,6 +12,7 @@
 
 mod admission;
 mod cases;
+mod network;
 mod pods;
 mod releases;
 mod rendered;

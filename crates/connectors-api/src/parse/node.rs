@@ -37,6 +37,13 @@ impl Problem {
         }
     }
 
+    pub(super) fn missing_field(&self) -> Option<&'static str> {
+        match self {
+            Self::MissingField(field) => Some(field),
+            Self::UnknownField { .. } | Self::Null | Self::Invalid(_) => None,
+        }
+    }
+
     pub(super) fn suggestion(&self) -> Option<&'static str> {
         let Self::UnknownField { field, known } = self else {
             return None;

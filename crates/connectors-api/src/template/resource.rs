@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::{
     Expression, Part, RenderError, RenderProblem, Template, TemplateData, TemplateError, Warning,
 };
+use crate::Permission;
 use crate::access_resource::{AccessResource, AccessResourceError};
 use crate::check_state::kind;
 
@@ -106,6 +107,22 @@ impl ResourceTemplate {
             own_name,
             warnings: template.warnings(),
         })
+    }
+
+    /// The capability that it is about.
+    pub(crate) const fn permission(&self) -> Permission {
+        self.shape.permission
+    }
+
+    /// Whether a mount asks for resources of this form: those of pods.
+    pub(crate) fn is_of_pods(&self) -> bool {
+        let context = self.shape.context.as_ref();
+        context.is_some_and(|it| it.api_version == "v1" && it.kind == "pod")
+    }
+
+    /// Whether it is the asker's own, whoever asks.
+    pub(crate) const fn is_own(&self) -> bool {
+        self.own_namespace && self.own_name
     }
 
     /// What should be written another way.

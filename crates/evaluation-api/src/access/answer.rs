@@ -82,6 +82,9 @@ pub enum AnswerError {
     /// A yes for one pod without its request.
     #[error("the answer is a yes for one pod without a granted request")]
     NotGranted,
+    /// Not every question has its answer, or not each only one.
+    #[error("the answers are not those to the questions")]
+    Count,
     /// The request is in a phase that nobody here knows.
     #[error("the answer's request is in phase {0}, which is not known here")]
     Phase(i32),
@@ -146,7 +149,7 @@ impl TryFrom<v1::AccessAnswer> for AccessAnswer {
     }
 }
 
-fn time(WireTimestamp { seconds, nanos }: &WireTimestamp) -> Option<Timestamp> {
+pub(super) fn time(WireTimestamp { seconds, nanos }: &WireTimestamp) -> Option<Timestamp> {
     Timestamp::new(*seconds, *nanos).ok()
 }
 
@@ -201,6 +204,15 @@ impl TryFrom<v1::Request> for RequestSeen {
     }
 }
 
+/// A moment as it is sent.
+#[must_use]
+pub fn wire_time(time: Timestamp) -> WireTimestamp {
+    WireTimestamp {
+        seconds: time.as_second(),
+        nanos: time.subsec_nanosecond(),
+    }
+}
+
 fn word<W: Copy>(all: &[W], text: &str, as_str: fn(W) -> &'static str) -> Option<W> {
     all.iter().copied().find(|word| as_str(*word) == text)
 }
@@ -225,10 +237,7 @@ impl From<AccessAnswer> for v1::AccessAnswer {
             reason,
             binding: binding.map(Into::into),
             request: request.map(Into::into),
-            fresh_as_of: fresh_as_of.map(|time| WireTimestamp {
-                seconds: time.as_second(),
-                nanos: time.subsec_nanosecond(),
-            }),
+            fresh_as_of: fresh_as_of.map(wire_time),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! One question.
 
+use std::fmt;
+
 use connectors_api::Permission;
 use connectors_api::names::{is_dns_label, is_dns_subdomain};
 use thiserror::Error;
@@ -22,6 +24,36 @@ pub struct AccessQuestion {
     pub verb: String,
     /// The pod that asks. Without one, only what is held at any time counts.
     pub pod: Option<PodRef>,
+}
+
+/// What is wanted of a connector, whoever wants it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AccessTarget {
+    /// The connector.
+    pub connector: ConnectorName,
+    /// The capability.
+    pub permission: Permission,
+    /// The verb.
+    pub verb: String,
+}
+
+impl AccessTarget {
+    /// The question of a service account, and of a pod if there is one.
+    #[must_use]
+    pub fn asked_by(self, subject: ServiceAccountName, pod: Option<PodRef>) -> AccessQuestion {
+        let Self {
+            connector,
+            permission,
+            verb,
+        } = self;
+        AccessQuestion {
+            subject,
+            connector,
+            permission,
+            verb,
+            pod,
+        }
+    }
 }
 
 /// A service account.
@@ -71,6 +103,19 @@ pub enum QuestionError {
     Uid,
 }
 
+impl QuestionError {
+    /// The field that it is about.
+    #[must_use]
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Missing(field) | Self::Name(field) => field,
+            Self::Permission => "permission",
+            Self::Verb => "verb",
+            Self::Uid => "pod.uid",
+        }
+    }
+}
+
 impl AccessQuestion {
     /// The question of a pod that mounts a connector.
     #[must_use]
@@ -102,15 +147,9 @@ impl TryFrom<v1::AccessQuestion> for AccessQuestion {
             pod,
         } = question;
         let subject = subject.ok_or(QuestionError::Missing("subject"))?;
-        let connector = connector.ok_or(QuestionError::Missing("connector"))?;
         check("subject.namespace", &subject.namespace, is_dns_label)?;
         check("subject.name", &subject.name, is_dns_subdomain)?;
-        check("connector.namespace", &connector.namespace, is_dns_label)?;
-        check("connector.name", &connector.name, is_dns_subdomain)?;
-        let permission = Permission::from_segment(&permission).ok_or(QuestionError::Permission)?;
-        if verb.is_empty() || verb.len() > LONGEST {
-            return Err(QuestionError::Verb);
-        }
+        let target = target(connector, &permission, verb)?;
         let pod = pod.map(|v1::Pod { name, uid }| {
             check("pod.name", &name, is_dns_subdomain)?;
             if uid.len() > LONGEST {
@@ -118,20 +157,80 @@ impl TryFrom<v1::AccessQuestion> for AccessQuestion {
             }
             Ok(PodRef { name, uid })
         });
-        Ok(Self {
-            subject: ServiceAccountName {
-                namespace: subject.namespace,
-                name: subject.name,
-            },
-            connector: ConnectorName {
-                namespace: connector.namespace,
-                name: connector.name,
-            },
+        let subject = ServiceAccountName {
+            namespace: subject.namespace,
+            name: subject.name,
+        };
+        Ok(target.asked_by(subject, pod.transpose()?))
+    }
+}
+
+impl TryFrom<v1::WhoCanRequest> for AccessTarget {
+    type Error = QuestionError;
+
+    fn try_from(request: v1::WhoCanRequest) -> Result<Self, QuestionError> {
+        let v1::WhoCanRequest {
+            connector,
             permission,
             verb,
-            pod: pod.transpose()?,
-        })
+        } = request;
+        target(connector, &permission, verb)
     }
+}
+
+/// A token, and what its owner wants of a connector.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenQuestion {
+    /// A service account token of audience [`crate::POD_TOKEN_AUDIENCE`].
+    pub token: String,
+    /// What is wanted.
+    pub target: AccessTarget,
+}
+
+impl TryFrom<v1::ReviewTokenRequest> for TokenQuestion {
+    type Error = QuestionError;
+
+    fn try_from(request: v1::ReviewTokenRequest) -> Result<Self, QuestionError> {
+        let v1::ReviewTokenRequest {
+            token,
+            connector,
+            permission,
+            verb,
+        } = request;
+        let target = target(connector, &permission, verb)?;
+        if token.is_empty() {
+            return Err(QuestionError::Missing("token"));
+        }
+        Ok(Self { token, target })
+    }
+}
+
+/// No output shows the token.
+impl fmt::Debug for TokenQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenQuestion")
+            .field("target", &self.target)
+            .finish_non_exhaustive()
+    }
+}
+
+fn target(
+    connector: Option<v1::Connector>,
+    permission: &str,
+    verb: String,
+) -> Result<AccessTarget, QuestionError> {
+    let v1::Connector { namespace, name } = connector.ok_or(QuestionError::Missing("connector"))?;
+    check("connector.namespace", &namespace, is_dns_label)?;
+    check("connector.name", &name, is_dns_subdomain)?;
+    let permission = Permission::from_segment(permission).ok_or(QuestionError::Permission)?;
+    if verb.is_empty() || verb.len() > LONGEST {
+        return Err(QuestionError::Verb);
+    }
+    Ok(AccessTarget {
+        connector: ConnectorName { namespace, name },
+        permission,
+        verb,
+    })
 }
 
 fn check(field: &'static str, text: &str, valid: fn(&str) -> bool) -> Result<(), QuestionError> {
@@ -141,6 +240,67 @@ fn check(field: &'static str, text: &str, valid: fn(&str) -> bool) -> Result<(),
         Ok(())
     } else {
         Err(QuestionError::Name(field))
+    }
+}
+
+impl From<ConnectorName> for v1::Connector {
+    fn from(ConnectorName { namespace, name }: ConnectorName) -> Self {
+        Self { namespace, name }
+    }
+}
+
+impl From<ServiceAccountName> for v1::ServiceAccount {
+    fn from(ServiceAccountName { namespace, name }: ServiceAccountName) -> Self {
+        Self { namespace, name }
+    }
+}
+
+impl From<v1::ServiceAccount> for ServiceAccountName {
+    fn from(v1::ServiceAccount { namespace, name }: v1::ServiceAccount) -> Self {
+        Self { namespace, name }
+    }
+}
+
+impl From<PodRef> for v1::Pod {
+    fn from(PodRef { name, uid }: PodRef) -> Self {
+        Self { name, uid }
+    }
+}
+
+impl From<v1::Pod> for PodRef {
+    fn from(v1::Pod { name, uid }: v1::Pod) -> Self {
+        Self { name, uid }
+    }
+}
+
+impl From<AccessTarget> for v1::WhoCanRequest {
+    fn from(target: AccessTarget) -> Self {
+        let AccessTarget {
+            connector,
+            permission,
+            verb,
+        } = target;
+        Self {
+            connector: Some(connector.into()),
+            permission: permission.as_str().to_owned(),
+            verb,
+        }
+    }
+}
+
+impl From<TokenQuestion> for v1::ReviewTokenRequest {
+    fn from(TokenQuestion { token, target }: TokenQuestion) -> Self {
+        let v1::WhoCanRequest {
+            connector,
+            permission,
+            verb,
+        } = target.into();
+        Self {
+            token,
+            connector,
+            permission,
+            verb,
+        }
     }
 }
 
@@ -154,98 +314,14 @@ impl From<AccessQuestion> for v1::AccessQuestion {
             pod,
         } = question;
         Self {
-            subject: Some(v1::ServiceAccount {
-                namespace: subject.namespace,
-                name: subject.name,
-            }),
-            connector: Some(v1::Connector {
-                namespace: connector.namespace,
-                name: connector.name,
-            }),
+            subject: Some(subject.into()),
+            connector: Some(connector.into()),
             permission: permission.as_str().to_owned(),
             verb,
-            pod: pod.map(|PodRef { name, uid }| v1::Pod { name, uid }),
+            pod: pod.map(Into::into),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn question() -> v1::AccessQuestion {
-        AccessQuestion::mount(
-            ServiceAccountName {
-                namespace: "devops".to_owned(),
-                name: "builder".to_owned(),
-            },
-            ConnectorName {
-                namespace: "tools".to_owned(),
-                name: "harbor".to_owned(),
-            },
-            Permission::Apis,
-            PodRef {
-                name: "pod".to_owned(),
-                uid: "u".to_owned(),
-            },
-        )
-        .into()
-    }
-
-    #[test]
-    fn a_question_comes_back_as_it_was_sent() {
-        let mut wire = question();
-        let parsed = AccessQuestion::try_from(wire.clone()).unwrap();
-        assert_eq!(v1::AccessQuestion::from(parsed), wire);
-        wire.pod = None;
-        let parsed = AccessQuestion::try_from(wire.clone()).unwrap();
-        assert_eq!(v1::AccessQuestion::from(parsed), wire);
-    }
-
-    #[test]
-    fn every_field_is_looked_at() {
-        type Change = fn(&mut v1::AccessQuestion);
-        let long = || "x".repeat(64);
-        assert_eq!(long().len(), LONGEST + 1);
-        let cases: [(Change, QuestionError); 12] = [
-            (|q| q.subject = None, QuestionError::Missing("subject")),
-            (|q| q.connector = None, QuestionError::Missing("connector")),
-            (
-                |q| q.subject.as_mut().unwrap().namespace.clear(),
-                QuestionError::Missing("subject.namespace"),
-            ),
-            (
-                |q| q.subject.as_mut().unwrap().name = "a:b".to_owned(),
-                QuestionError::Name("subject.name"),
-            ),
-            (
-                |q| q.connector.as_mut().unwrap().namespace = "a.b".to_owned(),
-                QuestionError::Name("connector.namespace"),
-            ),
-            (
-                |q| q.connector.as_mut().unwrap().name.clear(),
-                QuestionError::Missing("connector.name"),
-            ),
-            (|q| q.permission.clear(), QuestionError::Permission),
-            (
-                |q| q.permission = "apis/v1".to_owned(),
-                QuestionError::Permission,
-            ),
-            (|q| q.verb.clear(), QuestionError::Verb),
-            (|q| q.verb = "x".repeat(64), QuestionError::Verb),
-            (
-                |q| q.pod.as_mut().unwrap().name = "a/b".to_owned(),
-                QuestionError::Name("pod.name"),
-            ),
-            (
-                |q| q.pod.as_mut().unwrap().uid = "x".repeat(64),
-                QuestionError::Uid,
-            ),
-        ];
-        for (change, error) in cases {
-            let mut wire = question();
-            change(&mut wire);
-            assert_eq!(AccessQuestion::try_from(wire), Err(error));
-        }
-    }
-}
+mod tests;

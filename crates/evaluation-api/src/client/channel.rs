@@ -1,6 +1,7 @@
 //! The connection: HTTP/2 over TLS of the caller's configuration.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use thiserror::Error;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -47,12 +48,26 @@ pub(super) fn open(
         let (address, name) = (address.clone(), name.clone());
         async move { connect(address, name, config).await.map(TokioIo::new) }
     });
-    Ok(Endpoint::from(uri)
+    Ok(watched(Endpoint::from(uri)).connect_with_connector_lazy(connector))
+}
+
+/// The same for a socket of this machine. Opens no connection yet.
+pub(super) fn open_socket(path: PathBuf) -> Channel {
+    let connector = tower::service_fn(move |_: Uri| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    // The host is not looked at; HTTP/2 wants one.
+    let endpoint = Endpoint::from_static("http://localhost");
+    watched(endpoint).connect_with_connector_lazy(connector)
+}
+
+fn watched(endpoint: Endpoint) -> Endpoint {
+    endpoint
         .connect_timeout(CONNECT)
         .http2_keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PONG_WITHIN)
         .keep_alive_while_idle(true)
-        .connect_with_connector_lazy(connector))
 }
 
 async fn connect(

@@ -18,8 +18,10 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::v1::evaluation_server::{Evaluation, EvaluationServer};
 use crate::v1::{
-    CheckAccessRequest, CheckAccessResponse, EvaluateChecksRequest, EvaluateChecksResponse,
-    WatchAccessRequest, WatchAccessResponse,
+    BatchCheckAccessRequest, BatchCheckAccessResponse, CheckAccessRequest, CheckAccessResponse,
+    EvaluateChecksRequest, EvaluateChecksResponse, ExplainRequest, ExplainResponse,
+    ReviewTokenRequest, ReviewTokenResponse, ValidatePolicyRequest, ValidatePolicyResponse,
+    WatchAccessRequest, WatchAccessResponse, WhoCanRequest, WhoCanResponse,
 };
 
 /// An authority, and what it signed for the server.
@@ -92,6 +94,42 @@ impl Evaluation for Service {
         let (sender, mut answer) = mpsc::channel(1);
         self.0.send(Asked::Check(request, sender)).await.unwrap();
         answer.recv().await.unwrap().map(Response::new)
+    }
+
+    async fn batch_check_access(
+        &self,
+        _: Request<BatchCheckAccessRequest>,
+    ) -> Result<Response<BatchCheckAccessResponse>, Status> {
+        // One answer, however many questions there were.
+        Ok(Response::new(BatchCheckAccessResponse {
+            decisions: vec![2],
+            ..BatchCheckAccessResponse::default()
+        }))
+    }
+
+    async fn who_can(&self, _: Request<WhoCanRequest>) -> Result<Response<WhoCanResponse>, Status> {
+        Ok(Response::new(WhoCanResponse::default()))
+    }
+
+    async fn validate_policy(
+        &self,
+        _: Request<ValidatePolicyRequest>,
+    ) -> Result<Response<ValidatePolicyResponse>, Status> {
+        Ok(Response::new(ValidatePolicyResponse::default()))
+    }
+
+    async fn explain(
+        &self,
+        _: Request<ExplainRequest>,
+    ) -> Result<Response<ExplainResponse>, Status> {
+        Ok(Response::new(ExplainResponse::default()))
+    }
+
+    async fn review_token(
+        &self,
+        _: Request<ReviewTokenRequest>,
+    ) -> Result<Response<ReviewTokenResponse>, Status> {
+        Ok(Response::new(ReviewTokenResponse::default()))
     }
 
     type WatchAccessStream = ReceiverStream<Result<WatchAccessResponse, Status>>;

@@ -94,8 +94,8 @@ async fn begin(
     service: &Service,
     unwritten: mpsc::Receiver<WatchAccessRequest>,
 ) -> Result<Streaming<WatchAccessResponse>, CallError> {
-    let Service { mut stub, token } = service.clone();
-    let request = token
+    let Service { mut stub, proof } = service.clone();
+    let request = proof
         .shown_with(ReceiverStream::new(unwritten), None)
         .await?;
     super::answered("WatchAccess", stub.watch_access(request).await)

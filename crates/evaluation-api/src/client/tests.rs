@@ -309,6 +309,8 @@ async fn a_refusal_and_what_is_not_understood_are_told_as_such() {
     let mut stream = world.server.next_stream().await;
     let (id, _) = stream.hear_subscription().await;
     let refusal = v1::Refusal {
+        reason: "NAMESPACE_FORBIDDEN".to_owned(),
+        metadata: std::collections::HashMap::new(),
         code: Code::PermissionDenied.into(),
         message: "not in this namespace".to_owned(),
     };

@@ -13,6 +13,25 @@ const LONGEST: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct TokenFile(pub(super) PathBuf);
 
+/// What proves who calls.
+#[derive(Clone, Debug)]
+pub(super) enum Proof {
+    /// A token.
+    Token(TokenFile),
+    /// That the socket could be opened.
+    Socket,
+}
+
+impl Proof {
+    /// The value of `authorization`, where there is one.
+    pub(super) async fn bearer(&self) -> Result<Option<MetadataValue<Ascii>>, TokenError> {
+        match self {
+            Self::Token(file) => file.bearer().await.map(Some),
+            Self::Socket => Ok(None),
+        }
+    }
+}
+
 /// Why there is no token. No variant says anything about what the file holds.
 #[derive(Debug, Error)]
 pub enum TokenError {

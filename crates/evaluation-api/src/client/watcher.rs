@@ -13,6 +13,7 @@ use tonic::Code;
 
 use super::{Service, session};
 use crate::access::{AccessAnswer, AccessQuestion};
+use crate::refusal::Refusal;
 use crate::v1::{
     Subscribe, Unsubscribe, WatchAccessRequest, WatchAccessResponse, watch_access_request::Action,
     watch_access_response::Event as WireEvent,
@@ -28,15 +29,6 @@ pub enum Event {
     /// The service cannot be reached: an earlier answer may not hold any more. The question is asked
     /// again as soon as it can be.
     Disconnected,
-}
-
-/// Why a question is not answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Which kind of reason.
-    pub code: Code,
-    /// The reason, as a sentence.
-    pub message: String,
 }
 
 /// Subscribes questions. Clones share one stream, which is open while anybody is interested.
@@ -214,10 +206,7 @@ impl Questions {
                 |error| unusable(error.to_string()),
                 |answer| Event::Answer(Box::new(answer)),
             ),
-            Some(WireEvent::Refusal(refusal)) => Event::Refused(Refusal {
-                code: Code::from_i32(refusal.code),
-                message: refusal.message,
-            }),
+            Some(WireEvent::Refusal(refusal)) => Event::Refused(refusal.into()),
             None => unusable("the answer is empty".to_owned()),
         };
         open.events.send_replace(Some(event));
@@ -238,6 +227,7 @@ impl Questions {
 fn unusable(message: String) -> Event {
     Event::Refused(Refusal {
         code: Code::Internal,
+        reason: None,
         message,
     })
 }

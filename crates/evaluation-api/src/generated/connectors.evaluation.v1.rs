@@ -126,6 +126,42 @@ pub struct CheckAccessResponse {
     #[prost(message, optional, tag = "1")]
     pub answer: ::core::option::Option<AccessAnswer>,
 }
+/// Many questions.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BatchCheckAccessRequest {
+    /// The questions, at most 1,024.
+    #[prost(message, repeated, tag = "1")]
+    pub questions: ::prost::alloc::vec::Vec<AccessQuestion>,
+    /// Whether answers say more than the decision: reason, binding and request.
+    #[prost(bool, tag = "2")]
+    pub details: bool,
+}
+/// Many answers.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BatchCheckAccessResponse {
+    /// One per question, in their order; unspecified where a question is refused.
+    #[prost(enumeration = "AccessDecision", repeated, tag = "1")]
+    pub decisions: ::prost::alloc::vec::Vec<i32>,
+    /// Only with details: one per question, in their order; without content where a question is refused.
+    #[prost(message, repeated, tag = "2")]
+    pub answers: ::prost::alloc::vec::Vec<AccessAnswer>,
+    /// Why questions are refused.
+    #[prost(message, repeated, tag = "3")]
+    pub refusals: ::prost::alloc::vec::Vec<BatchRefusal>,
+    /// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
+    #[prost(message, optional, tag = "4")]
+    pub fresh_as_of: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// Why one question of many is not answered.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BatchRefusal {
+    /// Which question: 0 is the first.
+    #[prost(uint32, tag = "1")]
+    pub question: u32,
+    /// Why.
+    #[prost(message, optional, tag = "2")]
+    pub refusal: ::core::option::Option<Refusal>,
+}
 /// What a caller says on the stream.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchAccessRequest {
@@ -164,7 +200,7 @@ pub struct Unsubscribe {
     pub id: u64,
 }
 /// What the server says about one question on the stream.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WatchAccessResponse {
     /// The id of the question.
     #[prost(uint64, tag = "1")]
@@ -176,7 +212,7 @@ pub struct WatchAccessResponse {
 /// Nested message and enum types in `WatchAccessResponse`.
 pub mod watch_access_response {
     /// One of them.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Event {
         /// The current answer: at once, and whenever it changes.
         #[prost(message, tag = "2")]
@@ -187,7 +223,7 @@ pub mod watch_access_response {
     }
 }
 /// Why a question is not answered.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Refusal {
     /// A gRPC status code.
     #[prost(int32, tag = "1")]
@@ -195,6 +231,15 @@ pub struct Refusal {
     /// Names the field and what would be accepted.
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
+    /// The same in one word for programs, as in the google.rpc.ErrorInfo of a refused call.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    /// What it is about: `field` or `namespace`, where there is one.
+    #[prost(map = "string, string", tag = "4")]
+    pub metadata: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
 }
 /// A policy, the object that asks, and what was found for the policy's checks.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -310,6 +355,263 @@ pub struct GrantedRule {
     /// `connectors/<permission>/v1/pod/<namespace>/<name>` and the like, always ending in the pod.
     #[prost(string, repeated, tag = "2")]
     pub resources: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Who may use a connector?
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WhoCanRequest {
+    /// The connector.
+    #[prost(message, optional, tag = "1")]
+    pub connector: ::core::option::Option<Connector>,
+    /// The capability: `apis` or `proxy`.
+    #[prost(string, tag = "2")]
+    pub permission: ::prost::alloc::string::String,
+    /// The verb; `*` asks for everything at once, which is what a mount needs.
+    #[prost(string, tag = "3")]
+    pub verb: ::prost::alloc::string::String,
+}
+/// Those who may.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WhoCanResponse {
+    /// Those who may at any time; one entry for each binding that gives it to them.
+    #[prost(message, repeated, tag = "1")]
+    pub standing: ::prost::alloc::vec::Vec<StandingAccess>,
+    /// Pods that are let in by their granted request, without a standing permission of their own.
+    #[prost(message, repeated, tag = "2")]
+    pub pods: ::prost::alloc::vec::Vec<PodAccess>,
+    /// Whether there are more than an answer lists.
+    #[prost(bool, tag = "3")]
+    pub is_cut: bool,
+    /// Bindings whose role does not exist: whom they are for is not listed.
+    #[prost(string, repeated, tag = "4")]
+    pub errors: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
+    #[prost(message, optional, tag = "5")]
+    pub fresh_as_of: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// Somebody who may use a connector at any time.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StandingAccess {
+    /// The binding that gives it.
+    #[prost(message, optional, tag = "4")]
+    pub binding: ::core::option::Option<Binding>,
+    /// Who.
+    #[prost(oneof = "standing_access::Subject", tags = "1, 2, 3")]
+    pub subject: ::core::option::Option<standing_access::Subject>,
+}
+/// Nested message and enum types in `StandingAccess`.
+pub mod standing_access {
+    /// Who.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Subject {
+        /// A service account.
+        #[prost(message, tag = "1")]
+        ServiceAccount(super::ServiceAccount),
+        /// A user.
+        #[prost(string, tag = "2")]
+        User(::prost::alloc::string::String),
+        /// Everybody in a group.
+        #[prost(string, tag = "3")]
+        Group(::prost::alloc::string::String),
+    }
+}
+/// A pod that may use a connector now.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PodAccess {
+    /// The service account that it runs as.
+    #[prost(message, optional, tag = "1")]
+    pub subject: ::core::option::Option<ServiceAccount>,
+    /// The pod.
+    #[prost(message, optional, tag = "2")]
+    pub pod: ::core::option::Option<Pod>,
+    /// The binding that gives it.
+    #[prost(message, optional, tag = "3")]
+    pub binding: ::core::option::Option<Binding>,
+    /// The granted request behind it.
+    #[prost(message, optional, tag = "4")]
+    pub request: ::core::option::Option<Request>,
+}
+/// A token and what its owner wants to do.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReviewTokenRequest {
+    /// A service account token of audience `connectors.alauda.io` that is bound to a pod. It is shown to
+    /// the API server each time and kept by nobody.
+    #[prost(string, tag = "1")]
+    pub token: ::prost::alloc::string::String,
+    /// The connector.
+    #[prost(message, optional, tag = "2")]
+    pub connector: ::core::option::Option<Connector>,
+    /// The capability: `apis` or `proxy`.
+    #[prost(string, tag = "3")]
+    pub permission: ::prost::alloc::string::String,
+    /// The verb.
+    #[prost(string, tag = "4")]
+    pub verb: ::prost::alloc::string::String,
+}
+/// Whose the token is, and whether they may.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReviewTokenResponse {
+    /// The service account.
+    #[prost(message, optional, tag = "1")]
+    pub subject: ::core::option::Option<ServiceAccount>,
+    /// The pod.
+    #[prost(message, optional, tag = "2")]
+    pub pod: ::core::option::Option<Pod>,
+    /// The answer.
+    #[prost(message, optional, tag = "3")]
+    pub answer: ::core::option::Option<AccessAnswer>,
+}
+/// A policy to look at.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ValidatePolicyRequest {
+    /// The AccessPolicy as JSON, the whole object, at most 1 MiB.
+    #[prost(bytes = "vec", tag = "1")]
+    pub policy: ::prost::alloc::vec::Vec<u8>,
+}
+/// Everything that was found.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ValidatePolicyResponse {
+    /// In the order of the policy's fields, those of Rego modules last; at most some hundred.
+    #[prost(message, repeated, tag = "1")]
+    pub findings: ::prost::alloc::vec::Vec<Finding>,
+}
+/// One thing to say about a policy.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Finding {
+    /// The field, with list positions in brackets: `spec.checkGrantedPermission.spec.checks\[0\].name`.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// What is wrong, as one word.
+    #[prost(string, tag = "2")]
+    pub code: ::prost::alloc::string::String,
+    /// How bad it is.
+    #[prost(enumeration = "FindingSeverity", tag = "3")]
+    pub severity: i32,
+    /// The same as a sentence.
+    #[prost(string, tag = "4")]
+    pub message: ::prost::alloc::string::String,
+    /// What would help.
+    #[prost(string, tag = "5")]
+    pub fix: ::prost::alloc::string::String,
+}
+/// Who wants to mount what?
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExplainRequest {
+    /// The service account.
+    #[prost(message, optional, tag = "1")]
+    pub subject: ::core::option::Option<ServiceAccount>,
+    /// The connector.
+    #[prost(message, optional, tag = "2")]
+    pub connector: ::core::option::Option<Connector>,
+    /// The capability: `apis` or `proxy`.
+    #[prost(string, tag = "3")]
+    pub permission: ::prost::alloc::string::String,
+    /// The pod, if there is one.
+    #[prost(message, optional, tag = "4")]
+    pub pod: ::core::option::Option<Pod>,
+}
+/// The answer, and what it comes from.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExplainResponse {
+    /// What CheckAccess answers for verb `*`.
+    #[prost(message, optional, tag = "1")]
+    pub answer: ::core::option::Option<AccessAnswer>,
+    /// Whether there is such a connector.
+    #[prost(bool, tag = "2")]
+    pub connector_exists: bool,
+    /// Every policy of the connector's namespace, by name, and those of the request that are gone.
+    #[prost(message, repeated, tag = "3")]
+    pub policies: ::prost::alloc::vec::Vec<PolicyExplanation>,
+    /// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
+    #[prost(message, optional, tag = "4")]
+    pub fresh_as_of: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// One policy.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PolicyExplanation {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Its UID.
+    #[prost(string, tag = "2")]
+    pub uid: ::prost::alloc::string::String,
+    /// Whether it gives the service account a permission at any time.
+    #[prost(enumeration = "PolicyApplies", tag = "3")]
+    pub standing: i32,
+    /// The same as a sentence.
+    #[prost(string, tag = "4")]
+    pub standing_message: ::prost::alloc::string::String,
+    /// Whether the service account may ask it for a permission under checks.
+    #[prost(enumeration = "PolicyApplies", tag = "5")]
+    pub checked: i32,
+    /// The same as a sentence.
+    #[prost(string, tag = "6")]
+    pub checked_message: ::prost::alloc::string::String,
+    /// What it came to for the pod's request: Granting, Granted or Ended; empty while its checks are
+    /// awaited, or when there is no request.
+    #[prost(string, tag = "7")]
+    pub grant_state: ::prost::alloc::string::String,
+    /// Why it ended, as one word.
+    #[prost(string, tag = "8")]
+    pub grant_reason: ::prost::alloc::string::String,
+    /// Its checks: those of the pod's request as they were judged last, else those of the policy.
+    #[prost(message, repeated, tag = "9")]
+    pub checks: ::prost::alloc::vec::Vec<CheckExplanation>,
+}
+/// One check of a policy.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CheckExplanation {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub check: ::prost::alloc::string::String,
+    /// The group and version that it selects; empty when the policy is gone.
+    #[prost(string, tag = "2")]
+    pub api_version: ::prost::alloc::string::String,
+    /// The kind that it selects.
+    #[prost(string, tag = "3")]
+    pub kind: ::prost::alloc::string::String,
+    /// What was found for it, as it was judged last.
+    #[prost(message, repeated, tag = "4")]
+    pub objects: ::prost::alloc::vec::Vec<CheckedObject>,
+    /// Why it stands where it stands when there is no object, as one word.
+    #[prost(string, tag = "5")]
+    pub reason: ::prost::alloc::string::String,
+    /// The same as a sentence.
+    #[prost(string, tag = "6")]
+    pub message: ::prost::alloc::string::String,
+}
+/// One object that decides a check.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckedObject {
+    /// Group and version.
+    #[prost(string, tag = "1")]
+    pub api_version: ::prost::alloc::string::String,
+    /// Kind.
+    #[prost(string, tag = "2")]
+    pub kind: ::prost::alloc::string::String,
+    /// Namespace; empty for the pod's.
+    #[prost(string, tag = "3")]
+    pub namespace: ::prost::alloc::string::String,
+    /// Name.
+    #[prost(string, tag = "4")]
+    pub name: ::prost::alloc::string::String,
+    /// UID.
+    #[prost(string, tag = "5")]
+    pub uid: ::prost::alloc::string::String,
+    /// The version that was judged.
+    #[prost(string, tag = "6")]
+    pub resource_version: ::prost::alloc::string::String,
+    /// The state that was read.
+    #[prost(string, tag = "7")]
+    pub state: ::prost::alloc::string::String,
+    /// Why the check stands where it stands, as one word.
+    #[prost(string, tag = "8")]
+    pub reason: ::prost::alloc::string::String,
+    /// The same as a sentence.
+    #[prost(string, tag = "9")]
+    pub message: ::prost::alloc::string::String,
+    /// Who approved.
+    #[prost(string, repeated, tag = "10")]
+    pub approved_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// What an answer comes to. Whatever is not a yes is a no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -468,6 +770,96 @@ impl CheckVerdict {
         }
     }
 }
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum FindingSeverity {
+    /// Never sent.
+    Unspecified = 0,
+    /// The policy is refused, or can never do what it says.
+    Error = 1,
+    /// The policy is accepted, and probably not what its author means.
+    Warning = 2,
+}
+impl FindingSeverity {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "FINDING_SEVERITY_UNSPECIFIED",
+            Self::Error => "FINDING_SEVERITY_ERROR",
+            Self::Warning => "FINDING_SEVERITY_WARNING",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "FINDING_SEVERITY_UNSPECIFIED" => Some(Self::Unspecified),
+            "FINDING_SEVERITY_ERROR" => Some(Self::Error),
+            "FINDING_SEVERITY_WARNING" => Some(Self::Warning),
+            _ => None,
+        }
+    }
+}
+/// Whether a part of a policy applies, and why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum PolicyApplies {
+    /// Never sent.
+    Unspecified = 0,
+    /// It does.
+    Yes = 1,
+    /// The policy has no such part.
+    Absent = 2,
+    /// The policy is about another capability.
+    OtherPermission = 3,
+    /// The policy names other connectors.
+    OtherName = 4,
+    /// The policy selects connectors by labels that this one does not have.
+    OtherLabels = 5,
+    /// The policy is for other subjects.
+    OtherSubject = 6,
+    /// The policy cannot be read, and gives nobody anything.
+    Unreadable = 7,
+    /// The policy is not there any more, or on its way out.
+    Gone = 8,
+}
+impl PolicyApplies {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "POLICY_APPLIES_UNSPECIFIED",
+            Self::Yes => "POLICY_APPLIES_YES",
+            Self::Absent => "POLICY_APPLIES_ABSENT",
+            Self::OtherPermission => "POLICY_APPLIES_OTHER_PERMISSION",
+            Self::OtherName => "POLICY_APPLIES_OTHER_NAME",
+            Self::OtherLabels => "POLICY_APPLIES_OTHER_LABELS",
+            Self::OtherSubject => "POLICY_APPLIES_OTHER_SUBJECT",
+            Self::Unreadable => "POLICY_APPLIES_UNREADABLE",
+            Self::Gone => "POLICY_APPLIES_GONE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "POLICY_APPLIES_UNSPECIFIED" => Some(Self::Unspecified),
+            "POLICY_APPLIES_YES" => Some(Self::Yes),
+            "POLICY_APPLIES_ABSENT" => Some(Self::Absent),
+            "POLICY_APPLIES_OTHER_PERMISSION" => Some(Self::OtherPermission),
+            "POLICY_APPLIES_OTHER_NAME" => Some(Self::OtherName),
+            "POLICY_APPLIES_OTHER_LABELS" => Some(Self::OtherLabels),
+            "POLICY_APPLIES_OTHER_SUBJECT" => Some(Self::OtherSubject),
+            "POLICY_APPLIES_UNREADABLE" => Some(Self::Unreadable),
+            "POLICY_APPLIES_GONE" => Some(Self::Gone),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 pub mod evaluation_client {
     #![allow(
@@ -576,6 +968,37 @@ pub mod evaluation_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// The same for up to 1,024 questions, all answered from one look at the cluster. A question that is
+        /// refused does not keep the others from their answers.
+        pub async fn batch_check_access(
+            &mut self,
+            request: impl tonic::IntoRequest<super::BatchCheckAccessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BatchCheckAccessResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/connectors.evaluation.v1.Evaluation/BatchCheckAccess",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "connectors.evaluation.v1.Evaluation",
+                        "BatchCheckAccess",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         /// The same for many questions at a time: each gets its current answer, then each change of it.
         ///
         /// Nothing outlives the stream: after a reconnect the caller subscribes again. The server ends a
@@ -638,6 +1061,117 @@ pub mod evaluation_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// What is wrong or suspicious about a policy? Nothing of the cluster is looked at. The caller must be
+        /// allowed to ask about the policy's namespace; without one in it, about all of them.
+        pub async fn validate_policy(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ValidatePolicyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ValidatePolicyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/connectors.evaluation.v1.Evaluation/ValidatePolicy",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "connectors.evaluation.v1.Evaluation",
+                        "ValidatePolicy",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Why may a service account, or a pod of it, mount a connector or not? Every policy of the connector's
+        /// namespace, whether it applies, and what became of its checks.
+        pub async fn explain(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExplainRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExplainResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/connectors.evaluation.v1.Evaluation/Explain",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("connectors.evaluation.v1.Evaluation", "Explain"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Who may use a connector now? Superusers (members of `system:masters`) may always, whether a binding
+        /// lists them or not.
+        pub async fn who_can(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WhoCanRequest>,
+        ) -> std::result::Result<tonic::Response<super::WhoCanResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/connectors.evaluation.v1.Evaluation/WhoCan",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("connectors.evaluation.v1.Evaluation", "WhoCan"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// May the pod that shows this token use a connector now? For services in front of a tool's API.
+        pub async fn review_token(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReviewTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReviewTokenResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/connectors.evaluation.v1.Evaluation/ReviewToken",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("connectors.evaluation.v1.Evaluation", "ReviewToken"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -659,6 +1193,15 @@ pub mod evaluation_server {
             request: tonic::Request<super::CheckAccessRequest>,
         ) -> std::result::Result<
             tonic::Response<super::CheckAccessResponse>,
+            tonic::Status,
+        >;
+        /// The same for up to 1,024 questions, all answered from one look at the cluster. A question that is
+        /// refused does not keep the others from their answers.
+        async fn batch_check_access(
+            &self,
+            request: tonic::Request<super::BatchCheckAccessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BatchCheckAccessResponse>,
             tonic::Status,
         >;
         /// Server streaming response type for the WatchAccess method.
@@ -684,6 +1227,35 @@ pub mod evaluation_server {
             request: tonic::Request<super::EvaluateChecksRequest>,
         ) -> std::result::Result<
             tonic::Response<super::EvaluateChecksResponse>,
+            tonic::Status,
+        >;
+        /// What is wrong or suspicious about a policy? Nothing of the cluster is looked at. The caller must be
+        /// allowed to ask about the policy's namespace; without one in it, about all of them.
+        async fn validate_policy(
+            &self,
+            request: tonic::Request<super::ValidatePolicyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ValidatePolicyResponse>,
+            tonic::Status,
+        >;
+        /// Why may a service account, or a pod of it, mount a connector or not? Every policy of the connector's
+        /// namespace, whether it applies, and what became of its checks.
+        async fn explain(
+            &self,
+            request: tonic::Request<super::ExplainRequest>,
+        ) -> std::result::Result<tonic::Response<super::ExplainResponse>, tonic::Status>;
+        /// Who may use a connector now? Superusers (members of `system:masters`) may always, whether a binding
+        /// lists them or not.
+        async fn who_can(
+            &self,
+            request: tonic::Request<super::WhoCanRequest>,
+        ) -> std::result::Result<tonic::Response<super::WhoCanResponse>, tonic::Status>;
+        /// May the pod that shows this token use a connector now? For services in front of a tool's API.
+        async fn review_token(
+            &self,
+            request: tonic::Request<super::ReviewTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReviewTokenResponse>,
             tonic::Status,
         >;
     }
@@ -809,6 +1381,51 @@ pub mod evaluation_server {
                     };
                     Box::pin(fut)
                 }
+                "/connectors.evaluation.v1.Evaluation/BatchCheckAccess" => {
+                    #[allow(non_camel_case_types)]
+                    struct BatchCheckAccessSvc<T: Evaluation>(pub Arc<T>);
+                    impl<
+                        T: Evaluation,
+                    > tonic::server::UnaryService<super::BatchCheckAccessRequest>
+                    for BatchCheckAccessSvc<T> {
+                        type Response = super::BatchCheckAccessResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::BatchCheckAccessRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Evaluation>::batch_check_access(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = BatchCheckAccessSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/connectors.evaluation.v1.Evaluation/WatchAccess" => {
                     #[allow(non_camel_case_types)]
                     struct WatchAccessSvc<T: Evaluation>(pub Arc<T>);
@@ -887,6 +1504,184 @@ pub mod evaluation_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = EvaluateChecksSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/connectors.evaluation.v1.Evaluation/ValidatePolicy" => {
+                    #[allow(non_camel_case_types)]
+                    struct ValidatePolicySvc<T: Evaluation>(pub Arc<T>);
+                    impl<
+                        T: Evaluation,
+                    > tonic::server::UnaryService<super::ValidatePolicyRequest>
+                    for ValidatePolicySvc<T> {
+                        type Response = super::ValidatePolicyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ValidatePolicyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Evaluation>::validate_policy(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ValidatePolicySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/connectors.evaluation.v1.Evaluation/Explain" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExplainSvc<T: Evaluation>(pub Arc<T>);
+                    impl<
+                        T: Evaluation,
+                    > tonic::server::UnaryService<super::ExplainRequest>
+                    for ExplainSvc<T> {
+                        type Response = super::ExplainResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExplainRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Evaluation>::explain(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExplainSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/connectors.evaluation.v1.Evaluation/WhoCan" => {
+                    #[allow(non_camel_case_types)]
+                    struct WhoCanSvc<T: Evaluation>(pub Arc<T>);
+                    impl<T: Evaluation> tonic::server::UnaryService<super::WhoCanRequest>
+                    for WhoCanSvc<T> {
+                        type Response = super::WhoCanResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WhoCanRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Evaluation>::who_can(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WhoCanSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/connectors.evaluation.v1.Evaluation/ReviewToken" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReviewTokenSvc<T: Evaluation>(pub Arc<T>);
+                    impl<
+                        T: Evaluation,
+                    > tonic::server::UnaryService<super::ReviewTokenRequest>
+                    for ReviewTokenSvc<T> {
+                        type Response = super::ReviewTokenResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReviewTokenRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Evaluation>::review_token(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReviewTokenSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -25,7 +25,7 @@ fn a_token_has_an_owner_only_when_everything_says_so() {
             ..UserInfo::default()
         }),
     };
-    assert!(owner(good.clone()).is_some());
+    assert!(owner(good.clone(), TOKEN_AUDIENCE).is_some());
     let changes: [Change; 9] = [
         |it| it.authenticated = Some(false),
         |it| it.authenticated = None,
@@ -40,7 +40,10 @@ fn a_token_has_an_owner_only_when_everything_says_so() {
     for change in changes {
         let mut status = good.clone();
         change(&mut status);
-        assert!(owner(status.clone()).is_none(), "{status:?}");
+        assert!(
+            owner(status.clone(), TOKEN_AUDIENCE).is_none(),
+            "{status:?}"
+        );
     }
 }
 

@@ -2,7 +2,6 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use evaluation_api::TOKEN_AUDIENCE;
 use jiff::Timestamp;
 use serde::Deserialize;
 use tonic::metadata::MetadataMap;
@@ -20,27 +19,46 @@ pub(super) fn bearer(metadata: &MetadataMap) -> Option<&str> {
         .then_some(token)
 }
 
-/// Whether a token says of itself that it is for us and not over. Nothing is verified here, so a yes
-/// lets nobody in; but what says no need not be reviewed.
-pub(super) fn may_be_for_us(token: &str, now: Timestamp) -> bool {
+/// What a token says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looks {
+    /// It may be good. Nothing was verified, so this lets nobody in.
+    Good,
+    /// It is for somebody else.
+    WrongAudience,
+    /// It is no token, or its time is over.
+    Bad,
+}
+
+/// What can be seen of a token without asking anybody: what does not look good need not be reviewed.
+pub(super) fn looks(token: &str, audience: &str, now: Timestamp) -> Looks {
+    let Some(Claims { aud, exp }) = claims(token) else {
+        return Looks::Bad;
+    };
+    // Fractions are allowed by the format and mean nothing here.
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "seconds are exact for a long time"
+    )]
+    let now = now.as_second() as f64;
+    if exp.is_nan() || exp <= now {
+        Looks::Bad
+    } else if aud.names(audience) {
+        Looks::Good
+    } else {
+        Looks::WrongAudience
+    }
+}
+
+fn claims(token: &str) -> Option<Claims> {
     let mut parts = token.split('.');
     let (Some(_), Some(payload), Some(_), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
     else {
-        return false;
+        return None;
     };
-    let Ok(payload) = URL_SAFE_NO_PAD.decode(payload) else {
-        return false;
-    };
-    serde_json::from_slice(&payload).is_ok_and(|Claims { aud, exp }| {
-        // Fractions are allowed by the format and mean nothing here.
-        #[allow(
-            clippy::cast_precision_loss,
-            reason = "seconds are exact for a long time"
-        )]
-        let now = now.as_second() as f64;
-        aud.names_us() && exp > now
-    })
+    let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
+    serde_json::from_slice(&payload).ok()
 }
 
 #[derive(Deserialize)]
@@ -58,16 +76,17 @@ enum Audiences {
 }
 
 impl Audiences {
-    fn names_us(&self) -> bool {
+    fn names(&self, audience: &str) -> bool {
         match self {
-            Self::One(one) => one == TOKEN_AUDIENCE,
-            Self::Several(several) => several.iter().any(|one| one == TOKEN_AUDIENCE),
+            Self::One(one) => one == audience,
+            Self::Several(several) => several.iter().any(|one| one == audience),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use evaluation_api::TOKEN_AUDIENCE;
     use serde_json::{Value, json};
 
     use super::*;
@@ -105,24 +124,25 @@ mod tests {
     fn only_what_says_that_it_is_for_us_and_not_over_is_looked_at_further() {
         let now = Timestamp::from_second(1000).unwrap();
         let us = TOKEN_AUDIENCE;
+        let (good, bad, other) = (Looks::Good, Looks::Bad, Looks::WrongAudience);
         for (payload, expected) in [
-            (json!({"aud": [us], "exp": 1001}), true),
-            (json!({"aud": us, "exp": 1001, "sub": "x"}), true),
-            (json!({"aud": ["other", us], "exp": 1000.5}), true),
-            (json!({"aud": [us], "exp": 1000}), false),
-            (json!({"aud": [us], "exp": -1}), false),
-            (json!({"aud": [us], "exp": "1001"}), false),
-            (json!({"aud": [us], "exp": null}), false),
-            (json!({"aud": [us]}), false),
-            (json!({"aud": ["other"], "exp": 1001}), false),
-            (json!({"aud": [], "exp": 1001}), false),
-            (json!({"aud": "", "exp": 1001}), false),
-            (json!({"aud": null, "exp": 1001}), false),
-            (json!({"exp": 1001}), false),
-            (json!([us]), false),
-            (json!(null), false),
+            (json!({"aud": [us], "exp": 1001}), good),
+            (json!({"aud": us, "exp": 1001, "sub": "x"}), good),
+            (json!({"aud": ["other", us], "exp": 1000.5}), good),
+            (json!({"aud": [us], "exp": 1000}), bad),
+            (json!({"aud": [us], "exp": -1}), bad),
+            (json!({"aud": [us], "exp": "1001"}), bad),
+            (json!({"aud": [us], "exp": null}), bad),
+            (json!({"aud": [us]}), bad),
+            (json!({"aud": ["other"], "exp": 1001}), other),
+            (json!({"aud": [], "exp": 1001}), other),
+            (json!({"aud": "", "exp": 1001}), other),
+            (json!({"aud": null, "exp": 1001}), bad),
+            (json!({"exp": 1001}), bad),
+            (json!([us]), bad),
+            (json!(null), bad),
         ] {
-            assert_eq!(may_be_for_us(&token(&payload), now), expected, "{payload}");
+            assert_eq!(looks(&token(&payload), us, now), expected, "{payload}");
         }
     }
 
@@ -130,7 +150,7 @@ mod tests {
     fn what_has_not_the_shape_of_a_token_is_none() {
         let now = Timestamp::from_second(1000).unwrap();
         let good = token(&json!({"aud": [TOKEN_AUDIENCE], "exp": 1001}));
-        assert!(may_be_for_us(&good, now));
+        assert_eq!(looks(&good, TOKEN_AUDIENCE, now), Looks::Good);
         let payload = good.split('.').nth(1).unwrap();
         for wrong in [
             String::new(),
@@ -142,7 +162,7 @@ mod tests {
             "a..b".to_owned(),
             "a.!.b".to_owned(),
         ] {
-            assert!(!may_be_for_us(&wrong, now), "{wrong}");
+            assert_eq!(looks(&wrong, TOKEN_AUDIENCE, now), Looks::Bad, "{wrong}");
         }
     }
 }

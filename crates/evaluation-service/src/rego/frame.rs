@@ -11,9 +11,15 @@ use serde_json::Value;
 pub(super) const HEAD: usize = 4;
 
 /// A job on its way.
-#[derive(Serialize)]
+#[derive(Clone, Copy, Serialize)]
 pub(super) struct JobOut<'a> {
-    module: &'a str,
+    pub(super) module: &'a str,
+    /// What the module is asked about; nothing when only the module itself is looked at.
+    asked: Option<AskedOut<'a>>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct AskedOut<'a> {
     input: &'a Value,
     context: &'a Value,
 }
@@ -23,6 +29,13 @@ pub(super) struct JobOut<'a> {
 #[serde(deny_unknown_fields)]
 pub(super) struct JobIn {
     pub(super) module: String,
+    pub(super) asked: Option<AskedIn>,
+}
+
+/// What a module is asked about, as it arrives.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AskedIn {
     pub(super) input: Value,
     pub(super) context: Value,
 }
@@ -36,6 +49,8 @@ pub(super) enum Reply {
         state: String,
         message: Option<String>,
     },
+    /// The module could decide, and was asked about nothing.
+    Sound,
     /// The module went beyond the time that it looks at itself.
     Limit(String),
     /// The module says nothing.
@@ -51,8 +66,17 @@ impl<'a> From<RegoJob<'a>> for JobOut<'a> {
         } = job;
         Self {
             module,
-            input,
-            context,
+            asked: Some(AskedOut { input, context }),
+        }
+    }
+}
+
+impl<'a> JobOut<'a> {
+    /// Only looks at the module.
+    pub(super) const fn of_module(module: &'a str) -> Self {
+        Self {
+            module,
+            asked: None,
         }
     }
 }
@@ -66,6 +90,17 @@ impl From<Reply> for Result<RegoAnswer, RegoFailure> {
                 let state = state.ok_or_else(too_long)?;
                 Ok(RegoAnswer { state, message })
             }
+            Reply::Sound => Err(RegoFailure::Failed("there is no answer".to_owned())),
+            Reply::Limit(why) => Err(RegoFailure::Limit(why)),
+            Reply::Failed(why) => Err(RegoFailure::Failed(why)),
+        }
+    }
+}
+
+impl From<Reply> for Result<(), RegoFailure> {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Sound | Reply::Answer { .. } => Ok(()),
             Reply::Limit(why) => Err(RegoFailure::Limit(why)),
             Reply::Failed(why) => Err(RegoFailure::Failed(why)),
         }

@@ -33,6 +33,23 @@ const FIRST_JOB: Duration = Duration::from_secs(20);
 
 type Outcome = Result<RegoAnswer, RegoFailure>;
 
+/// Why there is no reply to a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoReply {
+    /// Nobody was free to look at it, which says nothing about the module.
+    Busy(String),
+    /// The module went beyond a limit.
+    Limit(String),
+}
+
+impl From<NoReply> for RegoFailure {
+    fn from(no_reply: NoReply) -> Self {
+        match no_reply {
+            NoReply::Busy(why) | NoReply::Limit(why) => Self::Limit(why),
+        }
+    }
+}
+
 /// What a module may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -113,7 +130,9 @@ impl Pool {
             context: &Value::Null,
         };
         let deadline = Instant::now() + FIRST_JOB;
-        match inner.work(worker, job, deadline).await {
+        let reply = inner.work(worker, job.into(), deadline).await;
+        let outcome = reply.map_err(RegoFailure::from).and_then(Outcome::from);
+        match outcome {
             Ok(_) => Ok(Self(Arc::new(inner))),
             Err(failure) => Err(StartError::Broken(failure)),
         }
@@ -122,9 +141,19 @@ impl Pool {
     /// What a module says, or why it says nothing. When this is dropped, the worker is killed.
     pub async fn evaluate(&self, job: RegoJob<'_>) -> Outcome {
         let started = Instant::now();
-        let outcome = self.0.evaluate(job).await;
+        let reply = self.0.reply(job.into()).await;
+        let outcome = reply.map_err(RegoFailure::from).and_then(Outcome::from);
         self.0.metrics.rego(&outcome, started.elapsed());
         outcome
+    }
+
+    /// Whether a module could decide at all: it is parsed, and evaluated once on empty objects.
+    pub async fn validate(&self, module: &str) -> Result<Result<(), RegoFailure>, NoReply> {
+        match self.0.reply(JobOut::of_module(module)).await {
+            Ok(reply) => Ok(reply.into()),
+            Err(NoReply::Limit(why)) => Ok(Err(RegoFailure::Limit(why))),
+            Err(busy @ NoReply::Busy(_)) => Err(busy),
+        }
     }
 
     /// As many jobs as are worked on at the same time.
@@ -134,12 +163,16 @@ impl Pool {
     }
 }
 
-fn limit(why: impl Into<String>) -> RegoFailure {
-    RegoFailure::Limit(why.into())
+fn limit(why: impl Into<String>) -> NoReply {
+    NoReply::Limit(why.into())
+}
+
+fn busy(why: impl Into<String>) -> NoReply {
+    NoReply::Busy(why.into())
 }
 
 impl Inner {
-    async fn evaluate(&self, job: RegoJob<'_>) -> Outcome {
+    async fn reply(&self, job: JobOut<'_>) -> Result<Reply, NoReply> {
         let most = self.limits.module;
         if job.module.len() > most {
             return Err(limit(format!("the module is longer than {most} bytes")));
@@ -148,20 +181,20 @@ impl Inner {
             let before = self.waiting.fetch_add(1, Ordering::Relaxed);
             let _waiting = Waiting(&self.waiting);
             if before >= MOST_WAITING {
-                return Err(limit("too many evaluations are waiting"));
+                return Err(busy("too many evaluations are waiting"));
             }
             let deadline = Instant::now() + LONGEST_WAIT;
             let place = timeout_at(deadline, self.places.acquire()).await;
-            let busy = || limit(format!("no worker was free within {LONGEST_WAIT:?}"));
+            let taken = || busy(format!("no worker was free within {LONGEST_WAIT:?}"));
             // The semaphore is never closed.
-            place.map_err(|_| busy())?.map_err(|_| busy())?
+            place.map_err(|_| taken())?.map_err(|_| taken())?
         };
         let idle = self.lock().pop();
         let worker = match idle.map_or_else(|| self.spawn(), Ok) {
             Ok(worker) => worker,
             Err(error) => {
                 warn!(%error, "cannot start a worker for Rego");
-                return Err(limit("no worker could be started"));
+                return Err(busy("no worker could be started"));
             }
         };
         let deadline = Instant::now() + self.limits.time + GRACE;
@@ -169,8 +202,13 @@ impl Inner {
     }
 
     /// One job. A worker that failed at it is not used again.
-    async fn work(&self, mut worker: Worker, job: RegoJob<'_>, deadline: Instant) -> Outcome {
-        let Some(frame) = frame::encode(&JobOut::from(job)) else {
+    async fn work(
+        &self,
+        mut worker: Worker,
+        job: JobOut<'_>,
+        deadline: Instant,
+    ) -> Result<Reply, NoReply> {
+        let Some(frame) = frame::encode(&job) else {
             return Err(limit("the objects are too large"));
         };
         let reply = timeout_at(deadline, worker.ask(&frame, self.limits.output)).await;
@@ -187,7 +225,7 @@ impl Inner {
         if worker.jobs < JOBS_PER_WORKER {
             self.lock().push(worker);
         }
-        reply.into()
+        Ok(reply)
     }
 
     fn spawn(&self) -> io::Result<Worker> {

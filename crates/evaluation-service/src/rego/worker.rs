@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use sha2::{Digest, Sha256};
 
-use super::frame::{self, JobIn, Reply};
+use super::frame::{self, AskedIn, JobIn, Reply};
 
 /// The first argument of a worker. What follows are milliseconds per job and bytes of memory.
 pub const ARGUMENT: &str = "rego-worker";
@@ -92,17 +92,17 @@ impl Worker {
     }
 
     fn answer(&mut self, job: &JobIn) -> Reply {
-        let JobIn {
-            module,
-            input,
-            context,
-        } = job;
+        let JobIn { module, asked } = job;
         let module = match self.module(module) {
             Ok(module) => module,
             Err(error @ ModuleError::Evaluation(EvaluationError::Timeout)) => {
                 return Reply::Limit(error.to_string());
             }
             Err(error) => return Reply::Failed(error.to_string()),
+        };
+        // It was evaluated once when it was parsed.
+        let Some(AskedIn { input, context }) = asked else {
+            return Reply::Sound;
         };
         match module.evaluate(input, context) {
             Ok(Answer { state, message }) => Reply::Answer {
@@ -145,8 +145,10 @@ mod tests {
     fn job(module: &str, input: serde_json::Value) -> JobIn {
         JobIn {
             module: module.to_owned(),
-            input,
-            context: json!({}),
+            asked: Some(AskedIn {
+                input,
+                context: json!({}),
+            }),
         }
     }
 
@@ -161,12 +163,35 @@ mod tests {
         ] {
             match worker.answer(&job(module, input)) {
                 Reply::Answer { state: said, .. } => assert_eq!(said, state),
-                other @ (Reply::Limit(_) | Reply::Failed(_)) => panic!("{other:?}"),
+                other @ (Reply::Sound | Reply::Limit(_) | Reply::Failed(_)) => panic!("{other:?}"),
             }
         }
         let failed = worker.answer(&job("package other", json!({})));
         assert!(matches!(failed, Reply::Failed(_)), "{failed:?}");
         assert_eq!(worker.modules.len(), 3);
+    }
+
+    #[test]
+    fn a_module_alone_is_sound_or_says_why_not() {
+        let mut worker = worker();
+        let look = |worker: &mut Worker, module: &str| {
+            let module = module.to_owned();
+            worker.answer(&JobIn {
+                module,
+                asked: None,
+            })
+        };
+        assert_eq!(look(&mut worker, STATE), Reply::Sound);
+        for odd in [
+            "",
+            "package other",
+            "package approval",
+            "package approval\noutput := {\"state\": http.send({})}",
+            "package approval\noutput := {",
+        ] {
+            let reply = look(&mut worker, odd);
+            assert!(matches!(reply, Reply::Failed(_)), "{odd}: {reply:?}");
+        }
     }
 
     #[test]

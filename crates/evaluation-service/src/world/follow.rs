@@ -1,36 +1,26 @@
 //! The watches that keep the world up to date.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
-use authz::{IndexError, RbacObject};
-use connectors_api::{AccessRequest, parse};
+use connectors_api::{AccessPolicy, AccessRequest, Connector};
 use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{Config, Event};
-use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client};
 use service_kit::clock;
 use service_kit::readiness::Readiness;
 use service_kit::shutdown::{Stop, Tasks};
 use service_kit::watches::{Guarded, Parse, Plain, Unreadable, Watch, WatchMetrics};
 use tracing::warn;
 
-use super::{Change, Shared, World};
+use super::Shared;
+use super::heard::listening;
+use super::sources::{ParsedPolicy, ParsedRequest, Source};
 use crate::metrics::Metrics;
-
-/// Reads requests as strictly as everybody else does: what a service does not understand as a whole
-/// gives nobody access.
-#[derive(Clone, Copy, Debug)]
-pub enum ParsedRequest {}
-
-impl Parse<AccessRequest> for ParsedRequest {
-    fn parse(json: &str) -> Result<AccessRequest, String> {
-        let value = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        parse::object(&value).map_err(|error| error.to_string())
-    }
-}
 
 /// What the watches need.
 pub struct Follow<'a> {
@@ -46,87 +36,6 @@ pub struct Follow<'a> {
     pub metrics: &'a Metrics,
 }
 
-/// A kind that is followed.
-trait Source: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static {
-    const NAME: &'static str;
-    const PLACE: usize;
-
-    fn apply(world: &mut World, object: Self) -> Vec<Change>;
-    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change>;
-    fn reset(world: &mut World, objects: Vec<Self>);
-}
-
-fn of_namespace(metadata: &ObjectMeta) -> Vec<Change> {
-    let namespace = metadata.namespace.clone();
-    vec![namespace.map_or(Change::Everything, Change::Namespace)]
-}
-
-fn complain(errors: impl IntoIterator<Item = IndexError>) {
-    for error in errors {
-        warn!(%error, "an object without a place is left out");
-    }
-}
-
-macro_rules! rbac_sources {
-    ($($kind:ident $name:literal $place:literal)+) => {$(
-        impl Source for $kind {
-            const NAME: &'static str = $name;
-            const PLACE: usize = $place;
-
-            fn apply(world: &mut World, object: Self) -> Vec<Change> {
-                apply_rbac(world, object)
-            }
-
-            fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
-                let changes = of_namespace(&metadata);
-                world.rbac.delete(&Self { metadata, ..Self::default() });
-                changes
-            }
-
-            fn reset(world: &mut World, objects: Vec<Self>) {
-                complain(world.rbac.reset(objects));
-            }
-        }
-    )+};
-}
-
-rbac_sources! {
-    Role "roles" 0
-    RoleBinding "rolebindings" 1
-    ClusterRole "clusterroles" 2
-    ClusterRoleBinding "clusterrolebindings" 3
-}
-
-fn apply_rbac<K: RbacObject>(world: &mut World, object: K) -> Vec<Change> {
-    let changes = of_namespace(object.metadata());
-    complain(world.rbac.apply(object).err());
-    changes
-}
-
-impl Source for AccessRequest {
-    const NAME: &'static str = "accessrequests";
-    const PLACE: usize = 4;
-
-    fn apply(world: &mut World, object: Self) -> Vec<Change> {
-        let tuples = world.requests.apply(object);
-        tuples.into_iter().map(Change::Tuple).collect()
-    }
-
-    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
-        let ObjectMeta {
-            namespace, name, ..
-        } = metadata;
-        let tuple = namespace
-            .zip(name)
-            .and_then(|(namespace, name)| world.requests.delete(&namespace, &name));
-        tuple.map(Change::Tuple).into_iter().collect()
-    }
-
-    fn reset(world: &mut World, objects: Vec<Self>) {
-        world.requests.reset(objects);
-    }
-}
-
 impl Follow<'_> {
     /// Starts all watches.
     pub fn start(&self, tasks: &mut Tasks) {
@@ -135,6 +44,9 @@ impl Follow<'_> {
         self.start_one::<ClusterRole, Plain>(tasks);
         self.start_one::<ClusterRoleBinding, Plain>(tasks);
         self.start_one::<AccessRequest, ParsedRequest>(tasks);
+        self.start_one::<AccessPolicy, ParsedPolicy>(tasks);
+        self.start_one::<PartialObjectMeta<Connector>, Plain>(tasks);
+        self.start_one::<PartialObjectMeta<Namespace>, Plain>(tasks);
     }
 
     fn start_one<K: Source, P: Parse<K> + 'static>(&self, tasks: &mut Tasks) {
@@ -146,12 +58,16 @@ impl Follow<'_> {
             metrics: self.watches,
         };
         let mut ready = Some(self.readiness.part(K::NAME));
-        let api = Api::<Guarded<K, P>>::all(self.client.clone());
+        let heard = Arc::clone(self.shared);
+        let client = listening(self.client, K::METADATA_ONLY, move |moment| {
+            heard.read().heard.note(K::PLACE, moment);
+        });
+        let api = Api::<Guarded<K, P>>::all(client);
         let mut events = Box::pin(watch.start(api));
         let (shared, stop) = (Arc::clone(self.shared), tasks.stop());
         let metrics = self.metrics.clone();
         tasks.spawn(K::NAME, async move {
-            let mut listed = Vec::new();
+            let mut listed = Listed::default();
             while let Some(event) = next(&mut events, &stop).await {
                 let is_listed = matches!(event, Event::InitDone);
                 take::<K, P>(&shared, &metrics, event, &mut listed);
@@ -171,14 +87,32 @@ async fn next<S: futures::Stream + Unpin>(events: &mut S, stop: &Stop) -> Option
     }
 }
 
+/// A list on its way.
+struct Listed<K> {
+    /// When it was asked for: it shows the cluster as of then, or later.
+    since: Option<Timestamp>,
+    objects: Vec<K>,
+    unreadable: Vec<Unreadable>,
+}
+
+impl<K> Default for Listed<K> {
+    fn default() -> Self {
+        Self {
+            since: None,
+            objects: Vec::new(),
+            unreadable: Vec::new(),
+        }
+    }
+}
+
 /// One event into the world. A list counts once it is complete.
 fn take<K: Source, P>(
     shared: &Shared,
     metrics: &Metrics,
     event: Event<Guarded<K, P>>,
-    listed: &mut Vec<K>,
+    listed: &mut Listed<K>,
 ) {
-    let unreadable = |object: Unreadable| {
+    let tell = |object: &Unreadable| {
         let ObjectMeta {
             namespace, name, ..
         } = &object.metadata;
@@ -191,31 +125,44 @@ fn take<K: Source, P>(
             "an object cannot be read and counts for nothing"
         );
         metrics.dropped.with_label_values(&[K::NAME]).inc();
-        object.metadata
     };
-    let heard = Some(clock::now());
     match event {
-        Event::Init => listed.clear(),
+        Event::Init => {
+            *listed = Listed {
+                since: Some(clock::now()),
+                ..Listed::default()
+            };
+        }
         Event::InitApply(object) => match object.object {
-            Ok(object) => listed.push(object),
+            Ok(object) => listed.objects.push(object),
             Err(object) => {
-                unreadable(object);
+                tell(&object);
+                listed.unreadable.push(object);
             }
         },
         Event::InitDone => shared.change(|world| {
-            world.heard[K::PLACE] = heard;
-            K::reset(world, std::mem::take(listed));
-            vec![Change::Everything]
+            let Listed {
+                since,
+                objects,
+                unreadable,
+            } = std::mem::take(listed);
+            let mut changes = K::reset(world, objects);
+            for object in unreadable {
+                changes.extend(K::unreadable(world, object));
+            }
+            if let Some(since) = since {
+                world.heard.note(K::PLACE, since);
+            }
+            changes
         }),
-        Event::Apply(object) => shared.change(|world| {
-            world.heard[K::PLACE] = heard;
-            match object.object {
-                Ok(object) => K::apply(world, object),
-                Err(object) => K::delete(world, unreadable(object)),
+        Event::Apply(object) => shared.change(|world| match object.object {
+            Ok(object) => K::apply(world, object),
+            Err(object) => {
+                tell(&object);
+                K::unreadable(world, object)
             }
         }),
         Event::Delete(object) => shared.change(|world| {
-            world.heard[K::PLACE] = heard;
             let metadata = match object.object {
                 Ok(object) => object.meta().clone(),
                 Err(object) => object.metadata,
@@ -229,6 +176,7 @@ fn take<K: Source, P>(
 mod tests {
     use super::*;
     use crate::fixtures::{question, request, role_binding};
+    use crate::world::Change;
     use crate::world::Tuple;
 
     fn guarded<K, P: Parse<K>>(json: &str) -> Guarded<K, P> {
@@ -254,7 +202,7 @@ mod tests {
     fn a_list_counts_when_it_is_complete() {
         let (shared, metrics) = (Shared::default(), metrics());
         let mut changes = shared.changes();
-        let mut listed = Vec::new();
+        let mut listed = Listed::default();
         let mut take = |event| take(&shared, &metrics, event, &mut listed);
         take(Event::Init);
         let object: GuardedRequest = guarded(&json("Pending").to_string());
@@ -270,7 +218,7 @@ mod tests {
     fn an_object_that_becomes_unreadable_is_forgotten() {
         let (shared, metrics) = (Shared::default(), metrics());
         let mut changes = shared.changes();
-        let mut listed = Vec::new();
+        let mut listed = Listed::default();
         let mut take = |event| take(&shared, &metrics, event, &mut listed);
         let good: GuardedRequest = guarded(&json("Granted").to_string());
         take(Event::Apply(good));
@@ -294,7 +242,7 @@ mod tests {
     fn rbac_changes_its_namespace_or_everything() {
         let (shared, metrics) = (Shared::default(), metrics());
         let mut changes = shared.changes();
-        let mut listed = Vec::new();
+        let mut listed = Listed::default();
         let binding = serde_json::to_string(&role_binding("b")).unwrap();
         take::<RoleBinding, Plain>(
             &shared,
@@ -316,7 +264,12 @@ mod tests {
         }
         assert!(shared.read().rbac.is_empty());
         let role: Guarded<ClusterRole, Plain> = guarded(r#"{"metadata":{"name":"r"},"rules":[]}"#);
-        take(&shared, &metrics, Event::Apply(role), &mut Vec::new());
+        take(
+            &shared,
+            &metrics,
+            Event::Apply(role),
+            &mut Listed::default(),
+        );
         assert_eq!(changes.try_recv(), Ok(Change::Everything));
     }
 }

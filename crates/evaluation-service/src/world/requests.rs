@@ -115,6 +115,21 @@ impl Requests {
         }
     }
 
+    /// What requests of a namespace are about: pods that want this of a connector.
+    pub fn about<'a>(
+        &'a self,
+        namespace: &'a str,
+        connector: &'a str,
+        permission: Permission,
+    ) -> impl Iterator<Item = &'a Tuple> {
+        let is_about = move |tuple: &&Tuple| {
+            tuple.permission == permission
+                && tuple.connector == connector
+                && tuple.namespace == namespace
+        };
+        self.by_tuple.keys().filter(is_about)
+    }
+
     /// The request that decides about a tuple. One that is being deleted counts as deleted: its
     /// controller does not look at it either.
     #[must_use]

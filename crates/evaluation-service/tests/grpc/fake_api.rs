@@ -39,6 +39,9 @@ struct State {
     allowed: Vec<String>,
     /// Reviews are answered with an error.
     broken: bool,
+    /// Says nothing of itself.
+    muted: Option<String>,
+    reads: Vec<String>,
     token_reviews: usize,
     access_reviews: Vec<Value>,
 }
@@ -83,6 +86,11 @@ impl FakeApi {
         self.state().allowed = namespaces.iter().map(|it| (*it).to_owned()).collect();
     }
 
+    /// No bookmarks any more on the watch of this plural.
+    pub(crate) fn mute(&self, plural: &str) {
+        self.state().muted = Some(plural.to_owned());
+    }
+
     pub(crate) fn break_reviews(&self) {
         self.state().broken = true;
     }
@@ -109,6 +117,24 @@ impl FakeApi {
         state.tell(plural, "DELETED", object);
     }
 
+    /// Says on every watch that nothing else is new.
+    pub(crate) fn bookmark(&self) {
+        let mut state = self.state();
+        let speaking = state
+            .watches
+            .keys()
+            .filter(|it| state.muted.as_ref() != Some(it));
+        let plurals: Vec<String> = speaking.cloned().collect();
+        for plural in plurals {
+            let version = state.version(&plural);
+            let line = json!({"resourceVersion": version});
+            let line = format!(
+                "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"X\",\"apiVersion\":\"v1\",\"metadata\":{line}}}}}\n"
+            );
+            state.send(&plural, &line);
+        }
+    }
+
     async fn serve(&self, request: Request<Body>) -> Answer {
         let path = request.uri().path().to_owned();
         let plural = path.rsplit('/').next().unwrap().to_owned();
@@ -120,6 +146,9 @@ impl FakeApi {
         if *request.method() == Method::POST {
             let body = request.into_body().collect().await.unwrap().to_bytes();
             return self.review(&plural, serde_json::from_slice(&body).unwrap());
+        }
+        if let Some(object) = self.object(&path) {
+            return object;
         }
         let mut open = self.0.open.subscribe();
         open.wait_for(|open| *open).await.unwrap();
@@ -133,6 +162,28 @@ impl FakeApi {
             StatusCode::OK,
             &json!({"metadata": {"resourceVersion": state.version(&plural)}, "items": items}),
         )
+    }
+
+    /// One object, if the path is one's.
+    fn object(&self, path: &str) -> Option<Answer> {
+        let segments: Vec<&str> = path.split('/').collect();
+        let [.., "namespaces", namespace, plural, name] = segments[..] else {
+            return None;
+        };
+        let mut state = self.state();
+        state.reads.push(format!("{plural}/{name}"));
+        let key = format!("{namespace:?}/{name:?}");
+        let object = state.objects.get(plural).and_then(|all| all.get(&key));
+        let missing = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound", "message": "not found"});
+        Some(match object {
+            Some(object) => answer(StatusCode::OK, object),
+            None => answer(StatusCode::NOT_FOUND, &missing),
+        })
+    }
+
+    /// Single objects that were read.
+    pub(crate) fn reads(&self) -> Vec<String> {
+        self.state().reads.clone()
     }
 
     fn watch(&self, plural: String, since: usize) -> Answer {
@@ -157,11 +208,13 @@ impl FakeApi {
         review["status"] = match plural {
             "tokenreviews" => {
                 state.token_reviews += 1;
-                assert_eq!(
-                    review["spec"]["audiences"],
-                    json!(["connectors-evaluation"])
-                );
-                token_status(review["spec"]["token"].as_str().unwrap())
+                let token = review["spec"]["token"].as_str().unwrap();
+                let audiences = &review["spec"]["audiences"];
+                match audiences[0].as_str().unwrap() {
+                    "connectors-evaluation" => token_status(token),
+                    "connectors.alauda.io" => pod_token_status(token),
+                    other => panic!("{other}"),
+                }
             }
             "subjectaccessreviews" => {
                 state.access_reviews.push(review["spec"].clone());
@@ -177,16 +230,42 @@ impl FakeApi {
 
 /// A token that says that it is for the service and holds for some time yet.
 pub(crate) fn token(subject: &str) -> String {
+    token_for("connectors-evaluation", subject)
+}
+
+/// The same for another audience.
+pub(crate) fn token_for(audience: &str, subject: &str) -> String {
     let exp = clock::now().as_second() + 600;
-    let claims = json!({"aud": ["connectors-evaluation"], "exp": exp, "sub": subject});
+    let claims = json!({"aud": [audience], "exp": exp, "sub": subject});
     format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
+}
+
+fn subject(token: &str) -> String {
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap());
+    let claims: Value = serde_json::from_slice(&claims.unwrap()).unwrap();
+    claims["sub"].as_str().unwrap().to_owned()
+}
+
+/// The token of subject `pod-<uid>` belongs to that pod, the one of `loose` to no pod.
+fn pod_token_status(token: &str) -> Value {
+    let subject = subject(token);
+    let extra = match subject.strip_prefix("pod-") {
+        Some(uid) => json!({
+            "authentication.kubernetes.io/pod-name": ["deploy"],
+            "authentication.kubernetes.io/pod-uid": [uid],
+        }),
+        None if subject == "loose" => json!({}),
+        None => return json!({"authenticated": false, "error": "not known"}),
+    };
+    json!({
+        "authenticated": true, "audiences": ["connectors.alauda.io"],
+        "user": {"username": "system:serviceaccount:devops:builder", "extra": extra},
+    })
 }
 
 /// The token of subject `good-<name>` belongs to the service account of that name.
 fn token_status(token: &str) -> Value {
-    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap());
-    let claims: Value = serde_json::from_slice(&claims.unwrap()).unwrap();
-    match claims["sub"].as_str().unwrap().strip_prefix("good-") {
+    match subject(token).strip_prefix("good-") {
         Some(name) => json!({
             "authenticated": true, "audiences": ["connectors-evaluation"],
             "user": {"username": format!("system:serviceaccount:tools:{name}"), "groups": ["system:serviceaccounts"], "extra": {"a": ["b"]}},
@@ -210,11 +289,15 @@ impl State {
         (FIRST + self.told.get(plural).map_or(0, Vec::len)).to_string()
     }
 
+    fn send(&mut self, plural: &str, line: &str) {
+        let watches = self.watches.entry(plural.to_owned()).or_default();
+        watches.retain(|watch| watch.unbounded_send(line.to_owned()).is_ok());
+    }
+
     fn tell(&mut self, plural: &str, kind: &str, object: &Value) {
         // The type first, as the API server writes it.
         let line = format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
-        let watches = self.watches.entry(plural.to_owned()).or_default();
-        watches.retain(|watch| watch.unbounded_send(line.clone()).is_ok());
+        self.send(plural, &line);
         self.told.entry(plural.to_owned()).or_default().push(line);
     }
 }

@@ -2,9 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod doors;
 mod evaluate;
+mod explain;
 mod fake_api;
+mod listing;
+mod staleness;
 mod stream;
+mod validate;
 mod world;
 
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! The protocol of the stream, spoken by hand.
 
+use evaluation_api::refusal::Reason;
 use evaluation_api::v1::evaluation_client::EvaluationClient;
 use evaluation_api::v1::{
     CheckAccessRequest, Subscribe, WatchAccessRequest, WatchAccessResponse,
@@ -18,7 +19,7 @@ struct Spoken {
     heard: Streaming<WatchAccessResponse>,
 }
 
-fn with_token<T>(message: T) -> Request<T> {
+pub(crate) fn with_token<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     let token = format!("Bearer {}", token("good-somebody"));
     let token = token.parse().unwrap();
@@ -85,6 +86,8 @@ async fn a_question_without_fields_is_refused() {
     match spoken.hear().await.unwrap().unwrap().event {
         Some(Event::Refusal(refusal)) => {
             assert_eq!(refusal.message, "question: subject is missing");
+            assert_eq!(refusal.reason, "FIELD_MISSING");
+            assert_eq!(refusal.metadata["field"], "subject");
         }
         other => panic!("{other:?}"),
     }
@@ -97,6 +100,7 @@ async fn without_a_token_nothing_is_read_and_nobody_is_asked() {
     let error = stub.check_access(CheckAccessRequest::default()).await;
     let error = error.unwrap_err();
     assert_eq!(error.code(), Code::Unauthenticated);
+    assert_eq!(Reason::of(&error), Some(Reason::TokenMissing));
     assert_eq!(world.api.token_reviews(), 0);
     let (_said, unsaid) = mpsc::channel(1);
     let stream = stub.watch_access(ReceiverStream::new(unsaid)).await;

@@ -9,10 +9,11 @@ use std::time::Duration;
 use evaluation_api::access::{AccessQuestion, ConnectorName, PodRef, ServiceAccountName};
 use evaluation_api::client::{Client, Event, Settings, Subscription};
 use evaluation_service::auth::Callers;
+use evaluation_service::live::Live;
 use evaluation_service::metrics::Metrics;
 use evaluation_service::places::Places;
 use evaluation_service::rego::{Limits, Pool};
-use evaluation_service::server::Server;
+use evaluation_service::server::{LocalServer, Server};
 use evaluation_service::service::Service;
 use evaluation_service::world::{Follow, Shared};
 use http::Uri;
@@ -43,6 +44,8 @@ pub(crate) struct World {
     pub(crate) readiness: Readiness,
     pub(crate) client: Client,
     pub(crate) registry: Registry,
+    /// Where the service is without TLS and tokens.
+    pub(crate) socket: PathBuf,
     url: String,
     directory: TempDir,
     signals: mpsc::UnboundedSender<Signal>,
@@ -63,6 +66,11 @@ fn limits() -> Limits {
 impl World {
     /// A service that waits for its lists.
     pub(crate) async fn start(api: FakeApi) -> Self {
+        Self::start_with(api, Duration::from_mins(3)).await
+    }
+
+    /// The same, with another idea of how old an answer may be.
+    pub(crate) async fn start_with(api: FakeApi, max_staleness: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         certificates(path("ca.crt"), path("tls.crt"), path("tls.key"));
@@ -89,13 +97,21 @@ impl World {
             .unwrap();
         let service = Service {
             shared,
+            live: Live::new(api.client()),
             callers: Callers::new(api.client(), metrics.clone()),
             places: Places::new(rego.workers()),
             rego,
             readiness: readiness.clone(),
             metrics,
+            max_staleness,
             stop: tasks.stop(),
         };
+        let socket = path("socket");
+        let local = LocalServer::bind(socket.clone()).unwrap();
+        let (spoken_to, stop) = (service.clone(), tasks.stop());
+        tasks.spawn_infallible("socket", async move {
+            local.run(spoken_to, stop).await;
+        });
         let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
         let url = format!("https://localhost:{}", server.address().port());
         let stop = tasks.stop();
@@ -121,6 +137,7 @@ impl World {
             readiness,
             client: client.unwrap(),
             registry,
+            socket,
             url,
             directory,
             signals,

@@ -1,0 +1,109 @@
+//! All that is wrong or suspicious about a policy, each with its place and what would help.
+//!
+//! Owns what can be said from the policy alone: its shape, the rules that the schema states in CEL, its
+//! templates, and what can never grant or never match. Rego is only handed out ([`Validated::modules`]):
+//! it may run nowhere but in processes that can be killed.
+//!
+//! Refuses to know the cluster: whether a kind exists, a subject has rights or a connector is there.
+//!
+//! Invariant: a policy without a finding of [`Severity::Error`] can be read by everybody who reads
+//! policies through [`crate::parse`].
+
+mod checks;
+mod connector;
+mod finding;
+mod rules;
+mod shape;
+mod subjects;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+pub use finding::{Finding, FindingCode, Severity};
+
+use crate::judge::RegoFailure;
+use crate::names::API_VERSION;
+use crate::{AccessPolicy, parse};
+use finding::Findings;
+
+/// What was found, and what remains to be looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validated {
+    /// In the order of the policy's fields. Never more than some hundred.
+    pub findings: Vec<Finding>,
+    /// The Rego modules of the policy.
+    pub modules: Vec<Module>,
+}
+
+/// A Rego module that nobody has looked at yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Where it stands.
+    pub path: String,
+    /// Its text.
+    pub source: String,
+}
+
+/// Looks at a whole policy.
+#[must_use]
+pub fn policy(object: &Value) -> Validated {
+    let mut findings = Findings::default();
+    let mut modules = Vec::new();
+    let text = |field: &str| object.get(field).and_then(Value::as_str);
+    if text("apiVersion") != Some(API_VERSION) || text("kind") != Some("AccessPolicy") {
+        let message = format!("must be an AccessPolicy of {API_VERSION}");
+        findings.error(
+            "kind",
+            FindingCode::NotAPolicy,
+            message,
+            format!("apiVersion: {API_VERSION}, kind: AccessPolicy"),
+        );
+        return findings.done(modules);
+    }
+    match object.get("spec") {
+        None => findings.missing("spec", "say who may use which connectors"),
+        Some(spec) => {
+            if let Some(spec) = shape::spec(&mut findings, spec) {
+                connector::look(&mut findings, &spec);
+                rules::look(&mut findings, &spec);
+                subjects::look(&mut findings, &spec);
+                modules = checks::look(&mut findings, &spec);
+            }
+        }
+    }
+    // Whatever was overlooked above: what cannot be read is an error.
+    if !findings.has_error()
+        && let Err(error) = parse::object::<AccessPolicy>(object)
+    {
+        findings.parse(&error);
+    }
+    findings.done(modules)
+}
+
+impl Module {
+    /// The finding that a failure of the module is.
+    #[must_use]
+    pub fn finding(&self, failure: &RegoFailure) -> Finding {
+        let (code, message, fix) = match failure {
+            RegoFailure::Limit(why) => (
+                FindingCode::RegoLimit,
+                why,
+                "make the module simpler; what it may use is limited",
+            ),
+            RegoFailure::Failed(why) => (
+                FindingCode::RegoInvalid,
+                why,
+                "package approval with output := {\"state\": …, \"message\": …}, in version 1 or 0 of the language",
+            ),
+        };
+        Finding {
+            path: self.path.clone(),
+            code,
+            severity: Severity::Error,
+            message: message.clone(),
+            fix: fix.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What is checked.
+
+use std::collections::BTreeSet;
+
+use super::Module;
+use super::finding::{FindingCode, Findings};
+use super::shape::{Placed, Spec};
+use crate::access_policy::{Approvers, Check, ObjectKind, Provenance};
+use crate::check_kind::may_approve;
+use crate::field_selector::FieldSelector;
+use crate::names::{is_dns_label, is_label_key};
+use crate::template::{LabelValue, Template};
+
+/// The group of the kind that records who approved, and the group of what it belongs to.
+const GATE: &str = "openshift-pipelines.org";
+const TEKTON: &str = "tekton.dev";
+const LONGEST_MODULE: usize = 16 * 1024;
+const MOST_LABELS: usize = 16;
+const MOST_APPROVERS: usize = 100;
+const LONGEST_LABEL_VALUE: usize = 63;
+
+/// The modules are for somebody else to look at.
+pub(super) fn look(findings: &mut Findings, spec: &Spec) -> Vec<Module> {
+    let checks = spec.granted.iter().flat_map(|granted| &granted.checks);
+    let mut names = BTreeSet::new();
+    let mut modules = Vec::new();
+    for Placed { path, part: check } in checks {
+        let at = format!("{path}.name");
+        if !is_dns_label(&check.name) {
+            let fix = "at most 63 of a-z 0-9 -, beginning and ending with a letter or digit";
+            findings.invalid(&at, "is no name that a check can have", fix);
+        }
+        if !names.insert(&check.name) {
+            let message = format!("two checks are called `{}`", check.name);
+            let fix = "give each check a name of its own";
+            findings.error(&at, FindingCode::DuplicateName, message, fix);
+        }
+        look_at_labels(findings, path, check);
+        look_at_kind(findings, path, check);
+        look_at_fields(findings, path, check);
+        look_at_approvers(findings, path, check);
+        let rego = check.state.as_ref().map(|state| &state.rego);
+        if let Some(source) = rego.filter(|source| !source.is_empty()) {
+            let path = format!("{path}.state.rego");
+            if source.len() > LONGEST_MODULE {
+                let message = format!("is longer than {LONGEST_MODULE} bytes");
+                let fix = "make the module simpler";
+                findings.error(&path, FindingCode::RegoLimit, message, fix);
+            } else {
+                let source = source.clone();
+                modules.push(Module { path, source });
+            }
+        }
+    }
+    modules
+}
+
+fn look_at_labels(findings: &mut Findings, path: &str, check: &Check) {
+    let labels = &check.selector.labels;
+    let at = format!("{path}.selector.labels");
+    if labels.is_empty() {
+        let message = "has no label: nothing would ever be selected";
+        let fix = "a label that pod and approval share, such as tekton.dev/pipelineRun";
+        findings.error(&at, FindingCode::EmptySelector, message, fix);
+        return;
+    }
+    if labels.len() > MOST_LABELS {
+        findings.length(&at, labels.len(), 1, MOST_LABELS);
+    }
+    let mut depends = false;
+    for (key, text) in labels {
+        let at = format!("{at}[{key:?}]");
+        if !is_label_key(key) {
+            let fix = "an optional DNS prefix and a slash, then at most 63 of A-Z a-z 0-9 - _ .";
+            findings.invalid(&at, "is not a label key", fix);
+        }
+        let template = match Template::parse(text) {
+            Ok(template) => template,
+            Err(error) => {
+                // What it may have depended on nobody knows.
+                depends = true;
+                let fix = "a text, or a path such as {.object.metadata.labels['key']}";
+                findings.error(&at, FindingCode::InvalidTemplate, error.to_string(), fix);
+                continue;
+            }
+        };
+        depends |= !template.is_fixed();
+        for warning in template.warnings() {
+            findings.alias(&at, &warning);
+        }
+        look_at_value(findings, &at, &template);
+    }
+    if !depends {
+        let message = "selects the same objects for every pod: one approval lets all of them in";
+        let fix = "fill a value from the pod, such as {.object.metadata.labels['tekton\\.dev/pipelineRun']}";
+        findings.warning(&at, FindingCode::FixedSelector, message, fix);
+    }
+}
+
+/// A value that no label can have matches nothing, and neither does one with a part that none can have.
+fn look_at_value(findings: &mut Findings, at: &str, template: &Template) {
+    let fix = "at most 63 of A-Z a-z 0-9 - _ . that begin and end with a letter or digit";
+    if template.is_fixed() {
+        let text: String = template.texts().collect();
+        if let Err(error) = LabelValue::parse(&text) {
+            findings.error(at, FindingCode::ImpossibleSelector, error.to_string(), fix);
+        }
+        return;
+    }
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let length: usize = template.texts().map(str::len).sum();
+    // Each path adds at least one character.
+    if length >= LONGEST_LABEL_VALUE || !template.texts().all(|text| text.bytes().all(allowed)) {
+        let message = "whatever the pod says, this is no label value";
+        findings.error(at, FindingCode::ImpossibleSelector, message, fix);
+    }
+}
+
+fn look_at_kind(findings: &mut Findings, path: &str, check: &Check) {
+    let kind = &check.selector.object_ref;
+    let at = format!("{path}.selector.objectRef");
+    if !is_api_version(&kind.api_version) {
+        let message = "is no group and version";
+        let fix = "such as openshift-pipelines.org/v1alpha1";
+        findings.invalid(&format!("{at}.apiVersion"), message, fix);
+    } else if !is_kind(&kind.kind) {
+        findings.invalid(&format!("{at}.kind"), "is no kind", "such as ApprovalTask");
+    } else if !may_approve(kind) {
+        let message = format!("a {} of {} is no approval", kind.kind, kind.api_version);
+        let fix = "select a kind that records approvals, or a ConfigMap";
+        findings.error(&at, FindingCode::KindRefused, message, fix);
+    }
+    if check.provenance == Provenance::None && [GATE, TEKTON].contains(&group(kind)) {
+        let at = format!("{path}.provenance");
+        let message = "labels are believed, which the author of a pod or pipeline run can write";
+        let fix = "leave provenance out, so that pod and approval are proven to belong together";
+        findings.warning(&at, FindingCode::LabelsBelieved, message, fix);
+    }
+}
+
+fn look_at_fields(findings: &mut Findings, path: &str, check: &Check) {
+    let Some(fields) = &check.selector.field_selector else {
+        return;
+    };
+    let at = format!("{path}.selector.fieldSelector");
+    if let Err(error) = FieldSelector::parse(fields) {
+        let fix = "field paths and the values they must have, such as spec.type: TimeWindow";
+        findings.invalid(&at, error.to_string(), fix);
+    }
+}
+
+fn look_at_approvers(findings: &mut Findings, path: &str, check: &Check) {
+    let kind = &check.selector.object_ref;
+    let at = format!("{path}.approvers");
+    let records = group(kind) == GATE && kind.kind == "ApprovalTask";
+    let Some(approvers) = &check.approvers else {
+        if records {
+            let message = "whoever writes the pipeline chooses who approves";
+            let fix = "approvers: {users: […], groups: […], minimum: 1}";
+            findings.warning(&at, FindingCode::ApproversOpen, message, fix);
+        }
+        return;
+    };
+    if !records {
+        let message = format!("a {} does not record who approved", kind.kind);
+        let fix = "leave approvers out";
+        findings.error(&at, FindingCode::ApproversUnsupported, message, fix);
+    }
+    let Approvers {
+        users,
+        groups,
+        minimum,
+    } = approvers;
+    if users.is_empty() && groups.is_empty() {
+        findings.missing(&at, "name users, groups or both");
+    }
+    for (field, names) in [("users", users), ("groups", groups)] {
+        findings.length(&format!("{at}.{field}"), names.len(), 0, MOST_APPROVERS);
+        if names.iter().any(|name| name.is_empty() || name.len() > 512) {
+            let message = "holds what nobody can be called";
+            findings.invalid(&format!("{at}.{field}"), message, "1 to 512 bytes each");
+        }
+    }
+    let people: BTreeSet<_> = users.iter().collect();
+    let wanted = usize::try_from(*minimum)
+        .ok()
+        .filter(|it| (1..=100).contains(it));
+    let at = format!("{at}.minimum");
+    match wanted {
+        None => findings.invalid(&at, "must be between 1 and 100", "1"),
+        Some(wanted) if groups.is_empty() && !users.is_empty() && wanted > people.len() => {
+            let message = format!("{wanted} approvals are wanted from {} people", people.len());
+            let fix = "name more users, or lower the minimum";
+            findings.warning(&at, FindingCode::ApproversTooFew, message, fix);
+        }
+        Some(_) => {}
+    }
+}
+
+fn group(kind: &ObjectKind) -> &str {
+    let group_version = kind.api_version.split_once('/');
+    group_version.map_or("", |(group, _)| group)
+}
+
+fn is_api_version(text: &str) -> bool {
+    let (group, version) = text
+        .split_once('/')
+        .map_or((None, text), |(group, version)| (Some(group), version));
+    let is_version = |text: &str| {
+        let rest = text.strip_prefix('v');
+        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+            && is_dns_label(text)
+    };
+    is_version(version) && group.is_none_or(crate::names::is_dns_subdomain)
+}
+
+fn is_kind(text: &str) -> bool {
+    text.len() <= 63
+        && text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}

@@ -1,0 +1,374 @@
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::json_values;
+
+fn checked() -> Value {
+    json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+        "metadata": {"name": "p", "namespace": "tools"},
+        "spec": {"checkGrantedPermission": {"spec": {
+            "checks": [{
+                "name": "approval",
+                "selector": {
+                    "labels": {"tekton.dev/pipelineRun": r"{.object.metadata.labels['tekton\.dev/pipelineRun']}"},
+                    "objectRef": {"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"},
+                },
+                "approvers": {"users": ["alice"]},
+            }],
+            "permissions": {"roleTemplate": {"rules": [{
+                "apiGroups": ["connectors.alauda.io"],
+                "resources": ["connectors/apis/v1/pod/{.object.metadata.namespace}/{.object.metadata.name}"],
+                "verbs": ["*"],
+            }]}},
+        }}},
+    })
+}
+
+fn standing() -> Value {
+    let mut policy = checked();
+    policy["spec"] = json!({"defaultPermission": {
+        "roleTemplate": {"rules": [{"apiGroups": ["connectors.alauda.io"], "resources": ["connectors/apis"], "verbs": ["*"]}]},
+        "bindingTemplate": {"subjects": [{"kind": "User", "name": "alice"}]},
+    }});
+    policy
+}
+
+const CHECKS: &str = "/spec/checkGrantedPermission/spec/checks/0";
+const RULE: &str = "/spec/checkGrantedPermission/spec/permissions/roleTemplate/rules/0";
+const STANDING_RULE: &str = "/spec/defaultPermission/roleTemplate/rules/0";
+const SUBJECTS: &str = "/spec/defaultPermission/bindingTemplate";
+
+fn with(mut policy: Value, at: &str, field: &str, value: Value) -> Value {
+    policy.pointer_mut(at).unwrap()[field] = value;
+    policy
+}
+
+fn found(object: &Value) -> Vec<(String, FindingCode)> {
+    let Validated { findings, .. } = policy(object);
+    findings.into_iter().map(|it| (it.path, it.code)).collect()
+}
+
+fn codes(object: &Value) -> BTreeSet<FindingCode> {
+    found(object).into_iter().map(|(_, code)| code).collect()
+}
+
+fn has_error(object: &Value) -> bool {
+    let Validated { findings, .. } = policy(object);
+    findings.iter().any(|it| it.severity == Severity::Error)
+}
+
+#[test]
+fn a_good_policy_has_no_findings() {
+    assert_eq!(found(&checked()), []);
+    assert_eq!(found(&standing()), []);
+}
+
+#[test]
+fn every_mistake_is_told_with_its_place_not_only_the_first() {
+    let mut policy = checked();
+    policy["spec"]["conector"] = json!({});
+    policy["spec"]["connector"] = json!({"name": ["a"], "names": ["No", "a", "a"]});
+    policy["spec"]["checkGrantedPermission"]["spec"]["limits"] = json!({"maxDuration": "soon"});
+    let policy = with(policy, CHECKS, "aprovers", json!({}));
+    let policy = with(policy, CHECKS, "name", json!("Not a name"));
+    let policy = with(policy, RULE, "verbs", json!([]));
+    let found: BTreeSet<_> = found(&policy).into_iter().collect();
+    let spec = "spec.checkGrantedPermission.spec";
+    let expected = [
+        ("spec.conector".to_owned(), FindingCode::UnknownField),
+        ("spec.connector.name".to_owned(), FindingCode::UnknownField),
+        (
+            "spec.connector.names[0]".to_owned(),
+            FindingCode::InvalidField,
+        ),
+        (
+            "spec.connector.names[2]".to_owned(),
+            FindingCode::DuplicateName,
+        ),
+        (
+            format!("{spec}.limits.maxDuration"),
+            FindingCode::InvalidField,
+        ),
+        (
+            format!("{spec}.checks[0].aprovers"),
+            FindingCode::UnknownField,
+        ),
+        (format!("{spec}.checks[0].name"), FindingCode::InvalidField),
+        (
+            format!("{spec}.permissions.roleTemplate.rules[0].verbs"),
+            FindingCode::InvalidLength,
+        ),
+        (
+            format!("{spec}.permissions.roleTemplate.rules"),
+            FindingCode::NoMountRule,
+        ),
+    ];
+    assert_eq!(found, BTreeSet::from(expected));
+}
+
+#[test]
+fn a_misspelt_field_is_told_with_the_likely_word() {
+    let policy = with(checked(), CHECKS, "aprovers", json!({}));
+    let Validated { findings, .. } = super::policy(&policy);
+    assert_eq!(findings[0].fix, "write `approvers`");
+    assert_eq!(findings[0].severity, Severity::Error);
+}
+
+#[test]
+fn what_is_suspicious_is_a_warning() {
+    use FindingCode::{
+        AliasTemplate, ApproversOpen, ApproversTooFew, BroadSubject, FixedResource, FixedSelector,
+        LabelsBelieved, NoMountRule,
+    };
+    let labels = format!("{CHECKS}/selector");
+    let without = |mut policy: Value, field: &str| {
+        let check = policy.pointer_mut(CHECKS).unwrap();
+        check.as_object_mut().unwrap().remove(field);
+        policy
+    };
+    for (policy, code) in [
+        (
+            with(
+                checked(),
+                &labels,
+                "labels",
+                json!({"run": "{.pod.metadata.labels.run}"}),
+            ),
+            AliasTemplate,
+        ),
+        (
+            with(checked(), &labels, "labels", json!({"run": "fixed"})),
+            FixedSelector,
+        ),
+        (
+            with(
+                checked(),
+                RULE,
+                "resources",
+                json!(["connectors/apis/v1/pod/{.pod.metadata.namespace}/{.object.pod.name}"]),
+            ),
+            AliasTemplate,
+        ),
+        (
+            with(
+                checked(),
+                RULE,
+                "resources",
+                json!(["connectors/apis/v1/pod/ns/one"]),
+            ),
+            FixedResource,
+        ),
+        (with(checked(), RULE, "verbs", json!(["get"])), NoMountRule),
+        (
+            with(
+                checked(),
+                RULE,
+                "resources",
+                json!([
+                    "connectors/apis/tekton.dev/v1/pipelineruns/{.object.metadata.namespace}/{.object.metadata.name}"
+                ]),
+            ),
+            NoMountRule,
+        ),
+        (without(checked(), "approvers"), ApproversOpen),
+        (
+            with(
+                checked(),
+                CHECKS,
+                "approvers",
+                json!({"users": ["a", "a"], "minimum": 2}),
+            ),
+            ApproversTooFew,
+        ),
+        (
+            with(checked(), CHECKS, "provenance", json!("None")),
+            LabelsBelieved,
+        ),
+        (
+            with(standing(), STANDING_RULE, "verbs", json!(["get"])),
+            NoMountRule,
+        ),
+        (
+            with(
+                standing(),
+                SUBJECTS,
+                "subjects",
+                json!([{"kind": "Group", "name": "system:authenticated"}]),
+            ),
+            BroadSubject,
+        ),
+    ] {
+        assert_eq!(codes(&policy), BTreeSet::from([code]), "{policy}");
+        assert!(!has_error(&policy), "{policy}");
+    }
+}
+
+#[test]
+fn what_can_never_match_is_an_error() {
+    let labels = format!("{CHECKS}/selector");
+    for text in [
+        "two words",
+        "two words{.object.metadata.name}",
+        "{.object.metadata.name}/x",
+        &format!("{}{{.object.metadata.name}}", "x".repeat(63)),
+    ] {
+        let policy = with(checked(), &labels, "labels", json!({"run": text}));
+        assert!(
+            codes(&policy).contains(&FindingCode::ImpossibleSelector),
+            "{text}"
+        );
+        assert!(has_error(&policy), "{text}");
+    }
+    let policy = with(
+        checked(),
+        &labels,
+        "labels",
+        json!({"run": "{.object.metadata"}),
+    );
+    assert_eq!(
+        codes(&policy),
+        BTreeSet::from([FindingCode::InvalidTemplate])
+    );
+}
+
+#[test]
+fn rules_say_what_is_wrong_with_them() {
+    for (resource, code) in [
+        ("connectors/apis", FindingCode::InvalidResource),
+        ("connectors/*/v1/pod/a/b", FindingCode::InvalidResource),
+        (
+            "connectors/apis/v1/pod/{.object.metadata.name}/{.object.metadata.namespace}",
+            FindingCode::InvalidTemplate,
+        ),
+        (
+            "connectors/proxy/v1/pod/{.object.metadata.namespace}/{.object.metadata.name}",
+            FindingCode::WrongPermission,
+        ),
+    ] {
+        let policy = with(checked(), RULE, "resources", json!([resource]));
+        assert!(codes(&policy).contains(&code), "{resource}");
+        assert!(has_error(&policy), "{resource}");
+    }
+    let policy = with(
+        standing(),
+        STANDING_RULE,
+        "resources",
+        json!(["connectors/apis/v1/pod/a/{.object.metadata.name}"]),
+    );
+    assert!(codes(&policy).contains(&FindingCode::InvalidTemplate));
+}
+
+#[test]
+fn modules_are_handed_out_and_not_looked_at() {
+    let rego = "package other, and no module at all";
+    let policy = with(checked(), CHECKS, "state", json!({"rego": rego}));
+    let Validated { findings, modules } = super::policy(&policy);
+    assert_eq!(findings, []);
+    let path = "spec.checkGrantedPermission.spec.checks[0].state.rego".to_owned();
+    let source = rego.to_owned();
+    assert_eq!(modules, [Module { path, source }]);
+    let finding = modules[0].finding(&RegoFailure::Failed("why".to_owned()));
+    assert_eq!(
+        (finding.code, finding.message.as_str()),
+        (FindingCode::RegoInvalid, "why")
+    );
+    let long = with(
+        checked(),
+        CHECKS,
+        "state",
+        json!({"rego": "x".repeat(16 * 1024 + 1)}),
+    );
+    assert_eq!(codes(&long), BTreeSet::from([FindingCode::RegoLimit]));
+    assert_eq!(super::policy(&long).modules, []);
+}
+
+#[test]
+fn another_object_is_no_policy() {
+    for other in [
+        json!(null),
+        json!({}),
+        with(checked(), "", "kind", json!("Role")),
+    ] {
+        assert_eq!(codes(&other), BTreeSet::from([FindingCode::NotAPolicy]));
+    }
+}
+
+/// What is told of each is not told without end, and errors come before warnings.
+#[test]
+fn there_is_an_end_to_findings() {
+    let check = checked().pointer(CHECKS).unwrap().clone();
+    let mut policy = checked();
+    let mut odd = check.clone();
+    odd["selector"]["labels"] = (0..16)
+        .map(|n| (format!("l{n}"), json!("two words")))
+        .collect();
+    policy["spec"]["checkGrantedPermission"]["spec"]["checks"] = json!(vec![odd; 32]);
+    assert_eq!(found(&policy).len(), 256);
+}
+
+fn merged(base: &Value, patch: &Value) -> Value {
+    match (base, patch) {
+        (Value::Object(base), Value::Object(patch)) => {
+            let mut merged = base.clone();
+            for (key, value) in patch {
+                if value.is_null() {
+                    merged.remove(key);
+                } else {
+                    let before = base.get(key).unwrap_or(&Value::Null);
+                    merged.insert(key.clone(), self::merged(before, value));
+                }
+            }
+            Value::Object(merged)
+        }
+        _ => patch.clone(),
+    }
+}
+
+fn yaml(path: &PathBuf) -> Value {
+    serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The API server refuses and accepts these (`e2e/cases`); we must not be of another opinion.
+#[test]
+fn what_the_api_server_refuses_is_an_error_and_its_neighbour_is_none() {
+    let cases = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../e2e/cases"));
+    let mut count = 0;
+    for entry in fs::read_dir(cases.join("access-policy")).unwrap() {
+        let path = entry.unwrap().path();
+        let case = yaml(&path);
+        let name = path.display();
+        let base = format!("bases/{}.yaml", case["base"].as_str().unwrap());
+        let mut base = yaml(&cases.join(base));
+        base["metadata"] = checked()["metadata"].clone();
+        assert!(has_error(&merged(&base, &case["refused"])), "{name}");
+        let accepted = merged(&base, &case["accepted"]);
+        assert!(
+            !has_error(&accepted),
+            "{name}: {:?}",
+            policy(&accepted).findings
+        );
+        count += 1;
+    }
+    assert!(count > 50, "{count}");
+}
+
+proptest! {
+    #[test]
+    fn what_has_no_error_can_be_read_by_everybody(spec in json_values(), path in "(|/connector|/checkGrantedPermission|/checkGrantedPermission/spec/checks/0|/checkGrantedPermission/spec/permissions)") {
+        let mut object = checked();
+        let at = format!("/spec{path}");
+        if let Some(place) = object.pointer_mut(&at) {
+            *place = spec;
+        }
+        if !has_error(&object) {
+            prop_assert!(parse::object::<AccessPolicy>(&object).is_ok());
+        }
+        prop_assert!(found(&object).len() <= 256);
+    }
+}

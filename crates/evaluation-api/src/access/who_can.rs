@@ -1,0 +1,260 @@
+//! Those who may use a connector, and whose a token is.
+
+use jiff::Timestamp;
+
+use super::answer::{time, wire_time};
+use super::{AccessAnswer, AnswerError, Binding, PodRef, RequestSeen, ServiceAccountName};
+use crate::v1::{self, standing_access};
+
+/// Those who may use a connector now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WhoCan {
+    /// Those who may at any time, once for each binding that gives it to them.
+    pub standing: Vec<StandingAccess>,
+    /// Pods that are let in by their granted request, without a standing permission of their own.
+    pub pods: Vec<PodAccess>,
+    /// Whether there are more than the answer lists.
+    pub is_cut: bool,
+    /// What could not be looked up.
+    pub errors: Vec<String>,
+    /// The cluster was looked at as of this moment, or later.
+    pub fresh_as_of: Option<Timestamp>,
+}
+
+/// Somebody who may use a connector at any time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandingAccess {
+    /// Who.
+    pub holder: Holder,
+    /// What gives it.
+    pub binding: Binding,
+}
+
+/// Whom a binding is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// A service account.
+    ServiceAccount(ServiceAccountName),
+    /// A user.
+    User(String),
+    /// Everybody in a group.
+    Group(String),
+}
+
+/// A pod that may use a connector now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodAccess {
+    /// The service account that it runs as.
+    pub subject: ServiceAccountName,
+    /// The pod.
+    pub pod: PodRef,
+    /// What gives it.
+    pub binding: Binding,
+    /// The granted request behind it.
+    pub request: RequestSeen,
+}
+
+/// Whose a token is, and whether they may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenAnswer {
+    /// The service account.
+    pub subject: ServiceAccountName,
+    /// The pod that the token is bound to.
+    pub pod: PodRef,
+    /// The answer.
+    pub answer: AccessAnswer,
+}
+
+impl TryFrom<v1::WhoCanResponse> for WhoCan {
+    type Error = AnswerError;
+
+    fn try_from(response: v1::WhoCanResponse) -> Result<Self, AnswerError> {
+        let v1::WhoCanResponse {
+            standing,
+            pods,
+            is_cut,
+            errors,
+            fresh_as_of,
+        } = response;
+        let standing = standing.into_iter().map(StandingAccess::try_from);
+        let pods = pods.into_iter().map(PodAccess::try_from);
+        Ok(Self {
+            standing: standing.collect::<Result<_, _>>()?,
+            pods: pods.collect::<Result<_, _>>()?,
+            is_cut,
+            errors,
+            fresh_as_of: fresh_as_of.as_ref().and_then(time),
+        })
+    }
+}
+
+impl From<WhoCan> for v1::WhoCanResponse {
+    fn from(who: WhoCan) -> Self {
+        let WhoCan {
+            standing,
+            pods,
+            is_cut,
+            errors,
+            fresh_as_of,
+        } = who;
+        Self {
+            standing: standing.into_iter().map(Into::into).collect(),
+            pods: pods.into_iter().map(Into::into).collect(),
+            is_cut,
+            errors,
+            fresh_as_of: fresh_as_of.map(wire_time),
+        }
+    }
+}
+
+impl TryFrom<v1::StandingAccess> for StandingAccess {
+    type Error = AnswerError;
+
+    fn try_from(access: v1::StandingAccess) -> Result<Self, AnswerError> {
+        let v1::StandingAccess { binding, subject } = access;
+        let holder = match subject.ok_or(AnswerError::Empty)? {
+            standing_access::Subject::ServiceAccount(account) => {
+                Holder::ServiceAccount(account.into())
+            }
+            standing_access::Subject::User(name) => Holder::User(name),
+            standing_access::Subject::Group(name) => Holder::Group(name),
+        };
+        let binding = binding.ok_or(AnswerError::NoBinding)?.into();
+        Ok(Self { holder, binding })
+    }
+}
+
+impl From<StandingAccess> for v1::StandingAccess {
+    fn from(StandingAccess { holder, binding }: StandingAccess) -> Self {
+        let subject = match holder {
+            Holder::ServiceAccount(account) => {
+                standing_access::Subject::ServiceAccount(account.into())
+            }
+            Holder::User(name) => standing_access::Subject::User(name),
+            Holder::Group(name) => standing_access::Subject::Group(name),
+        };
+        Self {
+            binding: Some(binding.into()),
+            subject: Some(subject),
+        }
+    }
+}
+
+impl TryFrom<v1::PodAccess> for PodAccess {
+    type Error = AnswerError;
+
+    fn try_from(access: v1::PodAccess) -> Result<Self, AnswerError> {
+        let v1::PodAccess {
+            subject,
+            pod,
+            binding,
+            request,
+        } = access;
+        Ok(Self {
+            subject: subject.ok_or(AnswerError::Empty)?.into(),
+            pod: pod.ok_or(AnswerError::Empty)?.into(),
+            binding: binding.ok_or(AnswerError::NoBinding)?.into(),
+            request: request.ok_or(AnswerError::NotGranted)?.try_into()?,
+        })
+    }
+}
+
+impl From<PodAccess> for v1::PodAccess {
+    fn from(access: PodAccess) -> Self {
+        let PodAccess {
+            subject,
+            pod,
+            binding,
+            request,
+        } = access;
+        Self {
+            subject: Some(subject.into()),
+            pod: Some(pod.into()),
+            binding: Some(binding.into()),
+            request: Some(request.into()),
+        }
+    }
+}
+
+impl TryFrom<v1::ReviewTokenResponse> for TokenAnswer {
+    type Error = AnswerError;
+
+    fn try_from(response: v1::ReviewTokenResponse) -> Result<Self, AnswerError> {
+        let v1::ReviewTokenResponse {
+            subject,
+            pod,
+            answer,
+        } = response;
+        Ok(Self {
+            subject: subject.ok_or(AnswerError::Empty)?.into(),
+            pod: pod.ok_or(AnswerError::Empty)?.into(),
+            answer: answer.ok_or(AnswerError::Empty)?.try_into()?,
+        })
+    }
+}
+
+impl From<TokenAnswer> for v1::ReviewTokenResponse {
+    fn from(answer: TokenAnswer) -> Self {
+        let TokenAnswer {
+            subject,
+            pod,
+            answer,
+        } = answer;
+        Self {
+            subject: Some(subject.into()),
+            pod: Some(pod.into()),
+            answer: Some(answer.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding() -> Binding {
+        Binding {
+            kind: "RoleBinding".to_owned(),
+            namespace: "tools".to_owned(),
+            name: "b".to_owned(),
+            uid: "u".to_owned(),
+        }
+    }
+
+    #[test]
+    fn those_who_may_come_back_as_they_were_sent() {
+        let account = ServiceAccountName {
+            namespace: "devops".to_owned(),
+            name: "builder".to_owned(),
+        };
+        for holder in [
+            Holder::ServiceAccount(account),
+            Holder::User("u".to_owned()),
+            Holder::Group("g".to_owned()),
+        ] {
+            let binding = binding();
+            let access = StandingAccess { holder, binding };
+            let wire = v1::StandingAccess::from(access.clone());
+            assert_eq!(StandingAccess::try_from(wire), Ok(access));
+        }
+    }
+
+    #[test]
+    fn somebody_without_a_name_or_a_binding_is_nobody() {
+        let nobody = v1::StandingAccess {
+            subject: None,
+            binding: Some(binding().into()),
+        };
+        assert_eq!(StandingAccess::try_from(nobody), Err(AnswerError::Empty));
+        let unbound = v1::StandingAccess {
+            subject: Some(standing_access::Subject::User("u".to_owned())),
+            binding: None,
+        };
+        let error = StandingAccess::try_from(unbound);
+        assert_eq!(error, Err(AnswerError::NoBinding));
+        let error = PodAccess::try_from(v1::PodAccess::default());
+        assert_eq!(error, Err(AnswerError::Empty));
+        let error = TokenAnswer::try_from(v1::ReviewTokenResponse::default());
+        assert_eq!(error, Err(AnswerError::Empty));
+    }
+}

@@ -1,0 +1,28 @@
+//! `docs/evaluation-api.md` has a row for each word that callers may see.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use connectors_api::validate::FindingCode;
+use evaluation_api::refusal::Reason;
+
+#[test]
+fn every_word_has_its_row_and_every_row_its_word() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/evaluation-api.md");
+    let text = fs::read_to_string(path).unwrap();
+    let row = |line: &str| {
+        let (word, _) = line.strip_prefix("| `")?.split_once('`')?;
+        let is_word = word
+            .bytes()
+            .all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+        is_word.then(|| word.to_owned())
+    };
+    let rows: Vec<String> = text.lines().filter_map(row).collect();
+    let words = Reason::ALL.iter().map(|reason| reason.as_str());
+    let words = words.chain(FindingCode::ALL.iter().map(|code| code.as_str()));
+    let words: BTreeSet<String> = words.map(str::to_owned).collect();
+    assert_eq!(rows.iter().cloned().collect::<BTreeSet<_>>(), words);
+    assert_eq!(rows.len(), words.len());
+}

@@ -1,0 +1,133 @@
+//! Whose is a token that a caller was shown? Asked of the API server each time: only it knows whether
+//! the pod that the token is bound to still exists under its UID.
+
+use std::collections::BTreeMap;
+
+use connectors_api::names::{is_dns_label, is_dns_subdomain};
+use evaluation_api::POD_TOKEN_AUDIENCE;
+use evaluation_api::access::{PodRef, ServiceAccountName};
+use k8s_openapi::api::authentication::v1::UserInfo;
+use service_kit::clock;
+
+use super::token::{Looks, looks};
+use super::{Callers, owner};
+use crate::error::Refused;
+
+/// Where the API server says which pod a token is bound to.
+const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
+const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
+/// How a service account is called as a user.
+const ACCOUNT: &str = "system:serviceaccount:";
+/// Longer than any service account token.
+const LONGEST: usize = 16 * 1024;
+
+/// A pod, and what it runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TokenOwner {
+    pub(crate) subject: ServiceAccountName,
+    pub(crate) pod: PodRef,
+}
+
+impl Callers {
+    /// The pod that a token was made for.
+    pub(crate) async fn owner_of(&self, token: &str) -> Result<TokenOwner, Refused> {
+        if token.len() > LONGEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Refused::SubjectToken);
+        }
+        match looks(token, POD_TOKEN_AUDIENCE, clock::now()) {
+            Looks::Good => {}
+            Looks::WrongAudience => return Err(Refused::SubjectAudience),
+            Looks::Bad => return Err(Refused::SubjectToken),
+        }
+        let inner = &self.0;
+        let status = inner
+            .review_token(token, POD_TOKEN_AUDIENCE, &inner.subject_reviews)
+            .await?;
+        let user = status.and_then(|status| owner(status, POD_TOKEN_AUDIENCE));
+        let result = if user.is_some() { "yes" } else { "no" };
+        inner.metrics.review("subject_token", result);
+        bound(user.ok_or(Refused::SubjectToken)?)
+    }
+}
+
+/// The pod behind a user.
+fn bound(user: UserInfo) -> Result<TokenOwner, Refused> {
+    let name = user.username.unwrap_or_default();
+    let account = name.strip_prefix(ACCOUNT);
+    let (namespace, name) = account
+        .and_then(|rest| rest.split_once(':'))
+        .filter(|(namespace, name)| is_dns_label(namespace) && is_dns_subdomain(name))
+        .ok_or(Refused::SubjectNoPod)?;
+    let extra = user.extra.unwrap_or_default();
+    let pod = PodRef {
+        name: only(&extra, POD_NAME).ok_or(Refused::SubjectNoPod)?,
+        uid: only(&extra, POD_UID).ok_or(Refused::SubjectNoPod)?,
+    };
+    let subject = ServiceAccountName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    Ok(TokenOwner { subject, pod })
+}
+
+/// The value of a key that has exactly one, and not an empty one.
+fn only(extra: &BTreeMap<String, Vec<String>>, key: &str) -> Option<String> {
+    match extra.get(key).map(Vec::as_slice) {
+        Some([value]) if !value.is_empty() => Some(value.clone()),
+        Some(_) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn user(name: &str, extra: &Value) -> Result<TokenOwner, Refused> {
+        bound(serde_json::from_value(json!({"username": name, "extra": extra})).unwrap())
+    }
+
+    #[test]
+    fn the_owner_is_the_pod_that_the_api_server_names() {
+        let extra = json!({POD_NAME: ["deploy"], POD_UID: ["u"], "other": ["a", "b"]});
+        let owner = user("system:serviceaccount:devops:builder", &extra).unwrap();
+        let subject = ServiceAccountName {
+            namespace: "devops".to_owned(),
+            name: "builder".to_owned(),
+        };
+        let pod = PodRef {
+            name: "deploy".to_owned(),
+            uid: "u".to_owned(),
+        };
+        assert_eq!(owner, TokenOwner { subject, pod });
+    }
+
+    #[test]
+    fn who_is_no_service_account_or_has_no_single_pod_is_refused() {
+        let account = "system:serviceaccount:devops:builder";
+        let good = json!({POD_NAME: ["deploy"], POD_UID: ["u"]});
+        for (name, extra) in [
+            ("alice", &good),
+            ("", &good),
+            ("system:serviceaccount:devops", &good),
+            ("system:serviceaccount::builder", &good),
+            ("system:serviceaccount:devops:a:b", &good),
+            (account, &json!({})),
+            (account, &json!({POD_NAME: ["deploy"]})),
+            (account, &json!({POD_UID: ["u"]})),
+            (account, &json!({POD_NAME: ["deploy"], POD_UID: [""]})),
+            (
+                account,
+                &json!({POD_NAME: ["deploy", "other"], POD_UID: ["u"]}),
+            ),
+            (account, &json!({POD_NAME: [], POD_UID: ["u"]})),
+        ] {
+            let refused = user(name, extra);
+            assert!(
+                matches!(refused, Err(Refused::SubjectNoPod)),
+                "{name} {extra}"
+            );
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `BatchCheckAccess`: many questions, one look at the world, one review per namespace.
+
+use std::collections::{BTreeSet, HashMap};
+
+use authz::User;
+use evaluation_api::MOST_QUESTIONS;
+use evaluation_api::access::{AccessQuestion, ServiceAccountName, wire_time};
+use evaluation_api::v1::{
+    AccessAnswer, AccessDecision, BatchCheckAccessRequest, BatchCheckAccessResponse, BatchRefusal,
+    Refusal,
+};
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+
+use crate::auth::{Caller, Callers};
+use crate::check::{self, Asked};
+use crate::error::Refused;
+use crate::metrics::Metrics;
+use crate::world::World;
+
+/// Reviews of one call at the same time: others have callers to be reviewed as well.
+const REVIEWS: usize = 8;
+
+/// Questions that were read, each with its refusal if it has one already.
+pub(crate) struct Batch {
+    questions: Vec<Result<AccessQuestion, Refusal>>,
+    details: bool,
+}
+
+impl Batch {
+    pub(crate) fn read(request: BatchCheckAccessRequest) -> Result<Self, Refused> {
+        let BatchCheckAccessRequest { questions, details } = request;
+        if questions.len() > MOST_QUESTIONS {
+            return Err(Refused::TooManyAtOnce);
+        }
+        let read =
+            |question| AccessQuestion::try_from(question).map_err(|it| Refused::from(it).into());
+        Ok(Self {
+            questions: questions.into_iter().map(read).collect(),
+            details,
+        })
+    }
+
+    /// Refuses what the caller may not ask about.
+    pub(crate) async fn authorize(&mut self, callers: &Callers, caller: &Caller) {
+        let asked = self.questions.iter().flatten();
+        let namespaces: BTreeSet<String> = asked
+            .map(|question| question.connector.namespace.clone())
+            .collect();
+        let review = async |namespace: String| {
+            let refused = callers.authorize(caller, &namespace).await.err();
+            refused.map(|refused| (namespace, Refusal::from(refused)))
+        };
+        let refused: HashMap<String, Refusal> = stream::iter(namespaces)
+            .map(review)
+            .buffer_unordered(REVIEWS)
+            .filter_map(std::future::ready)
+            .collect()
+            .await;
+        if refused.is_empty() {
+            return;
+        }
+        for question in &mut self.questions {
+            if let Ok(asked) = question
+                && let Some(refusal) = refused.get(&asked.connector.namespace)
+            {
+                *question = Err(refusal.clone());
+            }
+        }
+    }
+
+    /// The answers, from one look at the world.
+    pub(crate) fn answer(
+        self,
+        world: &World,
+        now: Timestamp,
+        metrics: &Metrics,
+    ) -> BatchCheckAccessResponse {
+        let mut response = BatchCheckAccessResponse {
+            decisions: Vec::with_capacity(self.questions.len()),
+            fresh_as_of: world.fresh_as_of().map(wire_time),
+            ..BatchCheckAccessResponse::default()
+        };
+        let mut users = Users::default();
+        for (place, question) in (0..).zip(self.questions) {
+            let (decision, answer) = match question {
+                Ok(question) => {
+                    let asked = Asked::new(&question, users.of(&question.subject));
+                    if self.details {
+                        let answer = AccessAnswer::from(check::answer_asked(world, &asked, now));
+                        (answer.decision(), answer)
+                    } else {
+                        (
+                            check::find(world, &asked, now).word(),
+                            AccessAnswer::default(),
+                        )
+                    }
+                }
+                Err(refusal) => {
+                    let refusal = Some(refusal);
+                    let question = place;
+                    response.refusals.push(BatchRefusal { question, refusal });
+                    (AccessDecision::Unspecified, AccessAnswer::default())
+                }
+            };
+            response.decisions.push(decision.into());
+            if self.details {
+                response.answers.push(answer);
+            }
+        }
+        for decision in [
+            AccessDecision::Denied,
+            AccessDecision::AllowedStanding,
+            AccessDecision::AllowedPod,
+        ] {
+            let number = i32::from(decision);
+            let count = response
+                .decisions
+                .iter()
+                .filter(|it| **it == number)
+                .count();
+            metrics.decisions(decision, count);
+        }
+        response
+    }
+}
+
+/// The user of the last question: neighbours often ask about the same one.
+#[derive(Default)]
+struct Users(Option<(ServiceAccountName, User)>);
+
+impl Users {
+    fn of(&mut self, subject: &ServiceAccountName) -> &User {
+        let last = self.0.take().filter(|(last, _)| last == subject);
+        let (_, user) = self
+            .0
+            .insert(last.unwrap_or_else(|| (subject.clone(), check::user(subject))));
+        user
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evaluation_api::v1;
+
+    use super::*;
+    use crate::fixtures::{POD_FORM, question, request, role, role_binding};
+
+    fn world() -> World {
+        let mut world = World::default();
+        world.rbac.apply(role("r", POD_FORM)).unwrap();
+        world.rbac.apply(role_binding("r")).unwrap();
+        world.requests.apply(request("a", "Granted"));
+        world
+    }
+
+    fn metrics() -> Metrics {
+        Metrics::register(&prometheus::Registry::new()).unwrap()
+    }
+
+    fn asked(questions: Vec<v1::AccessQuestion>, details: bool) -> Batch {
+        let request = BatchCheckAccessRequest { questions, details };
+        Batch::read(request).map_err(|it| it.to_string()).unwrap()
+    }
+
+    fn another_pod() -> AccessQuestion {
+        let mut another = question();
+        another.pod.as_mut().unwrap().uid = "another".to_owned();
+        another
+    }
+
+    #[test]
+    fn each_question_has_the_answer_that_it_has_alone() {
+        let (world, now) = (world(), Timestamp::UNIX_EPOCH);
+        let questions = [question(), another_pod(), question()];
+        let wire: Vec<v1::AccessQuestion> = questions.iter().cloned().map(Into::into).collect();
+        let alone = questions.map(|it| AccessAnswer::from(check::answer(&world, &it, now)));
+        let brief = asked(wire.clone(), false).answer(&world, now, &metrics());
+        assert_eq!(brief.decisions, [3, 1, 3]);
+        assert_eq!(brief.decisions, alone.each_ref().map(|it| it.decision));
+        assert!(brief.answers.is_empty() && brief.refusals.is_empty());
+        let whole = asked(wire, true).answer(&world, now, &metrics());
+        assert_eq!(whole.decisions, brief.decisions);
+        assert_eq!(whole.answers, alone);
+    }
+
+    #[test]
+    fn a_question_that_is_none_is_refused_in_its_place() {
+        let wire = vec![question().into(), v1::AccessQuestion::default()];
+        let answer = asked(wire, true).answer(&world(), Timestamp::UNIX_EPOCH, &metrics());
+        assert_eq!(answer.decisions, [3, 0]);
+        assert_eq!(answer.answers[1], AccessAnswer::default());
+        let [
+            BatchRefusal {
+                question: 1,
+                refusal: Some(refusal),
+            },
+        ] = &answer.refusals[..]
+        else {
+            panic!("{:?}", answer.refusals);
+        };
+        assert_eq!(refusal.reason, "FIELD_MISSING");
+    }
+
+    #[test]
+    fn there_is_an_end_to_questions() {
+        let read = |count| {
+            Batch::read(BatchCheckAccessRequest {
+                questions: vec![v1::AccessQuestion::default(); count],
+                details: false,
+            })
+        };
+        assert!(read(MOST_QUESTIONS).is_ok());
+        let refused = read(MOST_QUESTIONS + 1).err();
+        assert!(matches!(refused, Some(Refused::TooManyAtOnce)));
+    }
+}

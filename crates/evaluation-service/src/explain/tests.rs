@@ -1,0 +1,225 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixtures::{self, question, request};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn labels(value: &str) -> Labels {
+    [("project".to_owned(), value.to_owned())].into()
+}
+
+fn world() -> World {
+    let mut world = World::default();
+    let metadata = json!({"namespace": "tools", "name": "harbor", "labels": {"project": "tools"}});
+    let metadata = serde_json::from_value(metadata).unwrap();
+    world.around.put_connector(metadata);
+    world
+}
+
+fn put(world: &mut World, name: &str, spec: &Value) {
+    let mut policy = serde_json::to_value(fixtures::policy(name)).unwrap();
+    policy["metadata"]["uid"] = format!("uid-{name}").into();
+    for (key, value) in spec.as_object().unwrap() {
+        policy["spec"][key] = value.clone();
+    }
+    world
+        .around
+        .put_policy(serde_json::from_value(policy).unwrap());
+}
+
+fn explained(world: &World, read: &Read) -> ExplainResponse {
+    explain(world, &question(), read, NOW)
+}
+
+fn words(world: &World, read: &Read) -> Vec<(String, PolicyApplies, PolicyApplies)> {
+    let policies = explained(world, read).policies.into_iter();
+    let pair = |it: PolicyExplanation| (it.name.clone(), it.standing(), it.checked());
+    policies.map(pair).collect()
+}
+
+#[test]
+fn each_policy_says_whether_it_applies_and_why_not() {
+    use PolicyApplies::{Absent, OtherLabels, OtherName, OtherPermission, OtherSubject, Yes};
+    let mut world = world();
+    let subjects = |name: &str| {
+        json!({
+            "roleTemplate": {"rules": []},
+            "bindingTemplate": {"subjects": [{"kind": "ServiceAccount", "namespace": "devops", "name": name}]},
+        })
+    };
+    for (name, spec) in [
+        ("a", json!({})),
+        ("b", json!({"connector": {"names": ["gitlab"]}})),
+        (
+            "c",
+            json!({"connector": {"selector": {"matchLabels": {"project": "other"}}}}),
+        ),
+        (
+            "d",
+            json!({"permission": "proxy", "defaultPermission": subjects("builder")}),
+        ),
+        ("e", json!({"defaultPermission": subjects("builder")})),
+        ("f", json!({"defaultPermission": subjects("other")})),
+    ] {
+        put(&mut world, name, &spec);
+    }
+    let expected = [
+        ("a", Absent, Yes),
+        ("b", Absent, OtherName),
+        ("c", Absent, OtherLabels),
+        ("d", OtherPermission, OtherPermission),
+        ("e", Yes, Yes),
+        ("f", OtherSubject, Yes),
+    ];
+    let expected = expected.map(|(name, standing, checked)| (name.to_owned(), standing, checked));
+    assert_eq!(words(&world, &Read::default()), expected);
+    let answer = explained(&world, &Read::default());
+    assert!(answer.connector_exists);
+    assert!(answer.policies[1].checked_message.contains("harbor"));
+    assert_eq!(answer.policies[0].checks[0].kind, "ConfigMap");
+}
+
+#[test]
+fn labels_count_only_when_they_are_known() {
+    let mut world = world();
+    let requesters = json!([{"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"project": "x"}}, "namespaceSelector": {"matchLabels": {"project": "y"}}}]);
+    let mut policy = serde_json::to_value(fixtures::policy("p")).unwrap();
+    policy["spec"]["checkGrantedPermission"]["requesters"] = requesters;
+    assert!(!needs_account(&world, "tools"));
+    world
+        .around
+        .put_policy(serde_json::from_value(policy).unwrap());
+    assert!(needs_account(&world, "tools") && !needs_account(&world, "other"));
+    let checked = |world: &World, account: Option<Labels>| {
+        let request = None;
+        explained(world, &Read { account, request }).policies[0].checked()
+    };
+    assert_eq!(
+        checked(&world, Some(labels("x"))),
+        PolicyApplies::OtherSubject
+    );
+    let home = json!({"name": "devops", "labels": {"project": "y"}});
+    world
+        .around
+        .put_namespace(serde_json::from_value(home).unwrap());
+    assert_eq!(checked(&world, Some(labels("x"))), PolicyApplies::Yes);
+    assert_eq!(
+        checked(&world, Some(labels("z"))),
+        PolicyApplies::OtherSubject
+    );
+    assert_eq!(checked(&world, None), PolicyApplies::OtherSubject);
+}
+
+#[test]
+fn without_requesters_only_the_namespace_itself_may_ask() {
+    let mut world = world();
+    let mut policy = serde_json::to_value(fixtures::policy("p")).unwrap();
+    let granted = policy["spec"]["checkGrantedPermission"].as_object_mut();
+    granted.unwrap().remove("requesters");
+    world
+        .around
+        .put_policy(serde_json::from_value(policy).unwrap());
+    let policy = &explained(&world, &Read::default()).policies[0];
+    assert_eq!(policy.checked(), PolicyApplies::OtherSubject);
+    assert!(policy.checked_message.contains("default-requesters"));
+}
+
+#[test]
+fn what_cannot_be_read_or_is_going_says_so() {
+    let mut world = world();
+    let odd = serde_json::from_value(json!({"namespace": "tools", "name": "odd", "uid": "o"}));
+    let problem = "spec.conector: unknown field".to_owned();
+    world
+        .around
+        .put_unreadable_policy(odd.unwrap(), problem.clone());
+    let mut going = fixtures::policy("p");
+    let time = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    going.metadata.deletion_timestamp = Some(time);
+    world.around.put_policy(going);
+    let policies = explained(&world, &Read::default()).policies;
+    assert_eq!(policies[0].checked(), PolicyApplies::Unreadable);
+    assert_eq!(policies[0].standing_message, problem);
+    assert_eq!(policies[1].checked(), PolicyApplies::Gone);
+}
+
+#[test]
+fn checks_are_told_object_by_object_as_the_request_shows_them() {
+    let mut world = world();
+    put(&mut world, "p", &json!({}));
+    let mut pending = request("a", "Pending");
+    let policies = json!([
+        {
+            "policy": {"metadata": {"name": "p", "uid": "uid-p"}},
+            "checkRefs": [
+                {"name": "gate", "ref": {"apiVersion": "v1", "kind": "ConfigMap", "name": "one", "uid": "1"}, "status": {"state": "approved", "reason": "Approved", "message": "m", "approvedBy": ["alice"]}},
+                {"name": "gate", "ref": {"apiVersion": "v1", "kind": "ConfigMap", "name": "two", "uid": "2"}, "status": {"state": "pending", "reason": "Pending"}},
+                {"name": "old", "status": {"reason": "NothingFound", "message": "nothing yet"}},
+            ],
+        },
+        {
+            "policy": {"metadata": {"name": "former", "uid": "uid-former"}},
+            "grant": {"state": "Ended"},
+        },
+    ]);
+    let status = pending.status.as_mut().unwrap();
+    status.policies = serde_json::from_value(policies).unwrap();
+    world.requests.apply(pending.clone());
+    let read = Read {
+        account: None,
+        request: same(Some(pending.clone()), "uid-a"),
+    };
+    let answer = explained(&world, &read);
+    assert_eq!(answer.answer.unwrap().request.unwrap().name, "a");
+    let [present, former] = &answer.policies[..] else {
+        panic!("{:?}", answer.policies);
+    };
+    let [gate, old] = &present.checks[..] else {
+        panic!("{present:?}");
+    };
+    let objects: Vec<_> = gate
+        .objects
+        .iter()
+        .map(|it| {
+            (
+                it.name.as_str(),
+                it.state.as_str(),
+                it.approved_by.as_slice(),
+            )
+        })
+        .collect();
+    let alice = ["alice".to_owned()];
+    assert_eq!(
+        objects,
+        [("one", "approved", &alice[..]), ("two", "pending", &[])]
+    );
+    assert_eq!(
+        (gate.kind.as_str(), gate.reason.as_str()),
+        ("ConfigMap", "")
+    );
+    assert!(old.objects.is_empty());
+    assert_eq!(
+        (old.reason.as_str(), old.message.as_str()),
+        ("NothingFound", "nothing yet")
+    );
+    assert_eq!(
+        (former.name.as_str(), former.grant_state.as_str()),
+        ("former", "Ended")
+    );
+    assert_eq!(former.checked(), PolicyApplies::Gone);
+    // Another request under that name is not the one that was asked about.
+    assert_eq!(same(Some(pending), "uid-b"), None);
+}
+
+#[test]
+fn a_missing_connector_is_told_and_nothing_is_selected_by_label() {
+    let mut world = World::default();
+    put(
+        &mut world,
+        "p",
+        &json!({"connector": {"selector": {"matchLabels": {"project": "tools"}}}}),
+    );
+    let answer = explained(&world, &Read::default());
+    assert!(!answer.connector_exists);
+    assert_eq!(answer.policies[0].checked(), PolicyApplies::OtherLabels);
+}

@@ -1,0 +1,86 @@
+//! What an explanation needs and no cache holds: read from the API server when it is asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use connectors_api::AccessRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::{Api, Client};
+use service_kit::retry::{Backoff, Policy};
+use service_kit::watches::Guarded;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::error::Refused;
+use crate::world::ParsedRequest;
+
+/// Reads at the same time.
+const READS: usize = 16;
+/// How long a read waits for its turn.
+const PLACE: Duration = Duration::from_secs(2);
+const POLICY: Policy = Policy {
+    attempts: 2,
+    attempt: Duration::from_secs(2),
+    total: Duration::from_secs(4),
+    pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(500)),
+};
+
+type Read = Guarded<AccessRequest, ParsedRequest>;
+
+/// Reads single objects. Clones share their turns.
+#[derive(Clone)]
+pub struct Live {
+    client: Client,
+    places: Arc<Semaphore>,
+}
+
+impl Live {
+    /// Has read nothing yet.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            places: Arc::new(Semaphore::new(READS)),
+        }
+    }
+
+    /// The labels of a service account; none when there is none.
+    pub(crate) async fn account_labels(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<BTreeMap<String, String>>, Refused> {
+        let _place = self.place().await?;
+        let api = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
+        let found = POLICY
+            .call("read the metadata of a ServiceAccount", || {
+                api.get_metadata_opt(name)
+            })
+            .await;
+        let found = found.map_err(Refused::NoReview)?;
+        Ok(found.map(|found| found.metadata.labels.unwrap_or_default()))
+    }
+
+    /// A whole request; none when there is none that can be read.
+    pub(crate) async fn request(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<AccessRequest>, Refused> {
+        let _place = self.place().await?;
+        let api = Api::<Read>::namespaced(self.client.clone(), namespace);
+        let found = POLICY
+            .call("read an AccessRequest", || api.get_opt(name))
+            .await;
+        let found = found.map_err(Refused::NoReview)?;
+        Ok(found.and_then(|found| found.object.ok()))
+    }
+
+    async fn place(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Refused> {
+        let place = timeout(PLACE, self.places.acquire()).await;
+        place
+            .map_err(|_| Refused::TooManyReviews)?
+            .map_err(|_| Refused::Internal)
+    }
+}

@@ -1,0 +1,92 @@
+//! `ValidatePolicy`: the pure rules here, the Rego modules in workers.
+
+use connectors_api::judge::{RegoFailure, Stage};
+use connectors_api::validate::{self, Finding, Module, Severity, Validated};
+use evaluation_api::v1::{self, FindingSeverity, ValidatePolicyRequest, ValidatePolicyResponse};
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::Refused;
+use crate::evaluate::{ALL_REGO, json};
+use crate::places::Places;
+use crate::rego::Pool;
+
+/// No API server stores more.
+const LONGEST: usize = 1024 * 1024;
+
+/// A policy that was read.
+pub(crate) struct Policy {
+    object: Value,
+    pub(crate) namespace: String,
+}
+
+/// What is asked about, and the namespace whose permission it needs.
+pub(crate) fn read(request: ValidatePolicyRequest) -> Result<Policy, Refused> {
+    let ValidatePolicyRequest { policy } = request;
+    if policy.len() > LONGEST {
+        return Err(Refused::PolicyTooLong);
+    }
+    let object = json("policy", &policy)?;
+    let namespace = object
+        .pointer("/metadata/namespace")
+        .and_then(Value::as_str);
+    let namespace = namespace.unwrap_or_default().to_owned();
+    Ok(Policy { object, namespace })
+}
+
+/// Everything that is to be said about a policy.
+pub(crate) async fn validate(
+    policy: Policy,
+    pool: &Pool,
+    places: &Places,
+) -> Result<ValidatePolicyResponse, Refused> {
+    let Policy { object, namespace } = policy;
+    let looked = tokio::task::spawn_blocking(move || validate::policy(&object)).await;
+    let Validated { findings, modules } = looked.map_err(|_| Refused::Internal)?;
+    let mut findings: Vec<v1::Finding> = findings.into_iter().map(told).collect();
+    if !modules.is_empty() {
+        let place = places.take(&namespace, Stage::BeforeGrant).await?;
+        let deadline = Instant::now() + ALL_REGO;
+        for module in &modules {
+            let look = async {
+                let _worker = place.worker().await;
+                look_at(module, pool).await
+            };
+            let late = |_| {
+                let why = format!("all modules of the policy take longer than {ALL_REGO:?}");
+                Ok(Some(module.finding(&RegoFailure::Limit(why))))
+            };
+            let finding = timeout_at(deadline, look).await.unwrap_or_else(late);
+            findings.extend(finding?.map(told));
+        }
+    }
+    Ok(ValidatePolicyResponse { findings })
+}
+
+/// That nobody has time for a module is not the module's fault.
+async fn look_at(module: &Module, pool: &Pool) -> Result<Option<Finding>, Refused> {
+    let sound = pool.validate(&module.source).await;
+    let sound = sound.map_err(|_| Refused::TooBusy)?;
+    Ok(sound.err().map(|failure| module.finding(&failure)))
+}
+
+fn told(finding: Finding) -> v1::Finding {
+    let Finding {
+        path,
+        code,
+        severity,
+        message,
+        fix,
+    } = finding;
+    let severity = match severity {
+        Severity::Error => FindingSeverity::Error,
+        Severity::Warning => FindingSeverity::Warning,
+    };
+    v1::Finding {
+        path,
+        code: code.as_str().to_owned(),
+        severity: severity.into(),
+        message,
+        fix,
+    }
+}

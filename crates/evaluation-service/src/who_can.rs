@@ -1,0 +1,233 @@
+//! `WhoCan`: everybody whom `CheckAccess` would let in now, with what lets them.
+
+use authz::{Attributes, Subject, User};
+use evaluation_api::access::{
+    AccessTarget, Decision, Holder, PodAccess, PodRef, ServiceAccountName, StandingAccess, WhoCan,
+};
+use jiff::Timestamp;
+
+use crate::check::{self, Asked};
+use crate::world::{Tuple, World};
+
+/// As many of each kind as an answer lists.
+const MOST: usize = 4096;
+/// As many missing roles as an answer names.
+const MOST_ERRORS: usize = 32;
+
+/// Those who may, from what is known at this time.
+#[must_use]
+pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
+    let subresource = target.permission.as_str();
+    let wanted = check::target(&target.connector, subresource);
+    let authz::WhoCan { subjects, errors } = world.rbac.who_can(&target.verb, wanted);
+    let standing = subjects
+        .iter()
+        .flat_map(|subject| standing(world, target, subject));
+    let mut standing: Vec<_> = standing.take(MOST + 1).collect();
+    let mut pods: Vec<_> = pods(world, target, now)
+        .into_iter()
+        .take(MOST + 1)
+        .collect();
+    let is_cut = standing.len() > MOST || pods.len() > MOST;
+    standing.truncate(MOST);
+    pods.truncate(MOST);
+    WhoCan {
+        standing,
+        pods,
+        is_cut,
+        errors: errors
+            .iter()
+            .take(MOST_ERRORS)
+            .map(ToString::to_string)
+            .collect(),
+        fresh_as_of: world.fresh_as_of(),
+    }
+}
+
+/// The bindings behind a subject. One that is ours and on its way out gives nothing any more.
+fn standing(world: &World, target: &AccessTarget, subject: &Subject) -> Vec<StandingAccess> {
+    let user = alone(subject);
+    let grants = world.rbac.allowing(&Attributes {
+        user: &user,
+        verb: &target.verb,
+        target: check::target(&target.connector, target.permission.as_str()),
+    });
+    let counting = grants.filter(|grant| !check::is_ours_and_going(grant));
+    let access = |grant| StandingAccess {
+        holder: holder(subject),
+        binding: check::binding(&grant),
+    };
+    counting.map(access).take(MOST + 1).collect()
+}
+
+/// A user who is this subject and nobody else.
+fn alone(subject: &Subject) -> User {
+    let (name, groups) = match subject {
+        Subject::User(name) => (name.to_string(), Vec::new()),
+        Subject::Group(name) => (String::new(), vec![name.to_string()]),
+        Subject::ServiceAccount { namespace, name } => {
+            (User::service_account(namespace, name).name, Vec::new())
+        }
+    };
+    User { name, groups }
+}
+
+fn holder(subject: &Subject) -> Holder {
+    match subject {
+        Subject::User(name) => Holder::User(name.to_string()),
+        Subject::Group(name) => Holder::Group(name.to_string()),
+        Subject::ServiceAccount { namespace, name } => Holder::ServiceAccount(ServiceAccountName {
+            namespace: namespace.to_string(),
+            name: name.to_string(),
+        }),
+    }
+}
+
+/// The pods that are let in as pods, in the order of their names.
+fn pods(world: &World, target: &AccessTarget, now: Timestamp) -> Vec<PodAccess> {
+    let AccessTarget {
+        connector,
+        permission,
+        ..
+    } = target;
+    let tuples = world
+        .requests
+        .about(&connector.namespace, &connector.name, *permission);
+    let mut pods: Vec<_> = tuples
+        .filter_map(|tuple| pod(world, target, tuple, now))
+        .collect();
+    let order = |pod: &PodAccess| {
+        let ServiceAccountName { namespace, .. } = &pod.subject;
+        (namespace.clone(), pod.pod.name.clone(), pod.pod.uid.clone())
+    };
+    pods.sort_by_cached_key(order);
+    pods
+}
+
+/// Whether a pod is let in is asked as the pod itself would ask.
+fn pod(world: &World, target: &AccessTarget, tuple: &Tuple, now: Timestamp) -> Option<PodAccess> {
+    let request = world.requests.deciding(tuple)?;
+    let subject = ServiceAccountName {
+        namespace: tuple.subject_namespace.clone(),
+        name: tuple.subject.clone(),
+    };
+    let pod = PodRef {
+        name: request.spec.context.object_ref.name.clone(),
+        uid: tuple.pod_uid.clone(),
+    };
+    let question = target.clone().asked_by(subject, Some(pod));
+    let user = check::user(&question.subject);
+    let answer = check::answer_asked(world, &Asked::new(&question, &user), now);
+    let Decision::AllowedPod(binding) = answer.decision else {
+        return None;
+    };
+    Some(PodAccess {
+        subject: question.subject,
+        pod: question.pod?,
+        binding,
+        request: answer.request?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{POD_FORM, question, request, role, role_binding};
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn target() -> AccessTarget {
+        let asked = question();
+        AccessTarget {
+            connector: asked.connector,
+            permission: asked.permission,
+            verb: asked.verb,
+        }
+    }
+
+    fn world() -> World {
+        let mut world = World::default();
+        world.rbac.apply(role("pod", POD_FORM)).unwrap();
+        world.rbac.apply(role_binding("pod")).unwrap();
+        world
+    }
+
+    #[test]
+    fn a_pod_is_listed_while_its_request_is_granted() {
+        let mut world = world();
+        world.requests.apply(request("a", "Pending"));
+        assert_eq!(who_can(&world, &target(), NOW).pods, []);
+        world.requests.apply(request("a", "Granted"));
+        let who = who_can(&world, &target(), NOW);
+        let [pod] = &who.pods[..] else {
+            panic!("{who:?}")
+        };
+        assert_eq!(Some(&pod.pod), question().pod.as_ref());
+        assert_eq!(pod.subject, question().subject);
+        assert_eq!(
+            (pod.binding.name.as_str(), pod.request.name.as_str()),
+            ("pod", "a")
+        );
+        assert_eq!(who.standing, []);
+        let mut other = target();
+        other.connector.name = "gitlab".to_owned();
+        assert_eq!(who_can(&world, &other, NOW).pods, []);
+    }
+
+    #[test]
+    fn standing_holders_are_listed_with_each_of_their_bindings() {
+        let mut world = world();
+        world.rbac.apply(role("all", "connectors/apis")).unwrap();
+        let mut binding = role_binding("all");
+        binding.metadata.labels = None;
+        world.rbac.apply(binding).unwrap();
+        let cluster: ClusterRole = serde_json::from_value(json!({
+            "metadata": {"name": "any"},
+            "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+        }))
+        .unwrap();
+        let bound: ClusterRoleBinding = serde_json::from_value(json!({
+            "metadata": {"name": "any", "uid": "any"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "any"},
+            "subjects": [{"kind": "Group", "name": "admins"}, {"kind": "User", "name": "alice"}],
+        }))
+        .unwrap();
+        world.rbac.apply(cluster).unwrap();
+        world.rbac.apply(bound).unwrap();
+        let who = who_can(&world, &target(), NOW);
+        let listed: BTreeSet<_> = who
+            .standing
+            .iter()
+            .map(|one| (format!("{:?}", one.holder), one.binding.name.as_str()))
+            .collect();
+        let account = format!("{:?}", Holder::ServiceAccount(question().subject));
+        let expected = BTreeSet::from([
+            ("Group(\"admins\")".to_owned(), "any"),
+            ("User(\"alice\")".to_owned(), "any"),
+            (account, "all"),
+        ]);
+        assert_eq!(listed, expected);
+        assert!(!who.is_cut);
+    }
+
+    #[test]
+    fn a_binding_of_ours_on_its_way_out_and_one_without_a_role_list_nobody() {
+        let mut world = world();
+        world.rbac.apply(role("all", "connectors/apis")).unwrap();
+        let mut going = role_binding("all");
+        let time = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        going.metadata.deletion_timestamp = Some(time);
+        world.rbac.apply(going).unwrap();
+        let mut loose: RoleBinding = role_binding("loose");
+        loose.role_ref.name = "gone".to_owned();
+        world.rbac.apply(loose).unwrap();
+        let who = who_can(&world, &target(), NOW);
+        assert_eq!(who.standing, []);
+        assert_eq!(who.errors.len(), 1, "{who:?}");
+    }
+}
