@@ -14,7 +14,7 @@ use crate::plan::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan};
 /// How late a late call is carried out.
 const LATE_CALL: Duration = Duration::from_secs(4);
 /// Many times more than any run needs. What comes then is not answered, so that time can go on.
-const MOST_CALLS: usize = 20_000;
+const MOST_CALLS: usize = 60_000;
 const LATE_EVENT: Duration = Duration::from_secs(2);
 const VERY_LATE_EVENT: Duration = Duration::from_mins(1);
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
-use testkit::{CallRecord, ChangeKind, ChangeRecord, Verb};
+use testkit::{CallFault, CallRecord, ChangeKind, ChangeRecord, Verb};
 
 use super::history::{Snapshot, label, text};
 use crate::stage::{APPS, SECOND_SYSTEM, SYSTEM};
@@ -61,7 +61,8 @@ impl Conduct {
     /// Somebody asked for a deletion, or could not even look at what he would delete.
     pub(super) fn tried(&mut self, call: &CallRecord) {
         let point = &call.point;
-        let failed = point.verb == Verb::Get && call.code != Some(200);
+        let answered = call.code == Some(200) && call.fault != CallFault::Garbage;
+        let failed = point.verb == Verb::Get && !answered;
         if (point.verb == Verb::Delete || failed) && point.resource == "rolebindings" {
             let tried = (point.process.clone(), point.name.clone());
             self.tried.insert(tried);

@@ -11,8 +11,10 @@ use super::{
 };
 use crate::stage::{APPS, TOOLS};
 
-/// How old a read may be.
+/// How old a read may be when the write is sent.
 const FRESH: Duration = Duration::from_secs(5);
+/// How long a write may be on its way.
+const ON_ITS_WAY: Duration = Duration::from_secs(10);
 
 /// Reads of the last seconds, the oldest first.
 #[derive(Default)]
@@ -40,22 +42,51 @@ impl<'a> Reads<'a> {
         while self
             .calls
             .front()
-            .is_some_and(|read| read.begun + FRESH < now)
+            .is_some_and(|read| read.begun + FRESH + ON_ITS_WAY < now)
         {
             self.calls.pop_front();
         }
     }
 
-    /// What the process read live in the last seconds, if that lets it grant.
+    /// What the process had read live in the seconds before it sent a write, if that lets it grant.
     pub(super) fn live(
         &self,
         by: &str,
         request: &Value,
         policy_uid: &str,
+        sent: Duration,
     ) -> Result<Evidence, String> {
+        let before = Before {
+            calls: &self.calls,
+            by,
+            sent,
+        };
+        before.evidence(request, policy_uid)
+    }
+}
+
+/// The reads of one process before it sent something.
+struct Before<'r, 'a> {
+    calls: &'r VecDeque<&'a CallRecord>,
+    by: &'r str,
+    sent: Duration,
+}
+
+impl<'a> Before<'_, 'a> {
+    /// The newest first.
+    fn reads(&self) -> impl Iterator<Item = &'a CallRecord> {
+        let all = self.calls.iter().rev().copied();
+        all.filter(|read| {
+            read.point.process == self.by
+                && read.begun <= self.sent
+                && self.sent <= read.begun + FRESH
+        })
+    }
+
+    fn evidence(&self, request: &Value, policy_uid: &str) -> Result<Evidence, String> {
         let pod = text(request, "/spec/context/objectRef/name");
         let uid = text(request, "/spec/context/objectRef/uid");
-        let read = self.last_read(by, "pods", APPS, Some(pod), |it| {
+        let read = self.last_read("pods", APPS, Some(pod), |it| {
             text(it, "/metadata/name") == pod
         });
         match read {
@@ -72,20 +103,20 @@ impl<'a> Reads<'a> {
             Some(_) => {}
         }
         let name = text(request, "/spec/connectorRef/name");
-        let connector = self.last_read(by, "connectors", TOOLS, Some(name), |it| {
+        let connector = self.last_read("connectors", TOOLS, Some(name), |it| {
             text(it, "/metadata/name") == name
         });
         let Some(connector) = connector else {
             return Err("the connector was not read live".to_owned());
         };
-        let policy = self.last_read(by, "accesspolicies", TOOLS, None, |it| {
+        let policy = self.last_read("accesspolicies", TOOLS, None, |it| {
             text(it, "/metadata/uid") == policy_uid
         });
         let Some(policy) = policy else {
             return Err("the policy was not read live".to_owned());
         };
         let mut evidence = truth::passes(policy, pod, |check| {
-            self.last_list(by, &truth::plural(check), &truth::selector(check, pod))
+            self.last_list(&truth::plural(check), &truth::selector(check, pod))
         })?;
         text(connector, "/metadata/uid").clone_into(&mut evidence.connector);
         Ok(evidence)
@@ -94,21 +125,19 @@ impl<'a> Reads<'a> {
     /// An object, as the last read had it that could have had it. One that did not find it found that it is gone.
     fn last_read(
         &self,
-        by: &str,
         resource: &str,
         namespace: &str,
         name: Option<&str>,
         is_it: impl Fn(&Value) -> bool,
     ) -> Option<&'a Value> {
-        let could = |it: &&&CallRecord| {
+        let could = |it: &&CallRecord| {
             let point = &it.point;
             let whole = point.verb == Verb::List && !it.query.contains_key("labelSelector");
-            point.process == by
-                && point.resource == resource
+            point.resource == resource
                 && point.namespace == namespace
                 && (whole || point.verb == Verb::Get && Some(point.name.as_str()) == name)
         };
-        let read = self.calls.iter().rev().find(could)?;
+        let read = self.reads().find(could)?;
         let answer = read.answer.as_deref()?;
         if read.point.verb == Verb::List {
             list(answer, "/items").iter().find(|it| is_it(it))
@@ -118,10 +147,9 @@ impl<'a> Reads<'a> {
     }
 
     /// The objects of the last list of the pod's namespace by these labels.
-    fn last_list(&self, by: &str, resource: &str, selector: &str) -> Option<Vec<&'a Value>> {
-        let read = self.calls.iter().rev().find(|it| {
-            it.point.process == by
-                && it.point.resource == resource
+    fn last_list(&self, resource: &str, selector: &str) -> Option<Vec<&'a Value>> {
+        let read = self.reads().find(|it| {
+            it.point.resource == resource
                 && it.point.namespace == APPS
                 && it.point.verb == Verb::List
                 && it

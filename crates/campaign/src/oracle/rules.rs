@@ -39,6 +39,8 @@ struct Judge<'a> {
     first: BTreeMap<(String, String), Duration>,
     /// Requests as they were last.
     last: BTreeMap<String, Arc<Value>>,
+    /// When the write was sent that a change comes from.
+    sent: Duration,
     /// Reads of the last seconds.
     reads: Reads<'a>,
     conduct: Conduct,
@@ -58,13 +60,15 @@ pub(super) fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Se
         limits: BTreeMap::new(),
         first: BTreeMap::new(),
         last: BTreeMap::new(),
+        sent: Duration::ZERO,
         reads: Reads::default(),
         conduct: Conduct::default(),
         violations: Vec::new(),
         seen: Seen::default(),
     };
-    for entry in log {
+    for (place, entry) in log.iter().enumerate() {
         judge.time(entry.at);
+        judge.sent = sent(&log[place..]).unwrap_or(entry.at);
         match &entry.what {
             What::Call(call) => judge.call(entry.at, call),
             What::Change(change) => judge.change(entry.at, change),
@@ -75,6 +79,28 @@ pub(super) fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Se
         judge.still_there(last.at);
     }
     (judge.violations, judge.seen)
+}
+
+/// When the call was sent that the first entry is a change by; its own entry stands behind its changes.
+fn sent(log: &[Entry]) -> Option<Duration> {
+    let (first, rest) = log.split_first()?;
+    let What::Change(change) = &first.what else {
+        return None;
+    };
+    if change.by == "cluster" {
+        return None;
+    }
+    rest.iter().find_map(|entry| match &entry.what {
+        What::Call(call)
+            if call.point.process == change.by
+                && call.point.resource == change.plural
+                && call.point.name == change.name
+                && call.point.verb.writes() =>
+        {
+            Some(call.begun)
+        }
+        What::Call(_) | What::Change(_) | What::Sent(_) | What::Killed(_) => None,
+    })
 }
 
 fn is_managed(change: &ChangeRecord) -> bool {
@@ -293,7 +319,7 @@ impl<'a> Judge<'a> {
             self.complain(Rule::Final, at, what);
         }
         self.one_of_a_tuple(at, &request);
-        match self.reads.live(by, &request, &policy) {
+        match self.reads.live(by, &request, &policy, self.sent) {
             Ok(evidence) => {
                 let binding = text(binding, "/metadata/uid").to_owned();
                 if let Some(limit) = evidence.limit.filter(|_| self.allowance.true_clock) {

@@ -57,9 +57,14 @@ impl fmt::Display for EndState {
 }
 
 fn lines(request: &Value) -> Vec<String> {
-    let mut lines = vec![text(request, "/status/phase").to_owned()];
+    let phase = text(request, "/status/phase");
+    let mut lines = vec![phase.to_owned()];
     for condition in list(request, "/status/conditions") {
         let [kind, status, reason] = ["/type", "/status", "/reason"].map(|it| text(condition, it));
+        // What was last seen of the checks of a request that cannot be decided is left as it was.
+        if phase == "Invalid" && kind == "AccessCheckReady" {
+            continue;
+        }
         lines.push(format!("{kind}={status}/{reason}"));
     }
     for policy in list(request, "/status/policies") {
