@@ -231,41 +231,42 @@ impl Story<'_> {
     /// What goes wrong before a step.
     fn before(&mut self, index: usize) {
         for fault in &self.plan.faults {
-            if let Fault::Restart { step } = fault
-                && *step == index
-            {
-                for process in self.processes.kill_all() {
-                    // Whoever restarts it lives as long as the run.
-                    let _ = self.killed.send(process);
+            match *fault {
+                Fault::Restart { step } if step == index => {
+                    for process in self.processes.kill_all() {
+                        // Whoever restarts it lives as long as the run.
+                        let _ = self.killed.send(process);
+                    }
                 }
-                self.last_fault = Some(Instant::now());
-            }
-            if let Fault::NodeLost { step } = fault
-                && *step == index
-            {
-                for process in self.processes.leading() {
-                    self.processes.kill(&process);
-                    let (processes, process) = (self.processes.clone(), process.clone());
-                    tokio::spawn(async move {
-                        sleep(NODE).await;
-                        processes.start_again(&process);
-                    });
+                Fault::NodeLost { step } if step == index => {
+                    for process in self.processes.leading() {
+                        self.processes.kill(&process);
+                        let processes = self.processes.clone();
+                        tokio::spawn(async move {
+                            sleep(NODE).await;
+                            processes.start_again(&process);
+                        });
+                    }
                 }
-                self.last_fault = Some(Instant::now());
+                Fault::Unrecorded { step, forbidden } if step == index => {
+                    self.injector.refuse_records(forbidden);
+                }
+                Fault::ClockJump { step, forward } if step == index => {
+                    let hours = if forward { 1 } else { -1 };
+                    self.stage.jump(SignedDuration::from_hours(hours));
+                }
+                Fault::Restart { .. }
+                | Fault::NodeLost { .. }
+                | Fault::Unrecorded { .. }
+                | Fault::ClockJump { .. }
+                | Fault::Call { .. }
+                | Fault::Event { .. }
+                | Fault::Evaluator { .. }
+                | Fault::Lag(_)
+                | Fault::TwoLeaders
+                | Fault::NoGarbageCollection => continue,
             }
-            if let Fault::Unrecorded { step, forbidden } = fault
-                && *step == index
-            {
-                self.injector.refuse_records(*forbidden);
-                self.last_fault = Some(Instant::now());
-            }
-            if let Fault::ClockJump { step, forward } = fault
-                && *step == index
-            {
-                let hours = if *forward { 1 } else { -1 };
-                self.stage.jump(SignedDuration::from_hours(hours));
-                self.last_fault = Some(Instant::now());
-            }
+            self.last_fault = Some(Instant::now());
         }
     }
 }

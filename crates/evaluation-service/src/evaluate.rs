@@ -38,10 +38,7 @@ pub fn read(request: EvaluateChecksRequest) -> Result<(String, Question), Refuse
         Ok(EvaluationStage::Unspecified) | Err(_) => return Err(Refused::Stage),
     };
     let policy = json("policy", &policy)?;
-    let namespace = policy
-        .pointer("/metadata/namespace")
-        .and_then(Value::as_str);
-    let namespace = namespace.unwrap_or_default().to_owned();
+    let namespace = namespace_of(&policy);
     let mut found = BTreeMap::new();
     for v1::Candidates { check, objects } in candidates {
         let read = |object: &Vec<u8>| json(&format!("candidates of check {check:?}"), object);
@@ -58,6 +55,13 @@ pub fn read(request: EvaluateChecksRequest) -> Result<(String, Question), Refuse
         stage,
     };
     Ok((namespace, question))
+}
+
+/// The namespace of a policy, whose permission is needed to ask about it.
+pub(crate) fn namespace_of(policy: &Value) -> String {
+    let namespace = policy.pointer("/metadata/namespace");
+    let namespace = namespace.and_then(Value::as_str);
+    namespace.unwrap_or_default().to_owned()
 }
 
 /// Names the field and nothing of what it holds.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Refused;
-use crate::evaluate::{ALL_REGO, json};
+use crate::evaluate::{ALL_REGO, json, namespace_of};
 use crate::places::Places;
 use crate::rego::Pool;
 
@@ -27,10 +27,7 @@ pub(crate) fn read(request: ValidatePolicyRequest) -> Result<Policy, Refused> {
         return Err(Refused::PolicyTooLong);
     }
     let object = json("policy", &policy)?;
-    let namespace = object
-        .pointer("/metadata/namespace")
-        .and_then(Value::as_str);
-    let namespace = namespace.unwrap_or_default().to_owned();
+    let namespace = namespace_of(&object);
     Ok(Policy { object, namespace })
 }
 

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use testkit::{CallFault, CallRecord, ChangeKind, ChangeRecord, Verb};
 
-use super::history::{Snapshot, label, text};
+use super::history::{Snapshot, is_going, label, text};
 use crate::stage::{APPS, SECOND_SYSTEM, SYSTEM};
 
 /// How long the others leave a silent holder of the lease alone.
@@ -107,9 +107,7 @@ impl Conduct {
             return None;
         }
         let binding = snapshot.get("rolebindings", &change.namespace, name)?;
-        let goes = binding.pointer("/metadata/deletionTimestamp");
-        let ours =
-            !label(binding, "accessRequestUid").is_empty() && goes.is_none_or(Value::is_null);
+        let ours = !label(binding, "accessRequestUid").is_empty() && !is_going(binding);
         let tried = (change.by.clone(), name.to_owned());
         (ours && !self.tried.contains(&tried))
             .then(|| format!("role {name} is removed before its binding"))

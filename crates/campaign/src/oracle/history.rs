@@ -60,6 +60,12 @@ pub(super) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     list.map(Vec::as_slice).unwrap_or_default()
 }
 
+/// Whether somebody deleted it, and something keeps it.
+pub(super) fn is_going(object: &Value) -> bool {
+    let going = object.pointer("/metadata/deletionTimestamp");
+    going.is_some_and(|it| !it.is_null())
+}
+
 /// The label of a managed object; the keys have a slash in them.
 pub(super) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     object["metadata"]["labels"][format!("connectors.alauda.io/{key}")]

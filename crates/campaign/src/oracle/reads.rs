@@ -6,7 +6,7 @@ use serde_json::Value;
 use testkit::{CallRecord, Verb};
 
 use super::{
-    history::{list, text},
+    history::{is_going, list, text},
     truth::{self, Evidence},
 };
 use crate::stage::{APPS, TOOLS};
@@ -97,7 +97,7 @@ impl<'a> Before<'_, 'a> {
             Some(it) if truth::is_finished(it) => {
                 return Err("the pod that was read had ended".to_owned());
             }
-            Some(it) if it.pointer("/metadata/deletionTimestamp").is_some() => {
+            Some(it) if is_going(it) => {
                 return Err("the pod that was read was being deleted".to_owned());
             }
             Some(_) => {}

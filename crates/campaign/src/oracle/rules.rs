@@ -12,7 +12,7 @@ use testkit::{CallRecord, ChangeKind, ChangeRecord, Entry, What};
 use super::{
     Allowance, Rule, Seen, Violation,
     conduct::{self, Conduct},
-    history::{Snapshot, label, list, text},
+    history::{Snapshot, is_going, label, list, text},
     reads::Reads,
     truth::{self, Known},
 };
@@ -346,9 +346,7 @@ impl<'a> Judge<'a> {
         };
         let uid = text(request, "/metadata/uid");
         let others = self.snapshot.all("accessrequests").filter(|it| {
-            text(it, "/metadata/uid") != uid
-                && of(it) == of(request)
-                && it.pointer("/metadata/deletionTimestamp").is_none()
+            text(it, "/metadata/uid") != uid && of(it) == of(request) && !is_going(it)
         });
         let decided = others
             .filter(|it| ["Granted", "Rejected", "Revoked"].contains(&text(it, "/status/phase")))

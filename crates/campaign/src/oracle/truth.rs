@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::history::{Snapshot, label, list, text};
+use super::history::{Snapshot, is_going, label, list, text};
 use crate::stage::{APPS, CONNECTOR, TOOLS};
 
 /// What a binding was written on: the policy as it was then, and the UIDs of the approvals of each check.
@@ -166,13 +166,13 @@ pub(super) fn is_terminal(request: &Value) -> bool {
 pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) -> Option<String> {
     // Whoever put a finalizer on it keeps it; the controller has done what it can.
     let is_kept = !list(binding, "/metadata/finalizers").is_empty();
-    if is_kept && binding.pointer("/metadata/deletionTimestamp").is_some() {
+    if is_kept && is_going(binding) {
         return None;
     }
     let Some(request) = request_of(snapshot, binding) else {
         return Some("its request is not there".to_owned());
     };
-    if request.pointer("/metadata/deletionTimestamp").is_some() {
+    if is_going(request) {
         return Some("its request is being deleted".to_owned());
     }
     if is_terminal(request) {

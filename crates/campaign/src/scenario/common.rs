@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Scenario,
@@ -199,4 +199,24 @@ pub(super) fn grant_objects(stage: &Stage, name: &str, of: Option<(&str, &str)>)
         "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
         "subjects": [{"kind": "ServiceAccount", "namespace": APPS, "name": "builder"}],
     }));
+}
+
+/// Somebody deletes what was granted.
+pub(super) fn delete_bindings(stage: &Stage) {
+    for binding in stage.bindings() {
+        let name = binding["metadata"]["name"].as_str().unwrap_or_default();
+        stage.server.delete("rolebindings", TOOLS, name);
+    }
+}
+
+/// Makes the approval larger than one may be.
+pub(super) fn blow_up(stage: &Stage) {
+    stage.server.change("signoffs", APPS, "yes", |it| {
+        it["spec"] = json!({"noise": "x".repeat(300 * 1024)});
+    });
+}
+
+/// Deeper than any reader goes.
+pub(super) fn deepen(object: &mut Value) {
+    object["deep"] = (0..300).fold(json!(1), |inner, _| json!([inner]));
 }

@@ -6,9 +6,9 @@ use super::{
     Scenario,
     Step::{self, Do, Until},
     common::{
-        A_WHILE, APPROVE, FINISH, GRANTED, PENDING, REJECT, USUAL, WITHDRAW, WITHDRAW_OTHER,
-        grant_objects, granted, is, nothing, race, rejected, revoked, scenario, waiting,
-        waiting_for_two,
+        A_WHILE, APPROVE, DELETE_REQUEST, FINISH, GRANTED, PENDING, REJECT, USUAL, WITHDRAW,
+        WITHDRAW_OTHER, blow_up, deepen, delete_bindings, grant_objects, granted, is, nothing,
+        race, rejected, revoked, scenario, waiting, waiting_for_two,
     },
 };
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
@@ -47,14 +47,7 @@ pub(super) const MEDDLING: [Scenario; 11] = [
                     it["metadata"]["finalizers"] = json!(["example.com/keeps"]);
                 });
         },
-        &[
-            PENDING,
-            APPROVE,
-            GRANTED,
-            Do("the request is deleted", |stage| {
-                stage.server.delete("accessrequests", TOOLS, "for-deploy");
-            }),
-        ],
+        &[PENDING, APPROVE, GRANTED, DELETE_REQUEST],
         nothing,
     ),
     race(
@@ -134,10 +127,7 @@ pub(super) const MEDDLING: [Scenario; 11] = [
             GRANTED,
             Do("it is blown up, and the binding deleted", |stage| {
                 blow_up(stage);
-                for binding in stage.bindings() {
-                    let name = binding["metadata"]["name"].as_str().unwrap_or_default();
-                    stage.server.delete("rolebindings", TOOLS, name);
-                }
+                delete_bindings(stage);
             }),
         ],
         revoked,
@@ -174,17 +164,6 @@ pub(super) const MEDDLING: [Scenario; 11] = [
 ];
 
 const BLOWN_UP: Step = Do("it becomes larger than an approval may be", blow_up);
-
-fn blow_up(stage: &Stage) {
-    stage.server.change("signoffs", APPS, "yes", |it| {
-        it["spec"] = json!({"noise": "x".repeat(300 * 1024)});
-    });
-}
-
-/// Deeper than any reader goes.
-fn deepen(object: &mut Value) {
-    object["deep"] = (0..300).fold(json!(1), |inner, _| json!([inner]));
-}
 
 fn each(stage: &Stage, plural: &str, change: fn(&mut Value)) {
     for object in stage.managed(plural) {

@@ -5,8 +5,8 @@ use super::{
     Step::{Do, Until},
     common::{
         A_MOMENT, A_WHILE, APPROVE, DELETE_REQUEST, FINISH, GRANTED, PENDING, USUAL, WITHDRAW,
-        WITHDRAW_OTHER, grant_objects, granted, nothing, race, replicas, revoked, scenario,
-        waiting, waiting_for_two,
+        WITHDRAW_OTHER, delete_bindings, grant_objects, granted, nothing, race, replicas, revoked,
+        scenario, waiting, waiting_for_two,
     },
 };
 use crate::stage::{SYSTEM, TOOLS};
@@ -63,12 +63,7 @@ pub(super) const RACES: [Scenario; 11] = [
             PENDING,
             APPROVE,
             GRANTED,
-            Do("somebody deletes the binding", |stage| {
-                for binding in stage.bindings() {
-                    let name = binding["metadata"]["name"].as_str().unwrap_or_default();
-                    stage.server.delete("rolebindings", TOOLS, name);
-                }
-            }),
+            Do("somebody deletes the binding", delete_bindings),
             GRANTED,
             FINISH,
         ],

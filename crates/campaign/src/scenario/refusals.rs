@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Scenario,
     Step::{self, Do, Rest},
-    common::{APPROVE, USUAL, asking, nothing, scenario, waiting_for},
+    common::{APPROVE, USUAL, asking, blow_up, deepen, nothing, scenario, waiting_for},
 };
 use crate::stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS};
 
@@ -124,9 +124,7 @@ pub(super) const REFUSALS: [Scenario; 14] = [
         "a-blown-up-approval",
         |stage| {
             waiting_for(stage, USUAL);
-            stage.server.change("signoffs", APPS, "yes", |it| {
-                it["spec"] = json!({"noise": "x".repeat(300 * 1024)});
-            });
+            blow_up(stage);
         },
         &[APPROVE, LONG],
     ),
@@ -135,10 +133,7 @@ pub(super) const REFUSALS: [Scenario; 14] = [
         |stage| {
             waiting_for(stage, USUAL);
             stage.signoff("deep", "deploy", "approved");
-            stage.server.change("signoffs", APPS, "deep", |it| {
-                // Deeper than any reader goes.
-                it["spec"] = (0..300).fold(json!(1), |inner, _| json!([inner]));
-            });
+            stage.server.change("signoffs", APPS, "deep", deepen);
         },
         &[APPROVE, LONG],
     ),

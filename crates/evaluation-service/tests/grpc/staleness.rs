@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use evaluation_api::client::Event;
 use evaluation_api::refusal::Reason;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
@@ -28,6 +29,17 @@ async fn stale(world: &World) {
     assert!(error.may_pass());
 }
 
+/// The watches that are not mute hear something all the time.
+fn bookmarks(world: &World) -> JoinHandle<()> {
+    let api = world.api.clone();
+    tokio::spawn(async move {
+        loop {
+            api.bookmark();
+            sleep(Duration::from_millis(100)).await;
+        }
+    })
+}
+
 #[tokio::test]
 async fn after_a_long_silence_nothing_is_answered_and_what_was_said_does_not_count() {
     let world = World::start_with(FakeApi::new(), MOST).await;
@@ -43,13 +55,7 @@ async fn after_a_long_silence_nothing_is_answered_and_what_was_said_does_not_cou
     assert_eq!(batch.unwrap_err().reason(), Some(Reason::CacheStale));
 
     // One bookmark on each watch is enough, and the stream comes back by itself.
-    let api = world.api.clone();
-    let alive = tokio::spawn(async move {
-        loop {
-            api.bookmark();
-            sleep(Duration::from_millis(100)).await;
-        }
-    });
+    let alive = bookmarks(&world);
     assert!(matches!(next(&mut watched).await, Event::Answer(_)));
     let answer = world.client.check_access(question()).await.unwrap();
     let fresh = answer.fresh_as_of.unwrap();
@@ -65,13 +71,7 @@ async fn one_silent_watch_is_enough_to_be_stale() {
     let world = World::start_with(FakeApi::new(), MOST).await;
     world.ready().await;
     world.api.mute("clusterroles");
-    let api = world.api.clone();
-    let alive = tokio::spawn(async move {
-        loop {
-            api.bookmark();
-            sleep(Duration::from_millis(100)).await;
-        }
-    });
+    let alive = bookmarks(&world);
     stale(&world).await;
     alive.abort();
 }
