@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use crate::{
     evaluator::Mood,
-    plan::{CallId, CallTrouble, EventTrouble, Fault, Plan},
+    plan::{CallId, CallTrouble, EventTrouble, Fault, Plan, Undeletable},
     run::Outcome,
     scenario::Scenario,
 };
@@ -43,6 +43,10 @@ pub enum Family {
     Whole,
     /// The clock jumps.
     Clock,
+    /// From some step on nothing is recorded, or nothing deleted, however often it is tried.
+    Refused,
+    /// Found something once, or is there for one guard.
+    Known,
     /// Several of these.
     Mixed,
 }
@@ -57,12 +61,14 @@ impl Family {
             Self::Write => "a write fails, hangs or is lost",
             Self::Read => "a read or watch fails, hangs or is lost",
             Self::Rows => {
-                "2 to 20 conflicts in a row; 503, lost, hanging 3 and 7 times; lease not renewed; nothing recorded any more"
+                "2 to 20 conflicts in a row; 503, lost, hanging 3 and 7 times; lease not renewed"
             }
             Self::Event => "watch event dropped, twice, late, 410, closed, silent",
             Self::Evaluator => "evaluator away, slow, garbage",
             Self::Whole => "two leaders, API server behind, no garbage collection",
             Self::Clock => "clock jumps an hour",
+            Self::Refused => "nothing recorded any more; no Role, or no binding, ever deleted",
+            Self::Known => "found something once, or is there for one guard",
             Self::Mixed => "two to four of these",
         }
     }
@@ -148,7 +154,10 @@ pub fn singles(scenario: &Scenario, undisturbed: &Outcome) -> Vec<(Family, Plan)
     for step in 0..scenario.steps.len() {
         faults.push((Family::Crash, Fault::Restart { step }));
         for forbidden in [false, true] {
-            faults.push((Family::Rows, Fault::Unrecorded { step, forbidden }));
+            faults.push((Family::Refused, Fault::Unrecorded { step, forbidden }));
+        }
+        for what in Undeletable::ALL {
+            faults.push((Family::Refused, Fault::Kept { step, what: *what }));
         }
         if scenario.replicas > 1 {
             faults.push((Family::Crash, Fault::NodeLost { step }));

@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use testkit::{CallFault, CallPoint, EventFault, EventKind, EventPoint, Faults};
+use testkit::{CallFault, CallPoint, EventFault, EventKind, EventPoint, Faults, Verb};
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
-use crate::plan::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan};
+use crate::plan::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan, Undeletable};
 
 /// How late a late call is carried out.
 const LATE_CALL: Duration = Duration::from_secs(4);
@@ -49,8 +49,21 @@ struct State {
     spent: BTreeMap<usize, usize>,
     /// With what every attempt to record something is refused from now on.
     unrecorded: Option<u16>,
+    /// What nobody can delete from now on.
+    kept: Option<Undeletable>,
     /// Streams that lost a line, and end with the next one: process and resource.
     broken: BTreeSet<(String, String)>,
+}
+
+impl State {
+    /// With what a call is refused that is refused each time.
+    fn refuses(&self, id: &CallId, point: &CallPoint) -> Option<u16> {
+        let recorded = id.resource == "accessrequests.status" && point.verb.writes();
+        let deleted = point.verb == Verb::Delete;
+        let kept = self.kept.filter(|it| deleted && it.as_str() == id.resource);
+        let unrecorded = self.unrecorded.filter(|_| recorded);
+        unrecorded.or(kept.map(|_| 403))
+    }
 }
 
 /// The faults of a plan.
@@ -81,6 +94,11 @@ impl Injector {
     /// From now on nothing can be recorded in a request.
     pub fn refuse_records(&self, forbidden: bool) {
         self.state().unrecorded = Some(if forbidden { 403 } else { 409 });
+    }
+
+    /// From now on nobody can delete one of these.
+    pub fn refuse_deletions(&self, what: Undeletable) {
+        self.state().kept = Some(what);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -155,10 +173,7 @@ impl Faults for Injector {
         if state.known_calls.insert(id.clone()) {
             state.met.calls.push(id.clone());
         }
-        if let Some(code) = state.unrecorded
-            && id.resource == "accessrequests.status"
-            && point.verb.writes()
-        {
+        if let Some(code) = state.refuses(&id, point) {
             return CallFault::Refuse {
                 code,
                 retry_after: None,

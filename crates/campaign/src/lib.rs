@@ -8,6 +8,7 @@ pub mod campaign;
 pub mod enumerate;
 pub mod evaluator;
 pub mod inject;
+pub mod known;
 pub mod model;
 pub mod oracle;
 pub mod plan;

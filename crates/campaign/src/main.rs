@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use campaign::{
     campaign::{Done, Going, Undisturbed, chosen, execute, judged, undisturbed},
     enumerate::{self, Family},
-    model,
+    known, model,
     plan::Plan,
     run as play,
 };
@@ -51,7 +51,7 @@ struct Args {
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 struct Mode {
-    /// At most that many of the plans with one fault, always the same
+    /// Those that found something once, and of the plans with one fault so many that it makes that many; always the same
     #[arg(long, value_name = "COUNT")]
     plans: Option<usize>,
     /// Plans with two to four faults, each made from a seed
@@ -113,11 +113,12 @@ fn all_singles(references: &[Undisturbed]) -> Vec<(Family, Plan)> {
 
 fn run(most: Option<usize>, names: &[String], after_failure: Going) -> anyhow::Result<bool> {
     let references = references(names)?;
-    let plans = all_singles(&references);
-    let plans = match most {
-        Some(most) => enumerate::some(plans, most),
-        None => plans,
-    };
+    let singles = all_singles(&references);
+    let mut plans = known::about(&chosen(names))?;
+    plans.extend(match most {
+        Some(most) => enumerate::some(singles, most.saturating_sub(plans.len())),
+        None => singles,
+    });
     report(&references, &plans, after_failure)
 }
 

@@ -98,6 +98,8 @@ pub struct Allowance {
     pub races: bool,
     /// Whether the clock by which something ends is the clock of the log.
     pub true_clock: bool,
+    /// Whether one of the two objects of a grant cannot be deleted. Then nothing is in force without the other.
+    pub kept: bool,
 }
 
 impl Allowance {

@@ -71,6 +71,13 @@ pub enum Fault {
         /// Forbidden, and not a conflict.
         forbidden: bool,
     },
+    /// From before that step on nobody can delete a Role, or a `RoleBinding`: something refuses it each time.
+    Kept {
+        /// The step, from 0.
+        step: usize,
+        /// Which of the two.
+        what: Undeletable,
+    },
     /// The process is killed before that step, and started again.
     Restart {
         /// The step, from 0.
@@ -172,6 +179,16 @@ words! {
 }
 
 words! {
+    /// What cannot be deleted any more.
+    Undeletable {
+        /// Roles.
+        Roles = "roles",
+        /// Role bindings.
+        RoleBindings = "rolebindings",
+    }
+}
+
+words! {
     /// What happens to a line of a watch.
     EventTrouble {
         /// It never comes; the stream ends with 410 at the next line.
@@ -212,6 +229,7 @@ impl Fault {
             | Self::ClockJump { .. }
             | Self::NodeLost { .. }
             | Self::Unrecorded { .. }
+            | Self::Kept { .. }
             | Self::Restart { .. } => false,
         }
     }
@@ -222,7 +240,13 @@ impl Fault {
     pub fn tells_another_story(&self, timed: bool) -> bool {
         // Where time itself is part of the story, whatever takes or moves it changes the story.
         let moves_time = matches!(self, Self::ClockJump { .. }) || self.is_lasting();
-        timed && moves_time || self.lies() || matches!(self, Self::Unrecorded { .. })
+        timed && moves_time || self.lies() || self.is_refused_for_ever()
+    }
+
+    /// Whether something is refused from then on, as often as it is tried.
+    #[must_use]
+    pub const fn is_refused_for_ever(&self) -> bool {
+        matches!(self, Self::Unrecorded { .. } | Self::Kept { .. })
     }
 
     fn lies(&self) -> bool {
@@ -255,6 +279,7 @@ impl Fault {
             | Self::ClockJump { .. }
             | Self::NodeLost { .. }
             | Self::Unrecorded { .. }
+            | Self::Kept { .. }
             | Self::Restart { .. } => None,
         }
     }

@@ -32,8 +32,8 @@ const CALM: Duration = Duration::from_mins(1);
 const JUMP: Duration = Duration::from_mins(90);
 /// How long nothing is written then.
 const IDLE: Duration = Duration::from_mins(10);
-/// How often a process may try in that time what is refused every time: what has to end, a dozen times every ten seconds.
-const MOST_ATTEMPTS: usize = 900;
+/// How often a process may try in that time, for each object that is left, what is refused every time.
+const MOST_ATTEMPTS: usize = 150;
 
 /// How long a node is gone.
 const NODE: Duration = Duration::from_mins(1);
@@ -129,9 +129,10 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     };
     let idle = Writes::since(&log, idle_from);
     let mut faults = plan.faults.iter();
-    let refused = faults.any(|it| matches!(it, Fault::Unrecorded { .. }));
+    let refused = faults.any(Fault::is_refused_for_ever);
     let most = if refused {
-        MOST_ATTEMPTS * processes.alive().len()
+        let left = stage.managed("roles").len() + stage.bindings().len();
+        MOST_ATTEMPTS * processes.alive().len() * left.max(1)
     } else {
         0
     };
@@ -251,6 +252,11 @@ impl Story<'_> {
                 Fault::Unrecorded { step, forbidden } if step == index => {
                     self.injector.refuse_records(forbidden);
                 }
+                Fault::Kept { step, what } if step == index => {
+                    self.injector.refuse_deletions(what);
+                    // Whatever refuses it refuses the cluster's own controllers too.
+                    self.stage.server.collect_garbage(None);
+                }
                 Fault::ClockJump { step, forward } if step == index => {
                     let hours = if forward { 1 } else { -1 };
                     self.stage.jump(SignedDuration::from_hours(hours));
@@ -258,6 +264,7 @@ impl Story<'_> {
                 Fault::Restart { .. }
                 | Fault::NodeLost { .. }
                 | Fault::Unrecorded { .. }
+                | Fault::Kept { .. }
                 | Fault::ClockJump { .. }
                 | Fault::Call { .. }
                 | Fault::Event { .. }
@@ -321,6 +328,10 @@ fn allowance(scenario: &Scenario, plan: &Plan, last_fault: Option<Duration>) -> 
         lag: if lags { LAG } else { Duration::ZERO },
         true_clock: scenario.timed && !plan.jumps(),
         races: plan.faults.contains(&Fault::TwoLeaders) || lags,
+        kept: plan
+            .faults
+            .iter()
+            .any(|it| matches!(it, Fault::Kept { .. })),
     }
 }
 
@@ -354,6 +365,7 @@ fn aftermath(fault: &Fault) -> Duration {
         | Fault::ClockJump { .. }
         | Fault::NodeLost { .. }
         | Fault::Unrecorded { .. }
+        | Fault::Kept { .. }
         | Fault::Restart { .. } => {
             if fault.is_lasting() {
                 // What nobody said is found by the next sweep but one, or when a watch is opened anew.
@@ -388,6 +400,7 @@ fn recovery(fault: &Fault) -> Duration {
         Fault::Call { .. }
         | Fault::Restart { .. }
         | Fault::Unrecorded { .. }
+        | Fault::Kept { .. }
         | Fault::ClockJump { .. } => Duration::from_secs(30),
         // Nobody leads until the lease has run out.
         Fault::NodeLost { .. } => Duration::from_mins(1),

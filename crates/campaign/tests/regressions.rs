@@ -1,22 +1,15 @@
-//! Plans that found something once are run for ever.
+//! Plans that found something once, or that single guards are for, are run for ever.
 
 use campaign::{
     campaign::{judged, undisturbed},
-    plan::{Fault, Plan},
+    known,
+    plan::Fault,
     scenario,
 };
 
-const PLANS: &str = include_str!("../regressions.txt");
-
-fn plans() -> impl Iterator<Item = &'static str> {
-    let lines = PLANS.lines().map(str::trim);
-    lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
-}
-
 #[test]
 fn what_was_found_once_does_not_come_back() {
-    for plan in plans() {
-        let plan: Plan = plan.parse().unwrap();
+    for plan in known::all().unwrap() {
         let scenario = scenario::named(&plan.scenario);
         let scenario = scenario.unwrap_or_else(|| panic!("no scenario of {plan}"));
         let references = undisturbed(&[scenario]).unwrap_or_else(|failures| panic!("{failures:?}"));

@@ -64,6 +64,12 @@ pub enum ApplyError {
     /// It was deleted and is still there: somebody keeps it with a finalizer.
     #[error("{0} {1} is deleted and does not go: a finalizer keeps it")]
     Stuck(&'static str, Name),
+    /// It is there, it should not be, and it cannot be deleted.
+    #[error("{0} {1} cannot be deleted")]
+    Kept(&'static str, Name, #[source] Box<CallError>),
+    /// Nothing is left of what ended, and nobody can be told.
+    #[error("nothing is left of it, and its end cannot be recorded")]
+    Unrecorded(#[source] Box<ApplyError>),
 }
 
 /// Writes.
@@ -184,7 +190,12 @@ impl Applier {
             self.make_sure_it_is_gone(&future).await?;
         }
         removed?;
-        self.record(request, &status).await
+        match self.record(request, &status).await {
+            Err(error) if !matches!(error, ApplyError::NotLeading) => {
+                Err(ApplyError::Unrecorded(Box::new(error)))
+            }
+            recorded => recorded,
+        }
     }
 
     /// Removes what a plan removes: each, whatever becomes of the others.
@@ -262,8 +273,15 @@ impl Applier {
             return Ok(false);
         };
         let uid = found.metadata.uid.as_deref();
-        self.writes.delete(kind, name, uid).await?;
-        Ok(true)
+        match self.writes.delete(kind, name, uid).await {
+            Ok(()) => Ok(true),
+            Err(ApplyError::Call(error)) => Err(ApplyError::Kept(
+                kind.as_str(),
+                name.clone(),
+                Box::new(error),
+            )),
+            Err(error) => Err(error),
+        }
     }
 
     /// The request has the last word about what was written for it.
@@ -328,6 +346,7 @@ impl Applier {
         let now = self.now();
         let should = |it: &Managed| !it.is_going() && !grant::keep(it, request, now);
         let (mut removed, mut failed) = (0, Ok(()));
+        let mut stays = false;
         for kind in GrantKind::ALL {
             match self.remove_if(kind, name, should).await {
                 Ok(false) => {}
@@ -336,10 +355,23 @@ impl Applier {
                     removed += 1;
                 }
                 // One that stays must not keep the other.
-                Err(error) => failed = failed.and(Err(error)),
+                Err(error) => {
+                    stays = failed.is_ok() && matches!(error, ApplyError::Kept("Role", ..));
+                    failed = failed.and(Err(error));
+                }
             }
         }
+        if stays {
+            // What a Role gives that nobody decided is in force as long as its binding is there.
+            removed += usize::from(self.loosen(name).await?);
+        }
         failed.map(|()| removed)
+    }
+
+    /// Removes a binding whatever it is; its Role cannot be.
+    async fn loosen(&self, name: &Name) -> Result<bool, ApplyError> {
+        let should = |it: &Managed| !it.is_going();
+        self.remove_if(GrantKind::RoleBinding, name, should).await
     }
 
     /// Both objects of every policy that ever decided, by name, as far as they are ours.
@@ -375,12 +407,16 @@ impl Applier {
     /// Says in the status why there is no permission yet. That this fails too changes nothing.
     async fn not_written(&self, request: &AccessRequest, error: &ApplyError) {
         let is_trouble = match error {
-            ApplyError::Call(_) | ApplyError::NotExact(..) | ApplyError::Foreign(..) => true,
+            ApplyError::Call(_)
+            | ApplyError::Kept(..)
+            | ApplyError::NotExact(..)
+            | ApplyError::Foreign(..) => true,
             ApplyError::NotLeading
             | ApplyError::Conflict(_)
             | ApplyError::Stale
             | ApplyError::NotOurs(_)
-            | ApplyError::Stuck(..) => false,
+            | ApplyError::Stuck(..)
+            | ApplyError::Unrecorded(_) => false,
         };
         let problem = report(error);
         let status: Option<AccessRequestStatus> = is_trouble

@@ -222,3 +222,31 @@ pub(crate) async fn find(client: &Client, wanted: &ObjectKind) -> Option<Found> 
         Ok(Err(_)) | Err(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn of_what_is_never_a_check_nothing_is_asked() {
+        let asked = tower::service_fn(|_: Request<Body>| async {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            Ok::<_, Infallible>(response)
+        });
+        let client = Client::new(asked, "tools");
+        let kind = |api_version: &str, kind: &str| ObjectKind {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        };
+        let pods = find(&client, &kind("v1", "Pod")).await;
+        assert!(matches!(pods, Some(Found::Not(KindState::Refused))));
+        // What may be one is asked about, and here nobody answers.
+        assert!(find(&client, &kind("v1", "ConfigMap")).await.is_none());
+    }
+}

@@ -85,6 +85,17 @@ impl Failed {
     }
 }
 
+/// What became of a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// Everything that was to be done is done.
+    Done,
+    /// Not everything is.
+    Failed,
+    /// Not everything is, and nothing is in force that should not be.
+    FailedSafely,
+}
+
 /// One thing to look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken<J> {
@@ -184,12 +195,12 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     }
 
     /// Something was looked at. A failure is tried again after a pause that grows.
-    pub fn done(&self, job: &J, succeeded: bool) {
+    pub fn done(&self, job: &J, looked: Looked) {
         let mut state = self.state();
         let Some((lane, again)) = state.running.remove(job) else {
             return;
         };
-        if succeeded {
+        if looked == Looked::Done {
             state.failures.remove(job);
         } else if state.open[index(lane)] {
             let now = Instant::now();
@@ -201,9 +212,9 @@ impl<J: Clone + Eq + Hash> Queue<J> {
             });
             failed.last = now;
             failed.again = now + failed.pauses.pause();
-            let again = match lane {
-                Lane::Urgent => failed.again.min(now + URGENTLY),
-                Lane::Normal => failed.again,
+            let again = match (lane, looked) {
+                (Lane::Urgent, Looked::Failed) => failed.again.min(now + URGENTLY),
+                _ => failed.again,
             };
             state.set_timer(job.clone(), lane, again);
         }

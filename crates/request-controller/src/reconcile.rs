@@ -21,7 +21,7 @@ use crate::{
     metrics::Metrics,
     observe::{ObserveError, Observer},
     plan::{self, Terms, grant},
-    queue::{Lane, Queue, Taken},
+    queue::{Lane, Looked, Queue, Taken},
     seen::Managed,
 };
 
@@ -59,9 +59,22 @@ impl ReconcileError {
             ) => "not-ours",
             Self::Apply(ApplyError::Stale) | Self::TooSlow => "stale",
             Self::Apply(ApplyError::NotLeading) => "not-leading",
-            Self::Apply(ApplyError::Call(_) | ApplyError::Stuck(..)) => "apply",
+            Self::Apply(ApplyError::Unrecorded(_)) => "unrecorded",
+            Self::Apply(ApplyError::Call(_) | ApplyError::Kept(..) | ApplyError::Stuck(..)) => {
+                "apply"
+            }
             Self::Call(_) => "read",
             Self::Panicked => "panic",
+        }
+    }
+
+    /// How soon that has to be tried again.
+    const fn looked(&self) -> Looked {
+        match self {
+            Self::Apply(ApplyError::Unrecorded(_)) => Looked::FailedSafely,
+            Self::Observe(_) | Self::Apply(_) | Self::Call(_) | Self::TooSlow | Self::Panicked => {
+                Looked::Failed
+            }
         }
     }
 }
@@ -105,12 +118,12 @@ impl Reconciler {
             } else {
                 Ok(None)
             };
-            let succeeded = match &done {
+            let looked = match &done {
                 Ok(again) => {
                     if let Some((pause, lane)) = again {
                         self.queue.wake_after(taken.job.clone(), *lane, *pause);
                     }
-                    true
+                    Looked::Done
                 }
                 Err(problem) => {
                     self.metrics
@@ -118,10 +131,10 @@ impl Reconciler {
                         .with_label_values(&[problem.cause()])
                         .inc();
                     warn!(job = ?taken.job, problem = report(problem), "it is looked at again");
-                    false
+                    problem.looked()
                 }
             };
-            self.queue.done(&taken.job, succeeded);
+            self.queue.done(&taken.job, looked);
         }
     }
 

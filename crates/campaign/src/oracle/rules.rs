@@ -202,6 +202,11 @@ impl<'a> Judge<'a> {
     fn look(&mut self, at: Duration) {
         let bindings = self.snapshot.all("rolebindings");
         let bindings = bindings.filter(|it| !label(it, "accessRequestUid").is_empty());
+        let gives = |it: &&Value| {
+            let name = text(it, "/metadata/name");
+            !self.allowance.kept || self.snapshot.get("roles", TOOLS, name).is_some()
+        };
+        let bindings = bindings.filter(gives);
         let mut found = BTreeMap::new();
         for binding in bindings {
             if let Some(why) = truth::reason_to_go(&self.snapshot, binding, &self.known) {

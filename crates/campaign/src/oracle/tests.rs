@@ -17,6 +17,7 @@ const STRICT: Allowance = Allowance {
     lag: Duration::ZERO,
     races: false,
     true_clock: true,
+    kept: false,
 };
 
 /// A stage where somebody waits, and somebody who writes what he likes.

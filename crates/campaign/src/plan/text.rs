@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use thiserror::Error;
 
-use super::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan};
+use super::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan, Undeletable};
 use crate::evaluator::Mood;
 
 /// No plan has this identifier.
@@ -75,6 +75,7 @@ impl fmt::Display for Fault {
                 let why = if *forbidden { "403" } else { "409" };
                 write!(f, "unrecorded/{step}/{why}")
             }
+            Self::Kept { step, what } => write!(f, "kept/{step}/{}", what.as_str()),
             Self::Restart { step } => write!(f, "restart/{step}"),
         }
     }
@@ -133,6 +134,10 @@ fn fault(text: &str) -> Option<Fault> {
             step: step.parse().ok()?,
             forbidden: *why == "403",
         },
+        ["kept", step, what] => Fault::Kept {
+            step: step.parse().ok()?,
+            what: Undeletable::parse(what)?,
+        },
         ["lag", versions] => Fault::Lag(versions.parse().ok()?),
         ["two-leaders"] => Fault::TwoLeaders,
         ["no-gc"] => Fault::NoGarbageCollection,
@@ -190,10 +195,22 @@ mod tests {
                 forward: false,
             },
             Fault::Restart { step: 4 },
+            Fault::NodeLost { step: 2 },
         ];
+        let kept = Undeletable::ALL.iter().map(|what| Fault::Kept {
+            step: 3,
+            what: *what,
+        });
+        let unrecorded = [false, true].map(|forbidden| Fault::Unrecorded { step: 3, forbidden });
         let plan = Plan {
             scenario: "x".to_owned(),
-            faults: calls.chain(events).chain(moods).chain(others).collect(),
+            faults: calls
+                .chain(events)
+                .chain(moods)
+                .chain(others)
+                .chain(kept)
+                .chain(unrecorded)
+                .collect(),
         };
         assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan);
     }
@@ -207,6 +224,8 @@ mod tests {
             "x+call",
             "x+clock/1/up",
             "x+lag/many",
+            "x+kept/1/pods",
+            "x+unrecorded/1/500",
         ] {
             let error = text.parse::<Plan>().unwrap_err().to_string();
             assert!(error.contains(&format!("{text:?}")), "{error}");

@@ -5,14 +5,14 @@ use super::{
     Step::{Do, Until},
     common::{
         A_WHILE, APPROVE, DELETE_APPROVAL, EDIT_POLICY, FINISH, GRANTED, PENDING, USUAL,
-        WITHDRAW_OTHER, asking, granted, is, revoked, scenario, waiting, waiting_for,
-        waiting_for_two,
+        WITHDRAW_OTHER, asking, delete_bindings, granted, is, race, revoked, scenario, waiting,
+        waiting_for, waiting_for_two,
     },
 };
 use crate::stage::{CONNECTOR, PolicyForm, Stage, TOOLS};
 
 /// What others change while it lives.
-pub(super) const CHANGES: [Scenario; 15] = [
+pub(super) const CHANGES: [Scenario; 16] = [
     scenario(
         "policy-edited-before",
         |stage| {
@@ -26,6 +26,21 @@ pub(super) const CHANGES: [Scenario; 15] = [
         "policy-edited-after",
         waiting,
         &[PENDING, APPROVE, GRANTED, EDIT_POLICY, A_WHILE, FINISH],
+        revoked,
+    ),
+    race(
+        "policy-edited-and-grant-deleted",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            EDIT_POLICY,
+            A_WHILE,
+            Do("somebody deletes the binding", delete_bindings),
+            A_WHILE,
+            FINISH,
+        ],
         revoked,
     ),
     scenario(

@@ -14,7 +14,7 @@ use super::{
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
 
 /// What others put in the way.
-pub(super) const MEDDLING: [Scenario; 11] = [
+pub(super) const MEDDLING: [Scenario; 13] = [
     scenario(
         "binding-is-kept",
         waiting,
@@ -58,6 +58,42 @@ pub(super) const MEDDLING: [Scenario; 11] = [
             grant_objects(stage, name, None);
         },
         &[PENDING, APPROVE, A_WHILE, FINISH],
+        revoked,
+    ),
+    race(
+        "name-is-taken-afterwards",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("somebody puts his own in its place", |stage| {
+                let names = names(&stage.bindings());
+                for name in names {
+                    stage.server.delete("rolebindings", TOOLS, &name);
+                    stage.server.delete("roles", TOOLS, &name);
+                    grant_objects(stage, &name, None);
+                }
+            }),
+            A_WHILE,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "deletions-wait-for-others",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("somebody asks for deletions in the foreground", |stage| {
+                each(stage, "rolebindings", |it| {
+                    it["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+                });
+            }),
+            FINISH,
+        ],
         revoked,
     ),
     scenario(
@@ -166,10 +202,14 @@ pub(super) const MEDDLING: [Scenario; 11] = [
 const BLOWN_UP: Step = Do("it becomes larger than an approval may be", blow_up);
 
 fn each(stage: &Stage, plural: &str, change: fn(&mut Value)) {
-    for object in stage.managed(plural) {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        stage.server.change(plural, TOOLS, name, change);
+    for name in names(&stage.managed(plural)) {
+        stage.server.change(plural, TOOLS, &name, change);
     }
+}
+
+fn names(objects: &[Value]) -> Vec<String> {
+    let names = objects.iter().map(|it| it["metadata"]["name"].as_str());
+    names.map(|it| it.unwrap_or_default().to_owned()).collect()
 }
 
 fn request_uid(stage: &Stage) -> String {

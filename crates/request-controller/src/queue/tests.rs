@@ -21,7 +21,7 @@ async fn fail_often(queue: &Queue<&'static str>) {
     for _ in 0..12 {
         queue.wake("a", Lane::Normal);
         let _ = queue.take(Lane::Normal).await;
-        queue.done(&"a", false);
+        queue.done(&"a", Looked::Failed);
     }
 }
 
@@ -37,7 +37,7 @@ async fn each_thing_waits_once() {
     }
     assert_eq!(now(&queue, Lane::Normal), Some("a"));
     assert_eq!(now(&queue, Lane::Normal), None);
-    queue.done(&"a", true);
+    queue.done(&"a", Looked::Done);
     assert_eq!(now(&queue, Lane::Normal), None);
 }
 
@@ -60,7 +60,7 @@ async fn one_thing_is_looked_at_by_one_worker_and_again_if_it_came_up_meanwhile(
     queue.wake("a", Lane::Normal);
     queue.wake("a", Lane::Urgent);
     assert_eq!(now(&queue, Lane::Urgent), None);
-    queue.done(&"a", true);
+    queue.done(&"a", Looked::Done);
     assert_eq!(now(&queue, Lane::Normal), None);
     assert_eq!(now(&queue, Lane::Urgent), Some("a"));
 }
@@ -88,11 +88,11 @@ async fn failures_come_back_after_growing_pauses_and_success_forgets_them() {
         assert_eq!(queue.take(Lane::Normal).await.job, "a");
         assert!(started.elapsed() >= last / 2, "{last:?}");
         last = started.elapsed().max(Duration::from_millis(50));
-        queue.done(&"a", false);
+        queue.done(&"a", Looked::Failed);
     }
     assert!(last >= Duration::from_millis(800), "{last:?}");
     let _ = queue.take(Lane::Normal).await;
-    queue.done(&"a", true);
+    queue.done(&"a", Looked::Done);
     assert!(queue.is_drained(Lane::Normal));
 }
 
@@ -118,7 +118,7 @@ async fn what_failed_waits_for_its_pause_though_it_comes_up_again_and_what_is_ur
             queue.wake("a", lane);
             assert_eq!(queue.take(lane).await.job, "a");
             longest = longest.max(failed.elapsed());
-            queue.done(&"a", false);
+            queue.done(&"a", Looked::Failed);
             assert_eq!(now(&queue, lane), None, "{lane:?}");
         }
         // Timers are at most a millisecond late.
@@ -135,8 +135,28 @@ async fn what_is_urgent_is_tried_again_by_itself_within_seconds() {
         let failed = Instant::now();
         let taken = queue.take(Lane::Urgent).await;
         assert!(failed.elapsed() <= URGENTLY + Duration::from_millis(2));
-        queue.done(&taken.job, false);
+        queue.done(&taken.job, Looked::Failed);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_urgent_and_nowhere_in_force_waits_like_the_rest() {
+    let queue = with_timers();
+    queue.wake("a", Lane::Urgent);
+    let mut last = Duration::ZERO;
+    for _ in 0..20 {
+        let failed = Instant::now();
+        let taken = queue.take(Lane::Urgent).await;
+        last = failed.elapsed();
+        queue.done(&taken.job, Looked::FailedSafely);
+    }
+    assert!(last > 4 * URGENTLY, "{last:?}");
+    // Whatever happens to it is looked at as soon as ever.
+    tokio::time::sleep(SOON).await;
+    let came_up = Instant::now();
+    queue.wake("a", Lane::Urgent);
+    let _ = queue.take(Lane::Urgent).await;
+    assert!(came_up.elapsed() <= Duration::from_millis(2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -354,12 +354,10 @@ async fn what_cannot_be_removed_keeps_nothing_else() {
     assert!(cluster.managed().is_empty());
 }
 
-#[tokio::test]
-async fn a_stray_binding_that_stays_does_not_keep_its_role() {
-    let cluster = Cluster::granted().await;
-    cluster.server.remove("accessrequests", "request");
+/// A controller that cannot delete what is under that path.
+fn without_deletions(cluster: &Cluster, path: &'static str) -> Reconciler {
     let mut controller = cluster.controller();
-    let client = failing(&cluster, &Method::DELETE, "/rolebindings/");
+    let client = failing(cluster, &Method::DELETE, path);
     let (leads, metrics) = (Arc::clone(&controller.leads), controller.metrics.clone());
     controller.applier = Applier::new(
         controller.live.clone(),
@@ -367,9 +365,30 @@ async fn a_stray_binding_that_stays_does_not_keep_its_role() {
         Arc::clone(&controller.clock),
         metrics,
     );
+    controller
+}
+
+#[tokio::test]
+async fn a_stray_binding_that_stays_does_not_keep_its_role() {
+    let cluster = Cluster::granted().await;
+    cluster.server.remove("accessrequests", "request");
+    let controller = without_deletions(&cluster, "/rolebindings/");
     let name = Name::new("tools", &grant_name());
     controller.grant(&name).await.unwrap_err();
     assert!(cluster.server.all("roles").is_empty());
+}
+
+#[tokio::test]
+async fn a_role_that_somebody_widened_and_nobody_can_delete_loses_its_binding() {
+    let cluster = Cluster::granted().await;
+    let name = Name::new("tools", &grant_name());
+    cluster.server.change("roles", &name.name, |it| {
+        it["rules"][0]["resources"] = json!(["connectors/apis"]);
+    });
+    let controller = without_deletions(&cluster, "/roles/");
+    let error = controller.grant(&name).await.unwrap_err().to_string();
+    assert_eq!(error, format!("Role {name} cannot be deleted"));
+    assert!(cluster.server.all("rolebindings").is_empty());
 }
 
 #[tokio::test]
