@@ -1,0 +1,304 @@
+//! All writes: each with its precondition, each only while this process leads, each counted.
+//!
+//! What is new is created by POST, which never touches what has the name already; what is there is changed
+//! by server-side apply, pinned to the UID and the version that was read, so that a decision made on
+//! something else changes nothing and nothing that was deleted comes back.
+
+use std::{collections::HashMap, fmt::Debug, sync::Arc, time::Duration};
+
+use connectors_api::{AccessPolicy, AccessPolicyStatus};
+use jiff::Timestamp;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::rbac::v1::{Role, RoleBinding},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+use service_kit::retry::{CallError, Policy};
+use thiserror::Error;
+use tokio::time::Instant;
+
+use crate::{
+    live::{Live, PolicyLive},
+    metrics::Metrics,
+    plan::order::{Object, Step, Write},
+    seen::{Kind, MANAGER, Pin},
+    world::Job,
+};
+
+/// How old what was read may be when something is given on it.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// What the wall clock says, in whole seconds, as statuses have it.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Whether this process may write at this very moment.
+pub type Leads = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Why not everything was written. Whatever it was, the next look starts over.
+#[derive(Debug, Error)]
+pub enum ApplyError {
+    /// A call failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// Another process leads.
+    #[error("this process does not lead")]
+    NotLeading,
+    /// Somebody else wrote it first.
+    #[error("{0} was changed by somebody else meanwhile")]
+    Conflict(String),
+    /// What was read is too old to give anything on.
+    #[error("what was read is too old to give anything on")]
+    Stale,
+    /// Something that is not ours has the name.
+    #[error(
+        "{0} {1} is in the way: it is not managed by connectors-approval, so somebody else has to delete it"
+    )]
+    NameTaken(Kind, String),
+}
+
+/// Writes to the API server.
+#[derive(Clone)]
+pub struct Applier {
+    client: Client,
+    policy: Policy,
+    live: Live,
+    leads: Leads,
+    metrics: Metrics,
+}
+
+/// The versions that this look has written.
+type Versions = HashMap<(Kind, String), String>;
+
+impl Applier {
+    /// Writes with this client, as long as this process leads.
+    #[must_use]
+    pub const fn new(
+        client: Client,
+        policy: Policy,
+        live: Live,
+        leads: Leads,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            client,
+            policy,
+            live,
+            leads,
+            metrics,
+        }
+    }
+
+    /// Writes, one after the other, what was decided on what was read at that time.
+    pub async fn apply(&self, job: &Job, steps: &[Step], read: Instant) -> Result<(), ApplyError> {
+        let mut versions = Versions::new();
+        for Step { write, gives } in steps {
+            if *gives && read.elapsed() > FRESH {
+                return Err(ApplyError::Stale);
+            }
+            self.write(job, write, &mut versions).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        job: &Job,
+        write: &Write,
+        versions: &mut Versions,
+    ) -> Result<(), ApplyError> {
+        match write {
+            Write::Create(Object::Role(role)) => self.create(job, role).await,
+            Write::Create(Object::Binding(binding)) => self.create(job, binding).await,
+            Write::Change(object, pin) => {
+                let name = object.metadata().name.clone().unwrap_or_default();
+                let key = (object.kind(), name.clone());
+                let pin = newest(pin, versions.get(&key));
+                let version = match object {
+                    Object::Role(role) => self.change(job, &name, role, &pin).await?,
+                    Object::Binding(binding) => self.change(job, &name, binding, &pin).await?,
+                };
+                versions.insert(key, version);
+                Ok(())
+            }
+            Write::Delete(kind, name, pin) => {
+                let pin = newest(pin, versions.get(&(*kind, name.clone())));
+                match kind {
+                    Kind::Role => self.delete::<Role>(job, name, pin).await,
+                    Kind::RoleBinding => self.delete::<RoleBinding>(job, name, pin).await,
+                }
+            }
+        }
+    }
+
+    async fn create<K: Written>(&self, job: &Job, object: &K) -> Result<(), ApplyError> {
+        self.may_write("create", &K::plural(&()))?;
+        let api: Api<K> = self.api(job);
+        let name = object.meta().name.clone().unwrap_or_default();
+        let params = PostParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let call = call::<K>("create", job, &name);
+        let post = || api.create(&params, object);
+        match self.policy.call(call, post).await {
+            Ok(_) => Ok(()),
+            // It may be our own, of an attempt that was not answered, or of another leader.
+            Err(error) if error.status() == Some(409) => {
+                if self.live.is_managed::<K>(job, &name).await? {
+                    Err(conflict::<K>(job, &name))
+                } else {
+                    Err(ApplyError::NameTaken(K::KIND, name))
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn change<K: Written>(
+        &self,
+        job: &Job,
+        name: &str,
+        object: &K,
+        pin: &Pin,
+    ) -> Result<String, ApplyError> {
+        self.may_write("patch", &K::plural(&()))?;
+        let api: Api<K> = self.api(job);
+        let mut object = object.clone();
+        object.meta_mut().uid = Some(pin.uid.clone());
+        object.meta_mut().resource_version = Some(pin.version.clone());
+        let params = PatchParams::apply(MANAGER).force();
+        let patch = Patch::Apply(&object);
+        let call = call::<K>("apply", job, name);
+        let send = || api.patch(name, &params, &patch);
+        match self.policy.call(call, send).await {
+            Ok(written) => Ok(written.meta().resource_version.clone().unwrap_or_default()),
+            Err(error) if matches!(error.status(), Some(404 | 409)) => {
+                Err(conflict::<K>(job, name))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn delete<K: Written>(&self, job: &Job, name: &str, pin: Pin) -> Result<(), ApplyError> {
+        self.may_write("delete", &K::plural(&()))?;
+        let api: Api<K> = self.api(job);
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(pin.uid),
+                resource_version: Some(pin.version),
+            }),
+            // Otherwise a deletion in the foreground, which anybody may ask for, keeps it effective.
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteParams::default()
+        };
+        let call = call::<K>("delete", job, name);
+        let delete = || api.delete(name, &params);
+        match self.policy.call(call, delete).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.status() == Some(404) => Ok(()),
+            Err(error) if error.status() == Some(409) => Err(conflict::<K>(job, name)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The status of the version of a policy that was decided on.
+    pub async fn status(
+        &self,
+        policy: &PolicyLive,
+        status: &AccessPolicyStatus,
+    ) -> Result<(), ApplyError> {
+        self.may_write("patch", "accesspolicies/status")?;
+        let name = &policy.owner.name;
+        let api: Api<AccessPolicy> = Api::namespaced(self.client.clone(), &name.namespace);
+        let AccessPolicyStatus {
+            observed_generation,
+            matched_connectors,
+            granted_subjects,
+            conditions,
+        } = status;
+        // Each field is named, because one that is left out would stay as it is.
+        let patch = json!({
+            "metadata": {"uid": policy.owner.uid, "resourceVersion": policy.version},
+            "status": {
+                "observedGeneration": observed_generation,
+                "matchedConnectors": matched_connectors,
+                "grantedSubjects": granted_subjects,
+                "conditions": conditions,
+            },
+        });
+        let params = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(&patch);
+        let call = format!("patch status of accesspolicy {name}");
+        // What is answered is not read: the policy may be one that cannot be.
+        let send = || async {
+            let answer = api.patch_status(&name.name, &params, &patch).await;
+            match answer {
+                Ok(_) | Err(kube::Error::SerdeError(_)) => Ok(()),
+                Err(error) => Err(error),
+            }
+        };
+        match self.policy.call(call, send).await {
+            Ok(()) => Ok(()),
+            Err(error) if matches!(error.status(), Some(404 | 409)) => {
+                Err(ApplyError::Conflict(format!("accesspolicy {name}")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn api<K: Written>(&self, job: &Job) -> Api<K> {
+        Api::namespaced(self.client.clone(), &job.namespace)
+    }
+
+    fn may_write(&self, verb: &str, resource: &str) -> Result<(), ApplyError> {
+        if !(self.leads)() {
+            return Err(ApplyError::NotLeading);
+        }
+        let writes = self.metrics.writes.with_label_values(&[verb, resource]);
+        writes.inc();
+        Ok(())
+    }
+}
+
+/// The kinds that are written.
+trait Written:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
+{
+    const KIND: Kind;
+}
+
+impl Written for Role {
+    const KIND: Kind = Kind::Role;
+}
+
+impl Written for RoleBinding {
+    const KIND: Kind = Kind::RoleBinding;
+}
+
+fn call<K: Written>(verb: &str, job: &Job, name: &str) -> String {
+    let kind = K::KIND.as_str().to_lowercase();
+    format!("{verb} {kind} {}/{name}", job.namespace)
+}
+
+fn conflict<K: Written>(job: &Job, name: &str) -> ApplyError {
+    ApplyError::Conflict(format!("{} {}/{name}", K::KIND.as_str(), job.namespace))
+}
+
+fn newest(pin: &Pin, version: Option<&String>) -> Pin {
+    Pin {
+        uid: pin.uid.clone(),
+        version: version.unwrap_or(&pin.version).clone(),
+    }
+}

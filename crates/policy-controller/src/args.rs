@@ -1,0 +1,58 @@
+//! The arguments of the process.
+
+use std::time::Duration;
+
+use clap::Parser;
+use connectors_api::PositiveDuration;
+use service_kit::args::CommonArgs;
+
+/// Keeps the standing permissions of access policies in force.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "policy-controller", version, about, max_term_width = 100)]
+pub struct Args {
+    /// What every service has.
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// The namespace of the installation: of the lease
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "POD_NAMESPACE",
+        default_value = "connectors-system"
+    )]
+    pub namespace: String,
+    /// Who this process is among the replicas: the name of its pod
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    pub identity: String,
+    /// How often everything managed is compared with the policies, such as 5m
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    pub sweep_interval: PositiveDuration,
+}
+
+impl Args {
+    /// How often everything managed is compared with the policies.
+    #[must_use]
+    pub fn sweep_every(&self) -> Duration {
+        Duration::try_from(self.sweep_interval.get()).unwrap_or(Duration::from_mins(5))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_declaration_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn only_the_identity_has_no_default() {
+        let args = Args::try_parse_from(["x", "--identity", "me"]).unwrap();
+        assert_eq!(args.sweep_every(), Duration::from_mins(5));
+        assert_eq!(args.namespace, "connectors-system");
+        assert!(Args::try_parse_from(["x", "--identity=me", "--sweep-interval=0s"]).is_err());
+    }
+}

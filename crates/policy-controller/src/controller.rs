@@ -1,0 +1,178 @@
+//! The controller itself, without what makes it a process: no arguments, no ports, no signals.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use kube::Client;
+use prometheus::Registry;
+use service_kit::{
+    lease::{Election, Terms as LeaseTerms},
+    readiness::Readiness,
+    retry::{Backoff, Policy},
+    shutdown::{Stop, Tasks},
+    watches::WatchMetrics,
+};
+use tokio::sync::oneshot;
+
+use crate::{
+    apply::{Applier, Clock, Leads},
+    events::Events,
+    lead,
+    live::Live,
+    metrics::Metrics,
+    plan::tell,
+    queue::Queue,
+    reconcile::Reconciler,
+    seen::Owner,
+    watches::{self, Feeds},
+    world::World,
+};
+
+/// The leader's lease.
+const LEASE: &str = "policy-controller";
+/// How many policies are looked at at a time.
+const WORKERS: usize = 16;
+/// A look that waits longer for the API server gives its place to another one.
+const CALLS: Policy = Policy {
+    attempts: 3,
+    attempt: Duration::from_secs(3),
+    total: Duration::from_secs(6),
+    pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(500)),
+};
+
+/// What a controller works with.
+pub struct Settings {
+    /// The Kubernetes API.
+    pub client: Client,
+    /// Tells the time.
+    pub clock: Clock,
+    /// The namespace of the installation.
+    pub namespace: String,
+    /// Who this is among the replicas.
+    pub identity: String,
+    /// How long leadership lasts.
+    pub lease: LeaseTerms,
+    /// How often everything managed is compared with the policies.
+    pub sweep_every: Duration,
+}
+
+/// Starts everything: the watches, the election, and the workers of whoever leads.
+pub fn start(
+    settings: Settings,
+    registry: &Registry,
+    tasks: &mut Tasks,
+    readiness: &Readiness,
+) -> Result<(), prometheus::Error> {
+    let Settings {
+        client,
+        clock,
+        namespace,
+        identity,
+        lease,
+        sweep_every,
+    } = settings;
+    let metrics = Metrics::register(registry)?;
+    let watch_metrics = WatchMetrics::register(registry)?;
+    let election = Election::new(client.clone(), &namespace, LEASE, &identity, lease);
+    let leadership = election.leadership();
+    let leads: Leads = Arc::new(move || leadership.borrow().is_leader());
+    let live = Live::new(client.clone(), CALLS);
+    let reconciler = Arc::new(Reconciler {
+        world: Arc::default(),
+        queue: Arc::default(),
+        applier: Applier::new(
+            client.clone(),
+            CALLS,
+            live.clone(),
+            Arc::clone(&leads),
+            metrics.clone(),
+        ),
+        live,
+        events: Events::new(client.clone(), &identity),
+        metrics,
+        clock,
+        leads,
+    });
+    let stop = tasks.stop();
+    let (caches, all_taken) = Readiness::starting();
+    let feeds = Feeds {
+        client,
+        world: Arc::clone(&reconciler.world),
+        queue: Arc::clone(&reconciler.queue),
+        deleted: deleted(reconciler.events.clone(), Arc::clone(&reconciler.leads)),
+        metrics: watch_metrics,
+    };
+    tasks.spawn_infallible("watches", feeds.start([readiness, &caches], &stop));
+    all_taken.ready();
+    let leading = lead::lead(
+        Arc::clone(&reconciler),
+        election.leadership(),
+        async move { caches.ready().await },
+        readiness.part("first sweep"),
+        sweep_every,
+        tasks.stop(),
+    );
+    tasks.spawn_infallible("leading", leading);
+    let world = Arc::clone(&reconciler.world);
+    let gauges = gauges(
+        world,
+        Arc::clone(&reconciler.queue),
+        reconciler.metrics.clone(),
+        stop,
+    );
+    tasks.spawn_infallible("gauges", gauges);
+    work(tasks, &reconciler, election);
+    Ok(())
+}
+
+/// Starts the workers, and the election that lasts as long as they do.
+fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
+    let (working, ended) = oneshot::channel::<Infallible>();
+    let workers = std::iter::repeat_with(|| {
+        let (reconciler, stop) = (Arc::clone(reconciler), tasks.stop());
+        tokio::spawn(async move { reconciler.work(stop).await })
+    });
+    let workers = join_all(workers.take(WORKERS).collect::<Vec<_>>());
+    tasks.spawn("workers", async move {
+        let ended = workers.await;
+        drop(working);
+        ended.into_iter().collect::<Result<(), _>>()
+    });
+    // The lease is given back when the last write was made.
+    let released = async move {
+        let _ = ended.await;
+    };
+    tasks.spawn_infallible("lease", election.run(released));
+}
+
+/// That a policy was deleted is told by the leader alone.
+fn deleted(events: Events, leads: Leads) -> watches::Deleted {
+    Arc::new(move |name, gone| {
+        let status = gone.policy.as_ref().and_then(|it| it.status.as_ref());
+        let told = status.and_then(tell::of_deletion).filter(|_| leads());
+        if let Some(told) = told {
+            let (events, uid) = (events.clone(), gone.uid);
+            tokio::spawn(async move { events.tell(&Owner { name, uid }, vec![told]).await });
+        }
+    })
+}
+
+/// Counts what the caches and the queue show.
+async fn gauges(
+    world: Arc<World>,
+    queue: Arc<Queue<crate::world::Job>>,
+    metrics: Metrics,
+    stop: Stop,
+) {
+    const PERIOD: Duration = Duration::from_secs(5);
+    let number = |count: usize| count.try_into().unwrap_or(i64::MAX);
+    loop {
+        metrics.policies.set(number(world.read().policies()));
+        metrics.waiting.set(number(queue.depth()));
+        tokio::select! {
+            biased;
+            () = stop.stopped() => return,
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+    }
+}

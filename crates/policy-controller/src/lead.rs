@@ -1,0 +1,131 @@
+//! What a leader does, in its order: what belongs to no policy any more goes, then every policy is looked at,
+//! those that hold something first; and the same again every few minutes, for whatever no event told.
+
+use std::{sync::Arc, time::Duration};
+
+use service_kit::{
+    chance, lease::Leadership, readiness::Part, report, retry::Backoff, shutdown::Stop,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
+use tracing::{info, warn};
+
+use crate::{queue::Urgency, reconcile::Reconciler};
+
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+/// How long the first look at everything that holds something may take before the rest begins.
+const FIRST_LOOK: Duration = Duration::from_secs(30);
+const MOMENT: Duration = Duration::from_millis(20);
+/// How often a sweep that fails is repeated before the work begins all the same: one object that does not
+/// go must not keep everything else from being taken back.
+const ATTEMPTS: usize = 3;
+
+/// Leads whenever this process is the leader, until it is time to end.
+pub async fn lead(
+    reconciler: Arc<Reconciler>,
+    mut leadership: watch::Receiver<Leadership>,
+    caches: impl Future<Output = ()>,
+    first_sweep: Part,
+    every: Duration,
+    stop: Stop,
+) {
+    let mut first_sweep = Some(first_sweep);
+    let led = async {
+        caches.await;
+        while known(&mut leadership).await {
+            if leadership.borrow().is_leader() {
+                tokio::select! {
+                    biased;
+                    () = lost(leadership.clone()) => {}
+                    () = go_on(&reconciler, &mut first_sweep, every) => {}
+                }
+                info!("starting no more work: another process leads");
+                reconciler.queue.close();
+            } else if let Some(part) = first_sweep.take() {
+                // Somebody else leads, and sweeps.
+                part.ready();
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.stopped() => {}
+        () = led => {}
+    }
+}
+
+/// The outcome of the next step of the election, or of the last one if it made this process the leader.
+async fn known(leadership: &mut watch::Receiver<Leadership>) -> bool {
+    leadership.borrow_and_update().is_leader() || leadership.changed().await.is_ok()
+}
+
+/// Until this process does not lead any more, whether or not anybody says so.
+async fn lost(mut leadership: watch::Receiver<Leadership>) {
+    loop {
+        let until = match *leadership.borrow_and_update() {
+            Leadership::Follower => return,
+            Leadership::Leader { until } => until,
+        };
+        if Instant::now() >= until {
+            return;
+        }
+        tokio::select! {
+            biased;
+            changed = leadership.changed() => if changed.is_err() { return },
+            () = sleep_until(until) => {}
+        }
+    }
+}
+
+async fn go_on(reconciler: &Reconciler, first_sweep: &mut Option<Part>, every: Duration) {
+    let queue = &reconciler.queue;
+    queue.close();
+    swept(reconciler).await;
+    wake_all(reconciler, Urgency::Urgent);
+    queue.open();
+    let deadline = Instant::now() + FIRST_LOOK;
+    while queue.depth() > 0 && Instant::now() < deadline {
+        sleep(MOMENT).await;
+    }
+    loop {
+        wake_all(reconciler, Urgency::Normal);
+        if let Some(part) = first_sweep.take() {
+            part.ready();
+        }
+        // Not all replicas of all installations at the same moment.
+        sleep(every.mul_f64(0.9 + chance::fraction() / 5.0)).await;
+        swept(reconciler).await;
+    }
+}
+
+/// Everything that is at least that urgent.
+fn wake_all(reconciler: &Reconciler, least: Urgency) {
+    let all = reconciler.world.read().all();
+    for (job, urgency) in all {
+        if urgency <= least {
+            reconciler.queue.wake(job, urgency);
+        }
+    }
+}
+
+async fn swept(reconciler: &Reconciler) {
+    let mut pauses = PAUSES;
+    for _ in 0..ATTEMPTS {
+        let swept = reconciler.sweep().await;
+        let result = if swept.is_ok() { "ok" } else { "failed" };
+        let sweeps = &reconciler.metrics.sweeps;
+        sweeps.with_label_values(&[result]).inc();
+        match swept {
+            Ok(removed) => {
+                info!(removed, "swept");
+                return;
+            }
+            Err(error) => {
+                warn!(error = report(&error), "the sweep failed and is repeated");
+                sleep(pauses.pause()).await;
+            }
+        }
+    }
+}

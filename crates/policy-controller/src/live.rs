@@ -1,0 +1,391 @@
+//! Reads past every cache: no resource version is given, so the API server answers with the newest state.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
+
+use connectors_api::{
+    AccessPolicy, AccessPolicySpec, AccessPolicyStatus, Connector, LabelSelector,
+    access_policy::SubjectForm, labels, names::MANAGED_BY, parse,
+};
+use k8s_openapi::{
+    api::{
+        core::v1::{Namespace, ServiceAccount},
+        rbac::v1::{Role, RoleBinding},
+    },
+    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DynamicObject, ListParams},
+    core::ApiResource,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use service_kit::{
+    retry::{CallError, Policy},
+    watches::{Guarded, Parse, Plain},
+};
+use tokio::time::Instant;
+
+use crate::{
+    parsers::Named,
+    seen::{Found, Labels, MANAGER, Managed, Name, Owner, Pin, Surroundings},
+    world::Job,
+};
+
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+
+/// A policy as the API server has it.
+#[derive(Clone, Debug)]
+pub struct PolicyLive {
+    /// Its namespace, name and UID.
+    pub owner: Owner,
+    /// Which version it is.
+    pub version: String,
+    /// Which version of its spec that is.
+    pub generation: Option<i64>,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// What it says, or why nobody can read it.
+    pub spec: Result<AccessPolicySpec, String>,
+    /// What was told about it last.
+    pub status: Option<AccessPolicyStatus>,
+}
+
+/// Everything that bears on a policy, just read.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// When the reading began.
+    pub since: Instant,
+    /// The policy; none if there is none.
+    pub policy: Option<PolicyLive>,
+    /// What is managed for it.
+    pub there: Managed,
+    around: Around,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Around {
+    connectors: BTreeMap<String, Labels>,
+    namespaces: BTreeMap<String, Labels>,
+    accounts: BTreeMap<String, BTreeMap<String, Labels>>,
+}
+
+impl Read {
+    /// What it selects from.
+    #[must_use]
+    pub const fn around(&self) -> Surroundings<'_> {
+        Surroundings {
+            connectors: &self.around.connectors,
+            namespaces: &self.around.namespaces,
+            accounts: &self.around.accounts,
+        }
+    }
+}
+
+/// Reads from the API server.
+#[derive(Clone)]
+pub struct Live {
+    client: Client,
+    policy: Policy,
+}
+
+impl Live {
+    /// Reads with this client.
+    #[must_use]
+    pub const fn new(client: Client, policy: Policy) -> Self {
+        Self { client, policy }
+    }
+
+    /// Everything that bears on a policy. Its name, if it is known.
+    pub async fn read(&self, job: &Job, name: Option<&str>) -> Result<Read, CallError> {
+        let since = Instant::now();
+        let policy = match name {
+            Some(name) => self.policy(&job.namespace, name).await?,
+            None => self.policy_by_uid(job).await?,
+        };
+        let policy = policy.filter(|it| it.owner.uid == job.uid);
+        let there = self.managed(job).await?;
+        let spec = policy.as_ref().and_then(|it| it.spec.as_ref().ok());
+        let around = match spec {
+            Some(spec) => self.around(spec, &job.namespace).await?,
+            None => Around::default(),
+        };
+        Ok(Read {
+            since,
+            policy,
+            there,
+            around,
+        })
+    }
+
+    /// What a policy of that namespace selects from: what no selector is about is not read.
+    async fn around(&self, spec: &AccessPolicySpec, own: &str) -> Result<Around, CallError> {
+        let mut around = Around::default();
+        let api = Api::<Guarded<Connector, Named>>::namespaced(self.client.clone(), own);
+        let call = format!("list connectors in {own}");
+        let connectors = self.pages(call, &api, ListParams::default()).await?;
+        around.connectors = names(&connectors);
+        let given = spec.default_permission.iter();
+        let subjects = given.flat_map(|it| &it.binding_template.subjects);
+        let forms: Vec<_> = subjects.flat_map(SubjectForm::try_from).collect();
+        let has_namespaces = |form: &SubjectForm| match form {
+            SubjectForm::ServiceAccountsByLabel { namespaces, .. } => namespaces.is_some(),
+            SubjectForm::ServiceAccountGroupsByNamespace { .. } => true,
+            SubjectForm::ServiceAccount { .. }
+            | SubjectForm::Group { .. }
+            | SubjectForm::User { .. } => false,
+        };
+        if forms.iter().any(has_namespaces) {
+            let api = Api::<Guarded<Namespace, Named>>::all(self.client.clone());
+            let params = ListParams::default();
+            let namespaces = self.pages("list namespaces", &api, params).await?;
+            around.namespaces = names(&namespaces);
+        }
+        for form in &forms {
+            if let SubjectForm::ServiceAccountsByLabel {
+                selector,
+                namespaces,
+            } = form
+            {
+                let api: Api<Guarded<ServiceAccount, Named>> = match namespaces {
+                    Some(_) => Api::all(self.client.clone()),
+                    None => Api::namespaced(self.client.clone(), own),
+                };
+                let params = ListParams::default().labels(&equalities(selector));
+                let accounts = self.pages("list serviceaccounts", &api, params).await?;
+                for (name, labels) in there(&accounts) {
+                    let of_namespace = around.accounts.entry(name.namespace).or_default();
+                    of_namespace.insert(name.name, labels);
+                }
+            }
+        }
+        Ok(around)
+    }
+
+    async fn policy(&self, namespace: &str, name: &str) -> Result<Option<PolicyLive>, CallError> {
+        let api = self.policies(Some(namespace));
+        let call = format!("get accesspolicy {namespace}/{name}");
+        let found = self.policy.call(call, || api.get_opt(name)).await?;
+        Ok(found.map(policy))
+    }
+
+    async fn policy_by_uid(&self, job: &Job) -> Result<Option<PolicyLive>, CallError> {
+        let api = self.policies(Some(&job.namespace));
+        let call = format!("list accesspolicies in {}", job.namespace);
+        let found = self.pages(call, &api, ListParams::default()).await?;
+        Ok(found
+            .into_iter()
+            .map(policy)
+            .find(|it| it.owner.uid == job.uid))
+    }
+
+    fn policies(&self, namespace: Option<&str>) -> Api<Guarded<DynamicObject>> {
+        let kind = ApiResource::erase::<AccessPolicy>(&());
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind),
+            None => Api::all_with(self.client.clone(), &kind),
+        }
+    }
+
+    /// The jobs of every policy that is there and is not being deleted.
+    pub async fn jobs(&self) -> Result<BTreeSet<Job>, CallError> {
+        let api = self.policies(None);
+        let found = self
+            .pages("list accesspolicies", &api, ListParams::default())
+            .await?;
+        let there = found.into_iter().map(policy).filter(|it| !it.deleting);
+        Ok(there
+            .map(|it| Job {
+                namespace: it.owner.name.namespace,
+                uid: it.owner.uid,
+            })
+            .collect())
+    }
+
+    /// The jobs of everything that is managed.
+    pub async fn managed_jobs(&self) -> Result<BTreeSet<Job>, CallError> {
+        let params = ListParams::default().labels(&managed_by_us());
+        let roles = Api::<Guarded<Role>>::all(self.client.clone());
+        let roles = self
+            .pages("list managed roles", &roles, params.clone())
+            .await?;
+        let bindings = Api::<Guarded<RoleBinding>>::all(self.client.clone());
+        let bindings = self
+            .pages("list managed rolebindings", &bindings, params)
+            .await?;
+        let roles = roles.iter().map(Resource::meta);
+        let all = roles.chain(bindings.iter().map(Resource::meta));
+        Ok(all.filter_map(job_in).collect())
+    }
+
+    async fn managed(&self, job: &Job) -> Result<Managed, CallError> {
+        let selector = format!(
+            "{},{}={}",
+            managed_by_us(),
+            labels::ACCESS_POLICY_UID,
+            job.uid
+        );
+        let params = ListParams::default().labels(&selector);
+        let namespace = &job.namespace;
+        let roles = Api::<Guarded<Role>>::namespaced(self.client.clone(), namespace);
+        let call = format!("list managed roles in {namespace}");
+        let roles = self.pages(call, &roles, params.clone()).await?;
+        let bindings = Api::<Guarded<RoleBinding>>::namespaced(self.client.clone(), namespace);
+        let call = format!("list managed rolebindings in {namespace}");
+        let bindings = self.pages(call, &bindings, params).await?;
+        Ok(Managed {
+            roles: roles.into_iter().map(|it| found(it, "f:rules")).collect(),
+            bindings: bindings
+                .into_iter()
+                .map(|it| found(it, "f:subjects"))
+                .collect(),
+        })
+    }
+
+    /// Whether what has that name is managed for the job.
+    pub async fn is_managed<K>(&self, job: &Job, name: &str) -> Result<bool, CallError>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let api: Api<Guarded<K>> = Api::namespaced(self.client.clone(), &job.namespace);
+        let call = format!(
+            "get {} {}/{name}",
+            K::kind(&()).to_lowercase(),
+            job.namespace
+        );
+        let found = self.policy.call(call, || api.get_opt(name)).await?;
+        Ok(found.is_none_or(|it| job_in(it.meta()).as_ref() == Some(job)))
+    }
+
+    async fn pages<K, P>(
+        &self,
+        call: impl std::fmt::Display,
+        api: &Api<Guarded<K, P>>,
+        params: ListParams,
+    ) -> Result<Vec<Guarded<K, P>>, CallError>
+    where
+        K: Clone + Debug,
+        P: Parse<K>,
+    {
+        let mut params = params.limit(PAGE);
+        let mut all = Vec::new();
+        loop {
+            let page = self.policy.call(&call, || api.list(&params)).await?;
+            let next = page.metadata.continue_.clone().filter(|it| !it.is_empty());
+            all.extend(page.items);
+            match next {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+}
+
+/// What is managed for policies. What is managed for requests carries a policy, too.
+#[must_use]
+pub fn managed_by_us() -> String {
+    format!(
+        "{}={},{},!{}",
+        labels::MANAGED_BY,
+        MANAGED_BY,
+        labels::ACCESS_POLICY_UID,
+        labels::ACCESS_REQUEST_UID
+    )
+}
+
+/// What an object is managed for, if it is.
+#[must_use]
+pub fn job_in(metadata: &ObjectMeta) -> Option<Job> {
+    let label = |key: &str| metadata.labels.as_ref()?.get(key);
+    let is_ours = label(labels::MANAGED_BY).is_some_and(|it| it == MANAGED_BY)
+        && label(labels::ACCESS_REQUEST_UID).is_none();
+    let uid = label(labels::ACCESS_POLICY_UID).filter(|_| is_ours)?;
+    Some(Job {
+        namespace: metadata.namespace.clone()?,
+        uid: uid.clone(),
+    })
+}
+
+/// What is there and is not being deleted.
+fn there<K: Resource, P>(objects: &[Guarded<K, P>]) -> impl Iterator<Item = (Name, Labels)> {
+    let objects = objects.iter().map(Resource::meta);
+    let there = objects.filter(|it| it.deletion_timestamp.is_none());
+    there.map(|it| (Name::of(it), it.labels.clone().unwrap_or_default()))
+}
+
+/// The same of objects that are in one namespace, or in none.
+fn names<K: Resource, P>(objects: &[Guarded<K, P>]) -> BTreeMap<String, Labels> {
+    there(objects)
+        .map(|(name, labels)| (name.name, labels))
+        .collect()
+}
+
+/// The part of a selector that the API server can take off our hands.
+fn equalities(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter();
+    let labels: Vec<_> = labels
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    labels.join(",")
+}
+
+fn policy(object: Guarded<DynamicObject, Plain>) -> PolicyLive {
+    let metadata = object.meta().clone();
+    let (spec, status) = match object.object {
+        Ok(object) => read_policy(&object),
+        Err(unreadable) => (Err(unreadable.problem), None),
+    };
+    PolicyLive {
+        owner: Owner {
+            name: Name::of(&metadata),
+            uid: metadata.uid.unwrap_or_default(),
+        },
+        version: metadata.resource_version.unwrap_or_default(),
+        generation: metadata.generation,
+        deleting: metadata.deletion_timestamp.is_some(),
+        spec,
+        status,
+    }
+}
+
+fn read_policy(
+    object: &DynamicObject,
+) -> (Result<AccessPolicySpec, String>, Option<AccessPolicyStatus>) {
+    let part = |field: &str| object.data.get(field).cloned().unwrap_or(Value::Null);
+    let spec = parse::spec(&part("spec")).map_err(|error| error.to_string());
+    // A status that nobody can read is written anew.
+    (spec, serde_json::from_value(part("status")).ok())
+}
+
+fn found<K: Resource>(object: Guarded<K>, content: &str) -> (String, Found<K>) {
+    let metadata = object.meta().clone();
+    let fields = metadata.managed_fields.unwrap_or_default();
+    let found = Found {
+        pin: Pin {
+            uid: metadata.uid.unwrap_or_default(),
+            version: metadata.resource_version.unwrap_or_default(),
+        },
+        terminating: metadata.deletion_timestamp.is_some(),
+        changed_by: changed_by(&fields, content),
+        object: object.object.ok(),
+    };
+    (metadata.name.unwrap_or_default(), found)
+}
+
+/// Who else owns what an object says. After we have written it, nobody does.
+fn changed_by(fields: &[ManagedFieldsEntry], content: &str) -> Option<String> {
+    let owns = |it: &&ManagedFieldsEntry| {
+        let fields = it.fields_v1.as_ref();
+        it.manager.as_deref() != Some(MANAGER)
+            && fields.is_some_and(|it| it.0.get(content).is_some())
+    };
+    let other = fields.iter().find(owns)?;
+    Some(other.manager.clone().unwrap_or_default())
+}

@@ -1,0 +1,141 @@
+//! All decisions: what a policy wants, which writes lead there, and what is told.
+//!
+//! Pure: nothing here reads, writes or waits, and the time is given.
+
+pub mod objects;
+pub mod order;
+mod split;
+pub mod status;
+pub mod tell;
+pub mod wanted;
+
+use std::collections::BTreeSet;
+
+use connectors_api::{
+    AccessPolicyCondition, AccessPolicySpec, AccessPolicyStatus, ConditionStatus,
+};
+use jiff::Timestamp;
+
+use crate::seen::{Managed, Owner, Surroundings};
+use objects::pairs;
+use order::Step;
+use status::{Known, PermissionSynced};
+use tell::Told;
+use wanted::wanted;
+
+/// How many bytes a list in an object may have: the API server takes 1.5 MiB of everything.
+pub const MOST_BYTES: usize = 1 << 20;
+
+/// A policy and everything that bears on it.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// Which policy.
+    pub owner: &'a Owner,
+    /// What it says.
+    pub policy: PolicySeen<'a>,
+    /// What it selects from.
+    pub around: Surroundings<'a>,
+    /// What is managed for it.
+    pub there: &'a Managed,
+}
+
+/// A policy as it is now.
+#[derive(Clone, Copy, Debug)]
+pub enum PolicySeen<'a> {
+    /// It is gone or being deleted.
+    Gone,
+    /// It is there.
+    There {
+        /// What it says, or why nobody can read it.
+        spec: Result<&'a AccessPolicySpec, &'a str>,
+        /// Which version of its spec that is.
+        generation: Option<i64>,
+        /// What was told about it last.
+        status: Option<&'a AccessPolicyStatus>,
+    },
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Writes in their order.
+    pub steps: Vec<Step>,
+    /// What is known when they have succeeded; none of a policy that is gone.
+    pub known: Option<Known>,
+    /// What is to be told then.
+    pub told: Vec<Told>,
+}
+
+/// Decides, for lists of at most that many bytes.
+#[must_use]
+pub fn plan(seen: &Observed<'_>, most: usize) -> Plan {
+    let Observed {
+        owner,
+        policy,
+        around,
+        there,
+    } = seen;
+    let (wanted, known) = match policy {
+        PolicySeen::Gone => (wanted::Wanted::nothing(), None),
+        PolicySeen::There { spec, .. } => match spec {
+            Ok(spec) => {
+                let wanted = wanted(spec, &owner.name.namespace, *around);
+                let known = Known::of(&wanted, spec.check_granted_permission.is_some());
+                (wanted, Some(known))
+            }
+            Err(problem) => (wanted::Wanted::nothing(), Some(Known::unreadable(problem))),
+        },
+    };
+    let pairs = pairs(&wanted, owner, most);
+    let steps = order::steps(&pairs, there);
+    let told = if steps.is_empty() {
+        Vec::new()
+    } else {
+        let was_in_force = known.as_ref().is_some_and(|it| was_in_force(policy, it));
+        let names: BTreeSet<&String> = pairs.keys().collect();
+        tell::of_change(there, &wanted, was_in_force, &names)
+    };
+    Plan { steps, known, told }
+}
+
+/// Whether the very same was said to be in force: what is missing then was taken away by somebody.
+fn was_in_force(policy: &PolicySeen<'_>, known: &Known) -> bool {
+    let PolicySeen::There {
+        generation,
+        status: Some(status),
+        ..
+    } = policy
+    else {
+        return false;
+    };
+    let mut conditions = status.conditions.iter();
+    known.synced == PermissionSynced::PermissionGranted
+        && conditions.any(|it| {
+            it.type_ == AccessPolicyCondition::PermissionSynced
+                && it.status == ConditionStatus::True
+                && it.reason == known.synced.as_str()
+        })
+        && status.observed_generation == *generation
+        && status
+            .matched_connectors
+            .iter()
+            .map(|it| &it.name)
+            .eq(&known.connectors)
+        && status.granted_subjects.map(usize::try_from) == known.holders.map(Ok)
+}
+
+/// The status to write, and what is to be told with it.
+#[must_use]
+pub fn status(
+    known: &Known,
+    generation: Option<i64>,
+    last: Option<&AccessPolicyStatus>,
+    now: Timestamp,
+) -> Option<(AccessPolicyStatus, Option<Told>)> {
+    let status = known.status(generation, last, now)?;
+    let told = tell::of_status(last, known.synced, &status);
+    Some((status, told))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! The writes that lead from what is there to what is wanted, in their order.
+//!
+//! At each moment in between, whoever holds something holds it in what was there or in what is wanted, and
+//! what is in both is held throughout. First everything is taken back that is to be taken back:
+//! 1. RoleBindings lose who must not be in them, before their Role says anything new. What refers to another
+//!    Role, or to a Role with rules that are not wanted any more and a name that is not either, goes.
+//! 2. Roles get their rules, those that lose something first. A RoleBinding whose Role stays as it is changes
+//!    in one write.
+//! 3. RoleBindings get who is new.
+//! 4. What has a name that is not wanted goes: what it gave is given by others now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::{
+    api::rbac::v1::{PolicyRule, Role, RoleBinding},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+
+use super::{
+    objects::{self, Pair},
+    wanted::Holder,
+};
+use crate::seen::{Found, Kind, Managed, Pin};
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Makes it, if nothing has its name.
+    Create(Object),
+    /// Makes this version of it so.
+    Change(Object, Pin),
+    /// Deletes this version of it.
+    Delete(Kind, String, Pin),
+}
+
+/// What is written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    /// A Role.
+    Role(Role),
+    /// A RoleBinding.
+    Binding(RoleBinding),
+}
+
+/// A write, and whether it gives anything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The write.
+    pub write: Write,
+    /// Whether somebody may hold more after it.
+    pub gives: bool,
+}
+
+impl Object {
+    /// Which of the two.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Role(_) => Kind::Role,
+            Self::Binding(_) => Kind::RoleBinding,
+        }
+    }
+
+    /// Its metadata.
+    #[must_use]
+    pub const fn metadata(&self) -> &ObjectMeta {
+        match self {
+            Self::Role(role) => &role.metadata,
+            Self::Binding(binding) => &binding.metadata,
+        }
+    }
+}
+
+const fn take(write: Write) -> Step {
+    Step {
+        write,
+        gives: false,
+    }
+}
+
+const fn give(write: Write) -> Step {
+    Step { write, gives: true }
+}
+
+/// The writes, in their order.
+#[must_use]
+pub fn steps(wanted: &BTreeMap<String, Pair>, there: &Managed) -> Vec<Step> {
+    let all = All::of(wanted);
+    let mut narrowing = Vec::new();
+    let mut both = Vec::new();
+    let mut bindings = Vec::new();
+    let mut last = Vec::new();
+    for (name, found) in &there.bindings {
+        let role = there.roles.get(name);
+        match wanted.get(name) {
+            None if all.covers(role) && is_on_own_role(name, found) => {
+                let narrowed = left_to(found, &all.holders);
+                if !matches!(narrowed, Some(Write::Delete(..))) {
+                    last.push(take(gone(found, Kind::RoleBinding, name, empty_binding)));
+                }
+                narrowing.extend(narrowed.map(take));
+            }
+            None => narrowing.push(take(gone(found, Kind::RoleBinding, name, empty_binding))),
+            Some(pair) if !is_on_own_role(name, found) => {
+                // What a RoleBinding refers to cannot be changed.
+                narrowing.push(take(gone(found, Kind::RoleBinding, name, empty_binding)));
+                bindings.push(give(create(Object::Binding(pair.binding.clone()))));
+            }
+            Some(pair) => {
+                let holders = objects::subjects(&pair.binding).collect();
+                let before = found_holders(found);
+                let has_too_many = !before.is_subset(&holders);
+                let change =
+                    Write::Change(Object::Binding(pair.binding.clone()), found.pin.clone());
+                let is_role_same = role.is_some_and(|role| is_same_role(role, &pair.role));
+                if has_too_many && holders.is_subset(&before) {
+                    narrowing.push(take(change));
+                } else if is_role_same && has_too_many {
+                    both.push(give(change));
+                } else if has_too_many {
+                    // Nobody is in it for a moment, or only who stays.
+                    let narrowed = left_to(found, &holders);
+                    let is_deleted = matches!(narrowed, Some(Write::Delete(..)));
+                    narrowing.extend(narrowed.map(take));
+                    bindings.push(give(if is_deleted {
+                        create(Object::Binding(pair.binding.clone()))
+                    } else {
+                        change
+                    }));
+                } else if !is_same_binding(found, &pair.binding) {
+                    bindings.push(give(change));
+                }
+            }
+        }
+    }
+    let mut roles = Vec::new();
+    for (name, pair) in wanted {
+        match there.roles.get(name) {
+            None => roles.push((false, give(create(Object::Role(pair.role.clone()))))),
+            Some(found)
+                if is_same_role(found, &pair.role)
+                    && found_identity(found, &pair.role.metadata, |it| &it.metadata) => {}
+            Some(found) => {
+                let loses = !covers(rules_of(found), &rules(&pair.role));
+                let change = Write::Change(Object::Role(pair.role.clone()), found.pin.clone());
+                roles.push((loses, give(change)));
+            }
+        }
+        if !there.bindings.contains_key(name) {
+            bindings.push(give(create(Object::Binding(pair.binding.clone()))));
+        }
+    }
+    for (name, found) in &there.roles {
+        if !wanted.contains_key(name) {
+            last.push(take(gone(found, Kind::Role, name, empty_role)));
+        }
+    }
+    let (losing, gaining): (Vec<_>, Vec<_>) = roles.into_iter().partition(|(loses, _)| *loses);
+    let of_roles = |roles: Vec<(bool, Step)>| roles.into_iter().map(|(_, step)| step);
+    let steps = narrowing.into_iter().chain(of_roles(losing)).chain(both);
+    let steps = steps.chain(of_roles(gaining)).chain(bindings).chain(last);
+    steps.filter(|step| !is_done(step, there)).collect()
+}
+
+/// Everything that is wanted, whichever object says it.
+struct All<'a> {
+    holders: BTreeSet<Holder>,
+    rules: Vec<&'a PolicyRule>,
+}
+
+impl<'a> All<'a> {
+    fn of(wanted: &'a BTreeMap<String, Pair>) -> Self {
+        let pairs = || wanted.values();
+        Self {
+            holders: pairs()
+                .flat_map(|it| objects::subjects(&it.binding))
+                .collect(),
+            rules: pairs().flat_map(|it| rules(&it.role)).collect(),
+        }
+    }
+
+    /// Whether a Role says nothing but what is wanted. One that is not there may come to say anything.
+    fn covers(&self, role: Option<&Found<Role>>) -> bool {
+        role.is_some_and(|role| covers(rules_of(role), &self.rules.iter().copied()))
+    }
+}
+
+fn rules(role: &Role) -> impl Iterator<Item = &PolicyRule> + Clone {
+    role.rules.iter().flatten()
+}
+
+/// One rule that nobody can read is covered by nothing.
+fn rules_of(found: &Found<Role>) -> Option<impl Iterator<Item = &PolicyRule> + Clone> {
+    found.object.as_ref().map(rules)
+}
+
+/// Whether each rule is within one of the others, connectors apart: those may be spread over several.
+fn covers<'a, 'b>(
+    rules: Option<impl Iterator<Item = &'a PolicyRule>>,
+    within: &(impl Iterator<Item = &'b PolicyRule> + Clone),
+) -> bool {
+    let Some(mut rules) = rules else {
+        return false;
+    };
+    rules.all(|rule| {
+        let may: Vec<&PolicyRule> = within.clone().filter(|it| does(it, rule)).collect();
+        let is_named = |name: &String| {
+            let mut names = may.iter().filter_map(|it| it.resource_names.as_ref());
+            names.any(|names| names.contains(name))
+        };
+        let names = rule.resource_names.iter().flatten();
+        rule.resource_names
+            .as_ref()
+            .is_some_and(|it| !it.is_empty())
+            && names.clone().all(is_named)
+    })
+}
+
+/// Whether a rule allows all of another's verbs on all of its resources.
+fn does(rule: &PolicyRule, other: &PolicyRule) -> bool {
+    let within = |a: &Option<Vec<String>>, b: &Option<Vec<String>>| {
+        a.iter()
+            .flatten()
+            .all(|it| b.iter().flatten().any(|that| that == it))
+    };
+    within(&other.api_groups, &rule.api_groups)
+        && within(&other.resources, &rule.resources)
+        && other.verbs.iter().all(|verb| rule.verbs.contains(verb))
+        && other.non_resource_urls.iter().flatten().next().is_none()
+}
+
+fn is_on_own_role(name: &str, found: &Found<RoleBinding>) -> bool {
+    let binding = found.object.as_ref();
+    binding.is_some_and(|it| it.role_ref == objects::role_ref(name))
+}
+
+fn found_holders(found: &Found<RoleBinding>) -> BTreeSet<Holder> {
+    let binding = found.object.iter();
+    binding.flat_map(objects::subjects).collect()
+}
+
+fn found_identity<K>(
+    found: &Found<K>,
+    wanted: &ObjectMeta,
+    metadata: fn(&K) -> &ObjectMeta,
+) -> bool {
+    let object = found.object.as_ref();
+    object.is_some_and(|it| objects::same_identity(metadata(it), wanted))
+}
+
+/// Whether it gives the same; what it is called by is another question.
+fn is_same_role(found: &Found<Role>, wanted: &Role) -> bool {
+    let role = found.object.as_ref();
+    role.is_some_and(|it| rules(it).eq(rules(wanted)))
+}
+
+fn is_same_binding(found: &Found<RoleBinding>, wanted: &RoleBinding) -> bool {
+    let object = found.object.as_ref();
+    object.is_some_and(|it| objects::of_binding(it) == objects::of_binding(wanted))
+}
+
+const fn create(object: Object) -> Write {
+    Write::Create(object)
+}
+
+fn delete<K>(found: &Found<K>, kind: Kind, name: &str) -> Write {
+    Write::Delete(kind, name.to_owned(), found.pin.clone())
+}
+
+/// The deletion of something; and what it says, when a deletion has not helped.
+fn gone<K>(found: &Found<K>, kind: Kind, name: &str, empty: fn(&K) -> Object) -> Write {
+    match &found.object {
+        Some(object) if found.terminating => Write::Change(empty(object), found.pin.clone()),
+        Some(_) | None => delete(found, kind, name),
+    }
+}
+
+/// Takes everybody out of a binding but these; nothing when nobody else is in it.
+fn left_to(found: &Found<RoleBinding>, stay: &BTreeSet<Holder>) -> Option<Write> {
+    let binding = found.object.as_ref()?;
+    let name = binding.metadata.name.as_deref().unwrap_or_default();
+    let (keep, lose): (Vec<_>, Vec<_>) =
+        objects::subjects(binding).partition(|it| stay.contains(it));
+    if lose.is_empty() {
+        return None;
+    }
+    if keep.is_empty() {
+        return Some(gone(found, Kind::RoleBinding, name, empty_binding));
+    }
+    let subjects = keep.iter().map(Holder::subject).collect();
+    let narrowed = RoleBinding {
+        subjects: Some(subjects),
+        ..said(binding)
+    };
+    Some(Write::Change(Object::Binding(narrowed), found.pin.clone()))
+}
+
+fn empty_binding(binding: &RoleBinding) -> Object {
+    Object::Binding(RoleBinding {
+        subjects: Some(Vec::new()),
+        ..said(binding)
+    })
+}
+
+fn empty_role(role: &Role) -> Object {
+    Object::Role(Role {
+        rules: Some(Vec::new()),
+        metadata: ours(&role.metadata),
+    })
+}
+
+fn said(binding: &RoleBinding) -> RoleBinding {
+    RoleBinding {
+        metadata: ours(&binding.metadata),
+        ..binding.clone()
+    }
+}
+
+/// The part of the metadata of an object that may be applied.
+fn ours(metadata: &ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: metadata.name.clone(),
+        namespace: metadata.namespace.clone(),
+        labels: metadata.labels.clone(),
+        owner_references: metadata.owner_references.clone(),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Whether what is being deleted, and stays, is empty already.
+fn is_done(step: &Step, there: &Managed) -> bool {
+    match &step.write {
+        Write::Change(Object::Role(role), _) if role.rules.iter().flatten().next().is_none() => {
+            let name = role.metadata.name.as_deref().unwrap_or_default();
+            let found = there.roles.get(name).and_then(|it| it.object.as_ref());
+            found.is_some_and(|it| rules(it).next().is_none())
+        }
+        Write::Change(Object::Binding(binding), _)
+            if objects::subjects(binding).next().is_none() =>
+        {
+            let name = binding.metadata.name.as_deref().unwrap_or_default();
+            let found = there.bindings.get(name).and_then(|it| it.object.as_ref());
+            found.is_some_and(|it| objects::subjects(it).next().is_none())
+        }
+        Write::Create(_) | Write::Change(..) | Write::Delete(..) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

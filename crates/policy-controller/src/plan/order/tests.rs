@@ -1,0 +1,239 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    plan::{objects::pairs, wanted::wanted},
+    testing::{Access, Around, OWN, access, cluster, owner, reading, spec, write},
+};
+
+fn world(connectors: &[&str], users: &[&str], verbs: &[&str]) -> BTreeMap<String, Pair> {
+    world_in_parts(connectors, users, verbs, usize::MAX)
+}
+
+fn world_in_parts(
+    connectors: &[&str],
+    users: &[&str],
+    verbs: &[&str],
+    most: usize,
+) -> BTreeMap<String, Pair> {
+    let mut around = Around::default();
+    for name in connectors {
+        around = around.connector(name, &[]);
+    }
+    let users: Vec<_> = users
+        .iter()
+        .map(|it| json!({"kind": "User", "name": it}))
+        .collect();
+    let mut policy = reading(&json!({}), &json!(users));
+    policy["defaultPermission"]["roleTemplate"]["rules"][0]["verbs"] = json!(verbs);
+    pairs(&wanted(&spec(&policy), OWN, around.seen()), &owner(), most)
+}
+
+fn words(steps: &[Step]) -> Vec<String> {
+    let word = |step: &Step| match &step.write {
+        Write::Create(object) => format!("create {}", object.kind()),
+        Write::Change(Object::Binding(binding), _) => {
+            let users = objects::subjects(binding).map(|it| it.name);
+            format!("RoleBinding of {}", users.collect::<Vec<_>>().join("+"))
+        }
+        Write::Change(Object::Role(role), _) => {
+            let verbs = rules(role).flat_map(|it| it.verbs.clone());
+            format!("Role for {}", verbs.collect::<Vec<_>>().join("+"))
+        }
+        Write::Delete(kind, ..) => format!("delete {kind}"),
+    };
+    steps.iter().map(word).collect()
+}
+
+/// Makes the writes one by one, and looks at what everybody holds after each.
+fn go(mut there: Managed, wanted: &BTreeMap<String, Pair>) -> Vec<Step> {
+    let (old, new) = (access(&there), access(&cluster(wanted)));
+    let steps = steps(wanted, &there);
+    for step in &steps {
+        write(&mut there, step).unwrap();
+        let now = access(&there);
+        let wider: Access = now
+            .difference(&old)
+            .filter(|it| !new.contains(it))
+            .cloned()
+            .collect();
+        assert_eq!(wider, Access::new(), "after {step:?}");
+    }
+    assert_eq!(access(&there), new);
+    assert_eq!(super::steps(wanted, &there), []);
+    steps
+}
+
+fn from_to(before: &BTreeMap<String, Pair>, after: &BTreeMap<String, Pair>) -> Vec<String> {
+    words(&go(cluster(before), after))
+}
+
+#[test]
+fn what_is_as_it_should_be_is_not_written() {
+    let same = world(&["a"], &["u", "v"], &["read"]);
+    assert_eq!(from_to(&same, &same), [""; 0]);
+}
+
+#[test]
+fn a_role_comes_before_its_rolebinding_and_goes_after_it() {
+    let nothing = world(&[], &["u"], &["read"]);
+    let something = world(&["a"], &["u"], &["read"]);
+    assert_eq!(
+        from_to(&nothing, &something),
+        ["create Role", "create RoleBinding"]
+    );
+    assert_eq!(
+        from_to(&something, &nothing),
+        ["delete RoleBinding", "delete Role"]
+    );
+}
+
+#[test]
+fn a_list_of_subjects_changes_in_one_write() {
+    let before = world(&["a"], &["u", "v"], &["read"]);
+    let after = world(&["a"], &["v", "w"], &["read"]);
+    assert_eq!(from_to(&before, &after), ["RoleBinding of v+w"]);
+    let fewer = world(&["a"], &["v"], &["read"]);
+    assert_eq!(from_to(&before, &fewer), ["RoleBinding of v"]);
+}
+
+#[test]
+fn who_leaves_never_sees_the_new_rules_and_who_comes_never_the_old() {
+    let before = world(&["a"], &["u", "v"], &["read"]);
+    let after = world(&["a"], &["v", "w"], &["write"]);
+    assert_eq!(
+        from_to(&before, &after),
+        ["RoleBinding of v", "Role for write", "RoleBinding of v+w"]
+    );
+    let others = world(&["a"], &["w"], &["write"]);
+    assert_eq!(
+        from_to(&before, &others),
+        ["delete RoleBinding", "Role for write", "create RoleBinding"]
+    );
+    let more = world(&["a"], &["u", "v", "w"], &["write"]);
+    assert_eq!(
+        from_to(&before, &more),
+        ["Role for write", "RoleBinding of u+v+w"]
+    );
+    let fewer = world(&["b"], &["u"], &["read"]);
+    assert_eq!(
+        from_to(&before, &fewer),
+        ["RoleBinding of u", "Role for read"]
+    );
+}
+
+#[test]
+fn a_rolebinding_of_another_role_is_replaced() {
+    let wanted = world(&["a"], &["u"], &["read"]);
+    let mut there = cluster(&wanted);
+    let binding = there.bindings.values_mut().next().unwrap();
+    binding.object.as_mut().unwrap().role_ref.name = "admin".to_owned();
+    assert_eq!(
+        words(&go(there, &wanted)),
+        ["delete RoleBinding", "create RoleBinding"]
+    );
+}
+
+#[test]
+fn what_was_added_by_hand_goes_and_what_was_taken_comes_back() {
+    let wanted = world(&["a"], &["u"], &["read"]);
+    let mut there = cluster(&wanted);
+    let role = there
+        .roles
+        .values_mut()
+        .next()
+        .unwrap()
+        .object
+        .as_mut()
+        .unwrap();
+    role.rules.as_mut().unwrap()[0].verbs.push("*".to_owned());
+    assert_eq!(words(&go(there, &wanted)), ["Role for read"]);
+
+    let mut there = cluster(&wanted);
+    there.roles.clear();
+    assert_eq!(words(&go(there, &wanted)), ["create Role"]);
+
+    let mut there = cluster(&wanted);
+    there.bindings.clear();
+    assert_eq!(words(&go(there, &wanted)), ["create RoleBinding"]);
+
+    let mut there = cluster(&wanted);
+    let role = there
+        .roles
+        .values_mut()
+        .next()
+        .unwrap()
+        .object
+        .as_mut()
+        .unwrap();
+    role.metadata.owner_references = None;
+    assert_eq!(words(&go(there, &wanted)), ["Role for read"]);
+}
+
+#[test]
+fn a_rolebinding_that_waits_for_its_role_is_narrowed_before_the_role_comes() {
+    let before = world(&["a"], &["u", "v"], &["read"]);
+    let after = world(&["a"], &["v", "w"], &["read"]);
+    let mut there = cluster(&before);
+    there.roles.clear();
+    assert_eq!(
+        words(&go(there, &after)),
+        ["RoleBinding of v", "create Role", "RoleBinding of v+w"]
+    );
+}
+
+#[test]
+fn what_cannot_be_read_goes() {
+    let wanted = world(&["a"], &["u"], &["read"]);
+    let mut there = cluster(&wanted);
+    there.roles.values_mut().next().unwrap().object = None;
+    assert_eq!(words(&steps(&wanted, &there)), ["Role for read"]);
+    let mut there = cluster(&wanted);
+    there.bindings.values_mut().next().unwrap().object = None;
+    assert_eq!(
+        words(&steps(&wanted, &there)),
+        ["delete RoleBinding", "create RoleBinding"]
+    );
+}
+
+#[test]
+fn what_a_finalizer_keeps_is_emptied_once() {
+    let mut there = cluster(&world(&["a"], &["u"], &["read"]));
+    there
+        .roles
+        .values_mut()
+        .for_each(|it| it.terminating = true);
+    there
+        .bindings
+        .values_mut()
+        .for_each(|it| it.terminating = true);
+    let nothing = BTreeMap::new();
+    assert_eq!(
+        words(&go(there, &nothing)),
+        ["RoleBinding of ", "Role for "]
+    );
+}
+
+#[test]
+fn a_split_takes_nothing_from_anybody_on_the_way() {
+    let users: Vec<String> = (0..12).map(|it| format!("user-{it}")).collect();
+    let users: Vec<&str> = users.iter().map(String::as_str).collect();
+    let one = world_in_parts(&["a"], &users, &["read"], 2_000);
+    let several = world_in_parts(&["a"], &users, &["read"], 300);
+    assert!(several.len() > 2);
+    for (before, after) in [(&one, &several), (&several, &one)] {
+        let mut there = cluster(before);
+        for step in steps(after, &there) {
+            write(&mut there, &step).unwrap();
+            assert_eq!(access(&there), access(&cluster(after)), "after {step:?}");
+        }
+    }
+}
+
+#[test]
+fn a_split_with_other_rules_takes_back_first() {
+    let before = world_in_parts(&["a"], &["u", "v", "w"], &["read"], 2_000);
+    let after = world_in_parts(&["a"], &["u", "v", "w", "x"], &["write"], 100);
+    let steps = go(cluster(&before), &after);
+    assert_eq!(words(&steps)[0], "delete RoleBinding");
+}

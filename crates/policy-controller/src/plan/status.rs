@@ -1,0 +1,249 @@
+//! What is told in the status of a policy.
+
+use connectors_api::{
+    AccessPolicyCondition, AccessPolicyStatus, Condition, ConditionStatus,
+    access_policy::MatchedConnector,
+};
+use jiff::Timestamp;
+
+use super::wanted::{Standing, Wanted};
+
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $word:ident,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$doc])* $word,)+ }
+
+        impl $name {
+            /// The word as it is written everywhere.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$word => stringify!($word),)+ }
+            }
+        }
+    };
+}
+pub(super) use words;
+
+words! {
+    /// Does the policy select a connector?
+    ConnectorsMatched {
+        /// It selects one at least.
+        ConnectorsMatched,
+        /// It selects none: nothing is granted by it.
+        NoConnectorMatched,
+        /// It cannot be read as a policy.
+        PolicyUnreadable,
+    }
+}
+
+words! {
+    /// Is the standing permission in force as it is written?
+    PermissionSynced {
+        /// It is.
+        PermissionGranted,
+        /// The policy has none.
+        NoStandingPermission,
+        /// There is no connector for it, or nobody whom it names.
+        NothingToGrant,
+        /// Some subjects cannot be understood; the others hold it.
+        SubjectsInvalid,
+        /// Its rules hand out something that no policy may; nobody holds it.
+        RulesInvalid,
+        /// The policy cannot be read; nobody holds it.
+        PolicyUnreadable,
+        /// Something that is not ours has the name of the Role or RoleBinding.
+        NameTaken,
+        /// The API server refuses the Role or RoleBinding.
+        WriteFailed,
+    }
+}
+
+words! {
+    /// Is the whole policy in force?
+    Ready {
+        /// It is.
+        Ready,
+        /// What it grants always is; nobody has looked at its checks.
+        ChecksNotJudged,
+    }
+}
+
+/// What is known of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The connectors that it selects.
+    pub connectors: Vec<String>,
+    /// How many hold its standing permission; none when it has none.
+    pub holders: Option<usize>,
+    /// Whether it selects anything.
+    pub matched: ConnectorsMatched,
+    /// Whether its standing permission is in force.
+    pub synced: PermissionSynced,
+    /// The same for people.
+    pub message: String,
+    /// Whether it has checks.
+    pub has_checks: bool,
+}
+
+impl Known {
+    /// Of a policy that wants this, when all writes have succeeded.
+    #[must_use]
+    pub fn of(wanted: &Wanted, has_checks: bool) -> Self {
+        let is_matched = !wanted.connectors.is_empty();
+        let count = wanted.connectors.len();
+        let (holders, synced, message) = match &wanted.standing {
+            Standing::None => (None, PermissionSynced::NoStandingPermission, String::new()),
+            Standing::Invalid(wrong) => {
+                let message = format!("spec.defaultPermission.{wrong}; nobody holds it");
+                (Some(0), PermissionSynced::RulesInvalid, message)
+            }
+            Standing::Given {
+                holders, unclear, ..
+            } => {
+                let holders = if is_matched { holders.len() } else { 0 };
+                let (synced, message) = if let Some((place, error)) = unclear.first() {
+                    let others = match unclear.len() {
+                        1 => String::new(),
+                        many => format!(", and {} more", many - 1),
+                    };
+                    let message = format!(
+                        "spec.defaultPermission.bindingTemplate.subjects[{place}]: {error}{others}"
+                    );
+                    (PermissionSynced::SubjectsInvalid, message)
+                } else if !is_matched {
+                    let message = "there is no connector to grant it on".to_owned();
+                    (PermissionSynced::NothingToGrant, message)
+                } else if holders == 0 {
+                    let message = "the subjects' selectors find nobody".to_owned();
+                    (PermissionSynced::NothingToGrant, message)
+                } else {
+                    let message = format!("{holders} subjects hold it on {count} connectors");
+                    (PermissionSynced::PermissionGranted, message)
+                };
+                (Some(holders), synced, message)
+            }
+        };
+        Self {
+            connectors: wanted.connectors.iter().cloned().collect(),
+            holders,
+            matched: if is_matched {
+                ConnectorsMatched::ConnectorsMatched
+            } else {
+                ConnectorsMatched::NoConnectorMatched
+            },
+            synced,
+            message,
+            has_checks,
+        }
+    }
+
+    /// Of a policy that cannot be read.
+    #[must_use]
+    pub fn unreadable(problem: &str) -> Self {
+        Self {
+            connectors: Vec::new(),
+            holders: None,
+            matched: ConnectorsMatched::PolicyUnreadable,
+            synced: PermissionSynced::PolicyUnreadable,
+            message: format!(
+                "the policy cannot be read, and nobody holds anything by it: {problem}"
+            ),
+            has_checks: false,
+        }
+    }
+
+    /// The same, when a write failed for good: who holds it is not known then.
+    #[must_use]
+    pub fn failed(self, why: PermissionSynced, message: String) -> Self {
+        Self {
+            holders: None,
+            synced: why,
+            message,
+            ..self
+        }
+    }
+
+    /// The status that tells it; none when the last one does already.
+    #[must_use]
+    pub fn status(
+        &self,
+        generation: Option<i64>,
+        last: Option<&AccessPolicyStatus>,
+        now: Timestamp,
+    ) -> Option<AccessPolicyStatus> {
+        let name = |name: &String| MatchedConnector { name: name.clone() };
+        let holders = self.holders.map(|it| i32::try_from(it).unwrap_or(i32::MAX));
+        let condition = |(type_, status, reason, message): Row<'_>| {
+            let before = last.iter().flat_map(|it| &it.conditions);
+            let mut before = before.filter(|it| it.type_ == type_ && it.status == status);
+            Condition {
+                type_,
+                status,
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                observed_generation: generation,
+                last_transition_time: before.next().map_or(now, |it| it.last_transition_time),
+            }
+        };
+        let status = AccessPolicyStatus {
+            observed_generation: generation,
+            matched_connectors: self.connectors.iter().map(name).collect(),
+            granted_subjects: holders,
+            conditions: self.rows().into_iter().map(condition).collect(),
+        };
+        (last != Some(&status)).then_some(status)
+    }
+
+    fn rows(&self) -> [Row<'_>; 3] {
+        use AccessPolicyCondition as Type;
+        use ConditionStatus::{False, True, Unknown};
+        let matched = match self.matched {
+            ConnectorsMatched::ConnectorsMatched => (True, ""),
+            ConnectorsMatched::NoConnectorMatched => (
+                False,
+                "no connector of the namespace has these names and labels",
+            ),
+            ConnectorsMatched::PolicyUnreadable => (False, ""),
+        };
+        let synced = match self.synced {
+            PermissionSynced::PermissionGranted
+            | PermissionSynced::NoStandingPermission
+            | PermissionSynced::NothingToGrant => True,
+            PermissionSynced::SubjectsInvalid
+            | PermissionSynced::RulesInvalid
+            | PermissionSynced::PolicyUnreadable
+            | PermissionSynced::NameTaken
+            | PermissionSynced::WriteFailed => False,
+        };
+        let ready = if synced == False {
+            (False, self.synced.as_str(), self.message.as_str())
+        } else if matched.0 == False {
+            (False, self.matched.as_str(), matched.1)
+        } else if self.has_checks {
+            (Unknown, Ready::ChecksNotJudged.as_str(), "")
+        } else {
+            (True, Ready::Ready.as_str(), "")
+        };
+        [
+            (
+                Type::ConnectorsMatched,
+                matched.0,
+                self.matched.as_str(),
+                matched.1,
+            ),
+            (
+                Type::PermissionSynced,
+                synced,
+                self.synced.as_str(),
+                &self.message,
+            ),
+            (Type::Ready, ready.0, ready.1, ready.2),
+        ]
+    }
+}
+
+type Row<'a> = (AccessPolicyCondition, ConditionStatus, &'a str, &'a str);
+
+#[cfg(test)]
+mod tests;

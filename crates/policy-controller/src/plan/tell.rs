@@ -1,0 +1,238 @@
+//! What people are told about a change: who holds what now, and who does not any more.
+
+use std::collections::BTreeSet;
+
+use connectors_api::{AccessPolicyCondition, AccessPolicyStatus, ConditionStatus};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+use super::{
+    objects,
+    status::{PermissionSynced, words},
+    wanted::{Holder, Rule, Standing, Wanted},
+};
+use crate::seen::{Found, Kind, Managed};
+
+words! {
+    /// What happened.
+    Event {
+        /// Somebody holds more than before.
+        PermissionGranted,
+        /// Somebody holds less than before.
+        PermissionRevoked,
+        /// What somebody else did to a Role or RoleBinding is undone.
+        PermissionRestored,
+        /// The standing permission is not in force as it is written.
+        PermissionNotSynced,
+    }
+}
+
+impl Event {
+    /// Whether somebody should look.
+    #[must_use]
+    pub const fn is_warning(self) -> bool {
+        matches!(self, Self::PermissionRestored | Self::PermissionNotSynced)
+    }
+}
+
+/// Something to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// What happened.
+    pub event: Event,
+    /// As a sentence.
+    pub note: String,
+}
+
+/// As many names stand in a sentence.
+const MOST: usize = 8;
+
+/// What a policy gives, as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Given {
+    holders: BTreeSet<Holder>,
+    connectors: BTreeSet<String>,
+    /// Verbs and resources of each rule.
+    rules: BTreeSet<(String, String)>,
+}
+
+impl Given {
+    fn wanted(wanted: &Wanted) -> Self {
+        let Standing::Given { rules, holders, .. } = &wanted.standing else {
+            return Self::default();
+        };
+        let rule = |rule: &Rule| (rule.verbs.join(","), rule.resources.join(", "));
+        Self {
+            holders: holders.clone(),
+            connectors: wanted.connectors.clone(),
+            rules: rules.iter().map(rule).collect(),
+        }
+        .or_nothing()
+    }
+
+    fn there(there: &Managed) -> Self {
+        let mut given = Self::default();
+        for (name, found) in &there.bindings {
+            let role = there.roles.get(name).and_then(|it| it.object.as_ref());
+            let binding = found.object.as_ref();
+            let binding = binding.filter(|it| it.role_ref == objects::role_ref(name));
+            let (Some(role), Some(binding)) = (role, binding) else {
+                continue;
+            };
+            given.holders.extend(objects::subjects(binding));
+            for rule in role.rules.iter().flatten() {
+                let names = rule.resource_names.iter().flatten().cloned();
+                given.connectors.extend(names);
+                given.rules.insert(said(rule));
+            }
+        }
+        given.or_nothing()
+    }
+
+    /// Nobody holds anything where one of the three is missing.
+    fn or_nothing(self) -> Self {
+        let Self {
+            holders,
+            connectors,
+            rules,
+        } = &self;
+        if holders.is_empty() || connectors.is_empty() || rules.is_empty() {
+            Self::default()
+        } else {
+            self
+        }
+    }
+
+    fn what(&self, connectors: &BTreeSet<String>) -> String {
+        let rule = |(verbs, resources): &(String, String)| format!("{verbs} on {resources}");
+        let rules = listed(self.rules.iter().map(rule));
+        let connectors = listed(connectors.iter().cloned());
+        format!("{rules} of connectors {connectors}")
+    }
+}
+
+fn said(rule: &PolicyRule) -> (String, String) {
+    let resources = rule.resources.as_deref().unwrap_or_default();
+    (rule.verbs.join(","), resources.join(", "))
+}
+
+/// What a change of what is there into what is wanted means.
+pub(super) fn of_change(
+    there: &Managed,
+    wanted: &Wanted,
+    was_in_force: bool,
+    names: &BTreeSet<&String>,
+) -> Vec<Told> {
+    let (before, after) = (Given::there(there), Given::wanted(wanted));
+    let mut told = restored(there, was_in_force, names);
+    told.extend(difference(
+        &after,
+        &before,
+        Event::PermissionGranted,
+        "may now use",
+    ));
+    told.extend(difference(
+        &before,
+        &after,
+        Event::PermissionRevoked,
+        "may no longer use",
+    ));
+    told
+}
+
+/// What the one has and the other has not.
+fn difference(one: &Given, other: &Given, event: Event, verb: &str) -> Option<Told> {
+    let holders: BTreeSet<_> = one.holders.difference(&other.holders).cloned().collect();
+    let connectors: BTreeSet<_> = one
+        .connectors
+        .difference(&other.connectors)
+        .cloned()
+        .collect();
+    let has_rules = !one.rules.is_subset(&other.rules);
+    let (who, which) = match (holders.is_empty(), connectors.is_empty(), has_rules) {
+        (true, true, false) => return None,
+        (false, true, false) => (&holders, &one.connectors),
+        (true, false, false) => (&one.holders, &connectors),
+        _ => (&one.holders, &one.connectors),
+    };
+    let people = listed(who.iter().map(ToString::to_string));
+    let note = format!("{people} {verb} {}", one.what(which));
+    Some(Told { event, note })
+}
+
+/// What somebody else wrote or deleted.
+fn restored(there: &Managed, was_in_force: bool, names: &BTreeSet<&String>) -> Vec<Told> {
+    let mut told = Vec::new();
+    let mut tell = |kind: Kind, name: &str, note: String| {
+        let note = format!("{} {name} {note}", kind.as_str());
+        let event = Event::PermissionRestored;
+        told.push(Told { event, note });
+    };
+    for name in names {
+        let (role, binding) = (there.roles.get(*name), there.bindings.get(*name));
+        let gone = || was_in_force.then(|| "was deleted and is made again".to_owned());
+        let of_role = changed(role).or_else(|| role.is_none().then(gone).flatten());
+        let of_binding = changed(binding).or_else(|| binding.is_none().then(gone).flatten());
+        if let Some(note) = of_role {
+            tell(Kind::Role, name, note);
+        }
+        if let Some(note) = of_binding {
+            tell(Kind::RoleBinding, name, note);
+        }
+    }
+    told
+}
+
+fn changed<K>(found: Option<&Found<K>>) -> Option<String> {
+    let by = found?.changed_by.as_ref()?;
+    Some(format!("was changed by {by} and is put back"))
+}
+
+/// That a policy was deleted which somebody held something by.
+#[must_use]
+pub fn of_deletion(status: &AccessPolicyStatus) -> Option<Told> {
+    let mut conditions = status.conditions.iter();
+    let is_held = conditions.any(|it| it.reason == PermissionSynced::PermissionGranted.as_str());
+    let holders = status.granted_subjects.filter(|it| is_held && *it > 0)?;
+    let connectors = status.matched_connectors.iter().map(|it| it.name.clone());
+    let connectors = listed(connectors);
+    let note = format!(
+        "the policy was deleted: its {holders} subjects may no longer use connectors {connectors} by it"
+    );
+    let event = Event::PermissionRevoked;
+    Some(Told { event, note })
+}
+
+/// That it is not in force, when that was not told before.
+pub(super) fn of_status(
+    last: Option<&AccessPolicyStatus>,
+    synced: PermissionSynced,
+    status: &AccessPolicyStatus,
+) -> Option<Told> {
+    let find = |status: &AccessPolicyStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions
+            .find(|it| it.type_ == AccessPolicyCondition::PermissionSynced)
+            .cloned()
+    };
+    let now = find(status).filter(|it| it.status == ConditionStatus::False)?;
+    let before = last.and_then(find);
+    if before.is_some_and(|it| it.reason == now.reason && it.message == now.message) {
+        return None;
+    }
+    let note = format!("{}: {}", synced.as_str(), now.message);
+    let event = Event::PermissionNotSynced;
+    Some(Told { event, note })
+}
+
+/// Names, the first of them if there are many.
+fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    let count = names.len();
+    let first = names.take(MOST).collect::<Vec<_>>().join(", ");
+    match count.checked_sub(MOST) {
+        Some(more @ 1..) => format!("{first} and {more} more"),
+        Some(0) | None => first,
+    }
+}
+
+#[cfg(test)]
+mod tests;

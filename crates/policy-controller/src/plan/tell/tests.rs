@@ -1,0 +1,113 @@
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::*;
+use crate::{
+    plan::{MOST_BYTES, objects::pairs, wanted::wanted},
+    testing::{Around, OWN, cluster, owner, reading, spec},
+};
+
+fn wants(connectors: &[&str], users: &[&str], verb: &str) -> Wanted {
+    let mut around = Around::default();
+    for name in connectors {
+        around = around.connector(name, &[]);
+    }
+    let users: Vec<_> = users
+        .iter()
+        .map(|it| json!({"kind": "User", "name": it}))
+        .collect();
+    let mut policy = reading(&json!({}), &json!(users));
+    policy["defaultPermission"]["roleTemplate"]["rules"][0]["verbs"] = json!([verb]);
+    wanted(&spec(&policy), OWN, around.seen())
+}
+
+fn there(wanted: &Wanted) -> Managed {
+    cluster(&pairs(wanted, &owner(), MOST_BYTES))
+}
+
+fn told_of(there: &Managed, after: &Wanted, was_in_force: bool) -> Vec<String> {
+    let pairs: BTreeMap<_, _> = pairs(after, &owner(), MOST_BYTES);
+    let told = of_change(there, after, was_in_force, &pairs.keys().collect());
+    let line = |told: &Told| format!("{}: {}", told.event.as_str(), told.note);
+    told.iter().map(line).collect()
+}
+
+fn told(before: &Wanted, after: &Wanted) -> Vec<String> {
+    told_of(&there(before), after, false)
+}
+
+#[test]
+fn who_got_what_is_told_and_who_lost_what() {
+    let none = wants(&[], &[], "read");
+    let two = wants(&["a", "b"], &["u", "v"], "read");
+    assert_eq!(
+        told(&none, &two),
+        [
+            "PermissionGranted: User u, User v may now use read on connectors/apis of connectors a, b"
+        ]
+    );
+    assert_eq!(
+        told(&two, &none),
+        [
+            "PermissionRevoked: User u, User v may no longer use read on connectors/apis of connectors a, b"
+        ]
+    );
+    assert_eq!(
+        told(&two, &wants(&["a", "b"], &["v", "w"], "read")),
+        [
+            "PermissionGranted: User w may now use read on connectors/apis of connectors a, b",
+            "PermissionRevoked: User u may no longer use read on connectors/apis of connectors a, b",
+        ]
+    );
+    assert_eq!(
+        told(&two, &wants(&["a"], &["u", "v"], "read")),
+        [
+            "PermissionRevoked: User u, User v may no longer use read on connectors/apis of connectors b"
+        ]
+    );
+    assert_eq!(
+        told(&two, &wants(&["a", "b"], &["u", "v"], "*")),
+        [
+            "PermissionGranted: User u, User v may now use * on connectors/apis of connectors a, b",
+            "PermissionRevoked: User u, User v may no longer use read on connectors/apis of connectors a, b",
+        ]
+    );
+    assert_eq!(told(&two, &two), [""; 0]);
+}
+
+#[test]
+fn of_many_names_the_first_are_told() {
+    let users: Vec<String> = (10..30).map(|it| format!("u{it}")).collect();
+    let users: Vec<&str> = users.iter().map(String::as_str).collect();
+    let told = told(&wants(&[], &[], "read"), &wants(&["a"], &users, "read"));
+    assert!(
+        told[0].contains("User u17 and 12 more may now use"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_somebody_else_did_is_told_with_his_name() {
+    let wanted = wants(&["a"], &["u"], "read");
+    let mut edited = there(&wanted);
+    let binding = edited.bindings.values_mut().next().unwrap();
+    binding.changed_by = Some("kubectl-edit".to_owned());
+    let subjects = binding.object.as_mut().unwrap().subjects.as_mut().unwrap();
+    subjects[0].name = "mallory".to_owned();
+    assert_eq!(
+        told_of(&edited, &wanted, true),
+        [
+            "PermissionRestored: RoleBinding policy-uid-p was changed by kubectl-edit and is put back",
+            "PermissionGranted: User u may now use read on connectors/apis of connectors a",
+            "PermissionRevoked: User mallory may no longer use read on connectors/apis of connectors a",
+        ]
+    );
+    let mut deleted = there(&wanted);
+    deleted.roles.clear();
+    assert_eq!(
+        told_of(&deleted, &wanted, true)[0],
+        "PermissionRestored: Role policy-uid-p was deleted and is made again"
+    );
+    assert!(told_of(&deleted, &wanted, false)[0].starts_with("PermissionGranted"));
+}

@@ -1,0 +1,289 @@
+//! What a policy wants now: which connectors, which rules, who.
+
+use std::{collections::BTreeSet, fmt};
+
+use connectors_api::{
+    AccessPolicySpec, AccessResource, LabelSelector, Permission,
+    access_policy::{ConnectorSelector, DefaultPermission, RoleRule, SubjectError, SubjectForm},
+    access_resource::AccessResourceError,
+    names::GROUP,
+};
+use k8s_openapi::api::rbac::v1::Subject;
+use thiserror::Error;
+
+use crate::seen::{Labels, Surroundings};
+
+/// The API group of users and groups.
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// What a policy wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The connectors that it selects.
+    pub connectors: BTreeSet<String>,
+    /// Its standing permission.
+    pub standing: Standing,
+}
+
+/// A standing permission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The policy has none.
+    None,
+    /// Nothing can be handed out by these rules.
+    Invalid(WrongRule),
+    /// This.
+    Given {
+        /// What may be done, but for the connectors.
+        rules: Vec<Rule>,
+        /// Who may do it.
+        holders: BTreeSet<Holder>,
+        /// Subjects that nobody understands, by their place. They hold nothing.
+        unclear: Vec<(usize, SubjectError)>,
+    },
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// As RBAC names them.
+    pub resources: Vec<String>,
+    /// As the policy has them.
+    pub verbs: Vec<String>,
+}
+
+/// Somebody as a RoleBinding names him.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holder {
+    /// ServiceAccount, Group or User.
+    pub kind: String,
+    /// The namespace of a service account; empty for others.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+/// Why a rule hands out nothing. One such rule leaves none: half a Role would look like a whole one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum WrongRule {
+    /// There is no rule.
+    #[error("roleTemplate.rules: there is none")]
+    None,
+    /// Another group.
+    #[error("roleTemplate.rules[{0}].apiGroups: must be exactly [{GROUP}]")]
+    ApiGroup(usize),
+    /// No verb, or an empty one.
+    #[error("roleTemplate.rules[{0}].verbs: name one at least, and none that is empty")]
+    Verbs(usize),
+    /// No resource.
+    #[error("roleTemplate.rules[{0}].resources: name one at least")]
+    NoResource(usize),
+    /// Something that no policy can hand out.
+    #[error("roleTemplate.rules[{0}].resources: {1}")]
+    Resource(usize, AccessResourceError),
+    /// Another capability than the policy's.
+    #[error("roleTemplate.rules[{0}].resources: is about {1}, the policy about {2}")]
+    Permission(usize, Permission, Permission),
+}
+
+impl Wanted {
+    /// What a policy wants that is not there.
+    #[must_use]
+    pub const fn nothing() -> Self {
+        Self {
+            connectors: BTreeSet::new(),
+            standing: Standing::None,
+        }
+    }
+}
+
+/// What a policy of that namespace wants.
+#[must_use]
+pub fn wanted(policy: &AccessPolicySpec, namespace: &str, around: Surroundings<'_>) -> Wanted {
+    let selects = |(name, labels): &(&String, &Labels)| selects(&policy.connector, name, labels);
+    let connectors = around.connectors.iter().filter(selects);
+    Wanted {
+        connectors: connectors.map(|(name, _)| name.clone()).collect(),
+        standing: match &policy.default_permission {
+            None => Standing::None,
+            Some(given) => standing(given, policy.permission, namespace, around),
+        },
+    }
+}
+
+fn selects(selector: &ConnectorSelector, name: &str, labels: &Labels) -> bool {
+    let ConnectorSelector { names, selector } = selector;
+    let is_named = names
+        .as_ref()
+        .is_none_or(|names| names.iter().any(|it| it == name));
+    is_named && selector.as_ref().is_none_or(|it| it.matches(labels))
+}
+
+fn standing(
+    given: &DefaultPermission,
+    permission: Permission,
+    namespace: &str,
+    around: Surroundings<'_>,
+) -> Standing {
+    let rules = match rules(&given.role_template.rules, permission) {
+        Ok(rules) => rules,
+        Err(wrong) => return Standing::Invalid(wrong),
+    };
+    let mut holders = BTreeSet::new();
+    let mut unclear = Vec::new();
+    for (place, subject) in given.binding_template.subjects.iter().enumerate() {
+        match SubjectForm::try_from(subject) {
+            Ok(form) => find(&mut holders, form, namespace, around),
+            Err(error) => unclear.push((place, error)),
+        }
+    }
+    Standing::Given {
+        rules,
+        holders,
+        unclear,
+    }
+}
+
+fn rules(rules: &[RoleRule], permission: Permission) -> Result<Vec<Rule>, WrongRule> {
+    if rules.is_empty() {
+        return Err(WrongRule::None);
+    }
+    let check = |(place, rule)| check(place, rule, permission);
+    rules.iter().enumerate().map(check).collect()
+}
+
+fn check(place: usize, rule: &RoleRule, permission: Permission) -> Result<Rule, WrongRule> {
+    let RoleRule {
+        api_groups,
+        resources,
+        verbs,
+    } = rule;
+    if *api_groups != [GROUP] {
+        return Err(WrongRule::ApiGroup(place));
+    }
+    if verbs.is_empty() || verbs.iter().any(String::is_empty) {
+        return Err(WrongRule::Verbs(place));
+    }
+    if resources.is_empty() {
+        return Err(WrongRule::NoResource(place));
+    }
+    let read = |text: &String| {
+        let wrong = |error| WrongRule::Resource(place, error);
+        let resource: AccessResource = text.parse().map_err(wrong)?;
+        if resource.permission == permission {
+            // As it was read, not as it was written.
+            Ok(resource.to_string())
+        } else {
+            Err(WrongRule::Permission(
+                place,
+                resource.permission,
+                permission,
+            ))
+        }
+    };
+    Ok(Rule {
+        resources: resources.iter().map(read).collect::<Result<_, _>>()?,
+        verbs: verbs.clone(),
+    })
+}
+
+fn find(holders: &mut BTreeSet<Holder>, form: SubjectForm, own: &str, around: Surroundings<'_>) {
+    match form {
+        SubjectForm::ServiceAccount { namespace, name } => {
+            let namespace = namespace.as_deref().unwrap_or(own);
+            holders.insert(Holder::account(namespace, &name));
+        }
+        SubjectForm::ServiceAccountsByLabel {
+            selector,
+            namespaces,
+        } => {
+            let namespaces = match &namespaces {
+                Some(selector) => selected(selector, around),
+                None => vec![own],
+            };
+            for namespace in namespaces {
+                let accounts = around.accounts.get(namespace).into_iter().flatten();
+                let accounts = accounts.filter(|(_, labels)| selector.matches(labels));
+                holders.extend(accounts.map(|(name, _)| Holder::account(namespace, name)));
+            }
+        }
+        SubjectForm::ServiceAccountGroupsByNamespace { namespaces } => {
+            let group = |namespace| Holder::group(&format!("system:serviceaccounts:{namespace}"));
+            holders.extend(selected(&namespaces, around).into_iter().map(group));
+        }
+        SubjectForm::Group { name } => {
+            holders.insert(Holder::group(&name));
+        }
+        SubjectForm::User { name } => {
+            holders.insert(Holder {
+                kind: "User".to_owned(),
+                namespace: String::new(),
+                name,
+            });
+        }
+    }
+}
+
+fn selected<'a>(selector: &LabelSelector, around: Surroundings<'a>) -> Vec<&'a str> {
+    let namespaces = around.namespaces.iter();
+    let selected = namespaces.filter(|(_, labels)| selector.matches(labels));
+    selected.map(|(name, _)| name.as_str()).collect()
+}
+
+impl Holder {
+    fn account(namespace: &str, name: &str) -> Self {
+        Self {
+            kind: "ServiceAccount".to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn group(name: &str) -> Self {
+        Self {
+            kind: "Group".to_owned(),
+            namespace: String::new(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Whom a RoleBinding names.
+    #[must_use]
+    pub fn of(subject: &Subject) -> Self {
+        Self {
+            kind: subject.kind.clone(),
+            namespace: subject.namespace.clone().unwrap_or_default(),
+            name: subject.name.clone(),
+        }
+    }
+
+    /// As a RoleBinding names him.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        let is_account = self.kind == "ServiceAccount";
+        Subject {
+            api_group: (!is_account).then(|| RBAC.to_owned()),
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+            namespace: is_account.then(|| self.namespace.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind,
+            namespace,
+            name,
+        } = self;
+        if namespace.is_empty() {
+            write!(f, "{kind} {name}")
+        } else {
+            write!(f, "{kind} {namespace}/{name}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

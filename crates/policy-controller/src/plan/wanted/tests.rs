@@ -1,0 +1,330 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{Around, OWN, reading, spec};
+
+fn world() -> Around {
+    Around::default()
+        .connector(
+            "prod-harbor",
+            &[
+                ("connectors.cpaas.io/connectorclass", "oci"),
+                ("stage", "prod"),
+            ],
+        )
+        .connector(
+            "test-harbor",
+            &[("connectors.cpaas.io/connectorclass", "oci")],
+        )
+        .connector(
+            "git",
+            &[
+                ("connectors.cpaas.io/connectorclass", "git"),
+                ("stage", "prod"),
+            ],
+        )
+        .namespace(OWN, &[("cpaas.io/project", "devops")])
+        .namespace("devops-ns1", &[("cpaas.io/project", "devops")])
+        .namespace("other", &[("cpaas.io/project", "other")])
+        .namespace("bare", &[])
+        .account(OWN, "deployer", &[("tekton.dev/pipeline", "deploy-prod")])
+        .account(OWN, "default", &[])
+        .account("devops-ns1", "default", &[])
+        .account(
+            "devops-ns1",
+            "deployer",
+            &[("tekton.dev/pipeline", "deploy-prod")],
+        )
+        .account(
+            "other",
+            "deployer",
+            &[("tekton.dev/pipeline", "deploy-prod")],
+        )
+}
+
+fn connectors(selector: &Value) -> Vec<String> {
+    let policy = spec(&reading(selector, &json!([{"kind": "User", "name": "u"}])));
+    let wanted = wanted(&policy, OWN, world().seen());
+    wanted.connectors.into_iter().collect()
+}
+
+#[test]
+fn connectors_are_selected_by_names_by_labels_by_both_or_all() {
+    let all = ["git", "prod-harbor", "test-harbor"];
+    let class = "connectors.cpaas.io/connectorclass";
+    let none: [&str; 0] = [];
+    for (selector, expected) in [
+        (json!({}), &all[..]),
+        (json!({"names": ["prod-harbor"]}), &["prod-harbor"]),
+        (
+            json!({"names": ["prod-harbor", "not-there"]}),
+            &["prod-harbor"],
+        ),
+        (json!({"names": ["not-there"]}), &none),
+        (json!({"names": ["prod"]}), &none),
+        (
+            json!({"selector": {"matchLabels": {class: "oci"}}}),
+            &["prod-harbor", "test-harbor"],
+        ),
+        (
+            json!({"selector": {"matchLabels": {class: "oci", "stage": "prod"}}}),
+            &["prod-harbor"],
+        ),
+        (json!({"selector": {"matchLabels": {class: "npm"}}}), &none),
+        (
+            json!({"selector": {"matchExpressions": [{"key": class, "operator": "In", "values": ["git", "npm"]}]}}),
+            &["git"],
+        ),
+        (
+            json!({"selector": {"matchExpressions": [{"key": class, "operator": "NotIn", "values": ["oci"]}]}}),
+            &["git"],
+        ),
+        (
+            json!({"selector": {"matchExpressions": [{"key": "stage", "operator": "Exists"}]}}),
+            &["git", "prod-harbor"],
+        ),
+        (
+            json!({"selector": {"matchExpressions": [{"key": "stage", "operator": "DoesNotExist"}]}}),
+            &["test-harbor"],
+        ),
+        (
+            json!({"selector": {"matchLabels": {class: "oci"}, "matchExpressions": [{"key": "stage", "operator": "Exists"}]}}),
+            &["prod-harbor"],
+        ),
+        (
+            json!({"names": ["prod-harbor", "git"], "selector": {"matchLabels": {class: "oci"}}}),
+            &["prod-harbor"],
+        ),
+        (
+            json!({"names": ["git"], "selector": {"matchLabels": {class: "oci"}}}),
+            &none,
+        ),
+        // The schema refuses these; without the schema they select nothing.
+        (json!({"names": []}), &none),
+        (json!({"selector": {}}), &none),
+        (
+            json!({"selector": {"matchLabels": {}, "matchExpressions": []}}),
+            &none,
+        ),
+    ] {
+        assert_eq!(connectors(&selector), expected, "{selector}");
+    }
+}
+
+#[test]
+fn an_absent_connector_field_is_every_connector() {
+    let mut policy = reading(&json!({}), &json!([{"kind": "User", "name": "u"}]));
+    policy.as_object_mut().unwrap().remove("connector");
+    let wanted = wanted(&spec(&policy), OWN, world().seen());
+    assert_eq!(wanted.connectors.len(), 3);
+}
+
+fn standing_of(subjects: &Value) -> (Vec<String>, usize) {
+    let policy = spec(&reading(&json!({}), subjects));
+    match wanted(&policy, OWN, world().seen()).standing {
+        Standing::Given {
+            holders, unclear, ..
+        } => (
+            holders.iter().map(ToString::to_string).collect(),
+            unclear.len(),
+        ),
+        other @ (Standing::None | Standing::Invalid(_)) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn subjects_are_understood_in_every_form() {
+    let devops = json!({"matchLabels": {"cpaas.io/project": "devops"}});
+    let deploy = json!({"matchLabels": {"tekton.dev/pipeline": "deploy-prod"}});
+    let none: [&str; 0] = [];
+    for (subject, expected) in [
+        (
+            json!({"kind": "ServiceAccount", "name": "builder", "namespace": "devops-ns1"}),
+            &["ServiceAccount devops-ns1/builder"][..],
+        ),
+        (
+            json!({"kind": "ServiceAccount", "name": "builder"}),
+            &["ServiceAccount tools/builder"],
+        ),
+        (
+            json!({"kind": "ServiceAccount", "name": "system:serviceaccount:devops-ns1:default"}),
+            &["ServiceAccount devops-ns1/default"],
+        ),
+        // The source document's example: empty selectors next to a name say nothing.
+        (
+            json!({"kind": "ServiceAccount", "name": "system:serviceaccount:devops-ns1:default", "nameSelector": {}, "namespaceSelector": {}}),
+            &["ServiceAccount devops-ns1/default"],
+        ),
+        (
+            json!({"kind": "ServiceAccount", "nameSelector": deploy}),
+            &["ServiceAccount tools/deployer"],
+        ),
+        (
+            json!({"kind": "ServiceAccount", "nameSelector": deploy, "namespaceSelector": devops}),
+            &[
+                "ServiceAccount devops-ns1/deployer",
+                "ServiceAccount tools/deployer",
+            ],
+        ),
+        (
+            json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"no": "body"}}}),
+            &none,
+        ),
+        (
+            json!({"kind": "ServiceAccount", "nameSelector": deploy, "namespaceSelector": {"matchLabels": {"no": "where"}}}),
+            &none,
+        ),
+        (
+            json!({"kind": "ServiceAccount", "nameSelector": {"matchExpressions": [{"key": "tekton.dev/pipeline", "operator": "DoesNotExist"}]}}),
+            &["ServiceAccount tools/default"],
+        ),
+        (
+            json!({"kind": "Group", "name": "system:serviceaccounts:devops-ns1"}),
+            &["Group system:serviceaccounts:devops-ns1"],
+        ),
+        (
+            json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": devops}),
+            &[
+                "Group system:serviceaccounts:devops-ns1",
+                "Group system:serviceaccounts:tools",
+            ],
+        ),
+        (
+            json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {"matchExpressions": [{"key": "cpaas.io/project", "operator": "Exists"}]}}),
+            &[
+                "Group system:serviceaccounts:devops-ns1",
+                "Group system:serviceaccounts:other",
+                "Group system:serviceaccounts:tools",
+            ],
+        ),
+        (
+            json!({"kind": "Group", "name": "system:serviceaccounts"}),
+            &["Group system:serviceaccounts"],
+        ),
+        (
+            json!({"kind": "Group", "name": "developers"}),
+            &["Group developers"],
+        ),
+        (
+            json!({"kind": "User", "name": "alice@example.com"}),
+            &["User alice@example.com"],
+        ),
+    ] {
+        let (holders, unclear) = standing_of(&json!([subject]));
+        assert_eq!(holders, expected, "{subject}");
+        assert_eq!(unclear, 0, "{subject}");
+    }
+}
+
+#[test]
+fn an_empty_selector_finds_nobody_and_hides_nobody_else() {
+    let alice = json!({"kind": "User", "name": "alice"});
+    for subject in [
+        json!({"kind": "ServiceAccount", "nameSelector": {}}),
+        json!({"kind": "ServiceAccount", "nameSelector": {}, "namespaceSelector": {}}),
+        json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"a": "b"}}, "namespaceSelector": {}}),
+        json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {}}),
+        json!({"kind": "Group"}),
+        json!({"kind": "User", "name": ""}),
+        json!({"kind": "ServiceAccount", "name": "system:serviceaccount:x"}),
+        json!({"kind": "ServiceAccount", "name": "*"}),
+    ] {
+        let (holders, unclear) = standing_of(&json!([subject, alice]));
+        assert_eq!(holders, ["User alice"], "{subject}");
+        assert_eq!(unclear, 1, "{subject}");
+    }
+}
+
+#[test]
+fn who_is_named_twice_is_named_once() {
+    let (holders, _) = standing_of(&json!([
+        {"kind": "ServiceAccount", "name": "deployer"},
+        {"kind": "ServiceAccount", "name": "system:serviceaccount:tools:deployer"},
+        {"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"tekton.dev/pipeline": "deploy-prod"}}},
+    ]));
+    assert_eq!(holders, ["ServiceAccount tools/deployer"]);
+}
+
+fn standing_by(rules: &Value) -> Standing {
+    let mut policy = reading(&json!({}), &json!([{"kind": "User", "name": "u"}]));
+    policy["defaultPermission"]["roleTemplate"]["rules"] = rules.clone();
+    wanted(&spec(&policy), OWN, world().seen()).standing
+}
+
+#[test]
+fn a_rule_beyond_what_policies_hand_out_leaves_none_of_them() {
+    let rule = |groups: Value, resources: Value, verbs: Value| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
+    let good = rule(
+        json!(["connectors.alauda.io"]),
+        json!(["connectors/apis"]),
+        json!(["read"]),
+    );
+    assert!(matches!(
+        standing_by(&json!([good])),
+        Standing::Given { .. }
+    ));
+    let ours = || json!(["connectors.alauda.io"]);
+    for wrong in [
+        rule(json!([""]), json!(["connectors/apis"]), json!(["*"])),
+        rule(json!([]), json!(["connectors/apis"]), json!(["*"])),
+        rule(json!(["*"]), json!(["connectors/apis"]), json!(["*"])),
+        rule(
+            json!(["connectors.alauda.io", ""]),
+            json!(["connectors/apis"]),
+            json!(["*"]),
+        ),
+        rule(ours(), json!(["connectors"]), json!(["*"])),
+        rule(ours(), json!(["connectors/*"]), json!(["*"])),
+        rule(ours(), json!(["*"]), json!(["*"])),
+        rule(ours(), json!(["*/apis"]), json!(["*"])),
+        rule(ours(), json!(["accesspolicies"]), json!(["*"])),
+        rule(ours(), json!(["connectors/proxy"]), json!(["*"])),
+        rule(ours(), json!(["connectors/status"]), json!(["*"])),
+        rule(
+            ours(),
+            json!(["connectors/apis/v1/pod/{.object.metadata.namespace}/x"]),
+            json!(["*"]),
+        ),
+        rule(ours(), json!([]), json!(["*"])),
+        rule(ours(), json!(["connectors/apis"]), json!([])),
+        rule(ours(), json!(["connectors/apis"]), json!([""])),
+    ] {
+        let rules = json!([good, wrong]);
+        assert!(
+            matches!(standing_by(&rules), Standing::Invalid(_)),
+            "{wrong}"
+        );
+    }
+    assert_eq!(standing_by(&json!([])), Standing::Invalid(WrongRule::None));
+}
+
+#[test]
+fn access_of_one_named_object_may_be_held_always() {
+    let rules = json!([{
+        "apiGroups": ["connectors.alauda.io"], "verbs": ["*"],
+        "resources": ["connectors/apis/v1/pod/devops-ns1/runner"],
+    }]);
+    let Standing::Given { rules, .. } = standing_by(&rules) else {
+        panic!("nothing is given");
+    };
+    assert_eq!(
+        rules[0].resources,
+        ["connectors/apis/v1/pod/devops-ns1/runner"]
+    );
+}
+
+#[test]
+fn a_policy_without_a_standing_permission_wants_none() {
+    for absent in [json!({}), Value::Null] {
+        let mut policy = json!({"connector": {}, "checkGrantedPermission": {"spec": {
+            "checks": [{"name": "c", "selector": {"labels": {"a": "b"}, "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"}}}],
+            "permissions": {"roleTemplate": {"rules": []}},
+        }}});
+        if !absent.is_null() {
+            policy["defaultPermission"] = absent;
+        }
+        let wanted = wanted(&spec(&policy), OWN, world().seen());
+        assert_eq!(wanted.standing, Standing::None);
+        assert_eq!(wanted.connectors.len(), 3);
+    }
+}

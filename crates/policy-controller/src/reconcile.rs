@@ -1,0 +1,276 @@
+//! observe → plan → apply, with spans, metrics and events. Nothing is decided here.
+//!
+//! The caches only say whether something is to be done at all. If so, everything is read live, and the same
+//! functions decide on that.
+
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
+
+use futures::FutureExt;
+use kube::core::Status;
+use service_kit::{report, retry::CallError, shutdown::Stop};
+use thiserror::Error;
+use tracing::{Instrument, debug, error, info_span, warn};
+
+use crate::{
+    apply::{Applier, ApplyError, Clock, Leads},
+    events::Events,
+    live::{Live, PolicyLive},
+    metrics::Metrics,
+    plan::{
+        self, MOST_BYTES, Observed, Plan, PolicySeen,
+        objects::{self, of_binding, of_role},
+        status::{Known, PermissionSynced},
+        tell::{Event, Told},
+        wanted,
+    },
+    queue::{Done, Queue, Taken},
+    seen::{Kind, Managed, Name, Owner},
+    world::{Job, World},
+};
+
+/// Why a look failed. It is repeated after a pause.
+#[derive(Debug, Error)]
+pub enum ReconcileError {
+    /// Reading failed.
+    #[error(transparent)]
+    Read(#[from] CallError),
+    /// Writing failed.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The look panicked.
+    #[error("the look panicked")]
+    Panicked,
+}
+
+impl ReconcileError {
+    /// One word for metrics.
+    const fn cause(&self) -> &'static str {
+        match self {
+            Self::Read(_) => "read",
+            Self::Apply(ApplyError::Conflict(_)) => "conflict",
+            Self::Apply(ApplyError::NameTaken(..)) => "name-taken",
+            Self::Apply(ApplyError::Stale) => "stale",
+            Self::Apply(ApplyError::NotLeading) => "not-leading",
+            Self::Apply(ApplyError::Call(_)) => "apply",
+            Self::Panicked => "panic",
+        }
+    }
+}
+
+/// What a look tells people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tells {
+    /// Nothing of policies that are gone: their deletion was told when it was seen, whoever has removed
+    /// their objects since.
+    OfPolicies,
+    /// Of these, too: nobody saw their deletion.
+    Everything,
+}
+
+/// Looks at policies and at what is managed for them.
+pub struct Reconciler {
+    /// The caches.
+    pub world: Arc<World>,
+    /// What is waiting to be looked at.
+    pub queue: Arc<Queue<Job>>,
+    /// Reads past the caches.
+    pub live: Live,
+    /// Writes.
+    pub applier: Applier,
+    /// Tells people.
+    pub events: Events,
+    /// Counts.
+    pub metrics: Metrics,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Whether this process leads.
+    pub leads: Leads,
+}
+
+impl Reconciler {
+    /// Takes jobs, one after the other, until it is time to end.
+    pub async fn work(&self, stop: Stop) {
+        loop {
+            let taken = tokio::select! {
+                biased;
+                () = stop.stopped() => return,
+                taken = self.queue.take() => taken,
+            };
+            let done = self.look(&taken).await.unwrap_or_else(|problem| {
+                let failures = &self.metrics.failures;
+                failures.with_label_values(&[problem.cause()]).inc();
+                warn!(job = ?taken.job, problem = report(&problem), "it is looked at again");
+                Done::Failed
+            });
+            self.queue.done(&taken.job, done);
+        }
+    }
+
+    async fn look(&self, taken: &Taken<Job>) -> Result<Done, ReconcileError> {
+        let Job { namespace, uid } = &taken.job;
+        let span = info_span!("policy", namespace, uid);
+        let look = async {
+            // A process that does not lead starts nothing.
+            if !(self.leads)() || self.is_settled(&taken.job) {
+                return Ok(Done::Well);
+            }
+            let done = self.reconcile(&taken.job, Tells::OfPolicies).await;
+            if done.is_ok() {
+                let time = taken.since.elapsed();
+                self.metrics.syncing.observe(time.as_secs_f64());
+            }
+            done
+        };
+        // One policy must not stop the work on all others.
+        AssertUnwindSafe(look.instrument(span))
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| {
+                self.metrics.panics.inc();
+                error!(job = ?taken.job, "a look panicked");
+                Err(ReconcileError::Panicked)
+            })
+    }
+
+    /// Whether the caches show nothing to do.
+    fn is_settled(&self, job: &Job) -> bool {
+        let state = self.world.read();
+        let there: BTreeMap<_, _> = state.managed(job).collect();
+        let Some((name, policy)) = state.policy_of(job).filter(|(_, it)| !it.deleting) else {
+            return there.is_empty();
+        };
+        // What its status says is known only when the policy can be read.
+        let Some(policy) = &policy.policy else {
+            return false;
+        };
+        let owner = Owner {
+            name: name.clone(),
+            uid: job.uid.clone(),
+        };
+        let wanted = wanted::wanted(&policy.spec, &name.namespace, state.around(&name.namespace));
+        let pairs = objects::pairs(&wanted, &owner, MOST_BYTES);
+        let roles = pairs
+            .iter()
+            .map(|(name, it)| ((Kind::Role, name), of_role(&it.role)));
+        let bindings = pairs
+            .iter()
+            .map(|(name, it)| ((Kind::RoleBinding, name), of_binding(&it.binding)));
+        let wanted_objects: BTreeMap<_, _> = roles.chain(bindings).collect();
+        let are_same = there.len() == wanted_objects.len()
+            && there.iter().all(|((kind, name), found)| {
+                !found.terminating && found.said.as_ref() == wanted_objects.get(&(*kind, name))
+            });
+        let known = Known::of(&wanted, policy.spec.check_granted_permission.is_some());
+        let generation = policy.metadata.generation;
+        let status = known.status(generation, policy.status.as_ref(), (self.clock)());
+        are_same && status.is_none()
+    }
+
+    /// Reads everything live, decides and writes.
+    async fn reconcile(&self, job: &Job, tells: Tells) -> Result<Done, ReconcileError> {
+        let name = {
+            let state = self.world.read();
+            state.policy_of(job).map(|(name, _)| name.name.clone())
+        };
+        let read = self.live.read(job, name.as_deref()).await?;
+        let owner = read
+            .policy
+            .as_ref()
+            .map_or_else(|| owner_of(job, &read.there), |it| it.owner.clone());
+        let policy = read.policy.as_ref().filter(|it| !it.deleting);
+        let seen = Observed {
+            owner: &owner,
+            policy: policy.map_or(PolicySeen::Gone, seen),
+            around: read.around(),
+            there: &read.there,
+        };
+        let Plan { steps, known, told } = plan::plan(&seen, MOST_BYTES);
+        debug!(steps = steps.len(), "looked at");
+        let written = self.applier.apply(job, &steps, read.since).await;
+        let is_restored = told.iter().any(|it| it.event == Event::PermissionRestored);
+        if written.is_ok() && (read.policy.is_some() || tells == Tells::Everything) {
+            self.events.tell(&owner, told).await;
+        }
+        if let (Some(policy), Some(known)) = (policy, known) {
+            match &written {
+                Ok(()) => self.tell_status(policy, &known).await?,
+                // The API server's words are for whoever can help; they name no values.
+                Err(error) => {
+                    if let Some((why, message)) = for_good(error) {
+                        self.tell_status(policy, &known.failed(why, message))
+                            .await?;
+                    }
+                }
+            }
+        }
+        written?;
+        Ok(if is_restored {
+            Done::Restored
+        } else {
+            Done::Well
+        })
+    }
+
+    async fn tell_status(&self, policy: &PolicyLive, known: &Known) -> Result<(), ApplyError> {
+        let last = policy.status.as_ref();
+        let Some((status, told)) = plan::status(known, policy.generation, last, (self.clock)())
+        else {
+            return Ok(());
+        };
+        self.applier.status(policy, &status).await?;
+        let told: Vec<Told> = told.into_iter().collect();
+        self.events.tell(&policy.owner, told).await;
+        Ok(())
+    }
+
+    /// Has everything looked at that is managed for a policy that is not there, and says how much that is.
+    pub async fn sweep(&self) -> Result<usize, ReconcileError> {
+        // Policies after the objects: what an object is made for is there before it.
+        let managed = self.live.managed_jobs().await?;
+        let policies = self.live.jobs().await?;
+        let stray: Vec<_> = managed.difference(&policies).collect();
+        for job in &stray {
+            self.reconcile(job, Tells::Everything).await?;
+        }
+        Ok(stray.len())
+    }
+}
+
+fn seen(policy: &PolicyLive) -> PolicySeen<'_> {
+    PolicySeen::There {
+        spec: policy.spec.as_ref().map_err(String::as_str),
+        generation: policy.generation,
+        status: policy.status.as_ref(),
+    }
+}
+
+/// The policy that is not there any more, as far as what it left behind still says.
+fn owner_of(job: &Job, there: &Managed) -> Owner {
+    let roles = there.roles.values().filter_map(|it| it.object.as_ref());
+    let roles = roles.map(|it| &it.metadata);
+    let bindings = there.bindings.values().filter_map(|it| it.object.as_ref());
+    let mut all = roles.chain(bindings.map(|it| &it.metadata));
+    let name = all.find_map(|it| objects::owner_in(it).filter(|owner| owner.uid == job.uid));
+    Owner {
+        name: Name::new(&job.namespace, name.map_or("", |it| &it.name)),
+        uid: job.uid.clone(),
+    }
+}
+
+/// What trying again alone would not change.
+fn for_good(error: &ApplyError) -> Option<(PermissionSynced, String)> {
+    match error {
+        ApplyError::NameTaken(..) => Some((PermissionSynced::NameTaken, error.to_string())),
+        ApplyError::Call(CallError::Refused {
+            source: kube::Error::Api(status),
+            ..
+        }) => {
+            let Status { message, .. } = status.as_ref();
+            Some((PermissionSynced::WriteFailed, message.clone()))
+        }
+        ApplyError::Call(_)
+        | ApplyError::NotLeading
+        | ApplyError::Conflict(_)
+        | ApplyError::Stale => None,
+    }
+}

@@ -1,0 +1,134 @@
+//! What decisions are made from.
+
+use std::{collections::BTreeMap, fmt};
+
+use k8s_openapi::{
+    api::rbac::v1::{Role, RoleBinding},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+
+/// Who we are to server-side apply.
+pub const MANAGER: &str = "policy-controller";
+
+/// Labels of an object.
+pub type Labels = BTreeMap<String, String>;
+
+/// Namespace and name of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    /// The namespace; empty for an object that is in none.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Name {
+    /// From both parts.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Of the object with this metadata.
+    #[must_use]
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        Self {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The policy that something is managed for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its namespace and name.
+    pub name: Name,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// What a policy selects from. What is being deleted is not in here.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    /// The connectors of its namespace, by name.
+    pub connectors: &'a BTreeMap<String, Labels>,
+    /// Namespaces by name.
+    pub namespaces: &'a BTreeMap<String, Labels>,
+    /// Service accounts by namespace and name.
+    pub accounts: &'a BTreeMap<String, BTreeMap<String, Labels>>,
+}
+
+/// The two kinds that are managed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// What may be done.
+    Role,
+    /// Who may do it.
+    RoleBinding,
+}
+
+impl Kind {
+    /// As people write it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Role => "Role",
+            Self::RoleBinding => "RoleBinding",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One version of an object. What is done to it is done to this version or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pin {
+    /// Its UID.
+    pub uid: String,
+    /// Its resource version.
+    pub version: String,
+}
+
+/// A managed object that is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found<K> {
+    /// Which version it is.
+    pub pin: Pin,
+    /// It is being deleted, and something keeps it: it still counts for RBAC.
+    pub terminating: bool,
+    /// Who else wrote what it says.
+    pub changed_by: Option<String>,
+    /// The object; none when it cannot be read.
+    pub object: Option<K>,
+}
+
+/// Everything that is managed for one policy, by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Managed {
+    /// Roles.
+    pub roles: BTreeMap<String, Found<Role>>,
+    /// RoleBindings.
+    pub bindings: BTreeMap<String, Found<RoleBinding>>,
+}
+
+impl Managed {
+    /// Whether there is nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.roles.is_empty() && self.bindings.is_empty()
+    }
+}

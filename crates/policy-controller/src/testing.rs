@@ -1,0 +1,177 @@
+//! Small worlds for tests, and a cluster that writes are made in one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use connectors_api::{AccessPolicySpec, parse};
+use serde_json::{Value, json};
+
+use crate::{
+    plan::{
+        objects,
+        order::{Object, Step, Write},
+        wanted::Holder,
+    },
+    seen::{Found, Kind, Labels, Managed, Name, Owner, Pin, Surroundings},
+};
+
+pub(crate) const OWN: &str = "tools";
+
+pub(crate) fn owner() -> Owner {
+    Owner {
+        name: Name::new(OWN, "p"),
+        uid: "uid-p".to_owned(),
+    }
+}
+
+pub(crate) fn labels(labels: &[(&str, &str)]) -> Labels {
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    labels.iter().map(owned).collect()
+}
+
+/// What a policy selects from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Around {
+    pub(crate) connectors: BTreeMap<String, Labels>,
+    pub(crate) namespaces: BTreeMap<String, Labels>,
+    pub(crate) accounts: BTreeMap<String, BTreeMap<String, Labels>>,
+}
+
+impl Around {
+    pub(crate) fn connector(mut self, name: &str, of: &[(&str, &str)]) -> Self {
+        self.connectors.insert(name.to_owned(), labels(of));
+        self
+    }
+
+    pub(crate) fn namespace(mut self, name: &str, of: &[(&str, &str)]) -> Self {
+        self.namespaces.insert(name.to_owned(), labels(of));
+        self
+    }
+
+    pub(crate) fn account(mut self, namespace: &str, name: &str, of: &[(&str, &str)]) -> Self {
+        let accounts = self.accounts.entry(namespace.to_owned()).or_default();
+        accounts.insert(name.to_owned(), labels(of));
+        self
+    }
+
+    pub(crate) fn seen(&self) -> Surroundings<'_> {
+        Surroundings {
+            connectors: &self.connectors,
+            namespaces: &self.namespaces,
+            accounts: &self.accounts,
+        }
+    }
+}
+
+pub(crate) fn spec(spec: &Value) -> AccessPolicySpec {
+    parse::spec(spec).unwrap()
+}
+
+/// A policy that lets these subjects read what `connector` selects.
+pub(crate) fn reading(connector: &Value, subjects: &Value) -> Value {
+    json!({
+        "connector": connector,
+        "defaultPermission": {
+            "roleTemplate": {"rules": [{
+                "apiGroups": ["connectors.alauda.io"], "resources": ["connectors/apis"], "verbs": ["read"],
+            }]},
+            "bindingTemplate": {"subjects": subjects},
+        },
+    })
+}
+
+/// Somebody, a verb, a resource and a connector.
+pub(crate) type Access = BTreeSet<(Holder, String, String, String)>;
+
+/// What RBAC makes of what is there.
+pub(crate) fn access(there: &Managed) -> Access {
+    let mut access = Access::new();
+    for binding in there.bindings.values().filter_map(|it| it.object.as_ref()) {
+        let role = there.roles.get(&binding.role_ref.name);
+        let Some(role) = role.and_then(|it| it.object.as_ref()) else {
+            continue;
+        };
+        for holder in binding.subjects.iter().flatten().map(Holder::of) {
+            for rule in role.rules.iter().flatten() {
+                for connector in rule.resource_names.iter().flatten() {
+                    for resource in rule.resources.iter().flatten() {
+                        access.extend(rule.verbs.iter().map(|verb| {
+                            let resource = resource.clone();
+                            (holder.clone(), verb.clone(), resource, connector.clone())
+                        }));
+                    }
+                }
+            }
+        }
+    }
+    access
+}
+
+fn there<K>(object: K) -> Found<K> {
+    let pin = Pin {
+        uid: "uid".to_owned(),
+        version: "1".to_owned(),
+    };
+    Found {
+        pin,
+        terminating: false,
+        changed_by: None,
+        object: Some(object),
+    }
+}
+
+/// Makes a write as the API server would, or says why it would refuse.
+pub(crate) fn write(cluster: &mut Managed, step: &Step) -> Result<(), String> {
+    match &step.write {
+        Write::Create(object) => {
+            let name = object.metadata().name.clone().unwrap();
+            let is_taken = match object.kind() {
+                Kind::Role => cluster.roles.contains_key(&name),
+                Kind::RoleBinding => cluster.bindings.contains_key(&name),
+            };
+            if is_taken {
+                return Err(format!("{} {name} exists", object.kind()));
+            }
+            match object.clone() {
+                Object::Role(role) => drop(cluster.roles.insert(name, there(role))),
+                Object::Binding(binding) => drop(cluster.bindings.insert(name, there(binding))),
+            }
+        }
+        Write::Change(object, _) => {
+            let name = object.metadata().name.clone().unwrap();
+            let gone = format!("{} {name} is not there", object.kind());
+            match object.clone() {
+                Object::Role(role) => {
+                    cluster.roles.get_mut(&name).ok_or(gone)?.object = Some(role);
+                }
+                Object::Binding(binding) => {
+                    let found = cluster.bindings.get_mut(&name).ok_or(gone)?;
+                    let before = found.object.replace(binding.clone());
+                    if before.is_some_and(|it| it.role_ref != binding.role_ref) {
+                        return Err(format!("the roleRef of {name} cannot be changed"));
+                    }
+                }
+            }
+        }
+        Write::Delete(kind, name, _) => {
+            let was_there = match kind {
+                Kind::Role => cluster.roles.remove(name).is_some(),
+                Kind::RoleBinding => cluster.bindings.remove(name).is_some(),
+            };
+            if !was_there {
+                return Err(format!("{kind} {name} is not there"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The pairs of these, as they stand in a cluster.
+pub(crate) fn cluster(pairs: &BTreeMap<String, objects::Pair>) -> Managed {
+    let pairs = || pairs.iter();
+    let role = |(name, it): (&String, &objects::Pair)| (name.clone(), there(it.role.clone()));
+    let binding = |(name, it): (&String, &objects::Pair)| (name.clone(), there(it.binding.clone()));
+    Managed {
+        roles: pairs().map(role).collect(),
+        bindings: pairs().map(binding).collect(),
+    }
+}

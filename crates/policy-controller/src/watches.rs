@@ -1,0 +1,318 @@
+//! The watches, and how their events reach the caches and the queue.
+
+use std::{collections::HashSet, fmt::Debug, sync::Arc};
+
+use connectors_api::{AccessPolicy, Connector};
+use futures::{Stream, StreamExt, future::BoxFuture};
+use k8s_openapi::api::{
+    core::v1::{Namespace, ServiceAccount},
+    rbac::v1::{Role, RoleBinding},
+};
+use kube::{
+    Api, Client, Resource,
+    runtime::watcher::{Config, Event},
+};
+use service_kit::{
+    readiness::{Part, Readiness},
+    shutdown::Stop,
+    watches::{Guarded, Parse, Watch, WatchMetrics},
+};
+
+use crate::{
+    live::{job_in, managed_by_us},
+    parsers::{Named, Strict},
+    plan::objects::{Fingerprint, of_binding, of_role},
+    queue::Queue,
+    seen::{Kind, Labels, Name},
+    world::{Job, ManagedCached, PolicyCached, Wakes, World},
+};
+
+/// Called with a policy that was deleted at once.
+pub type Deleted = Arc<dyn Fn(Name, PolicyCached) + Send + Sync>;
+
+/// Everything that the watches need.
+#[derive(Clone)]
+pub struct Feeds {
+    /// The client.
+    pub client: Client,
+    /// The caches.
+    pub world: Arc<World>,
+    /// The queue.
+    pub queue: Arc<Queue<Job>>,
+    /// Who hears of deleted policies.
+    pub deleted: Deleted,
+    /// The watches' own troubles.
+    pub metrics: WatchMetrics,
+}
+
+/// What happened to an object.
+enum Change<K> {
+    There(Name, K),
+    Gone(Name),
+}
+
+/// The objects of a watch, so that one that a new list does not name any more is known to be gone.
+#[derive(Default)]
+struct Known {
+    all: HashSet<Name>,
+    listed: HashSet<Name>,
+}
+
+impl Known {
+    /// The changes of an event, and whether a list is complete with it.
+    fn changes<K: Resource>(&mut self, event: Event<K>) -> (Vec<Change<K>>, bool) {
+        match event {
+            Event::Init => {
+                self.listed.clear();
+                (Vec::new(), false)
+            }
+            Event::InitApply(object) => {
+                let name = Name::of(object.meta());
+                self.listed.insert(name.clone());
+                self.all.insert(name.clone());
+                (vec![Change::There(name, object)], false)
+            }
+            Event::InitDone => {
+                let listed = std::mem::take(&mut self.listed);
+                let before = std::mem::replace(&mut self.all, listed);
+                let gone = before.difference(&self.all).cloned().map(Change::Gone);
+                (gone.collect(), true)
+            }
+            Event::Apply(object) => {
+                let name = Name::of(object.meta());
+                self.all.insert(name.clone());
+                (vec![Change::There(name, object)], false)
+            }
+            Event::Delete(object) => {
+                let name = Name::of(object.meta());
+                self.all.remove(&name);
+                (vec![Change::Gone(name)], false)
+            }
+        }
+    }
+}
+
+impl Feeds {
+    /// Follows every kind until it is time to end. The caches are complete when both are ready.
+    pub fn start(&self, ready: [&Readiness; 2], stop: &Stop) -> impl Future<Output = ()> + use<> {
+        let client = || self.client.clone();
+        let all = || Config::default();
+        let managed = Config::default().labels(&managed_by_us());
+        let part = |name: &str| ready.map(|it| it.part(name));
+        let feeds = [
+            self.feed(
+                "accesspolicies",
+                Api::<Guarded<AccessPolicy, Strict>>::all(client()),
+                all(),
+                part("accesspolicies"),
+                Self::policy,
+            ),
+            self.feed(
+                "connectors",
+                Api::<Guarded<Connector, Named>>::all(client()),
+                all(),
+                part("connectors"),
+                Self::connector,
+            ),
+            self.feed(
+                "namespaces",
+                Api::<Guarded<Namespace, Named>>::all(client()),
+                all(),
+                part("namespaces"),
+                Self::namespace,
+            ),
+            self.feed(
+                "serviceaccounts",
+                Api::<Guarded<ServiceAccount, Named>>::all(client()),
+                all(),
+                part("serviceaccounts"),
+                Self::account,
+            ),
+            self.feed(
+                "roles",
+                Api::<Guarded<Role>>::all(client()),
+                managed.clone(),
+                part("roles"),
+                |feeds, change| feeds.object(Kind::Role, change, of_role),
+            ),
+            self.feed(
+                "rolebindings",
+                Api::<Guarded<RoleBinding>>::all(client()),
+                managed,
+                part("rolebindings"),
+                |feeds, change| feeds.object(Kind::RoleBinding, change, of_binding),
+            ),
+        ];
+        let feeds = futures::future::join_all(feeds);
+        let stop = stop.clone();
+        async move {
+            tokio::select! {
+                biased;
+                () = stop.stopped() => {}
+                _ = feeds => {}
+            }
+        }
+    }
+
+    fn feed<K, P>(
+        &self,
+        name: &'static str,
+        api: Api<Guarded<K, P>>,
+        config: Config,
+        ready: [Part; 2],
+        take: fn(&Self, Change<Guarded<K, P>>) -> Wakes,
+    ) -> BoxFuture<'static, ()>
+    where
+        K: Resource + Clone + Debug + Send + 'static,
+        P: Parse<K> + 'static,
+        Guarded<K, P>: Resource,
+    {
+        let watch = Watch {
+            name,
+            config,
+            ready: None,
+            metrics: &self.metrics,
+        };
+        let events = watch.start(api);
+        let feeds = self.clone();
+        Box::pin(async move { feeds.drain(events, ready, take).await })
+    }
+
+    /// The parts are released when the caches hold the list, not when the watch has sent it.
+    async fn drain<K: Resource>(
+        &self,
+        events: impl Stream<Item = Event<K>>,
+        ready: [Part; 2],
+        take: fn(&Self, Change<K>) -> Wakes,
+    ) {
+        let mut ready = Vec::from(ready);
+        let mut events = std::pin::pin!(events);
+        let mut known = Known::default();
+        while let Some(event) = events.next().await {
+            let (changes, is_complete) = known.changes(event);
+            for change in changes {
+                for (job, urgency) in take(self, change) {
+                    self.queue.wake(job, urgency);
+                }
+            }
+            if is_complete {
+                ready.drain(..).for_each(Part::ready);
+            }
+        }
+    }
+
+    fn policy(&self, change: Change<Guarded<AccessPolicy, Strict>>) -> Wakes {
+        match change {
+            Change::There(name, policy) => {
+                let metadata = policy.meta();
+                let cached = PolicyCached {
+                    uid: metadata.uid.clone().unwrap_or_default(),
+                    deleting: metadata.deletion_timestamp.is_some(),
+                    policy: policy.object.ok().map(Arc::new),
+                };
+                self.world.write().policy(&name, Some(cached))
+            }
+            Change::Gone(name) => {
+                let mut state = self.world.write();
+                let gone = state.policy_named(&name).cloned();
+                let wakes = state.policy(&name, None);
+                drop(state);
+                if let Some(gone) = gone.filter(|it| !it.deleting) {
+                    (self.deleted)(name, gone);
+                }
+                wakes
+            }
+        }
+    }
+
+    fn connector(&self, change: Change<Guarded<Connector, Named>>) -> Wakes {
+        let (name, labels) = labels_in(change);
+        self.world.write().connector(&name, labels)
+    }
+
+    fn namespace(&self, change: Change<Guarded<Namespace, Named>>) -> Wakes {
+        let (name, labels) = labels_in(change);
+        self.world.write().namespace(&name.name, labels)
+    }
+
+    fn account(&self, change: Change<Guarded<ServiceAccount, Named>>) -> Wakes {
+        let (name, labels) = labels_in(change);
+        self.world.write().account(&name, labels)
+    }
+
+    fn object<K: Resource>(
+        &self,
+        kind: Kind,
+        change: Change<Guarded<K>>,
+        said: fn(&K) -> Fingerprint,
+    ) -> Wakes {
+        let mut state = self.world.write();
+        match change {
+            Change::There(name, object) => {
+                let job = job_in(object.meta());
+                let cached = ManagedCached {
+                    said: object.object.as_ref().ok().map(said),
+                    terminating: object.meta().deletion_timestamp.is_some(),
+                };
+                let uid = job.as_ref().map(|it| it.uid.as_str());
+                state.object(kind, &name, uid.map(|uid| (uid, cached)))
+            }
+            Change::Gone(name) => state.object(kind, &name, None),
+        }
+    }
+}
+
+/// None of an object that is gone or being deleted.
+fn labels_in<K: Resource>(change: Change<K>) -> (Name, Option<Labels>) {
+    match change {
+        Change::There(name, object) => {
+            let metadata = object.meta();
+            let is_there = metadata.deletion_timestamp.is_none();
+            let labels = is_there.then(|| metadata.labels.clone().unwrap_or_default());
+            (name, labels)
+        }
+        Change::Gone(name) => (name, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Namespace;
+
+    use super::*;
+
+    fn namespace(name: &str) -> Namespace {
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(name.to_owned());
+        namespace
+    }
+
+    fn told(known: &mut Known, event: Event<Namespace>) -> Vec<String> {
+        let (changes, _) = known.changes(event);
+        let line = |change| match change {
+            Change::There(name, _) => format!("there {}", name.name),
+            Change::Gone(name) => format!("gone {}", name.name),
+        };
+        changes.into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn what_a_new_list_does_not_name_is_gone_when_the_list_is_complete() {
+        let mut known = Known::default();
+        let none: [&str; 0] = [];
+        assert_eq!(told(&mut known, Event::Init), none);
+        assert_eq!(
+            told(&mut known, Event::InitApply(namespace("a"))),
+            ["there a"]
+        );
+        assert_eq!(told(&mut known, Event::InitDone), none);
+        assert_eq!(told(&mut known, Event::Apply(namespace("b"))), ["there b"]);
+        assert_eq!(told(&mut known, Event::Init), none);
+        assert_eq!(
+            told(&mut known, Event::InitApply(namespace("b"))),
+            ["there b"]
+        );
+        assert_eq!(told(&mut known, Event::InitDone), ["gone a"]);
+        assert_eq!(told(&mut known, Event::Delete(namespace("b"))), ["gone b"]);
+    }
+}

@@ -1,0 +1,302 @@
+//! What the watches show, with what leads from an object that changed to the policies that may have to be
+//! looked at again.
+//!
+//! Nothing is written on what is in here: it says what is worth a live look.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use connectors_api::{AccessPolicy, AccessPolicySpec, LabelSelector, access_policy::SubjectForm};
+
+use crate::{
+    plan::objects::Fingerprint,
+    queue::Urgency,
+    seen::{Kind, Labels, Name, Surroundings},
+};
+
+/// What is looked at: everything that is managed in a namespace for the policy with a UID.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Job {
+    /// The namespace.
+    pub namespace: String,
+    /// The UID of the policy, or what a label says it is.
+    pub uid: String,
+}
+
+/// Jobs and how urgent they are.
+pub type Wakes = Vec<(Job, Urgency)>;
+
+/// A policy as the cache keeps it.
+#[derive(Clone, Debug)]
+pub struct PolicyCached {
+    /// Its UID.
+    pub uid: String,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// The policy; none if it cannot be read.
+    pub policy: Option<Arc<AccessPolicy>>,
+}
+
+/// A managed object as the cache keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManagedCached {
+    /// What it says; none if that cannot be read.
+    pub said: Option<Fingerprint>,
+    /// It is being deleted.
+    pub terminating: bool,
+}
+
+/// Everything that is watched.
+#[derive(Default)]
+pub struct World {
+    state: RwLock<State>,
+}
+
+/// The caches themselves.
+#[derive(Default)]
+pub struct State {
+    policies: BTreeMap<Name, (PolicyCached, Selectors)>,
+    by_uid: HashMap<Job, Name>,
+    connectors: BTreeMap<String, BTreeMap<String, Labels>>,
+    namespaces: BTreeMap<String, Labels>,
+    accounts: BTreeMap<String, BTreeMap<String, Labels>>,
+    managed: BTreeMap<Job, BTreeMap<(Kind, String), ManagedCached>>,
+    job_of: BTreeMap<(Kind, Name), Job>,
+}
+
+/// The selectors of a policy's subjects.
+#[derive(Debug, Default)]
+struct Selectors {
+    namespaces: Vec<LabelSelector>,
+    accounts: Vec<LabelSelector>,
+}
+
+impl Selectors {
+    fn of(policy: &AccessPolicySpec) -> Self {
+        let mut selectors = Self::default();
+        let given = policy.default_permission.iter();
+        for subject in given.flat_map(|it| &it.binding_template.subjects) {
+            match SubjectForm::try_from(subject) {
+                Ok(SubjectForm::ServiceAccountsByLabel {
+                    selector,
+                    namespaces,
+                }) => {
+                    selectors.accounts.push(selector);
+                    selectors.namespaces.extend(namespaces);
+                }
+                Ok(SubjectForm::ServiceAccountGroupsByNamespace { namespaces }) => {
+                    selectors.namespaces.push(namespaces);
+                }
+                Ok(
+                    SubjectForm::ServiceAccount { .. }
+                    | SubjectForm::Group { .. }
+                    | SubjectForm::User { .. },
+                )
+                | Err(_) => {}
+            }
+        }
+        selectors
+    }
+}
+
+impl World {
+    /// What is known now. To be held for a moment only.
+    pub fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For a change. To be held for a moment only.
+    pub fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The policy of a job, with its name.
+    #[must_use]
+    pub fn policy_of(&self, job: &Job) -> Option<(&Name, &PolicyCached)> {
+        let name = self.by_uid.get(job)?;
+        let (policy, _) = self.policies.get(name)?;
+        Some((name, policy))
+    }
+
+    /// A policy by its name.
+    #[must_use]
+    pub fn policy_named(&self, name: &Name) -> Option<&PolicyCached> {
+        self.policies.get(name).map(|(policy, _)| policy)
+    }
+
+    /// What a policy of that namespace selects from.
+    #[must_use]
+    pub fn around(&self, namespace: &str) -> Surroundings<'_> {
+        static NONE: BTreeMap<String, Labels> = BTreeMap::new();
+        Surroundings {
+            connectors: self.connectors.get(namespace).unwrap_or(&NONE),
+            namespaces: &self.namespaces,
+            accounts: &self.accounts,
+        }
+    }
+
+    /// What is managed for a job.
+    pub fn managed(&self, job: &Job) -> impl Iterator<Item = (&(Kind, String), &ManagedCached)> {
+        self.managed.get(job).into_iter().flatten()
+    }
+
+    /// How many policies there are.
+    #[must_use]
+    pub fn policies(&self) -> usize {
+        self.policies.len()
+    }
+
+    /// Everything there is to look at.
+    #[must_use]
+    pub fn all(&self) -> Wakes {
+        let jobs: BTreeSet<&Job> = self.by_uid.keys().chain(self.managed.keys()).collect();
+        jobs.into_iter().map(|job| self.wake(job.clone())).collect()
+    }
+
+    /// What holds nothing can lose nothing.
+    fn wake(&self, job: Job) -> (Job, Urgency) {
+        let urgency = if self.managed.contains_key(&job) {
+            Urgency::Urgent
+        } else {
+            Urgency::Normal
+        };
+        (job, urgency)
+    }
+
+    /// A policy is there, has changed, or is gone.
+    pub fn policy(&mut self, name: &Name, policy: Option<PolicyCached>) -> Wakes {
+        let job = |uid: &str| Job {
+            namespace: name.namespace.clone(),
+            uid: uid.to_owned(),
+        };
+        let mut jobs = BTreeSet::new();
+        let before = match policy {
+            Some(policy) => {
+                let spec = policy.policy.as_ref().map(|it| &it.spec);
+                let selectors = spec.map(Selectors::of).unwrap_or_default();
+                jobs.insert(job(&policy.uid));
+                self.by_uid.insert(job(&policy.uid), name.clone());
+                self.policies.insert(name.clone(), (policy, selectors))
+            }
+            None => self.policies.remove(name),
+        };
+        if let Some((before, _)) = before {
+            let before = job(&before.uid);
+            if !jobs.contains(&before) {
+                self.by_uid.remove(&before);
+                jobs.insert(before);
+            }
+        }
+        jobs.into_iter().map(|job| self.wake(job)).collect()
+    }
+
+    /// The labels of a connector.
+    pub fn connector(&mut self, name: &Name, labels: Option<Labels>) -> Wakes {
+        match put(&mut self.connectors, name, labels) {
+            None => Wakes::new(),
+            Some(_) => self.wakes(|it, _| it.namespace == name.namespace),
+        }
+    }
+
+    /// The labels of a namespace.
+    pub fn namespace(&mut self, name: &str, labels: Option<Labels>) -> Wakes {
+        let before = self.namespaces.remove(name);
+        if let Some(labels) = labels {
+            self.namespaces.insert(name.to_owned(), labels);
+        }
+        let after = self.namespaces.get(name);
+        self.wakes(|_, it| differs(&it.namespaces, before.as_ref(), after))
+    }
+
+    /// The labels of a service account.
+    pub fn account(&mut self, name: &Name, labels: Option<Labels>) -> Wakes {
+        let Some(before) = put(&mut self.accounts, name, labels) else {
+            return Wakes::new();
+        };
+        let of_namespace = self.accounts.get(&name.namespace);
+        let after = of_namespace.and_then(|it| it.get(&name.name));
+        self.wakes(|_, it| differs(&it.accounts, before.as_ref(), after))
+    }
+
+    /// A managed object is there, has changed, or is gone.
+    pub fn object(
+        &mut self,
+        kind: Kind,
+        name: &Name,
+        object: Option<(&str, ManagedCached)>,
+    ) -> Wakes {
+        let mut jobs = BTreeSet::new();
+        let key = (kind, name.clone());
+        if let Some(job) = self.job_of.remove(&key) {
+            if let Some(managed) = self.managed.get_mut(&job) {
+                managed.remove(&(kind, name.name.clone()));
+                if managed.is_empty() {
+                    self.managed.remove(&job);
+                }
+            }
+            jobs.insert(job);
+        }
+        if let Some((uid, object)) = object {
+            let job = Job {
+                namespace: name.namespace.clone(),
+                uid: uid.to_owned(),
+            };
+            self.job_of.insert(key, job.clone());
+            let managed = self.managed.entry(job.clone()).or_default();
+            managed.insert((kind, name.name.clone()), object);
+            jobs.insert(job);
+        }
+        jobs.into_iter().map(|job| self.wake(job)).collect()
+    }
+
+    fn wakes(&self, concerned: impl Fn(&Name, &Selectors) -> bool) -> Wakes {
+        let policies = self.policies.iter();
+        let policies = policies.filter(|(name, (_, selectors))| concerned(name, selectors));
+        policies
+            .map(|(name, (policy, _))| {
+                self.wake(Job {
+                    namespace: name.namespace.clone(),
+                    uid: policy.uid.clone(),
+                })
+            })
+            .collect()
+    }
+}
+
+/// Whether one of the selectors finds the one and not the other.
+fn differs(selectors: &[LabelSelector], before: Option<&Labels>, after: Option<&Labels>) -> bool {
+    let finds = |selector: &LabelSelector, labels: Option<&Labels>| {
+        labels.is_some_and(|labels| selector.matches(labels))
+    };
+    let mut selectors = selectors.iter();
+    selectors.any(|it| finds(it, before) != finds(it, after))
+}
+
+/// What was there before, if that changes anything.
+#[expect(
+    clippy::option_option,
+    reason = "nothing changed, or nothing was there before"
+)]
+fn put(
+    map: &mut BTreeMap<String, BTreeMap<String, Labels>>,
+    name: &Name,
+    labels: Option<Labels>,
+) -> Option<Option<Labels>> {
+    let of_namespace = map.entry(name.namespace.clone()).or_default();
+    let after = labels.clone();
+    let before = match labels {
+        Some(labels) => of_namespace.insert(name.name.clone(), labels),
+        None => of_namespace.remove(&name.name),
+    };
+    if of_namespace.is_empty() {
+        map.remove(&name.namespace);
+    }
+    (before != after).then_some(before)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use serde_json::json;
+
+use super::*;
+use crate::testing::{labels, reading, spec};
+
+fn policy(uid: &str, subjects: &serde_json::Value) -> PolicyCached {
+    let policy = AccessPolicy::new("p", spec(&reading(&json!({}), subjects)));
+    PolicyCached {
+        uid: uid.to_owned(),
+        deleting: false,
+        policy: Some(Arc::new(policy)),
+    }
+}
+
+fn job(uid: &str) -> Job {
+    Job {
+        namespace: "tools".to_owned(),
+        uid: uid.to_owned(),
+    }
+}
+
+fn uids(wakes: Wakes) -> Vec<String> {
+    wakes.into_iter().map(|(job, _)| job.uid).collect()
+}
+
+/// One policy for a user, one for the accounts of a project, one for accounts by label.
+fn world() -> State {
+    let mut state = State::default();
+    let project = json!({"matchLabels": {"project": "devops"}});
+    let role = json!({"matchLabels": {"role": "builder"}});
+    for (name, subject) in [
+        ("user", json!({"kind": "User", "name": "u"})),
+        (
+            "group",
+            json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": project}),
+        ),
+        (
+            "accounts",
+            json!({"kind": "ServiceAccount", "nameSelector": role}),
+        ),
+    ] {
+        state.policy(
+            &Name::new("tools", name),
+            Some(policy(name, &json!([subject]))),
+        );
+    }
+    state
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn a_connector_concerns_the_policies_of_its_namespace_when_its_labels_change() {
+    let mut state = world();
+    let harbor = Name::new("tools", "harbor");
+    let all = ["accounts", "group", "user"];
+    assert_eq!(uids(state.connector(&harbor, Some(labels(&[])))), all);
+    assert_eq!(uids(state.connector(&harbor, Some(labels(&[])))), NONE);
+    assert_eq!(
+        uids(state.connector(&harbor, Some(labels(&[("a", "b")])))),
+        all
+    );
+    assert_eq!(uids(state.connector(&harbor, None)), all);
+    assert_eq!(uids(state.connector(&harbor, None)), NONE);
+    let elsewhere = Name::new("elsewhere", "harbor");
+    assert_eq!(uids(state.connector(&elsewhere, Some(labels(&[])))), NONE);
+}
+
+#[test]
+fn a_namespace_concerns_whose_selectors_find_it_now_or_no_longer() {
+    let mut state = world();
+    let devops = || Some(labels(&[("project", "devops")]));
+    assert_eq!(uids(state.namespace("n", Some(labels(&[])))), NONE);
+    assert_eq!(uids(state.namespace("n", devops())), ["group"]);
+    assert_eq!(uids(state.namespace("n", devops())), NONE);
+    assert_eq!(uids(state.namespace("n", None)), ["group"]);
+}
+
+#[test]
+fn a_service_account_concerns_whose_selectors_find_it_now_or_no_longer() {
+    let mut state = world();
+    let name = Name::new("tools", "sa");
+    let builder = || Some(labels(&[("role", "builder")]));
+    assert_eq!(uids(state.account(&name, Some(labels(&[])))), NONE);
+    assert_eq!(uids(state.account(&name, builder())), ["accounts"]);
+    assert_eq!(
+        uids(state.account(&name, Some(labels(&[("role", "x")])))),
+        ["accounts"]
+    );
+    assert_eq!(uids(state.account(&name, None)), NONE);
+}
+
+#[test]
+fn a_policy_that_took_the_name_of_another_concerns_both() {
+    let mut state = world();
+    let name = Name::new("tools", "user");
+    let subjects = json!([{"kind": "User", "name": "u"}]);
+    let wakes = state.policy(&name, Some(policy("second", &subjects)));
+    assert_eq!(uids(wakes), ["second", "user"]);
+    assert!(state.policy_of(&job("user")).is_none());
+    assert!(state.policy_of(&job("second")).is_some());
+    assert_eq!(uids(state.policy(&name, None)), ["second"]);
+    assert_eq!(state.policies(), 2);
+}
+
+#[test]
+fn what_holds_something_is_urgent_and_what_was_relabelled_concerns_both() {
+    let mut state = world();
+    let name = Name::new("tools", "policy-user");
+    let object = ManagedCached {
+        said: None,
+        terminating: false,
+    };
+    let wakes = state.object(Kind::Role, &name, Some(("user", object)));
+    assert_eq!(wakes, [(job("user"), Urgency::Urgent)]);
+    assert_eq!(state.managed(&job("user")).count(), 1);
+    let wakes = state.object(Kind::Role, &name, Some(("group", object)));
+    assert_eq!(
+        wakes,
+        [
+            (job("group"), Urgency::Urgent),
+            (job("user"), Urgency::Normal)
+        ]
+    );
+    assert_eq!(uids(state.object(Kind::Role, &name, None)), ["group"]);
+    assert_eq!(state.managed(&job("group")).count(), 0);
+}

@@ -1,0 +1,205 @@
+//! Policies that cannot be put in force, processes that were away, and two that lead.
+
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::Lag;
+use tokio::time::sleep;
+
+use crate::support::{Cluster, SYSTEMS, TOOLS, reading, soon};
+
+fn alice() -> serde_json::Value {
+    json!([{"kind": "User", "name": "alice"}])
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_cluster_is_not_written_to() {
+    let cluster = Cluster::new();
+    cluster.policy("p", json!({}), alice());
+    cluster.policy("nothing", json!({"names": ["not-there"]}), alice());
+    cluster.policy(
+        "odd",
+        json!({}),
+        json!([{"kind": "ServiceAccount", "nameSelector": {}}]),
+    );
+    let _process = cluster.start("one");
+    soon().await;
+    let since = cluster.now();
+    sleep(Duration::from_mins(30)).await;
+    assert_eq!(cluster.writes(since), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_depends_on_the_switch() {
+    let cluster = Cluster::new();
+    assert!(cluster.server.list("configmaps").is_empty());
+    cluster.policy("p", json!({}), alice());
+    let _process = cluster.start("one");
+    soon().await;
+    assert!(cluster.may("alice", "read", "harbor").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_cannot_be_read_gives_nothing_any_more_and_says_why_once() {
+    let cluster = Cluster::new();
+    cluster.policy("p", json!({}), alice());
+    let _process = cluster.start("one");
+    soon().await;
+    assert!(cluster.may("alice", "read", "harbor").await);
+    cluster.edit("p", |spec| spec["connector"] = json!({"name": ["harbor"]}));
+    soon().await;
+    assert!(!cluster.may("alice", "read", "harbor").await);
+    assert_eq!(
+        cluster.conditions("p")[1],
+        "PermissionSynced=False PolicyUnreadable"
+    );
+    let policy = cluster.server.get("accesspolicies", TOOLS, "p").unwrap();
+    let message = policy["status"]["conditions"][1]["message"]
+        .as_str()
+        .unwrap();
+    assert!(
+        message.contains("spec.connector.name") && message.contains("names"),
+        "{message}"
+    );
+    let since = cluster.now();
+    sleep(Duration::from_mins(30)).await;
+    assert_eq!(cluster.writes(since), [""; 0]);
+    cluster.edit("p", |spec| spec["connector"] = json!({"names": ["harbor"]}));
+    soon().await;
+    assert!(cluster.may("alice", "read", "harbor").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_no_policy_may_hand_out_give_nothing() {
+    let cluster = Cluster::new();
+    let mut spec = reading(json!({}), alice());
+    spec["defaultPermission"]["roleTemplate"]["rules"][0]["resources"] = json!(["connectors/*"]);
+    cluster.put(json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+        "metadata": {"name": "p", "namespace": TOOLS}, "spec": spec,
+    }));
+    let _process = cluster.start("one");
+    soon().await;
+    assert!(cluster.objects().is_empty());
+    assert_eq!(
+        cluster.conditions("p")[1],
+        "PermissionSynced=False RulesInvalid"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_refuses_is_told_and_tried_again() {
+    let cluster = Cluster::new();
+    cluster.policy("p", json!({}), alice());
+    let take = |cluster: &Cluster, verbs| {
+        cluster
+            .server
+            .change("clusterroles", "", "connectors-policy-controller", |it| {
+                it["rules"][1]["verbs"] = verbs;
+            });
+    };
+    take(&cluster, json!(["get", "list", "watch"]));
+    let _process = cluster.start("one");
+    soon().await;
+    assert_eq!(
+        cluster.conditions("p")[1],
+        "PermissionSynced=False WriteFailed"
+    );
+    take(
+        &cluster,
+        json!(["get", "list", "watch", "create", "patch", "delete"]),
+    );
+    sleep(Duration::from_mins(3)).await;
+    assert!(cluster.may("alice", "read", "harbor").await);
+    assert_eq!(
+        cluster.conditions("p")[1],
+        "PermissionSynced=True PermissionGranted"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happened_while_nobody_was_there_is_made_good_at_the_start() {
+    let cluster = Cluster::new();
+    cluster.server.collect_garbage(None);
+    cluster.policy("p", json!({}), alice());
+    cluster.policy("q", json!({}), json!([{"kind": "User", "name": "bob"}]));
+    cluster.connector("quay", json!({}));
+    let first = cluster.start("one");
+    soon().await;
+    cluster.kill(&first);
+    cluster.server.delete("accesspolicies", TOOLS, "q");
+    cluster.server.delete("connectors", TOOLS, "harbor");
+    cluster.policy("r", json!({}), json!([{"kind": "User", "name": "carol"}]));
+    soon().await;
+    assert!(
+        cluster.may("bob", "read", "harbor").await,
+        "nobody is there"
+    );
+    let since = cluster.now();
+    let _second = cluster.start("two");
+    sleep(Duration::from_mins(1)).await;
+    assert!(!cluster.may("bob", "read", "harbor").await);
+    assert!(!cluster.may("alice", "read", "harbor").await);
+    assert!(cluster.may("alice", "read", "quay").await);
+    assert!(cluster.may("carol", "read", "quay").await);
+    let writes = cluster.writes(since);
+    assert!(writes[0].starts_with("delete rolebindings"), "{writes:?}");
+    assert!(writes[1].starts_with("delete roles"), "{writes:?}");
+    let given = writes
+        .iter()
+        .position(|it| it.starts_with("create"))
+        .unwrap();
+    let taken = writes
+        .iter()
+        .position(|it| it.starts_with("patch roles"))
+        .unwrap();
+    assert!(taken < given, "{writes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_follower_goes_on_when_the_leader_is_gone() {
+    let cluster = Cluster::new();
+    cluster.policy("p", json!({}), alice());
+    let first = cluster.start("one");
+    soon().await;
+    let _second = cluster.start("two");
+    soon().await;
+    cluster.kill(&first);
+    cluster.edit("p", |spec| {
+        spec["defaultPermission"]["bindingTemplate"]["subjects"] =
+            json!([{"kind": "User", "name": "bob"}]);
+    });
+    sleep(Duration::from_mins(1)).await;
+    assert!(cluster.may("bob", "read", "harbor").await);
+    assert!(!cluster.may("alice", "read", "harbor").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_that_lead_agree_though_one_is_far_behind() {
+    let cluster = Cluster::new();
+    cluster.policy("p", json!({}), alice());
+    let _first = cluster.start("one");
+    let _second = cluster.start_in(SYSTEMS[1], "two");
+    soon().await;
+    let lag = Lag {
+        versions: 40,
+        at_most: Duration::from_mins(2),
+    };
+    cluster.server.set_watch_lag("two", Some(lag));
+    for user in ["bob", "carol", "dave"] {
+        let since = cluster.now();
+        cluster.edit("p", |spec| {
+            spec["defaultPermission"]["bindingTemplate"]["subjects"] =
+                json!([{"kind": "User", "name": user}]);
+        });
+        soon().await;
+        assert!(cluster.may(user, "read", "harbor").await);
+        let writes = cluster.writes(since);
+        assert!(writes.len() <= 6, "{writes:?}");
+    }
+    assert!(!cluster.may("bob", "read", "harbor").await);
+    sleep(Duration::from_mins(6)).await;
+    let since = cluster.now();
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(cluster.writes(since), [""; 0]);
+}
