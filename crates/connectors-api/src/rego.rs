@@ -13,16 +13,19 @@
 
 mod answer;
 mod functions;
+mod reads;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, LimitError, Value};
-use serde_json::json;
+use serde::Deserialize;
 use thiserror::Error;
 
 pub use answer::{Answer, AnswerError};
+use reads::Reads;
 
 /// The longest module that a policy can hold.
 const LONGEST_MODULE: usize = 16 * 1024;
@@ -40,7 +43,11 @@ const OUTPUT: &str = "data.approval.output";
 /// A module that is ready to be evaluated.
 #[derive(Clone, Debug)]
 pub struct CheckModule {
+    /// Without any object. Adding data makes it compile the module again, so that is left out where the
+    /// module does not look at the context.
     engine: Engine,
+    input: Reads,
+    sees_context: bool,
 }
 
 /// Why a text is not a module that could decide a check.
@@ -83,6 +90,9 @@ pub enum EvaluationError {
     /// The engine stopped. Its words can quote the objects: not for readers in other namespaces.
     #[error("{0}")]
     Engine(String),
+    /// The object or the context cannot be read as values of the language.
+    #[error("the object cannot be read: {0}")]
+    Object(String),
     /// The output is not an answer.
     #[error(transparent)]
     Answer(#[from] AnswerError),
@@ -99,13 +109,16 @@ impl CheckModule {
             return Err(ModuleError::TooLong);
         }
         let engine = load(source, limit)?;
-        let module = Self { engine };
-        module.check_package()?;
-        functions::check(&module.engine)?;
-        match module.output(&json!({}), &json!({})) {
-            Ok(_) => Ok(module),
-            Err(error) => Err(error.into()),
-        }
+        check_package(&engine)?;
+        let tree = tree(&engine)?;
+        functions::check(&tree)?;
+        let mut module = Self {
+            engine,
+            input: Reads::of(&tree, "input"),
+            sees_context: Reads::of(&tree, "data").reaches("context"),
+        };
+        module.evaluate_once()?;
+        Ok(module)
     }
 
     /// Asks the module about an object. Deterministic.
@@ -114,38 +127,74 @@ impl CheckModule {
         object: &serde_json::Value,
         context: &serde_json::Value,
     ) -> Result<Answer, EvaluationError> {
-        Ok(Answer::read(&self.output(object, context)?)?)
+        self.ask(|| self.input.take(object), || Value::deserialize(context))
     }
 
-    fn check_package(&self) -> Result<(), ModuleError> {
-        let packages = self
-            .engine
-            .get_policy_package_components()
-            .map_err(engine_error)?;
-        for package in packages {
-            if package.components != [PACKAGE] {
-                return Err(ModuleError::Package(package.components.join(".")));
-            }
-        }
-        match self.engine.has_declared_rule_rooted_at(FILE, "output") {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(ModuleError::NoOutput),
-            Err(error) => Err(engine_error(error).into()),
-        }
+    /// The same for objects that nobody has parsed yet; of the first one, only what the module looks at is.
+    pub fn evaluate_json(&self, object: &str, context: &str) -> Result<Answer, EvaluationError> {
+        self.ask(
+            || self.input.parse(object),
+            || serde_json::from_str(context),
+        )
     }
 
-    fn output(
+    fn ask(
         &self,
-        object: &serde_json::Value,
-        context: &serde_json::Value,
-    ) -> Result<Value, EvaluationError> {
+        object: impl FnOnce() -> serde_json::Result<Value>,
+        context: impl FnOnce() -> serde_json::Result<Value>,
+    ) -> Result<Answer, EvaluationError> {
         let mut engine = self.engine.clone();
-        engine.set_input(Value::from(object.clone()));
-        engine
-            .add_data(Value::from(json!({"context": context})))
-            .map_err(engine_error)?;
-        engine.eval_rule(OUTPUT.to_owned()).map_err(engine_error)
+        engine.set_input(object().map_err(|error| unreadable(&error))?);
+        if self.sees_context {
+            add_context(&mut engine, context().map_err(|error| unreadable(&error))?)?;
+        }
+        let output = engine.eval_rule(OUTPUT.to_owned()).map_err(engine_error)?;
+        Ok(Answer::read(&output)?)
     }
+
+    /// On empty objects. Without data, what it compiles for that stays for later evaluations.
+    fn evaluate_once(&mut self) -> Result<(), EvaluationError> {
+        let mut with_context;
+        let engine = if self.sees_context {
+            with_context = self.engine.clone();
+            add_context(&mut with_context, Value::new_object())?;
+            &mut with_context
+        } else {
+            &mut self.engine
+        };
+        engine.set_input(Value::new_object());
+        engine.eval_rule(OUTPUT.to_owned()).map_err(engine_error)?;
+        Ok(())
+    }
+}
+
+fn check_package(engine: &Engine) -> Result<(), ModuleError> {
+    let packages = engine.get_policy_package_components();
+    for package in packages.map_err(engine_error)? {
+        if package.components != [PACKAGE] {
+            return Err(ModuleError::Package(package.components.join(".")));
+        }
+    }
+    match engine.has_declared_rule_rooted_at(FILE, "output") {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(ModuleError::NoOutput),
+        Err(error) => Err(engine_error(error).into()),
+    }
+}
+
+/// What the engine has read, as it shows it to tools.
+fn tree(engine: &Engine) -> Result<serde_json::Value, EvaluationError> {
+    let json = engine.get_ast_as_json().map_err(engine_error)?;
+    serde_json::from_str(&json).map_err(|error| EvaluationError::Engine(error.to_string()))
+}
+
+fn add_context(engine: &mut Engine, context: Value) -> Result<(), EvaluationError> {
+    let data = BTreeMap::from([(Value::from("context"), context)]);
+    engine.add_data(Value::from(data)).map_err(engine_error)
+}
+
+fn unreadable(error: &serde_json::Error) -> EvaluationError {
+    EvaluationError::Object(error.to_string())
 }
 
 fn load(source: &str, limit: Duration) -> Result<Engine, ModuleError> {

@@ -168,7 +168,8 @@ impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in &self.parts {
             match part {
-                Part::Text(text) => f.write_str(text)?,
+                // A brace of a text would begin a path.
+                Part::Text(text) => f.write_str(&text.replace('{', "{'{'}"))?,
                 Part::Path(Expression { path, .. }) => write!(f, "{{{path}}}")?,
             }
         }

@@ -3,10 +3,9 @@
 //! The engine finds a missing function only when it comes to call it. An approval that never works
 //! should be refused when it is written, so the calls of a module are looked up before.
 
-use regorus::Engine;
 use serde_json::Value;
 
-use super::{EvaluationError, ModuleError, PACKAGE, engine_error};
+use super::{ModuleError, PACKAGE};
 
 /// The functions that are there and give one answer for one question. `rand.intn` does not.
 #[rustfmt::skip]
@@ -27,16 +26,13 @@ const AVAILABLE: &[&str] = &[
 ];
 
 /// Every call must be of an available function, or of one that the module defines.
-pub(super) fn check(engine: &Engine) -> Result<(), ModuleError> {
-    let json = engine.get_ast_as_json().map_err(engine_error)?;
-    let tree: Value =
-        serde_json::from_str(&json).map_err(|error| EvaluationError::Engine(error.to_string()))?;
+pub(super) fn check(tree: &Value) -> Result<(), ModuleError> {
     let mut defined = Vec::new();
-    each(&tree, "Func", &mut |head| {
+    each(tree, "Func", &mut |head| {
         defined.extend(head.get("refr").and_then(name));
     });
     let mut unknown = None;
-    each(&tree, "Call", &mut |call| {
+    each(tree, "Call", &mut |call| {
         let called = call
             .get("fcn")
             .and_then(name)

@@ -7,6 +7,8 @@ use super::path::{Path, Step};
 pub(super) fn canonical(mut steps: Vec<Step>) -> Option<(Vec<Step>, bool)> {
     let names: Vec<_> = steps.iter().map_while(Step::field).collect();
     let (pod, skipped) = match *names.as_slice() {
+        // A field `pod` of the pod has no canonical form: that would be another spelling of the pod.
+        ["object", "pod", "pod", ..] | ["pod", "pod", ..] => return None,
         ["object", "pod", ..] => (true, 2),
         ["object", ..] => (false, 1),
         ["pod", ..] => (true, 1),

@@ -29,6 +29,8 @@ fn a_path_without_object_or_name_has_an_error_of_its_own() {
         ("{.objects.name}", Root),
         ("{.Object.name}", Root),
         ("{.podx.name}", Root),
+        ("{.pod.pod.name}", Root),
+        ("{.object.pod['pod'].name}", Root),
         ("{..}", Descendants),
         ("{.object..}", Descendants),
         ("{.object...name}", Descendants),
@@ -68,6 +70,24 @@ fn a_fixed_text_depends_on_nothing() {
     assert!(Template::parse("fixed").unwrap().is_fixed());
     assert!(Template::parse("{'fixed'}").unwrap().is_fixed());
     assert!(!Template::parse("x{.object.a}").unwrap().is_fixed());
+}
+
+#[test]
+fn a_brace_that_is_text_stays_text_in_the_canonical_form() {
+    for (text, canonical) in [
+        (
+            "a{'{.object.pod.metadata.name}'}",
+            "a{'{'}.object.pod.metadata.name}",
+        ),
+        ("{\"{\"}{.pod.name}", "{'{'}{.object.metadata.name}"),
+    ] {
+        let template = Template::parse(text).unwrap();
+        assert_eq!(template.to_string(), canonical);
+        let again = Template::parse(canonical).unwrap();
+        assert_eq!(again.to_string(), canonical);
+        let data = TemplateData::of(json!({"metadata": {"name": "n"}}));
+        assert_eq!(again.render(&data), template.render(&data));
+    }
 }
 
 #[test]
