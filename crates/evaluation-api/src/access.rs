@@ -12,4 +12,7 @@ pub use question::{
     AccessQuestion, AccessTarget, ConnectorName, PodRef, QuestionError, ServiceAccountName,
     TokenQuestion,
 };
+// Callers need these words and nothing else of that crate.
+pub use connectors_api::Permission;
+pub use connectors_api::access_request::Phase;
 pub use who_can::{Holder, PodAccess, StandingAccess, TokenAnswer, WhoCan};

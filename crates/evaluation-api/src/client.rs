@@ -5,6 +5,7 @@
 //! away without a word is noticed by HTTP/2 pings within seconds.
 
 mod channel;
+mod roots;
 mod session;
 mod token;
 mod watcher;
@@ -14,6 +15,7 @@ mod fake_server;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +25,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use crate::LONGEST_MESSAGE;
 use crate::access::{
@@ -37,11 +39,13 @@ use crate::v1::{
     ValidatePolicyResponse, evaluation_client::EvaluationClient,
 };
 use crate::verdict::{self, UnknownVerdict};
+use roots::Roots;
 use token::{Proof, TokenFile};
 
 pub use crate::refusal::Refusal;
 pub use channel::UrlError;
 pub use token::TokenError;
+pub use tonic::Code;
 pub use watcher::{AccessWatcher, Event, Subscription};
 
 /// How long an access question may take.
@@ -53,7 +57,40 @@ const EXPLAIN: Duration = Duration::from_secs(15);
 /// How long the evaluation of checks may take: it may run Rego, several times.
 const EVALUATE_CHECKS: Duration = Duration::from_secs(15);
 
-/// Where the service is, whom to trust there, and what to show it.
+/// How much longer than we wait the server thinks that we do.
+const TOLD: Duration = Duration::from_millis(500);
+
+/// Where the service is, and the files that a pod has to speak to it. Whoever renews a file just writes it:
+/// the token is read for each call, the roots for each connection.
+///
+/// ```
+/// # use evaluation_api::client::{Client, Files, UrlError};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), UrlError> {
+/// let client = Client::from_files(Files {
+///     url: "https://evaluation-service.connectors-system.svc:8443".to_owned(),
+///     connect_to: None,
+///     roots_file: "/etc/connectors/ca/ca.crt".into(),
+///     token_file: "/var/run/secrets/connectors-evaluation/token".into(),
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// `https://host:port`. The certificate of the service must name the host.
+    pub url: String,
+    /// Where to connect to when that is not what the URL says: the near end of a `kubectl port-forward`.
+    pub connect_to: Option<SocketAddr>,
+    /// The roots to trust, in PEM. In the installation's namespace they are in the `ConfigMap`
+    /// `connectors-ca`; while one authority takes over from another it holds both.
+    pub roots_file: PathBuf,
+    /// The token for the audience [`crate::TOKEN_AUDIENCE`].
+    pub token_file: PathBuf,
+}
+
+/// Where the service is, whom to trust there, and what to show it: for a process that follows its TLS
+/// files itself.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `https://host:port`
@@ -170,7 +207,20 @@ impl Client {
             tls,
             token_file,
         } = settings;
-        let channel = channel::open(&url, tls)?;
+        let channel = channel::open(&url, None, Roots::Followed(tls))?;
+        Ok(Self::of(channel, Proof::Token(TokenFile(token_file))))
+    }
+
+    /// The same with the files of a pod. Connects when it is first needed, so that the files need not be
+    /// there yet. To be called inside a tokio runtime.
+    pub fn from_files(files: Files) -> Result<Self, UrlError> {
+        let Files {
+            url,
+            connect_to,
+            roots_file,
+            token_file,
+        } = files;
+        let channel = channel::open(&url, connect_to, Roots::File(roots_file))?;
         Ok(Self::of(channel, Proof::Token(TokenFile(token_file))))
     }
 
@@ -316,7 +366,7 @@ impl<M> Call<M> {
             message,
         } = self;
         let answer = async {
-            let request = proof.shown_with(message, Some(limit)).await?;
+            let request = proof.shown_with(message, Some(limit))?;
             answered(call, send(stub, request).await)
         };
         let answer = timeout(limit, answer).await;
@@ -335,17 +385,15 @@ fn answered<T>(call: &'static str, answer: Result<Response<T>, Status>) -> Resul
 }
 
 impl Proof {
-    async fn shown_with<T>(
-        &self,
-        message: T,
-        limit: Option<Duration>,
-    ) -> Result<Request<T>, TokenError> {
+    fn shown_with<T>(&self, message: T, limit: Option<Duration>) -> Result<Request<T>, TokenError> {
         let mut request = Request::new(message);
-        if let Some(bearer) = self.bearer().await? {
+        if let Some(bearer) = self.bearer()? {
             request.metadata_mut().insert("authorization", bearer);
         }
         if let Some(limit) = limit {
-            request.set_timeout(limit);
+            // The transport ends a call at the time that the server is told, and says that somebody
+            // cancelled it. Ours is the word that callers know, so it comes first.
+            request.set_timeout(limit + TOLD);
         }
         Ok(request)
     }

@@ -82,6 +82,10 @@ reasons! {
     StreamTooOld "STREAM_TOO_OLD"
     /// The caller does not read what it is told.
     StreamUnread "STREAM_UNREAD"
+    /// The caller has as many calls in progress as it may.
+    TooManyCalls "TOO_MANY_CALLS"
+    /// The caller has as many streams open as it may.
+    TooManyStreams "TOO_MANY_STREAMS"
     /// The call took longer than any may.
     CallTooLong "CALL_TOO_LONG"
     /// The token that is asked about is not valid.

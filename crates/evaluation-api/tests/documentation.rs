@@ -1,4 +1,5 @@
-//! `docs/evaluation-api.md` has a row for each word that callers may see.
+//! `docs/evaluation-api.md` has a row for each word that callers may see, `docs/troubleshooting.md` what to do
+//! about each.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
@@ -25,4 +26,24 @@ fn every_word_has_its_row_and_every_row_its_word() {
     let words: BTreeSet<String> = words.map(str::to_owned).collect();
     assert_eq!(rows.iter().cloned().collect::<BTreeSet<_>>(), words);
     assert_eq!(rows.len(), words.len());
+}
+
+#[test]
+fn there_is_something_to_do_about_every_refusal() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/troubleshooting.md");
+    let text = fs::read_to_string(path).unwrap();
+    let section = text
+        .split_once("## What the evaluation service refuses")
+        .unwrap()
+        .1;
+    let section = section.split("\n## ").next().unwrap();
+    let cells = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let words: Vec<&str> = cells.flat_map(|(words, _)| words.split(", ")).collect();
+    for reason in Reason::ALL {
+        let word = format!("`{}`", reason.as_str());
+        let count = words.iter().filter(|it| **it == word).count();
+        assert_eq!(count, 1, "{word}");
+    }
 }

@@ -9,6 +9,7 @@ use jiff::SignedDuration;
 use service_kit::args::CommonArgs;
 
 use crate::rego::Limits;
+use crate::shares::CallerLimits;
 
 /// Answers access questions from watch caches and evaluates approval checks; changes nothing.
 #[derive(Clone, Debug, Parser)]
@@ -47,6 +48,14 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = max_staleness)]
     pub max_staleness: Duration,
 
+    /// How many calls of one caller are answered at the same time; more are refused
+    #[arg(long, value_name = "NUMBER", default_value_t = 128, value_parser = clap::value_parser!(u16).range(8..=4096))]
+    pub calls_per_caller: u16,
+
+    /// How many streams one caller may have open at the same time; more are refused
+    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=256))]
+    pub streams_per_caller: u16,
+
     /// How many Rego evaluations run at the same time, each in a process of its own
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub rego_workers: u16,
@@ -69,6 +78,15 @@ pub struct Args {
 }
 
 impl Args {
+    /// What one caller may have.
+    #[must_use]
+    pub fn caller_limits(&self) -> CallerLimits {
+        CallerLimits {
+            calls: self.calls_per_caller.into(),
+            streams: self.streams_per_caller.into(),
+        }
+    }
+
     /// What a Rego module may use.
     #[must_use]
     pub fn rego_limits(&self) -> Limits {
@@ -132,6 +150,11 @@ mod tests {
             module: 16 << 10,
         };
         assert_eq!(limits, expected);
+        let expected = CallerLimits {
+            calls: 128,
+            streams: 8,
+        };
+        assert_eq!(parse(&[]).unwrap().caller_limits(), expected);
     }
 
     #[test]
@@ -148,6 +171,8 @@ mod tests {
     #[test]
     fn limits_cannot_be_switched_off() {
         for wrong in [
+            "--calls-per-caller=0",
+            "--streams-per-caller=1",
             "--rego-workers=0",
             "--rego-timeout=0s",
             "--rego-timeout=1h",

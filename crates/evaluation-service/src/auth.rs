@@ -10,6 +10,7 @@
 mod remembered;
 mod subject;
 mod token;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +28,16 @@ use kube::{Api, Client};
 use service_kit::clock;
 use service_kit::retry::{CallError, Policy};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tonic::metadata::MetadataMap;
 
 use crate::error::Refused;
 use crate::metrics::Metrics;
+use crate::shares::{CallerLimits, Kind, Owner, Place, Share, Shares};
 use remembered::Remembered;
 use token::{Looks, bearer, looks};
+use turns::Turns;
 
 pub(crate) use subject::TokenOwner;
 
@@ -62,7 +65,10 @@ type Sha = [u8; 32];
 
 /// Who calls.
 #[derive(Clone)]
-pub struct Caller(Who);
+pub struct Caller {
+    who: Who,
+    share: Arc<Share>,
+}
 
 #[derive(Clone)]
 enum Who {
@@ -84,23 +90,28 @@ pub struct Callers(Arc<Inner>);
 struct Inner {
     client: Client,
     metrics: Metrics,
+    shares: Shares,
     unknown_reviews: Semaphore,
     known_reviews: Semaphore,
     subject_reviews: Semaphore,
     access_reviews: Semaphore,
     tokens: Remembered<Sha, Caller>,
     refused: Remembered<Sha, ()>,
-    /// Tokens that were good lately.
-    known: Remembered<Sha, ()>,
+    /// Tokens that were good lately, and whose.
+    known: Remembered<Sha, Arc<Share>>,
     permissions: Remembered<(Sha, String), ()>,
+    /// Calls that come together ask once.
+    token_turns: Turns<Sha>,
+    permission_turns: Turns<(Sha, String)>,
 }
 
 impl Callers {
     /// Remembers nobody yet.
     #[must_use]
-    pub fn new(client: Client, metrics: Metrics) -> Self {
+    pub fn new(client: Client, metrics: Metrics, limits: CallerLimits) -> Self {
         Self(Arc::new(Inner {
             client,
+            shares: Shares::new(limits, metrics.clone()),
             metrics,
             unknown_reviews: Semaphore::new(UNKNOWN_REVIEWS),
             known_reviews: Semaphore::new(KNOWN_REVIEWS),
@@ -110,6 +121,8 @@ impl Callers {
             refused: Remembered::new(REFUSAL_HOLDS),
             known: Remembered::new(KNOWN_FOR),
             permissions: Remembered::new(PERMISSION_HOLDS),
+            token_turns: Turns::default(),
+            permission_turns: Turns::default(),
         }))
     }
 
@@ -125,10 +138,22 @@ impl Callers {
         if looks != Looks::Good || inner.refused.has(&digest) {
             return Err(Refused::BadToken);
         }
-        let places = if inner.known.has(&digest) {
-            &inner.known_reviews
-        } else {
-            &inner.unknown_reviews
+        let _turn = inner.token_turns.take(&digest, PLACE).await;
+        if let Some(caller) = inner.tokens.get(&digest) {
+            return Ok(caller);
+        }
+        if inner.refused.has(&digest) {
+            return Err(Refused::BadToken);
+        }
+        let known = inner.known.get(&digest);
+        // Whoever has many good tokens has no more reviews for that.
+        let _asked = match &known {
+            Some(share) => Some(asked(share).await?),
+            None => None,
+        };
+        let places = match known {
+            Some(_) => &inner.known_reviews,
+            None => &inner.unknown_reviews,
         };
         let status = inner.review_token(token, TOKEN_AUDIENCE, places).await?;
         let user = status.and_then(|status| owner(status, TOKEN_AUDIENCE));
@@ -139,21 +164,26 @@ impl Callers {
             inner.refused.put(digest, ());
             return Err(Refused::BadToken);
         };
-        let caller = Caller::new(user)?;
+        let caller = inner.caller(user)?;
+        inner.known.put(digest, Arc::clone(&caller.share));
         inner.tokens.put(digest, caller.clone());
-        inner.known.put(digest, ());
         Ok(caller)
     }
 
     /// May the caller ask about the connectors of this namespace?
     pub async fn authorize(&self, caller: &Caller, namespace: &str) -> Result<(), Refused> {
-        let Who::Known(known) = &caller.0 else {
+        let Who::Known(known) = &caller.who else {
             return Ok(());
         };
         let key = (known.digest, namespace.to_owned());
         if self.0.permissions.has(&key) {
             return Ok(());
         }
+        let _turn = self.0.permission_turns.take(&key, PLACE).await;
+        if self.0.permissions.has(&key) {
+            return Ok(());
+        }
+        let _asked = caller.asked().await?;
         let is_allowed = self.0.review_access(&known.user, namespace).await?;
         let result = if is_allowed { "yes" } else { "no" };
         self.0.metrics.review("access", result);
@@ -162,6 +192,14 @@ impl Callers {
         }
         self.0.permissions.put(key, ());
         Ok(())
+    }
+
+    /// Whoever could open the socket may ask about everything: the process itself could be read by them.
+    pub(crate) fn local(&self, user: u32) -> Caller {
+        Caller {
+            who: Who::Local,
+            share: self.0.shares.of(Owner::Local(user)),
+        }
     }
 }
 
@@ -176,24 +214,46 @@ fn owner(status: TokenReviewStatus, audience: &str) -> Option<UserInfo> {
     is_somebody.then_some(user)
 }
 
+/// Waits until the API server may be asked something for the owner of a share, but not for long.
+async fn asked(share: &Share) -> Result<SemaphorePermit<'_>, Refused> {
+    let asked = timeout(PLACE, share.asked()).await;
+    asked
+        .map_err(|_| Refused::TooManyReviews)?
+        .ok_or(Refused::Internal)
+}
+
 impl Caller {
-    fn new(user: UserInfo) -> Result<Self, Refused> {
-        let json = serde_json::to_vec(&user).map_err(|_| Refused::Internal)?;
-        let digest = Sha256::digest(&json).into();
-        Ok(Self(Who::Known(Arc::new(Known { user, digest }))))
+    /// A place for a call or a stream.
+    pub(crate) fn begin(&self, kind: Kind) -> Result<Place, Refused> {
+        self.share.begin(kind)
     }
 
-    /// Whoever could open the socket may ask about everything: the process itself could be read by them.
-    pub(crate) const fn local() -> Self {
-        Self(Who::Local)
+    /// Waits for the turn of a message that brings objects.
+    pub(crate) async fn message(&self) -> Option<SemaphorePermit<'_>> {
+        self.share.message().await
+    }
+
+    /// Waits until the API server may be asked something for this caller.
+    pub(crate) async fn asked(&self) -> Result<SemaphorePermit<'_>, Refused> {
+        asked(&self.share).await
     }
 }
 
 impl Inner {
+    fn caller(&self, user: UserInfo) -> Result<Caller, Refused> {
+        let json = serde_json::to_vec(&user).map_err(|_| Refused::Internal)?;
+        let digest = Sha256::digest(&json).into();
+        let share = self.shares.of(Owner::of(&user));
+        let who = Who::Known(Arc::new(Known { user, digest }));
+        Ok(Caller { who, share })
+    }
+
+    /// A call may need two reviews. Without an answer to either they are over before callers give up, so
+    /// that these hear why.
     const POLICY: Policy = Policy {
         attempts: 2,
         attempt: Duration::from_secs(2),
-        total: Duration::from_secs(4),
+        total: Duration::from_secs(2),
         pauses: service_kit::retry::Backoff::new(
             Duration::from_millis(50),
             Duration::from_millis(500),

@@ -96,6 +96,12 @@ pub enum Refused {
     /// The caller does not read what it is told.
     #[error("the stream is not being read")]
     Unread,
+    /// The caller has as many calls in progress as it may.
+    #[error("the caller has too many calls in progress; wait for some of them")]
+    TooManyCalls,
+    /// The caller has as many streams open as it may.
+    #[error("the caller has too many streams open; end some of them")]
+    TooManyStreams,
     /// The call took longer than any may.
     #[error("the call took too long")]
     TooLate,
@@ -146,6 +152,8 @@ impl Refused {
             Self::IdTwice(_) => (Code::InvalidArgument, Reason::IdTwice, None),
             Self::TooMuchRego(_) => (Code::ResourceExhausted, Reason::TooMuchRego, None),
             Self::TooManyQuestions => (Code::ResourceExhausted, Reason::TooManyQuestions, None),
+            Self::TooManyCalls => (Code::ResourceExhausted, Reason::TooManyCalls, Some(SOON)),
+            Self::TooManyStreams => (Code::ResourceExhausted, Reason::TooManyStreams, Some(LATER)),
             Self::TooLate => (Code::DeadlineExceeded, Reason::CallTooLong, Some(SOON)),
             Self::Internal => (Code::Internal, Reason::Internal, None),
         }
@@ -193,6 +201,8 @@ impl Refused {
             | Self::TooManyIds
             | Self::TooOld
             | Self::Unread
+            | Self::TooManyCalls
+            | Self::TooManyStreams
             | Self::TooLate
             | Self::Internal => None,
         };
@@ -257,6 +267,8 @@ mod tests {
             (Refused::Stale, Some(LATER)),
             (Refused::TooBusy, Some(SOON)),
             (Refused::TooLate, Some(SOON)),
+            (Refused::TooManyCalls, Some(SOON)),
+            (Refused::TooManyStreams, Some(LATER)),
             (Refused::BadToken, None),
             (Refused::Stage, None),
             (Refused::Internal, None),

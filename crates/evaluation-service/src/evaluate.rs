@@ -1,5 +1,7 @@
 //! `EvaluateChecks`: from the wire to the judge, and back.
 
+pub mod remembered;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -22,6 +24,16 @@ use crate::rego::Pool;
 const MOST_REGO: usize = 512;
 /// All evaluations of one call together: the caller waits no longer than 15 seconds.
 pub(crate) const ALL_REGO: Duration = Duration::from_secs(10);
+
+/// A question of so many bytes is prepared at once: to hand it over takes longer.
+const SHORT: usize = 64 * 1024;
+
+/// An answer, and whether the same question would get it again.
+pub(crate) struct Judged {
+    pub(crate) answer: EvaluateChecksResponse,
+    /// Every module gave an answer of its own: no limit and no accident was in play.
+    pub(crate) is_certain: bool,
+}
 
 /// What is asked, and the namespace whose permission it needs.
 pub fn read(request: EvaluateChecksRequest) -> Result<(String, Question), Refused> {
@@ -72,18 +84,27 @@ pub(crate) fn json(field: &str, bytes: &[u8]) -> Result<Value, Refused> {
 /// What the checks say, with the help of workers where there is Rego.
 pub(crate) async fn judge(
     question: Question,
+    length: usize,
     pool: &Pool,
     place: &Place<'_>,
-) -> Result<EvaluateChecksResponse, Refused> {
-    // Paths and selectors over large objects would keep other calls from their turn.
-    let prepared = tokio::task::spawn_blocking(|| judge::prepare(question)).await;
-    let prepared = prepared.map_err(|_| Refused::Internal)??;
+) -> Result<Judged, Refused> {
+    let prepared = if length <= SHORT {
+        judge::prepare(question)
+    } else {
+        // Paths and selectors over large objects would keep other calls from their turn.
+        let prepared = tokio::task::spawn_blocking(|| judge::prepare(question)).await;
+        prepared.map_err(|_| Refused::Internal)?
+    }?;
     let jobs = prepared.rego_jobs().count();
     if jobs > MOST_REGO {
         return Err(Refused::TooMuchRego(jobs));
     }
     let answers = ask(&prepared, pool, place).await;
-    Ok(told(prepared.finish(answers)))
+    let is_certain = answers.len() == jobs && answers.iter().all(Result::is_ok);
+    Ok(Judged {
+        answer: told(prepared.finish(answers)),
+        is_certain,
+    })
 }
 
 /// The answers that come in time, in the order of the questions. The judge takes missing ones for

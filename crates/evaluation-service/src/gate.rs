@@ -2,6 +2,7 @@
 //! asks? Messages may be large, and anybody may send one.
 
 mod count;
+mod held;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -28,6 +29,9 @@ use crate::error::Refused;
 use crate::health::Healthy;
 use crate::places::MESSAGES;
 use crate::service::Service;
+use crate::shares::Kind;
+
+pub(crate) use held::Held;
 
 /// How long a call may take, reading its message and waiting for its turn included. A stream has begun
 /// by then, and goes on.
@@ -39,10 +43,11 @@ const LONGEST_QUESTIONS: usize = 2 * 1024 * 1024;
 const EVALUATE_CHECKS: &str = "EvaluateChecks";
 const BATCH_CHECK_ACCESS: &str = "BatchCheckAccess";
 const VALIDATE_POLICY: &str = "ValidatePolicy";
+const WATCH_ACCESS: &str = "WatchAccess";
 const CALLS: [&str; 8] = [
     "CheckAccess",
     BATCH_CHECK_ACCESS,
-    "WatchAccess",
+    WATCH_ACCESS,
     EVALUATE_CHECKS,
     VALIDATE_POLICY,
     "WhoCan",
@@ -55,12 +60,12 @@ const HEALTH: &str = "/grpc.health.v1.Health/";
 const REFLECTION: &str = "/grpc.reflection.";
 
 /// What proves who calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Proof {
+#[derive(Clone)]
+enum Proof {
     /// A token.
     Token,
     /// That the connection could be made at all.
-    Connection,
+    Connection(Caller),
 }
 
 type Other = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
@@ -80,9 +85,10 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(service: Service, proof: Proof) -> Self {
+    /// For callers that show a token.
+    pub(crate) fn new(service: Service) -> Self {
         Self {
-            proof,
+            proof: Proof::Token,
             health: BoxCloneSyncService::new(HealthServer::new(Healthy(service.clone()))),
             reflection: reflection(),
             objects: service.clone().into_server(LONGEST_MESSAGE),
@@ -92,10 +98,18 @@ impl Gate {
         }
     }
 
+    /// The same for a user of this machine, who needs none.
+    pub(crate) fn for_user(&self, user: u32) -> Self {
+        Self {
+            proof: Proof::Connection(self.service.callers.local(user)),
+            ..self.clone()
+        }
+    }
+
     async fn admit(&self, request: &Request<Incoming>) -> Result<Caller, Refused> {
         self.service.check_ready()?;
-        if self.proof == Proof::Connection {
-            return Ok(Caller::local());
+        if let Proof::Connection(caller) = &self.proof {
+            return Ok(caller.clone());
         }
         let metadata = MetadataMap::from_headers(request.headers().clone());
         self.service.callers.authenticate(&metadata).await
@@ -117,12 +131,21 @@ impl Gate {
             metrics.call(call, refused.code(), since.elapsed());
             Status::from(refused).into_http()
         };
-        match self.admit(&request).await {
-            Ok(caller) => request.extensions_mut().insert(caller),
+        let caller = match self.admit(&request).await {
+            Ok(caller) => caller,
             Err(error) => return refused(error),
         };
-        match timeout(LONGEST_CALL, self.pass(call, request)).await {
-            Ok(Ok(response)) => response,
+        let is_stream = call == WATCH_ACCESS || path.starts_with(REFLECTION);
+        let kind = if is_stream { Kind::Stream } else { Kind::Call };
+        let place = match caller.begin(kind) {
+            Ok(place) => place,
+            Err(error) => return refused(error),
+        };
+        request.extensions_mut().insert(caller.clone());
+        request.extensions_mut().insert(place.clone());
+        match timeout(LONGEST_CALL, self.pass(&caller, call, request)).await {
+            // Until the answer is sent, or nobody wants it any more.
+            Ok(Ok(response)) => response.map(|body| Body::new(Held::new(body, place))),
             Ok(Err(error)) => refused(error),
             Err(_) => refused(Refused::TooLate),
         }
@@ -130,6 +153,7 @@ impl Gate {
 
     async fn pass(
         mut self,
+        caller: &Caller,
         call: &str,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Refused> {
@@ -141,6 +165,8 @@ impl Gate {
         }
         match call {
             EVALUATE_CHECKS | VALIDATE_POLICY => {
+                // Its own share first, so that who waits for that takes nothing from others.
+                let _own = caller.message().await;
                 let _place = self.messages.acquire().await.ok();
                 let Ok(response) = self.objects.call(request).await;
                 Ok(response)

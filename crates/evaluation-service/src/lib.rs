@@ -21,6 +21,7 @@ pub mod places;
 pub mod rego;
 pub mod server;
 pub mod service;
+pub mod shares;
 pub mod who_can;
 pub mod world;
 
@@ -131,6 +132,7 @@ fn serve(args: Args) -> Result<Outcome, StartError> {
 /// Runs the service until it is told to end.
 pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let limits = args.rego_limits();
+    let caller_limits = args.caller_limits();
     let Args {
         common,
         listen_address,
@@ -138,6 +140,8 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         tls_certificate,
         tls_key,
         max_staleness,
+        calls_per_caller: _,
+        streams_per_caller: _,
         rego_workers: _,
         rego_timeout: _,
         rego_memory: _,
@@ -180,9 +184,10 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let service = Service {
         shared,
         live: Live::new(client.clone()),
-        callers: Callers::new(client, metrics.clone()),
+        callers: Callers::new(client, metrics.clone(), caller_limits),
         places: Places::new(rego.workers()),
         rego,
+        remembered: Arc::default(),
         readiness: readiness.clone(),
         metrics,
         max_staleness,

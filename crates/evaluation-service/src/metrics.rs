@@ -17,6 +17,8 @@ pub struct Metrics {
     call_seconds: HistogramVec,
     decisions: IntCounterVec,
     reviews: IntCounterVec,
+    caller_limits: IntCounterVec,
+    checks: IntCounterVec,
     rego: IntCounterVec,
     rego_seconds: Histogram,
     rego_workers: IntCounter,
@@ -68,6 +70,16 @@ impl Metrics {
                 "evaluation_reviews_total",
                 "Reviews of callers by the API server, by kind and result",
                 &["review", "result"],
+            )?,
+            caller_limits: counters(
+                "evaluation_caller_limits_total",
+                "Calls and streams refused because their caller has as many as it may, by what it has",
+                &["limit"],
+            )?,
+            checks: counters(
+                "evaluation_checks_total",
+                "Answers about the checks of a policy, by where they come from",
+                &["source"],
             )?,
             rego: counters(
                 "evaluation_rego_jobs_total",
@@ -130,6 +142,14 @@ impl Metrics {
 
     pub(crate) fn review(&self, review: &str, result: &str) {
         self.reviews.with_label_values(&[review, result]).inc();
+    }
+
+    pub(crate) fn caller_limit(&self, limit: &str) {
+        self.caller_limits.with_label_values(&[limit]).inc();
+    }
+
+    pub(crate) fn checks(&self, source: &str) {
+        self.checks.with_label_values(&[source]).inc();
     }
 
     pub(crate) fn rego(&self, outcome: &Result<RegoAnswer, RegoFailure>, time: Duration) {

@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-use crate::gate::{Gate, Proof};
+use crate::gate::Gate;
 use crate::service::Service;
 use calls::{Calls, Counted};
 use peers::Peers;
@@ -82,7 +82,7 @@ impl Server {
     /// Serves until it is time to stop, and then until every call has its answer.
     pub async fn run(self, service: Service, tls: Arc<ServerConfig>, stop: Stop) {
         let open = service.metrics.connections.clone();
-        let gate = Gate::new(service, Proof::Token);
+        let gate = Gate::new(service);
         let acceptor = TlsAcceptor::from(tls);
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let peers = Peers::default();

@@ -15,6 +15,7 @@ use evaluation_api::v1::{
     ValidatePolicyResponse, WatchAccessRequest, WhoCanRequest, WhoCanResponse,
 };
 use jiff::Timestamp;
+use prost::Message;
 use service_kit::clock;
 use service_kit::readiness::{Readiness, Status as Ready};
 use service_kit::shutdown::Stop;
@@ -26,10 +27,13 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::auth::{Caller, Callers, TokenOwner};
 use crate::batch::Batch;
 use crate::error::Refused;
+use crate::evaluate::Judged;
+use crate::evaluate::remembered::Remembered;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::places::Places;
 use crate::rego::Pool;
+use crate::shares::Place;
 use crate::stream::{Context, Said, UNSENT};
 use crate::world::{Shared, World};
 use crate::{check, evaluate, explain, stream, validate, who_can};
@@ -47,6 +51,8 @@ pub struct Service {
     pub places: Places,
     /// Who runs Rego.
     pub rego: Pool,
+    /// What was said about checks before.
+    pub remembered: Arc<Remembered>,
     /// Whether the caches are complete.
     pub readiness: Readiness,
     /// What is counted.
@@ -130,7 +136,7 @@ impl Service {
         let TokenQuestion { token, target } = request.into_inner().try_into()?;
         let namespace = &target.connector.namespace;
         self.callers.authorize(&caller, namespace).await?;
-        let TokenOwner { subject, pod } = self.callers.owner_of(&token).await?;
+        let TokenOwner { subject, pod } = self.callers.owner_of(&caller, &token).await?;
         let question = target.asked_by(subject, Some(pod.clone()));
         let answer = self.look(|world, now| check::answer(world, &question, now))?;
         Ok(TokenAnswer {
@@ -145,10 +151,24 @@ impl Service {
         request: Request<EvaluateChecksRequest>,
     ) -> Result<EvaluateChecksResponse, Refused> {
         let caller = caller(&request)?;
-        let (namespace, question) = evaluate::read(request.into_inner())?;
+        let asked = request.into_inner();
+        if let Some(known) = self.remembered.recall(&asked) {
+            self.callers.authorize(&caller, &known.namespace).await?;
+            self.metrics.checks("remembered");
+            return Ok(known.answer.clone());
+        }
+        let length = asked.encoded_len();
+        let kept = Remembered::keeps(&asked).then(|| asked.clone());
+        let (namespace, question) = evaluate::read(asked)?;
         self.callers.authorize(&caller, &namespace).await?;
         let place = self.places.take(&namespace, question.stage).await?;
-        evaluate::judge(question, &self.rego, &place).await
+        let judged = evaluate::judge(question, length, &self.rego, &place).await?;
+        let Judged { answer, is_certain } = judged;
+        self.metrics.checks("judged");
+        if let Some(asked) = kept.filter(|_| is_certain) {
+            self.remembered.remember(asked, namespace, answer.clone());
+        }
+        Ok(answer)
     }
 
     async fn look_at_policy(
@@ -174,6 +194,7 @@ impl Service {
             let needs_account = explain::needs_account(&world, namespace);
             (needs_account, explain::request(&world, &question))
         };
+        let _asked = caller.asked().await?;
         let mut read = explain::Read::default();
         if needs_account {
             let subject = &question.subject;
@@ -299,6 +320,8 @@ impl Evaluation for Service {
         let since = Instant::now();
         let begin = || {
             let caller = caller(&request)?;
+            let place: Option<Place> = request.extensions().get().cloned();
+            let place = place.ok_or(Refused::Internal)?;
             self.look(|_, _| ())?;
             let context = Context {
                 shared: Arc::clone(&self.shared),
@@ -309,7 +332,12 @@ impl Evaluation for Service {
                 stop: self.stop.clone(),
             };
             let (said, unsent) = mpsc::channel(UNSENT);
-            tokio::spawn(stream::run(context, request.into_inner(), said));
+            let run = stream::run(context, request.into_inner(), said);
+            tokio::spawn(async move {
+                run.await;
+                // It is over for the caller when its answer is gone, and for the service now.
+                drop(place);
+            });
             Ok(ReceiverStream::new(unsent))
         };
         self.counted("WatchAccess", since, begin())

@@ -2,6 +2,7 @@
 
 mod follow;
 mod heard;
+mod lively;
 mod requests;
 mod sources;
 mod surroundings;

@@ -8,6 +8,8 @@ use std::time::Duration;
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
 use evaluation_service::metrics::Metrics;
 use evaluation_service::rego::{Limits, Pool, StartError};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -245,4 +247,64 @@ fn a_worker_ends_with_its_input() {
         .read_to_end(&mut said)
         .unwrap();
     assert_eq!((said, worker.wait().unwrap().success()), (vec![], true));
+}
+
+/// Pieces of modules that take long, much memory or a deep stack; no piece holds the word of a yes.
+fn costly() -> impl Strategy<Value = String> {
+    let wrapped = |open: &'static str, close: &'static str| {
+        move |depth: usize| format!("{}1{}", open.repeat(depth), close.repeat(depth))
+    };
+    prop_oneof![
+        (1..70_usize).prop_map(wrapped("[", "]")),
+        (1..70_usize).prop_map(wrapped("{\"a\":", "}")),
+        (1..2000_usize).prop_map(wrapped("(", ")")),
+        (1..2000_usize).prop_map(wrapped("f(", ")")),
+        (1..10_u32).prop_map(|digits| format!("numbers.range(1, {})", 10_u64.pow(digits))),
+        (1..6_usize).prop_map(|loops| {
+            let names = (0..loops).map(|n| format!("some x{n} in numbers.range(1, 100)"));
+            format!("[1 | {}]", names.collect::<Vec<_>>().join("; "))
+        }),
+        (1..6_usize).prop_map(|deep| {
+            let regex = format!("{}a{}b", "(".repeat(deep), "{0,100})".repeat(deep));
+            format!("regex.match(\"{regex}\", \"{}\")", "a".repeat(64))
+        }),
+        (1..10_u32).prop_map(|digits| format!("sprintf(\"%0{}d\", [1])", 10_u64.pow(digits))),
+        (1..10_u32).prop_map(|digits| format!("bits.lsh(1, {})", 10_u64.pow(digits))),
+        "[a-z{}\\[\\]():=\". \n]{0,40}",
+    ]
+}
+
+/// Whatever a module is made of: in time there is an answer or a reason, no reason is a yes, and the pool works
+/// on.
+#[test]
+fn no_module_hangs_past_its_limit_or_makes_a_yes_of_an_error() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let time = Duration::from_millis(300);
+    let pool = runtime
+        .block_on(start(Limits { time, ..limits() }))
+        .unwrap();
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 32,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let module = (costly(), costly(), any::<bool>()).prop_map(|(first, second, negated)| {
+        let not = if negated { "not " } else { "" };
+        format!(
+            "package approval\nf(x) := x\noutput := {{\"state\": \"pending\", \"message\": sprintf(\"%v\", [{first}])}} if {not}{second}"
+        )
+    });
+    let outcome = runner.run(&module, |module| {
+        let started = Instant::now();
+        let answer = runtime.block_on(ask(&pool, &module, &json!({})));
+        // The pool kills a worker that is late. The rest is left to a busy machine.
+        let took = started.elapsed();
+        prop_assert!(took < time + Duration::from_secs(4), "{took:?}");
+        if let Ok(answer) = answer {
+            prop_assert_eq!(answer.state.as_str(), "pending");
+        }
+        Ok(())
+    });
+    outcome.unwrap();
+    runtime.block_on(works(&pool));
 }

@@ -2,22 +2,28 @@
 //!
 //! Owns: which programs make a table. Each program prints its rows and fails when a figure misses what it must be.
 
-use std::{fs, thread};
+use std::{ffi::OsStr, fs, process, thread};
 
 use clap::{Args, ValueEnum};
-use e2e::Tool;
+use e2e::{Cluster, ClusterName, Launcher, Progress, Tool};
 
 /// Figures belong to a machine: nothing else should run on it meanwhile
 #[derive(Args)]
 pub(crate) struct BenchArgs {
     /// What is measured
     subject: Subject,
+    /// A local cluster that is up, for what needs one; it stays, with its objects, and without an audit log.
+    /// Otherwise a new one is made for the run
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<ClusterName>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Subject {
     /// Access decisions, in the process
     Authz,
+    /// The evaluation service beside a real API server
+    Evaluation,
 }
 
 /// A benchmark of a crate, optimised as what ships is.
@@ -38,18 +44,76 @@ const AUTHZ: [Program; 2] = [
     },
 ];
 
-pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    let programs = match args.subject {
-        Subject::Authz => &AUTHZ,
-    };
-    for program in programs {
-        program.run(&["--no-run"])?;
+/// They start the release program of the service.
+const EVALUATION: [Program; 1] = [Program {
+    package: "e2e",
+    name: "evaluation",
+}];
+
+/// What a program compares with: the variable that it looks at, and what is in it.
+type Beside<'a> = (&'static str, &'a OsStr);
+
+impl Subject {
+    const fn programs(self) -> &'static [Program] {
+        match self {
+            Self::Authz => &AUTHZ,
+            Self::Evaluation => &EVALUATION,
+        }
     }
+}
+
+pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    let programs = args.subject.programs();
+    for program in programs {
+        program.run(&["--no-run"], None)?;
+    }
+    match (args.subject, &args.cluster) {
+        (Subject::Authz, None) => print(programs, None),
+        (Subject::Authz, Some(_)) => anyhow::bail!("what is measured needs no cluster"),
+        (Subject::Evaluation, Some(cluster)) => {
+            build_service()?;
+            print(programs, Some(on(cluster)))
+        }
+        (Subject::Evaluation, None) => {
+            build_service()?;
+            on_own_cluster(|cluster| print(programs, Some(on(cluster))))
+        }
+    }
+}
+
+fn on(cluster: &ClusterName) -> Beside<'_> {
+    ("E2E_CLUSTER", cluster.as_str().as_ref())
+}
+
+/// Runs something on a cluster that is gone afterwards.
+fn on_own_cluster(run: impl FnOnce(&ClusterName) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    // Of a name that a test run knows as a leftover, should this process be killed.
+    let name: ClusterName = format!("e2e-{}-bench", process::id()).parse()?;
+    let mut launcher = Launcher::this_program(&["cluster"])?;
+    launcher.end_with_parent = true;
+    Cluster::up(&name, &launcher, &Progress::default())?;
+    let ran = run(&name);
+    let ended = Cluster::down(&name);
+    ran?;
+    Ok(ended?)
+}
+
+fn build_service() -> anyhow::Result<()> {
+    let cargo = Tool::ending_with_us(env!("CARGO")).dir(e2e::repository());
+    let build = ["build", "--release", "--locked", "--quiet"];
+    Ok(cargo
+        .args(build)
+        .args(["--package", "evaluation-service"])
+        .run()?)
+}
+
+/// Prints the rows of all programs, and fails when one of them does.
+fn print(programs: &[Program], beside: Option<Beside<'_>>) -> anyhow::Result<()> {
     println!("{}\n", machine());
     println!("| what | is | must | aim |\n|---|---|---|---|");
     let missed: Vec<&str> = programs
         .iter()
-        .filter(|program| program.run(&[]).is_err())
+        .filter(|program| program.run(&[], beside).is_err())
         .map(|program| program.name)
         .collect();
     anyhow::ensure!(
@@ -61,11 +125,14 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
 }
 
 impl Program {
-    fn run(&self, more: &[&str]) -> anyhow::Result<()> {
+    fn run(&self, more: &[&str], beside: Option<Beside<'_>>) -> anyhow::Result<()> {
         let Self { package, name } = self;
-        let cargo = Tool::ending_with_us(env!("CARGO")).dir(e2e::repository());
+        let mut cargo = Tool::ending_with_us(env!("CARGO")).dir(e2e::repository());
         let bench = ["bench", "--locked", "--quiet"];
         let which = ["--package", package, "--bench", name];
+        if let Some((variable, it)) = beside {
+            cargo = cargo.env(variable, it);
+        }
         Ok(cargo.args(bench).args(which).args(more).run()?)
     }
 }

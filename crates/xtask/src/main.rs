@@ -6,6 +6,7 @@ mod crdgen;
 mod demo;
 #[cfg(test)]
 mod docs;
+mod fuzz;
 mod images;
 mod layers;
 mod mutants;
@@ -58,6 +59,8 @@ enum Task {
     },
     /// Measures, and prints the table of docs/performance.md
     Bench(bench::BenchArgs),
+    /// Tries inputs that nobody thought of on everything that reads what others wrote
+    Fuzz(fuzz::FuzzArgs),
     /// Plants faults in a copy of the sources, one at a time, and fails when the tests do not see one
     Mutants(mutants::MutantsArgs),
 }
@@ -84,6 +87,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Layers => layers::run(),
         Task::Campaign { arguments } => campaign::run(&arguments),
         Task::Bench(args) => bench::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Mutants(args) => mutants::run(args),
     }
 }

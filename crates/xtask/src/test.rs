@@ -11,7 +11,7 @@ use e2e::{Launcher, images::Image};
 use parts::Part;
 use runner::Summary;
 
-/// Without arguments everything runs. `unit`, `api`, `gate` and `e2e` take a filter: `cargo xtask test api subject`
+/// Without arguments everything runs. `unit`, `api`, `gate`, `evaluation` and `e2e` take a filter: `cargo xtask test api subject`
 #[derive(Args)]
 pub(crate) struct TestArgs {
     /// The part to run; all of them when absent
@@ -19,8 +19,8 @@ pub(crate) struct TestArgs {
     /// Runs only the tests whose name contains this
     #[arg(requires = "part")]
     filter: Option<String>,
-    /// Runs `api`, the pods of `e2e`, and `gate` on an existing cluster instead of a local one; `gate` wants the
-    /// chart installed there
+    /// Runs `api`, the pods of `e2e`, `gate` and `evaluation` on an existing cluster instead of a local one; these two
+    /// want the chart installed there
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The test pods' image, for a cluster that cannot have it from this machine

@@ -86,6 +86,18 @@ pub(crate) fn helm(progress: &Progress) -> Result<PathBuf, ToolsError> {
     Ok(HELM.ensure(progress)?.join("helm"))
 }
 
+/// Not part of a cluster: what the documents tell callers of the evaluation service to use.
+const GRPCURL: Module = Module {
+    name: "grpcurl",
+    single: Some("grpcurl"),
+    version_packages: &[],
+};
+
+/// Finds grpcurl in the cache, or builds it.
+pub fn grpcurl(progress: &Progress) -> Result<PathBuf, ToolsError> {
+    Ok(GRPCURL.ensure(progress)?.join("grpcurl"))
+}
+
 /// The directories of all built tools.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Tools {

@@ -32,6 +32,16 @@ fn the_values_may_say_where_the_api_server_is() {
 }
 
 #[test]
+fn names_are_asked_for_only_where_the_api_server_has_one() {
+    let objects = with(json!({"networkPolicy": {"apiServerByName": true}}));
+    let rules = egress(&objects);
+    let ports = json!([{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]);
+    assert_eq!(rules[1], json!({"ports": ports}));
+    assert_eq!(rules.as_array().unwrap().len(), 2);
+    assert_eq!(rules[0], egress(&defaults())[0]);
+}
+
+#[test]
 fn the_evaluation_service_is_told_how_old_its_answers_may_be() {
     let argument = |objects: &[Value]| {
         let deployments = of_kind(objects, "Deployment");

@@ -32,6 +32,21 @@ impl Table {
         println!("| {what} | {value} {mark} | {must} | {aim} |");
     }
 
+    /// A figure that must be reached, and one that ideally would be.
+    #[allow(dead_code, reason = "not every table has such figures")]
+    pub(crate) fn at_least(&mut self, what: &str, value: f64, unit: &str, must: f64, aim: f64) {
+        let mark = if value < must {
+            self.missed.push(what.to_owned());
+            "✘"
+        } else if value < aim {
+            "✔"
+        } else {
+            "✔✔"
+        };
+        let (value, must, aim) = (amount(value, unit), amount(must, unit), amount(aim, unit));
+        println!("| {what} | {value} {mark} | {must} | {aim} |");
+    }
+
     /// Fails when a limit was missed.
     #[must_use]
     pub(crate) fn end(self) -> ExitCode {

@@ -1,6 +1,7 @@
 //! The connection: HTTP/2 over TLS of the caller's configuration.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +12,11 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
+
+use super::roots::Roots;
 
 const CONNECT: Duration = Duration::from_secs(3);
 /// A server that is gone is noticed after at most the sum of both.
@@ -28,10 +30,12 @@ const HTTP_2: &[u8] = b"h2";
 #[error("`{0}` is not a URL of the form https://host:port")]
 pub struct UrlError(String);
 
-/// Opens no connection yet.
+/// Opens no connection yet. `connect_to` is where the server is found when that is not what the URL says;
+/// its certificate must name the URL's host all the same.
 pub(super) fn open(
     url: &str,
-    tls: watch::Receiver<Arc<ClientConfig>>,
+    connect_to: Option<SocketAddr>,
+    roots: Roots,
 ) -> Result<Channel, UrlError> {
     let wrong = || UrlError(url.to_owned());
     let uri: Uri = url.parse().map_err(|_| wrong())?;
@@ -42,11 +46,17 @@ pub(super) fn open(
     let host = uri.host().ok_or_else(wrong)?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let name = ServerName::try_from(host.to_owned()).map_err(|_| wrong())?;
-    let address = (host.to_owned(), uri.port_u16().unwrap_or(443));
+    let port = uri.port_u16().unwrap_or(443);
+    let address = connect_to.map_or_else(
+        || (host.to_owned(), port),
+        |it| (it.ip().to_string(), it.port()),
+    );
     let connector = tower::service_fn(move |_: Uri| {
-        let config = tls.borrow().clone();
-        let (address, name) = (address.clone(), name.clone());
-        async move { connect(address, name, config).await.map(TokioIo::new) }
+        let (address, name, roots) = (address.clone(), name.clone(), roots.clone());
+        async move {
+            let config = roots.config().await?;
+            connect(address, name, config).await.map(TokioIo::new)
+        }
     });
     Ok(watched(Endpoint::from(uri)).connect_with_connector_lazy(connector))
 }
@@ -91,6 +101,8 @@ async fn connect(
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::watch;
+
     use super::*;
 
     #[tokio::test]
@@ -100,13 +112,14 @@ mod tests {
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth();
         let (_sender, tls) = watch::channel(Arc::new(config));
+        let open = |url| open(url, None, Roots::Followed(tls.clone()));
         for good in [
             "https://a.b.svc:8443",
             "https://a",
             "https://127.0.0.1:1/",
             "https://[::1]:1",
         ] {
-            assert!(open(good, tls.clone()).is_ok(), "{good}");
+            assert!(open(good).is_ok(), "{good}");
         }
         for bad in [
             "",
@@ -117,7 +130,7 @@ mod tests {
             "https://a:1?x",
             "https://a_b c",
         ] {
-            assert_eq!(open(bad, tls.clone()).err(), Some(UrlError(bad.to_owned())));
+            assert_eq!(open(bad).err(), Some(UrlError(bad.to_owned())));
         }
     }
 }

@@ -47,6 +47,10 @@ impl Authority {
         Arc::new(config)
     }
 
+    pub(super) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
     fn server(&self, protocol: &[u8]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["localhost".to_owned()]).unwrap();

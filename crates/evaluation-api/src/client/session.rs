@@ -95,9 +95,7 @@ async fn begin(
     unwritten: mpsc::Receiver<WatchAccessRequest>,
 ) -> Result<Streaming<WatchAccessResponse>, CallError> {
     let Service { mut stub, proof } = service.clone();
-    let request = proof
-        .shown_with(ReceiverStream::new(unwritten), None)
-        .await?;
+    let request = proof.shown_with(ReceiverStream::new(unwritten), None)?;
     super::answered("WatchAccess", stub.watch_access(request).await)
 }
 

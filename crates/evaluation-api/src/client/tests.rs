@@ -1,3 +1,5 @@
+mod files;
+
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;

@@ -24,9 +24,9 @@ pub(super) enum Proof {
 
 impl Proof {
     /// The value of `authorization`, where there is one.
-    pub(super) async fn bearer(&self) -> Result<Option<MetadataValue<Ascii>>, TokenError> {
+    pub(super) fn bearer(&self) -> Result<Option<MetadataValue<Ascii>>, TokenError> {
         match self {
-            Self::Token(file) => file.bearer().await.map(Some),
+            Self::Token(file) => file.bearer().map(Some),
             Self::Socket => Ok(None),
         }
     }
@@ -54,9 +54,11 @@ pub enum TokenError {
 
 impl TokenFile {
     /// The value of `authorization`, marked so that no debug output shows it.
-    pub(super) async fn bearer(&self) -> Result<MetadataValue<Ascii>, TokenError> {
+    pub(super) fn bearer(&self) -> Result<MetadataValue<Ascii>, TokenError> {
         let path = || self.0.clone();
-        let text = tokio::fs::read_to_string(&self.0).await;
+        // Read where we are: the kubelet keeps tokens in memory, and another thread would take longer to
+        // wake up than the whole call takes.
+        let text = std::fs::read_to_string(&self.0);
         let text = text.map_err(|source| TokenError::Read {
             path: path(),
             source,
@@ -84,10 +86,10 @@ mod tests {
     async fn the_file_is_read_each_time_and_never_shown() {
         let directory = tempfile::tempdir().unwrap();
         let file = TokenFile(directory.path().join("token"));
-        assert!(matches!(file.bearer().await, Err(TokenError::Read { .. })));
+        assert!(matches!(file.bearer(), Err(TokenError::Read { .. })));
         for token in ["first.token", "second.token"] {
             fs::write(&file.0, format!("{token}\n")).unwrap();
-            let value = file.bearer().await.unwrap();
+            let value = file.bearer().unwrap();
             assert_eq!(value.to_str().unwrap(), format!("Bearer {token}"));
             assert!(!format!("{value:?}").contains(token));
         }
@@ -106,7 +108,7 @@ mod tests {
             &"x".repeat(LONGEST + 1),
         ] {
             fs::write(&file.0, content).unwrap();
-            let error = file.bearer().await.unwrap_err();
+            let error = file.bearer().unwrap_err();
             assert!(matches!(error, TokenError::NotAToken { .. }), "{error}");
         }
     }

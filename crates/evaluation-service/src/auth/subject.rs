@@ -10,7 +10,7 @@ use k8s_openapi::api::authentication::v1::UserInfo;
 use service_kit::clock;
 
 use super::token::{Looks, looks};
-use super::{Callers, owner};
+use super::{Caller, Callers, owner};
 use crate::error::Refused;
 
 /// Where the API server says which pod a token is bound to.
@@ -30,7 +30,11 @@ pub(crate) struct TokenOwner {
 
 impl Callers {
     /// The pod that a token was made for.
-    pub(crate) async fn owner_of(&self, token: &str) -> Result<TokenOwner, Refused> {
+    pub(crate) async fn owner_of(
+        &self,
+        caller: &Caller,
+        token: &str,
+    ) -> Result<TokenOwner, Refused> {
         if token.len() > LONGEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Refused::SubjectToken);
         }
@@ -40,6 +44,7 @@ impl Callers {
             Looks::Bad => return Err(Refused::SubjectToken),
         }
         let inner = &self.0;
+        let _asked = caller.asked().await?;
         let status = inner
             .review_token(token, POD_TOKEN_AUDIENCE, &inner.subject_reviews)
             .await?;

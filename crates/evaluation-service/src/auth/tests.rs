@@ -56,6 +56,11 @@ fn claiming(subject: &str) -> MetadataMap {
     metadata
 }
 
+const LIMITS: CallerLimits = CallerLimits {
+    calls: 8,
+    streams: 2,
+};
+
 /// An API server that knows `good`, does not know `bad`, and takes its time with everybody else. It
 /// counts its answers.
 fn callers() -> (Callers, Arc<AtomicUsize>) {
@@ -83,7 +88,7 @@ fn callers() -> (Callers, Arc<AtomicUsize>) {
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
     (
-        Callers::new(Client::new(service, "default"), metrics),
+        Callers::new(Client::new(service, "default"), metrics, LIMITS),
         answers,
     )
 }
@@ -121,6 +126,41 @@ async fn a_flood_of_unknown_tokens_keeps_no_known_caller_waiting() {
             .has(&Sha256::digest(bearer(&good).unwrap()).into())
     );
     callers.authenticate(&good).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_come_together_cause_one_review() {
+    let (callers, answers) = callers();
+    let good = claiming("good");
+    for reviews in 1..3 {
+        let all = (0..50).map(|_| callers.authenticate(&good));
+        let all = futures::future::join_all(all).await;
+        assert!(all.iter().all(Result::is_ok));
+        assert_eq!(answers.load(Ordering::Relaxed), reviews);
+        advance(TOKEN_HOLDS).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_has_all_its_reviews_keeps_no_other_waiting() {
+    let (callers, _) = callers();
+    let named = |name: &str| {
+        let username = Some(name.to_owned());
+        let user = UserInfo {
+            username,
+            ..UserInfo::default()
+        };
+        callers.0.caller(user).unwrap()
+    };
+    let (greedy, modest) = (named("greedy"), named("modest"));
+    let mut flood = Vec::new();
+    while let Ok(asked) = timeout(Duration::from_millis(1), greedy.asked()).await {
+        flood.push(asked.unwrap());
+    }
+    let refused = callers.authorize(&greedy, "tools").await.err();
+    assert!(matches!(refused, Some(Refused::TooManyReviews)));
+    assert!(modest.asked().await.is_ok());
+    assert!(flood.len() < SUBJECT_REVIEWS.min(KNOWN_REVIEWS).min(ACCESS_REVIEWS));
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,8 +208,8 @@ async fn who_may_ask_about_one_namespace_may_not_ask_about_another() {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let callers = Callers::new(Client::new(service, "default"), metrics);
-    let caller = Caller::new(UserInfo::default()).unwrap();
+    let callers = Callers::new(Client::new(service, "default"), metrics, LIMITS);
+    let caller = callers.0.caller(UserInfo::default()).unwrap();
     for _ in 0..2 {
         callers.authorize(&caller, "tools").await.unwrap();
         let refused = callers.authorize(&caller, "other").await.err();

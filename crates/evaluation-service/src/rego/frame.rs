@@ -1,11 +1,13 @@
 //! What goes through the pipes between service and worker: a length, then JSON.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 
 use connectors_api::check_state::ObjectState;
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Bytes of the length.
 pub(super) const HEAD: usize = 4;
@@ -27,17 +29,21 @@ struct AskedOut<'a> {
 /// A job as it arrives.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct JobIn {
-    pub(super) module: String,
-    pub(super) asked: Option<AskedIn>,
+pub(super) struct JobIn<'a> {
+    #[serde(borrow)]
+    pub(super) module: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) asked: Option<AskedIn<'a>>,
 }
 
-/// What a module is asked about, as it arrives.
+/// What a module is asked about, as it arrives. The module decides what of it is read.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AskedIn {
-    pub(super) input: Value,
-    pub(super) context: Value,
+pub(super) struct AskedIn<'a> {
+    #[serde(borrow)]
+    pub(super) input: &'a RawValue,
+    #[serde(borrow)]
+    pub(super) context: &'a RawValue,
 }
 
 /// The answer to a job.

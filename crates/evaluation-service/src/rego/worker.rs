@@ -91,7 +91,7 @@ impl Worker {
         Ok(setrlimit(Resource::Cpu, most)?)
     }
 
-    fn answer(&mut self, job: &JobIn) -> Reply {
+    fn answer(&mut self, job: &JobIn<'_>) -> Reply {
         let JobIn { module, asked } = job;
         let module = match self.module(module) {
             Ok(module) => module,
@@ -104,7 +104,7 @@ impl Worker {
         let Some(AskedIn { input, context }) = asked else {
             return Reply::Sound;
         };
-        match module.evaluate(input, context) {
+        match module.evaluate_json(input.get(), context.get()) {
             Ok(Answer { state, message }) => Reply::Answer {
                 state: state.as_str().to_owned(),
                 message,
@@ -142,14 +142,10 @@ mod tests {
         }
     }
 
-    fn job(module: &str, input: serde_json::Value) -> JobIn {
-        JobIn {
-            module: module.to_owned(),
-            asked: Some(AskedIn {
-                input,
-                context: json!({}),
-            }),
-        }
+    /// What the worker says to a job as it comes through the pipe.
+    fn answer(worker: &mut Worker, module: &str, input: &serde_json::Value) -> Reply {
+        let job = json!({"module": module, "asked": {"input": input, "context": {}}}).to_string();
+        worker.answer(&serde_json::from_str(&job).unwrap())
     }
 
     #[test]
@@ -161,12 +157,12 @@ mod tests {
             (constant, json!({}), "rejected"),
             (STATE, json!({"state": "pending"}), "pending"),
         ] {
-            match worker.answer(&job(module, input)) {
+            match answer(&mut worker, module, &input) {
                 Reply::Answer { state: said, .. } => assert_eq!(said, state),
                 other @ (Reply::Sound | Reply::Limit(_) | Reply::Failed(_)) => panic!("{other:?}"),
             }
         }
-        let failed = worker.answer(&job("package other", json!({})));
+        let failed = answer(&mut worker, "package other", &json!({}));
         assert!(matches!(failed, Reply::Failed(_)), "{failed:?}");
         assert_eq!(worker.modules.len(), 3);
     }
@@ -175,9 +171,8 @@ mod tests {
     fn a_module_alone_is_sound_or_says_why_not() {
         let mut worker = worker();
         let look = |worker: &mut Worker, module: &str| {
-            let module = module.to_owned();
             worker.answer(&JobIn {
-                module,
+                module: module.into(),
                 asked: None,
             })
         };
@@ -199,7 +194,7 @@ mod tests {
         let mut worker = worker();
         for number in 0..=MODULES {
             let module = format!("{STATE}\n# {number}");
-            worker.answer(&job(&module, json!({"state": ""})));
+            answer(&mut worker, &module, &json!({"state": ""}));
             assert!(worker.modules.len() <= MODULES);
         }
     }

@@ -1,7 +1,6 @@
 //! The open calls of one connection: who has none for some time is let go.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,12 +8,12 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
+
+use crate::gate::Held;
 
 /// Counts calls. Clones count the same ones.
 #[derive(Clone, Default)]
@@ -71,40 +70,16 @@ where
         let call = self.calls.begin();
         let answer = self.inner.call(request);
         let answer = answer.map(|answer| {
-            answer.map(|response| response.map(|body| Body::new(Answer { body, _call: call })))
+            answer.map(|response| response.map(|body| Body::new(Held::new(body, call))))
         });
         answer.boxed()
-    }
-}
-
-struct Answer {
-    body: Body,
-    _call: Call,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use http_body_util::Full;
+    use hyper::body::Bytes;
     use tokio::time::{Instant, sleep};
 
     use super::*;

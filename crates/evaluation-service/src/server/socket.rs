@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::{ACCEPT_PAUSE, CONNECTIONS, converse};
-use crate::gate::{Gate, Proof};
+use crate::gate::Gate;
 use crate::service::Service;
 
 /// Connections that wait to be accepted.
@@ -87,7 +87,7 @@ impl LocalServer {
     pub async fn run(self, service: Service, stop: Stop) {
         let Self { listener, file } = self;
         let open = service.metrics.connections.clone();
-        let gate = Gate::new(service, Proof::Connection);
+        let gate = Gate::new(service);
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let mut connections = JoinSet::new();
         loop {
@@ -108,7 +108,14 @@ impl LocalServer {
                 debug!("too many connections");
                 continue;
             };
-            let (gate, stop, open) = (gate.clone(), stop.clone(), open.clone());
+            let user = match stream.peer_cred() {
+                Ok(peer) => peer.uid(),
+                Err(error) => {
+                    debug!(%error, "the user of a connection is not known");
+                    continue;
+                }
+            };
+            let (gate, stop, open) = (gate.for_user(user), stop.clone(), open.clone());
             connections.spawn(async move {
                 open.inc();
                 converse(stream, gate, stop).await;

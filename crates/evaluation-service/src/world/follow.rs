@@ -15,10 +15,12 @@ use service_kit::clock;
 use service_kit::readiness::Readiness;
 use service_kit::shutdown::{Stop, Tasks};
 use service_kit::watches::{Guarded, Parse, Plain, Unreadable, Watch, WatchMetrics};
+use tokio::sync::Notify;
 use tracing::warn;
 
 use super::Shared;
 use super::heard::listening;
+use super::lively::Lively;
 use super::sources::{ParsedPolicy, ParsedRequest, Source};
 use crate::metrics::Metrics;
 
@@ -50,25 +52,31 @@ impl Follow<'_> {
     }
 
     fn start_one<K: Source, P: Parse<K> + 'static>(&self, tasks: &mut Tasks) {
-        let watch = Watch {
-            name: K::NAME,
-            config: Config::default(),
-            // Released below: first the list must be in the world.
-            ready: None,
-            metrics: self.watches,
-        };
+        let alive = Arc::new(Notify::new());
         let mut ready = Some(self.readiness.part(K::NAME));
-        let heard = Arc::clone(self.shared);
+        let (heard, noticed) = (Arc::clone(self.shared), Arc::clone(&alive));
         let client = listening(self.client, K::METADATA_ONLY, move |moment| {
             heard.read().heard.note(K::PLACE, moment);
+            noticed.notify_one();
         });
         let api = Api::<Guarded<K, P>>::all(client);
-        let mut events = Box::pin(watch.start(api));
+        let watches = self.watches.clone();
+        let begin = move || {
+            let watch = Watch {
+                name: K::NAME,
+                config: Config::default(),
+                // Released below: first the list must be in the world.
+                ready: None,
+                metrics: &watches,
+            };
+            watch.start(api.clone()).boxed()
+        };
+        let mut events = Lively::new(begin, alive);
         let (shared, stop) = (Arc::clone(self.shared), tasks.stop());
         let metrics = self.metrics.clone();
         tasks.spawn(K::NAME, async move {
             let mut listed = Listed::default();
-            while let Some(event) = next(&mut events, &stop).await {
+            while let Some(event) = until(&stop, events.next(K::NAME)).await {
                 let is_listed = matches!(event, Event::InitDone);
                 take::<K, P>(&shared, &metrics, event, &mut listed);
                 if is_listed && let Some(ready) = ready.take() {
@@ -80,9 +88,9 @@ impl Follow<'_> {
     }
 }
 
-async fn next<S: futures::Stream + Unpin>(events: &mut S, stop: &Stop) -> Option<S::Item> {
+async fn until<T>(stop: &Stop, event: impl Future<Output = Option<T>>) -> Option<T> {
     tokio::select! {
-        event = events.next() => event,
+        event = event => event,
         () = stop.stopped() => None,
     }
 }
@@ -134,7 +142,11 @@ fn take<K: Source, P>(
             };
         }
         Event::InitApply(object) => match object.object {
-            Ok(object) => listed.objects.push(object),
+            // A list is held until it is complete: what nobody will look at need not be in it.
+            Ok(mut object) => {
+                object.prune();
+                listed.objects.push(object);
+            }
             Err(object) => {
                 tell(&object);
                 listed.unreadable.push(object);

@@ -79,9 +79,11 @@ where
         }
         async move {
             let response = inner.send(request).await?;
+            // A refusal is a line as well, and tells nothing of the cluster.
+            let is_heard = is_watch && response.status().is_success();
             Ok::<_, kube::Error>(response.map(|body| Listened {
                 body,
-                heard: is_watch.then_some(heard),
+                heard: is_heard.then_some(heard),
                 unsaid: None,
             }))
         }
@@ -96,7 +98,7 @@ const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=met
 /// The body of a response.
 struct Listened<F> {
     body: Body,
-    /// Only on a watch.
+    /// Only on a watch that the API server granted.
     heard: Option<F>,
     /// When the last whole lines came. They count when the reader comes back for more.
     unsaid: Option<Timestamp>,
@@ -197,11 +199,17 @@ mod tests {
     type Sender = mpsc::UnboundedSender<Result<Frame<Bytes>, Infallible>>;
 
     async fn body(path: &str, counted: &Arc<AtomicUsize>) -> (Sender, Body) {
+        answered(200, path, counted).await
+    }
+
+    async fn answered(status: u16, path: &str, counted: &Arc<AtomicUsize>) -> (Sender, Body) {
         let (sender, frames) = mpsc::unbounded();
         let frames = Arc::new(Mutex::new(Some(frames)));
         let service = tower::service_fn(move |_: Request<Body>| {
             let frames = frames.lock().unwrap().take().unwrap();
-            async move { Ok::<_, Infallible>(Response::new(StreamBody::new(frames.boxed()))) }
+            let mut response = Response::new(StreamBody::new(frames.boxed()));
+            *response.status_mut() = status.try_into().unwrap();
+            async move { Ok::<_, Infallible>(response) }
         });
         let counted = Arc::clone(counted);
         let client = listening(&Client::new(service, "default"), false, move |_| {
@@ -240,5 +248,18 @@ mod tests {
         assert!(body.frame().await.is_some());
         assert!(body.frame().now_or_never().is_none());
         assert_eq!(counted.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_is_refused_tells_nothing_of_the_cluster() {
+        let counted = Arc::new(AtomicUsize::new(0));
+        for status in [401, 403, 429, 500] {
+            let (sender, mut body) = answered(status, "/x?watch=true", &counted).await;
+            let refusal = Bytes::from_static(b"{\"kind\":\"Status\",\"status\":\"Failure\"}\n");
+            sender.unbounded_send(Ok(Frame::data(refusal))).unwrap();
+            assert!(body.frame().await.is_some());
+            assert!(body.frame().now_or_never().is_none());
+            assert_eq!(counted.load(Ordering::Relaxed), 0, "{status}");
+        }
     }
 }

@@ -73,11 +73,7 @@ impl Requests {
             return Vec::new();
         };
         let old = self.delete(&key.0, &key.1);
-        if let Some(status) = &mut request.status {
-            status.policies.iter_mut().for_each(forget_evidence);
-        }
-        request.metadata.managed_fields = None;
-        request.metadata.annotations = None;
+        prune(&mut request);
         let new = Tuple::of_request(&request);
         if let Some(tuple) = &new {
             let names = self.by_tuple.entry(tuple.clone()).or_default();
@@ -141,6 +137,15 @@ impl Requests {
         });
         request_order::deciding(found.filter(|it| it.metadata.deletion_timestamp.is_none()))
     }
+}
+
+/// Takes away what no answer shows.
+pub(super) fn prune(request: &mut AccessRequest) {
+    if let Some(status) = &mut request.status {
+        status.policies.iter_mut().for_each(forget_evidence);
+    }
+    request.metadata.managed_fields = None;
+    request.metadata.annotations = None;
 }
 
 /// The evidence is most of a request, and no answer shows it: what is left says whose grant holds until

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use service_kit::watches::{Parse, Unreadable};
 use tracing::warn;
 
-use super::{Change, World};
+use super::{Change, World, requests};
 
 /// Reads requests as strictly as everybody else does: what a service does not understand as a whole
 /// gives nobody access.
@@ -46,6 +46,13 @@ pub(super) trait Source:
     const PLACE: usize;
     /// Whether nothing but metadata is asked for.
     const METADATA_ONLY: bool = false;
+
+    /// Takes away what is never looked at, which is most of many objects.
+    fn prune(&mut self) {
+        let metadata = self.meta_mut();
+        metadata.managed_fields = None;
+        metadata.annotations = None;
+    }
 
     fn apply(world: &mut World, object: Self) -> Vec<Change>;
     fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change>;
@@ -108,6 +115,10 @@ fn apply_rbac<K: RbacObject>(world: &mut World, object: K) -> Vec<Change> {
 impl Source for AccessRequest {
     const NAME: &'static str = "accessrequests";
     const PLACE: usize = 4;
+
+    fn prune(&mut self) {
+        requests::prune(self);
+    }
 
     fn apply(world: &mut World, object: Self) -> Vec<Change> {
         let tuples = world.requests.apply(object);

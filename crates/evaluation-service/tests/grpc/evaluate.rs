@@ -6,6 +6,7 @@ use evaluation_api::v1::{
 use serde_json::{Value, json};
 use tonic::Code;
 
+use crate::fake_api::token;
 use crate::world::World;
 
 fn bytes(value: &Value) -> Vec<u8> {
@@ -179,4 +180,62 @@ async fn the_namespace_of_the_policy_is_the_one_to_be_allowed() {
     nowhere.policy = bytes(&json!({"metadata": {}}));
     let error = world.client.evaluate_checks(nowhere).await.unwrap_err();
     assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");
+}
+
+#[tokio::test]
+async fn the_very_same_question_costs_no_second_evaluation_and_needs_the_same_permission() {
+    let world = World::new().await;
+    let first = world
+        .client
+        .evaluate_checks(asked(MODULE, "approved"))
+        .await;
+    let again = world
+        .client
+        .evaluate_checks(asked(MODULE, "approved"))
+        .await;
+    assert_eq!(first.unwrap(), again.unwrap());
+    let other = world
+        .client
+        .evaluate_checks(asked(MODULE, "rejected"))
+        .await;
+    assert_eq!(other.unwrap().verdict(), CheckVerdict::Rejected);
+    let metric =
+        |source: &str| world.metric(&format!("evaluation_checks_total{{source=\"{source}\"}}"));
+    assert_eq!(
+        (metric("remembered"), metric("judged")),
+        ("1".into(), "2".into())
+    );
+    assert_eq!(
+        world.metric("evaluation_rego_jobs_total{result=\"answered\"}"),
+        "2"
+    );
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_told_to_nobody_who_may_not_ask() {
+    let world = World::new().await;
+    let answer = world.client.evaluate_checks(asked("", "approved")).await;
+    assert!(answer.is_ok());
+    world.api.allow(&["devops"]);
+    world.token(&token("good-stranger"));
+    let error = world.client.evaluate_checks(asked("", "approved")).await;
+    assert_eq!(error.unwrap_err().code(), Some(Code::PermissionDenied));
+}
+
+#[tokio::test]
+async fn what_went_wrong_with_a_module_is_not_remembered() {
+    let world = World::new().await;
+    let endless = "package approval\nn := numbers.range(1, 3000)\noutput := {\"state\": \"approved\"} if count([1 | some a in n; some b in n; some c in n; a + b == c * 7777777]) == 0";
+    for rego in [endless, "package x"] {
+        for _ in 0..2 {
+            let answer = world.client.evaluate_checks(asked(rego, "approved")).await;
+            assert_eq!(answer.unwrap().verdict(), CheckVerdict::Failed);
+        }
+    }
+    let jobs = |result: &str| {
+        world.metric(&format!(
+            "evaluation_rego_jobs_total{{result=\"{result}\"}}"
+        ))
+    };
+    assert_eq!((jobs("limit"), jobs("failed")), ("2".into(), "2".into()));
 }

@@ -6,6 +6,7 @@ mod doors;
 mod evaluate;
 mod explain;
 mod fake_api;
+mod limits;
 mod listing;
 mod staleness;
 mod stream;

@@ -9,14 +9,15 @@ use evaluation_api::v1::{
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
 use crate::fake_api::token;
 use crate::world::{SOON, World, question};
 
-struct Spoken {
-    said: mpsc::Sender<WatchAccessRequest>,
-    heard: Streaming<WatchAccessResponse>,
+pub(crate) struct Spoken {
+    pub(crate) said: mpsc::Sender<WatchAccessRequest>,
+    pub(crate) heard: Streaming<WatchAccessResponse>,
 }
 
 pub(crate) fn with_token<T>(message: T) -> Request<T> {
@@ -29,14 +30,18 @@ pub(crate) fn with_token<T>(message: T) -> Request<T> {
 
 impl Spoken {
     async fn begin(world: &World) -> Self {
-        let (said, unsaid) = mpsc::channel(8);
-        let request = with_token(ReceiverStream::new(unsaid));
-        let mut stub = EvaluationClient::new(world.channel());
-        let heard = stub.watch_access(request).await.unwrap().into_inner();
-        Self { said, heard }
+        Self::begin_on(world.channel()).await.unwrap()
     }
 
-    async fn subscribe(&self, id: u64) {
+    pub(crate) async fn begin_on(channel: Channel) -> Result<Self, Status> {
+        let (said, unsaid) = mpsc::channel(8);
+        let request = with_token(ReceiverStream::new(unsaid));
+        let mut stub = EvaluationClient::new(channel);
+        let heard = stub.watch_access(request).await?.into_inner();
+        Ok(Self { said, heard })
+    }
+
+    pub(crate) async fn subscribe(&self, id: u64) {
         let action = Some(Action::Subscribe(Subscribe {
             id,
             question: Some(question().into()),

@@ -15,6 +15,7 @@ use evaluation_service::places::Places;
 use evaluation_service::rego::{Limits, Pool};
 use evaluation_service::server::{LocalServer, Server};
 use evaluation_service::service::Service;
+use evaluation_service::shares::CallerLimits;
 use evaluation_service::world::{Follow, Shared};
 use http::Uri;
 use hyper_util::rt::TokioIo;
@@ -53,6 +54,11 @@ pub(crate) struct World {
     tls: ClientTls,
 }
 
+const LIMITS: CallerLimits = CallerLimits {
+    calls: 128,
+    streams: 8,
+};
+
 fn limits() -> Limits {
     Limits {
         workers: 2,
@@ -71,6 +77,17 @@ impl World {
 
     /// The same, with another idea of how old an answer may be.
     pub(crate) async fn start_with(api: FakeApi, max_staleness: Duration) -> Self {
+        Self::start_as(api, max_staleness, LIMITS).await
+    }
+
+    /// A service that is ready, of which one caller may have so much.
+    pub(crate) async fn limited(limits: CallerLimits) -> Self {
+        let world = Self::start_as(FakeApi::new(), Duration::from_mins(3), limits).await;
+        world.ready().await;
+        world
+    }
+
+    async fn start_as(api: FakeApi, max_staleness: Duration, caller_limits: CallerLimits) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         certificates(path("ca.crt"), path("tls.crt"), path("tls.key"));
@@ -98,9 +115,10 @@ impl World {
         let service = Service {
             shared,
             live: Live::new(api.client()),
-            callers: Callers::new(api.client(), metrics.clone()),
+            callers: Callers::new(api.client(), metrics.clone(), caller_limits),
             places: Places::new(rego.workers()),
             rego,
+            remembered: Arc::default(),
             readiness: readiness.clone(),
             metrics,
             max_staleness,

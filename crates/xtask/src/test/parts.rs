@@ -16,7 +16,7 @@ use e2e::{
 };
 
 use super::runner::{self, Summary};
-use crate::{campaign, crdgen, layers, protogen};
+use crate::{campaign, crdgen, fuzz, layers, protogen};
 
 /// The release of cargo-deny; a new one may bring new findings, so it is pinned like the toolchain.
 const CARGO_DENY: &str = "0.20.2";
@@ -41,10 +41,14 @@ pub(crate) enum Part {
     Unit,
     /// The request-controller, broken at 2,500 points of its scenarios; no cluster
     Campaign,
+    /// The evaluators on inputs that nobody thought of, a minute for each of them; no cluster
+    Fuzz,
     /// The custom resources, the chart and their rules on a real API server
     Api,
     /// The whole system on the real node: pods wait, are let in, and lose their access
     Gate,
+    /// The evaluation service while its surroundings fail, and what the documents tell its callers to do
+    Evaluation,
     /// Real pods on the real node, and the local cluster itself: killed, restarted, two at once
     E2e,
 }
@@ -60,10 +64,14 @@ impl Part {
     /// Whether the part runs tests, which can be chosen by a filter.
     pub(crate) fn has_tests(self) -> bool {
         match self {
-            Self::Unit | Self::Api | Self::Gate | Self::E2e => true,
-            Self::Fmt | Self::Clippy | Self::Deny | Self::Layers | Self::Drift | Self::Campaign => {
-                false
-            }
+            Self::Unit | Self::Api | Self::Gate | Self::Evaluation | Self::E2e => true,
+            Self::Fmt
+            | Self::Clippy
+            | Self::Deny
+            | Self::Layers
+            | Self::Drift
+            | Self::Campaign
+            | Self::Fuzz => false,
         }
     }
 
@@ -79,6 +87,7 @@ impl Part {
             Self::Drift => crdgen::run(true).and(protogen::run(true)),
             Self::Unit => runner::run(context.tests("--workspace --all-features"), summary),
             Self::Campaign => campaign::test(),
+            Self::Fuzz => fuzz::test(),
             Self::Api => {
                 let mut selection = "--workspace --all-features --test api".to_owned();
                 if context.kubeconfig.is_none() {
@@ -93,6 +102,19 @@ impl Part {
                     install::install(target, &values_of_scenarios(), &Progress::default())?;
                 }
                 let tests = context.tests_on_cluster("--workspace --all-features --test gate")?;
+                runner::run(tests, summary)
+            }
+            Self::Evaluation => {
+                let target = context.target()?;
+                if target.local().is_some() {
+                    install::install(target, &values_of_scenarios(), &Progress::default())?;
+                } else {
+                    images::build(&[Image::EvaluationService])?;
+                }
+                let selection = "--workspace --all-features --test evaluation";
+                let mut tests = context.tests_on_cluster(selection)?;
+                // They wait for minutes that nobody can shorten, and for nothing else: all at once.
+                tests.env("RUST_TEST_THREADS", "32");
                 runner::run(tests, summary)
             }
             Self::E2e => {

@@ -1,0 +1,274 @@
+//! Answers about checks, for whoever asks the very same again: controllers do, after each of their
+//! restarts and at each of their rounds.
+//!
+//! Owns: what is kept, and for how long. Refuses to know: who may hear an answer.
+//!
+//! Invariant: an answer goes to exactly the bytes that it was found for. They are compared, and not only
+//! their hash, so nobody can make a question that gets the answer to another one. Only what would be found
+//! again is kept: an answer depends on nothing but its question, unless a limit or an accident was in play.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use evaluation_api::v1::{Candidates, EvaluateChecksRequest, EvaluateChecksResponse};
+use foldhash::fast::RandomState;
+use prost::Message;
+
+/// Answers that are kept.
+const MOST: usize = 4096;
+/// Bytes of all questions and answers that are kept.
+const MOST_BYTES: usize = 8 * 1024 * 1024;
+/// The longest question that is kept. A longer one would push out too many others.
+const LONGEST: usize = 256 * 1024;
+/// What an entry takes beside its texts, about.
+const OVERHEAD: usize = 512;
+
+/// Answers that hold as long as nobody forgets them.
+#[derive(Debug, Default)]
+pub struct Remembered {
+    seed: RandomState,
+    known: Mutex<Generations>,
+}
+
+/// An answer, and what it is the answer to.
+#[derive(Debug)]
+pub struct Known {
+    asked: EvaluateChecksRequest,
+    /// The namespace whose permission the question needs.
+    pub namespace: String,
+    /// The answer.
+    pub answer: EvaluateChecksResponse,
+}
+
+/// What was asked for lately, and what before that. When there is too much of the former it becomes the
+/// latter, whose entries go: so the one that was asked for least lately goes first, about.
+#[derive(Debug, Default)]
+struct Generations {
+    young: Generation,
+    old: Generation,
+}
+
+#[derive(Debug, Default)]
+struct Generation {
+    entries: HashMap<u64, Arc<Known>, RandomState>,
+    bytes: usize,
+}
+
+impl Remembered {
+    /// The answer to this very question.
+    #[must_use]
+    pub fn recall(&self, asked: &EvaluateChecksRequest) -> Option<Arc<Known>> {
+        let hash = self.hash(asked);
+        let known = self.lock().get(hash)?;
+        (known.asked == *asked).then_some(known)
+    }
+
+    /// Whether a question is short enough to be kept.
+    #[must_use]
+    pub fn keeps(asked: &EvaluateChecksRequest) -> bool {
+        asked.encoded_len() <= LONGEST
+    }
+
+    /// Keeps an answer, in the place of others when there are too many.
+    pub fn remember(
+        &self,
+        asked: EvaluateChecksRequest,
+        namespace: String,
+        answer: EvaluateChecksResponse,
+    ) {
+        let hash = self.hash(&asked);
+        let known = Known {
+            asked,
+            namespace,
+            answer,
+        };
+        if known.bytes() <= 2 * LONGEST {
+            self.lock().put(hash, Arc::new(known));
+        }
+    }
+
+    fn hash(&self, asked: &EvaluateChecksRequest) -> u64 {
+        let EvaluateChecksRequest {
+            policy,
+            context_object,
+            connector,
+            candidates,
+            stage,
+        } = asked;
+        let mut hasher = self.seed.build_hasher();
+        (policy, context_object, connector, stage).hash(&mut hasher);
+        for Candidates { check, objects } in candidates {
+            (check, objects).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Generations> {
+        // Entries are put in and taken out whole.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn bytes(&self) -> usize {
+        self.asked.encoded_len() + self.namespace.len() + self.answer.encoded_len() + OVERHEAD
+    }
+}
+
+impl Generations {
+    fn get(&mut self, hash: u64) -> Option<Arc<Known>> {
+        if let Some(known) = self.young.entries.get(&hash) {
+            return Some(Arc::clone(known));
+        }
+        let known = self.old.take(hash)?;
+        self.put(hash, Arc::clone(&known));
+        Some(known)
+    }
+
+    fn put(&mut self, hash: u64, known: Arc<Known>) {
+        // Of two questions of one hash the later one is kept.
+        self.young.take(hash);
+        self.old.take(hash);
+        let bytes = self.young.bytes + known.bytes();
+        if bytes > MOST_BYTES / 2 || self.young.entries.len() >= MOST / 2 {
+            self.old = mem::take(&mut self.young);
+        }
+        self.young.put(hash, known);
+    }
+}
+
+impl Generation {
+    fn put(&mut self, hash: u64, known: Arc<Known>) {
+        self.bytes += known.bytes();
+        self.entries.insert(hash, known);
+    }
+
+    fn take(&mut self, hash: u64) -> Option<Arc<Known>> {
+        let known = self.entries.remove(&hash)?;
+        self.bytes -= known.bytes();
+        Some(known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evaluation_api::v1::CheckVerdict;
+
+    use super::*;
+
+    fn question(object: &str) -> EvaluateChecksRequest {
+        EvaluateChecksRequest {
+            policy: b"policy".to_vec(),
+            context_object: b"pod".to_vec(),
+            connector: "harbor".to_owned(),
+            candidates: vec![Candidates {
+                check: "gate".to_owned(),
+                objects: vec![object.as_bytes().to_vec()],
+            }],
+            stage: 1,
+        }
+    }
+
+    fn answer(verdict: CheckVerdict) -> EvaluateChecksResponse {
+        EvaluateChecksResponse {
+            verdict: verdict.into(),
+            ..EvaluateChecksResponse::default()
+        }
+    }
+
+    fn knows(remembered: &Remembered, asked: &EvaluateChecksRequest) -> bool {
+        remembered.recall(asked).is_some()
+    }
+
+    fn keep(remembered: &Remembered, object: &str) {
+        let namespace = "tools".to_owned();
+        remembered.remember(question(object), namespace, answer(CheckVerdict::Passed));
+    }
+
+    #[test]
+    fn the_same_question_gets_the_same_answer_and_its_namespace() {
+        let remembered = Remembered::default();
+        assert!(!knows(&remembered, &question("a")));
+        keep(&remembered, "a");
+        let known = remembered.recall(&question("a")).unwrap();
+        assert_eq!(known.namespace, "tools");
+        assert_eq!(known.answer, answer(CheckVerdict::Passed));
+    }
+
+    type Change = fn(&mut EvaluateChecksRequest);
+
+    #[test]
+    fn any_other_byte_is_another_question() {
+        let remembered = Remembered::default();
+        keep(&remembered, "a");
+        let changes: [Change; 9] = [
+            |it| it.policy.push(b' '),
+            |it| it.context_object.clear(),
+            |it| it.connector.push('2'),
+            |it| it.stage = 2,
+            |it| it.candidates.clear(),
+            |it| it.candidates[0].check.push('2'),
+            |it| it.candidates[0].objects[0][0] = b'b',
+            |it| it.candidates[0].objects.push(b"a".to_vec()),
+            |it| it.candidates.push(Candidates::default()),
+        ];
+        for change in changes {
+            let mut other = question("a");
+            change(&mut other);
+            assert!(!knows(&remembered, &other), "{other:?}");
+        }
+    }
+
+    /// Whoever finds two questions of one hash gets nobody's answer but his own.
+    #[test]
+    fn a_hash_that_is_the_same_is_not_enough() {
+        let remembered = Remembered::default();
+        let (own, other) = (question("own"), question("other"));
+        let known = Known {
+            asked: other,
+            namespace: String::new(),
+            answer: answer(CheckVerdict::Passed),
+        };
+        let hash = remembered.hash(&own);
+        remembered.lock().put(hash, Arc::new(known));
+        assert!(!knows(&remembered, &own));
+        keep(&remembered, "own");
+        assert!(knows(&remembered, &own));
+    }
+
+    #[test]
+    fn a_flood_pushes_out_what_is_not_asked_for_and_stays_within_the_bounds() {
+        let remembered = Remembered::default();
+        keep(&remembered, "never again");
+        keep(&remembered, "again and again");
+        for number in 0..2 * MOST {
+            keep(&remembered, &number.to_string());
+            assert!(knows(&remembered, &question("again and again")));
+            let Generations { young, old } = &*remembered.lock();
+            assert!(young.entries.len() + old.entries.len() <= MOST);
+        }
+        assert!(!knows(&remembered, &question("never again")));
+    }
+
+    #[test]
+    fn bytes_are_bounded_whatever_the_number() {
+        let remembered = Remembered::default();
+        for number in 0..100 {
+            keep(
+                &remembered,
+                &format!("{number}{}", "x".repeat(LONGEST - 100)),
+            );
+            let known = remembered.lock();
+            let bytes = known.young.bytes + known.old.bytes;
+            let counted = |generation: &Generation| -> usize {
+                generation.entries.values().map(|known| known.bytes()).sum()
+            };
+            assert_eq!(counted(&known.young) + counted(&known.old), bytes);
+            assert!(bytes <= MOST_BYTES, "{bytes}");
+        }
+        let long = question(&"x".repeat(LONGEST));
+        assert!(!Remembered::keeps(&long) && Remembered::keeps(&question("a")));
+    }
+}

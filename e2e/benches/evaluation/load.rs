@@ -1,0 +1,128 @@
+//! Latencies: of one caller, and of many who come at their times whether answers come or not.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::ask::Way;
+use crate::grants::Question;
+
+/// Times of answers.
+#[derive(Clone, Default)]
+pub(crate) struct Times(Vec<Duration>);
+
+impl Times {
+    pub(crate) fn add(&mut self, time: Duration) {
+        self.0.push(time);
+    }
+
+    pub(crate) fn extend(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The time that so many of a thousand answers took at most, in microseconds.
+    pub(crate) fn micros(&self, of_thousand: usize) -> f64 {
+        let mut times = self.0.clone();
+        times.sort_unstable();
+        let at = (times.len() * of_thousand / 1000).min(times.len() - 1);
+        times[at].as_secs_f64() * 1e6
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        self.micros(500)
+    }
+
+    pub(crate) fn p99(&self) -> f64 {
+        self.micros(990)
+    }
+}
+
+/// One question of one caller.
+pub(crate) async fn once(way: &Way, question: &Question) -> Duration {
+    let began = Instant::now();
+    way.ask(question).await;
+    began.elapsed()
+}
+
+/// So many calls a second for so long, by callers who take turns. A call's time counts from when it was to
+/// begin: who has to wait for the caller's last answer waits.
+pub(crate) async fn open_loop(
+    callers: &[Way],
+    questions: &Arc<[Question]>,
+    rate: f64,
+    length: Duration,
+) -> Times {
+    let mut senders = Vec::new();
+    let mut running = JoinSet::new();
+    for (number, way) in callers.iter().cloned().enumerate() {
+        let (sender, mut planned) = mpsc::unbounded_channel::<Instant>();
+        senders.push(sender);
+        let questions = Arc::clone(questions);
+        running.spawn(async move {
+            let mut times = Times::default();
+            let mut at = number * 17;
+            while let Some(planned) = planned.recv().await {
+                way.ask(&questions[at % questions.len()]).await;
+                times.add(planned.elapsed());
+                at += 1;
+            }
+            times
+        });
+    }
+    // A thread of its own: the clock of the runtime knows milliseconds.
+    let planner = thread::spawn(move || {
+        let began = Instant::now();
+        for (number, sender) in (0_u32..).zip(senders.iter().cycle()) {
+            let planned = Duration::from_secs_f64(f64::from(number) / rate);
+            if planned > length {
+                return;
+            }
+            thread::sleep(planned.saturating_sub(began.elapsed()));
+            if sender.send(began + planned).is_err() {
+                return;
+            }
+        }
+    });
+    let mut all = Times::default();
+    while let Some(times) = running.join_next().await {
+        all.extend(times.unwrap());
+    }
+    planner.join().unwrap();
+    all
+}
+
+/// As many answers a second as callers get who ask again at once.
+pub(crate) async fn closed_loop(
+    callers: &[Way],
+    questions: &Arc<[Question]>,
+    length: Duration,
+) -> f64 {
+    let mut running = JoinSet::new();
+    let end = Instant::now() + length;
+    for (number, way) in callers.iter().cloned().enumerate() {
+        let questions = Arc::clone(questions);
+        running.spawn(async move {
+            let mut answers = 0_u32;
+            for question in questions.iter().cycle().skip(number * 17) {
+                way.ask(question).await;
+                answers += 1;
+                if Instant::now() >= end {
+                    break;
+                }
+            }
+            answers
+        });
+    }
+    let mut answers = 0;
+    while let Some(more) = running.join_next().await {
+        answers += more.unwrap();
+    }
+    f64::from(answers) / length.as_secs_f64()
+}

@@ -1,0 +1,316 @@
+//! The service beside the API server that it spares, as rows of a table; `cargo xtask bench evaluation` runs it.
+//!
+//! The same questions to both, in one run, in turn; every answer is compared with what it is to be. The
+//! service is the release program, the API server the real one, without an audit log, asked as its
+//! administrator, for whom no priorities hold.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_precision_loss,
+    reason = "a benchmark that cannot go on ends, and figures are rounded"
+)]
+
+mod ask;
+mod grants;
+mod load;
+mod place;
+mod service;
+#[path = "../../../crates/authz/benches/table/mod.rs"]
+mod table;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use evaluation_api::access::{AccessQuestion, Permitted};
+use evaluation_api::client::Client as Evaluation;
+use kube::Api;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+
+use ask::Way;
+use grants::Question;
+use load::Times;
+use place::Place;
+use service::{Program, Running, worked_here};
+use table::Table;
+
+const FEW: usize = 10;
+const MANY: usize = 10_000;
+/// Roles and bindings beside those of the grants, for the figure of memory: 44,000 objects in all.
+const OTHERS: usize = 12_000;
+/// Questions that are asked in turn.
+const QUESTIONS: usize = 1_000;
+/// Rounds of one caller, and questions of each.
+const ROUNDS: usize = 11;
+const OF_ROUND: usize = 150;
+/// Callers at one time, on so many connections.
+const CALLERS: usize = 64;
+const CONNECTIONS: usize = 4;
+/// How long each is under load in a round, how many rounds there are, and how much of what the API server can
+/// do is asked of both.
+const LOAD: Duration = Duration::from_secs(5);
+const LOADS: usize = 5;
+const SHARE: f64 = 0.7;
+/// Questions of a batch, and callers who send such.
+const BATCH: usize = 128;
+const BATCHERS: usize = 4;
+const BATCHING: Duration = Duration::from_secs(5);
+/// Starts of the service that are timed.
+const STARTS: usize = 5;
+/// How long a process is left alone before its memory is looked at.
+const IDLE: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    let place = Place::enter();
+    let program = Program::new(&place);
+    let token = place.token("caller");
+    let mut bench = Bench {
+        one: Builder::new_current_thread().enable_all().build().unwrap(),
+        all: Builder::new_multi_thread().enable_all().build().unwrap(),
+        table: Table::default(),
+        token,
+        program,
+        place,
+    };
+    bench.grow(0..FEW);
+    let service = bench.program.start();
+    bench.compare(&service, FEW, 10.0, 15.0);
+    bench.grow(FEW..MANY);
+    bench.compare(&service, MANY, 80.0, 100.0);
+    bench.batches(&service);
+    drop(service);
+    bench.sizes();
+    bench.table.end()
+}
+
+struct Bench {
+    /// For figures of time: one thread, so that nothing is handed from one to another.
+    one: Runtime,
+    /// For figures of work: as many threads as there are.
+    all: Runtime,
+    table: Table,
+    token: std::path::PathBuf,
+    program: Program,
+    place: Place,
+}
+
+/// The three ways, each with its name.
+type Ways = [(&'static str, Vec<Way>); 3];
+
+impl Bench {
+    fn grow(&self, numbers: std::ops::Range<usize>) {
+        let began = Instant::now();
+        eprintln!("making grants {numbers:?}");
+        self.one.block_on(async {
+            let client = self.place.client().await;
+            grants::make(&client, &self.place.namespace, numbers).await;
+        });
+        eprintln!("made in {:.0?}", began.elapsed());
+    }
+
+    fn ways(&self, service: &Running) -> Ways {
+        self.one.block_on(async {
+            let tls = (0..CONNECTIONS)
+                .map(|_| Way::Service(self.program.over_tls(service, self.token.clone())));
+            let socket = (0..CONNECTIONS).map(|_| Way::Service(self.program.over_socket()));
+            // Its connections are as many as it has requests at one time.
+            let reviews = Way::Review(Api::all(self.place.client().await));
+            [
+                ("TLS", tls.collect()),
+                ("Unix socket", socket.collect()),
+                ("SubjectAccessReview", vec![reviews]),
+            ]
+        })
+    }
+
+    /// The figures of so many bindings of one service account.
+    fn compare(&mut self, service: &Running, grants: usize, tls: f64, socket: f64) {
+        let ways = self.ways(service);
+        let questions: Arc<[Question]> =
+            grants::questions(&self.place.namespace, grants, QUESTIONS).into();
+        self.one.block_on(prove(&ways, &questions));
+        self.alone(&ways, &questions, grants, [tls, socket]);
+        self.crowded(&ways, &questions, grants);
+    }
+
+    /// One caller, who asks one after the other, each way in turn.
+    fn alone(&mut self, ways: &Ways, questions: &[Question], grants: usize, musts: [f64; 2]) {
+        let mut all = [(); 3].map(|()| Times::default());
+        let mut ratios = [Vec::new(), Vec::new()];
+        for round in 0..ROUNDS {
+            let mut times = [(); 3].map(|()| Times::default());
+            self.one.block_on(async {
+                for at in 0..OF_ROUND {
+                    let question = &questions[(round * OF_ROUND + at) % questions.len()];
+                    for (times, (_, ways)) in times.iter_mut().zip(ways) {
+                        times.add(load::once(&ways[0], question).await);
+                    }
+                }
+            });
+            let [.., review] = &times;
+            for (ratios, ours) in ratios.iter_mut().zip(&times) {
+                ratios.push(review.median() / ours.median());
+            }
+            for (all, times) in all.iter_mut().zip(times) {
+                all.extend(times);
+            }
+        }
+        for ((name, _), times) in ways.iter().zip(&all) {
+            let what = |figure: &str| {
+                format!("{name}, one caller, {figure}; {grants} bindings of one account")
+            };
+            self.table.figure(&what("p50"), times.median(), "µs");
+            self.table.figure(&what("p99"), times.p99(), "µs");
+        }
+        let aim = if grants == FEW { 25.0 } else { 300.0 };
+        for (((name, _), must), mut ratios) in ways.iter().zip(musts).zip(ratios) {
+            ratios.sort_unstable_by(f64::total_cmp);
+            let what = format!(
+                "SubjectAccessReview / {name}, p50, one caller; {grants} bindings ({:.0} to {:.0} in {ROUNDS} rounds)",
+                ratios[0],
+                ratios[ROUNDS - 1]
+            );
+            self.table
+                .at_least(&what, ratios[ROUNDS / 2], "×", must, aim);
+        }
+    }
+
+    /// Many callers, who come at their times.
+    fn crowded(&mut self, ways: &Ways, questions: &Arc<[Question]>, grants: usize) {
+        let callers =
+            |ways: &[Way]| -> Vec<Way> { ways.iter().cloned().cycle().take(CALLERS).collect() };
+        let callers = ways.each_ref().map(|(_, ways)| callers(ways));
+        let most = self
+            .one
+            .block_on(load::closed_loop(&callers[2], questions, LOAD));
+        let rate = (most * SHARE).floor();
+        let mut all = [(); 3].map(|()| Times::default());
+        for _ in 0..LOADS {
+            for (all, callers) in all.iter_mut().zip(&callers) {
+                let times = load::open_loop(callers, questions, rate, LOAD);
+                all.extend(self.one.block_on(times));
+            }
+        }
+        let [tls, socket, review] = &all;
+        let count = review.count();
+        let what = |name: &str| {
+            format!(
+                "{name}, {CALLERS} callers, {rate} calls a second, p99 of {count}; {grants} bindings"
+            )
+        };
+        for ((name, _), times) in ways.iter().zip(&all) {
+            self.table.figure(&what(name), times.p99() / 1e3, "ms");
+        }
+        for ((name, _), ours) in ways.iter().zip([tls, socket]) {
+            let what = format!(
+                "p99 of SubjectAccessReview / of {name} at {CALLERS} callers; {grants} bindings"
+            );
+            let ratio = review.p99() / ours.p99();
+            self.table.at_least(&what, ratio, "×", 50.0, 100.0);
+        }
+        let service = self
+            .one
+            .block_on(load::closed_loop(&callers[1], questions, LOAD));
+        let what = |name: &str| {
+            format!("{name}, {CALLERS} callers who ask again at once; {grants} bindings")
+        };
+        self.table.figure(&what("Unix socket"), service, "calls/s");
+        self.table
+            .figure(&what("SubjectAccessReview"), most, "calls/s");
+    }
+
+    /// Many questions at a time.
+    fn batches(&mut self, service: &Running) {
+        let questions = grants::questions(&self.place.namespace, MANY, BATCH * BATCHERS);
+        let worked = || service.worked() + worked_here();
+        let (began, before) = (Instant::now(), worked());
+        let decisions = self.all.block_on(async {
+            let mut running = JoinSet::new();
+            for questions in questions.chunks(BATCH) {
+                let client = self.program.over_socket();
+                running.spawn(batches(client, questions.to_vec()));
+            }
+            let decisions = running.join_all().await;
+            decisions.into_iter().sum::<usize>()
+        });
+        let (took, worked) = (began.elapsed(), worked().saturating_sub(before));
+        let (decisions, cores) = (decisions as f64 / 1e6, 2.0);
+        let what = format!("BatchCheckAccess × {BATCH} over the Unix socket, client included");
+        self.table.figure(
+            &format!("{what}; by the clock"),
+            decisions / took.as_secs_f64(),
+            "M decisions/s",
+        );
+        self.table.at_least(
+            &format!("{what}; in 2 s of one core's work"),
+            decisions * cores / worked.as_secs_f64(),
+            "M decisions",
+            1.0,
+            2.0,
+        );
+    }
+
+    /// What the service takes, of memory and of time to begin.
+    fn sizes(&mut self) {
+        eprintln!("making other roles and bindings");
+        self.one.block_on(async {
+            let client = self.place.client().await;
+            grants::make_others(&client, &self.place.namespace, 0..OTHERS).await;
+        });
+        let mut ready = Times::default();
+        let mut memory = Vec::new();
+        for _ in 0..STARTS {
+            let service = self.program.start();
+            ready.add(service.ready_after);
+            std::thread::sleep(IDLE);
+            memory.push(service.memory());
+        }
+        memory.sort_unstable_by(|(one, _), (other, _)| one.total_cmp(other));
+        let (resident, peak) = memory[STARTS / 2];
+        let with = "10,000 requests, 44,000 RBAC objects";
+        let table = &mut self.table;
+        table.at_most(
+            &format!("resident memory; {with}"),
+            resident,
+            "MB",
+            40.0,
+            25.0,
+        );
+        table.figure(&format!("the most that was resident; {with}"), peak, "MB");
+        let what = format!("from its start to ready; {with}");
+        table.at_most(&what, ready.median() / 1e6, "s", 0.8, 0.4);
+        let size = self.program.size() as f64 / 1e6;
+        table.at_most("the program, stripped", size, "MB", 16.0, 10.0);
+    }
+}
+
+/// Every question, every way: all answers are what they are to be, and so the same.
+async fn prove(ways: &Ways, questions: &[Question]) {
+    for question in questions {
+        for (_, ways) in ways {
+            ways[0].ask(question).await;
+        }
+    }
+    eprintln!("{} questions, three ways: no difference", questions.len());
+}
+
+async fn batches(client: Evaluation, questions: Vec<Question>) -> usize {
+    let asked: Vec<AccessQuestion> = questions.iter().map(|it| it.asked.clone()).collect();
+    let wanted: Vec<bool> = questions.iter().map(|it| it.is_allowed).collect();
+    let end = Instant::now() + BATCHING;
+    let mut decisions = 0;
+    while Instant::now() < end {
+        let answers = client.batch_check_access(asked.clone()).await.unwrap();
+        let answers = answers.into_iter().map(Result::unwrap);
+        assert!(
+            answers
+                .map(Permitted::is_allowed)
+                .eq(wanted.iter().copied())
+        );
+        decisions += wanted.len();
+    }
+    decisions
+}

@@ -1,0 +1,200 @@
+//! What the documents tell callers to do, done.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{env, thread, time::Duration};
+
+use e2e::{Deadline, Progress, cluster, harness::PATIENCE, poll, repository};
+use serde_json::Value;
+
+use crate::support::{program, undisturbed};
+
+/// Commands of the documentation, and what is printed below them there.
+struct Block {
+    commands: String,
+    /// In which language, and what.
+    expected: Option<(String, String)>,
+}
+
+/// The blocks of a section: `sh` to be done, and what stands directly under each.
+fn blocks(text: &str, section: &str) -> Vec<Block> {
+    let start = text.find(section).expect("the section");
+    let section = text[start..].split("\n## ").next().unwrap();
+    let mut found: Vec<Block> = Vec::new();
+    for part in section.split("\n```").skip(1).step_by(2) {
+        let (language, body) = part.split_once('\n').unwrap();
+        if language == "sh" {
+            found.push(Block {
+                commands: body.to_owned(),
+                expected: None,
+            });
+        } else {
+            let block = found.last_mut().expect("commands above");
+            block.expected = Some((language.to_owned(), body.to_owned()));
+        }
+    }
+    found
+}
+
+/// All that stands in the documentation is in the answer; an answer may say more.
+fn holds(answer: &Value, documented: &Value) -> bool {
+    match (answer, documented) {
+        (Value::Object(answer), Value::Object(documented)) => documented
+            .iter()
+            .all(|(key, value)| answer.get(key).is_some_and(|it| holds(it, value))),
+        (Value::Array(answer), Value::Array(documented)) => documented
+            .iter()
+            .all(|value| answer.iter().any(|it| holds(it, value))),
+        (answer, documented) => answer == documented,
+    }
+}
+
+/// Programs as a person has them in the `PATH`, for the cluster of this run.
+fn tools(dir: &Path) -> String {
+    let kubectl = env::var("E2E_KUBECTL").expect("run it with `cargo xtask test evaluation`");
+    let grpcurl = cluster::grpcurl(&Progress::default()).unwrap();
+    symlink(kubectl, dir.join("kubectl")).unwrap();
+    symlink(grpcurl, dir.join("grpcurl")).unwrap();
+    format!("{}:{}", dir.display(), env::var("PATH").unwrap())
+}
+
+/// The documents name one port of this machine; another run may be at the same.
+fn wait_for_port(port: u16) {
+    poll(
+        "the port of the documents",
+        Deadline::after(PATIENCE),
+        || {
+            TcpListener::bind(("127.0.0.1", port))
+                .map(drop)
+                .map_err(|error| error.to_string())
+        },
+    )
+    .unwrap();
+}
+
+/// Said before each block, so that one shell can do all of them: they build on each other.
+const MARK: &str = "──block──";
+
+#[test]
+fn what_the_documents_tell_to_ask_with_grpcurl_is_answered_as_they_say() {
+    let _server = undisturbed();
+    let text = fs::read_to_string(repository().join("docs/evaluation-api.md")).unwrap();
+    let blocks = blocks(&text, "## From the command line");
+    assert!(blocks.len() >= 7, "{}", blocks.len());
+    let dir = tempfile::tempdir().unwrap();
+    let path = tools(dir.path());
+    wait_for_port(8443);
+    // Commands that are refused go on with the next block; jobs are what `kill %1` is about.
+    let mut script = "set -mu\n".to_owned();
+    for block in &blocks {
+        script.extend(["echo '", MARK, "'\n", &block.commands, "\n"]);
+    }
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(dir.path())
+        .env("PATH", path)
+        .env("KUBECONFIG", env::var("E2E_KUBECONFIG").unwrap())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let said: Vec<&str> = said.split(MARK).skip(1).collect();
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(said.len(), blocks.len(), "{errors}");
+    for (block, said) in blocks.iter().zip(said) {
+        let commands = &block.commands;
+        let Some((language, expected)) = &block.expected else {
+            continue;
+        };
+        if language == "json" {
+            let last = said.find('{').map_or("", |start| &said[start..]);
+            let answer: Value = serde_json::from_str(last)
+                .unwrap_or_else(|error| panic!("{commands}{error}: {said}{errors}"));
+            let documented: Value = serde_json::from_str(expected).unwrap();
+            assert!(
+                holds(&answer, &documented),
+                "{commands}{answer}\nand not\n{documented}"
+            );
+        } else {
+            for line in expected.lines() {
+                let is_said = said.contains(line) || errors.contains(line);
+                assert!(is_said, "`{line}` is not in\n{commands}{said}{errors}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_example_does_what_it_shows_with_its_one_command() {
+    let kubectl = env::var("E2E_KUBECTL").expect("run it with `cargo xtask test evaluation`");
+    let kubeconfig = env::var("E2E_KUBECONFIG").unwrap();
+    let _server = undisturbed();
+    let mut child = Command::new(repository().join("examples/access-client/run"))
+        .env("KUBECTL", format!("{kubectl} --kubeconfig {kubeconfig}"))
+        // It was built with everything else; cargo would build it once more with other features.
+        .env("ACCESS_CLIENT", program("access-client"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Deadline::after(Duration::from_mins(2));
+    while child.try_wait().unwrap().is_none() {
+        if deadline.passed() {
+            child.kill().unwrap();
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{errors}");
+    let lines: Vec<&str> = said.lines().collect();
+    let begin = |line: &str, words: &str| line.starts_with(words);
+    for (after, expected) in [
+        ("── may builder use harbor?", &["yes: "][..]),
+        (
+            "── several at once",
+            &[
+                "access-client-example/harbor: yes: ",
+                "access-client-example/gitlab: no: ",
+                "kube-system/harbor: not known: NAMESPACE_FORBIDDEN: ",
+            ],
+        ),
+        (
+            "── a call that is refused",
+            &["not known: NAMESPACE_FORBIDDEN"],
+        ),
+    ] {
+        let at = lines.iter().position(|line| begin(line, after)).unwrap();
+        for (line, words) in lines[at + 1..].iter().zip(expected) {
+            assert!(begin(line, words), "`{words}` is not in\n{said}");
+        }
+    }
+    let at = lines
+        .iter()
+        .position(|line| begin(line, "── an answer that is followed"));
+    let answers = lines[at.unwrap()..]
+        .iter()
+        .filter_map(|line| line.split_once(": "));
+    let words: Vec<&str> = answers.map(|(word, _)| word).collect();
+    assert_eq!(words, ["yes", "no", "yes"], "{said}");
+}
+
+#[test]
+fn an_answer_may_say_more_than_the_documents_and_not_less() {
+    let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let answer = value(r#"{"a": {"b": 1, "c": [{"d": 2, "e": 3}]}}"#);
+    assert!(holds(&answer, &value(r#"{"a": {"c": [{"e": 3}]}}"#)));
+    for wrong in [
+        r#"{"a": {"b": 2}}"#,
+        r#"{"x": 1}"#,
+        r#"{"a": {"c": [{"d": 3}]}}"#,
+    ] {
+        assert!(!holds(&answer, &value(wrong)), "{wrong}");
+    }
+}

@@ -1,0 +1,119 @@
+//! What stands between the service and its API server, and fails as networks do.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// What becomes of new connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Open,
+    /// They are reset.
+    Refused,
+    /// They are taken, and no byte comes through, ever.
+    Silent,
+}
+
+/// What becomes of the connections that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Reset,
+    /// No byte comes through any more, and they stay open.
+    Silenced,
+}
+
+/// A way to a server. Connections end with it.
+pub(super) struct Proxy {
+    address: SocketAddr,
+    way: watch::Sender<Way>,
+    fate: watch::Sender<Option<Fate>>,
+    running: JoinHandle<()>,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+impl Proxy {
+    pub(super) async fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (way, ways) = watch::channel(Way::Open);
+        let fate = watch::Sender::new(None);
+        let fates = fate.clone();
+        let running = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                // It sees only what happens from now on.
+                let fate = fates.subscribe();
+                tokio::spawn(serve(stream, server, *ways.borrow(), fate));
+            }
+        });
+        Self {
+            address,
+            way,
+            fate,
+            running,
+        }
+    }
+
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Decides about connections that are made from now on.
+    pub(super) fn set(&self, way: Way) {
+        self.way.send_replace(way);
+    }
+
+    /// Breaks off every connection.
+    pub(super) fn reset(&self) {
+        self.fate.send_replace(Some(Fate::Reset));
+    }
+
+    /// Lets every connection be, and lets nothing through any more.
+    pub(super) fn silence(&self) {
+        self.fate.send_replace(Some(Fate::Silenced));
+    }
+}
+
+async fn serve(
+    mut near: TcpStream,
+    server: SocketAddr,
+    way: Way,
+    mut fate: watch::Receiver<Option<Fate>>,
+) {
+    match way {
+        Way::Open => {}
+        Way::Refused => return drop(near.set_zero_linger()),
+        Way::Silent => return hold(&near).await,
+    }
+    // Nobody there means closed: the caller sees a connection that ends.
+    let Ok(mut far) = TcpStream::connect(server).await else {
+        return;
+    };
+    tokio::select! {
+        _ = copy_bidirectional(&mut near, &mut far) => return,
+        changed = fate.changed() => if changed.is_err() { return },
+    }
+    let fate = *fate.borrow();
+    match fate {
+        Some(Fate::Silenced) => {
+            // Both ends stay open and know of nothing.
+            hold(&(near, far)).await;
+        }
+        Some(Fate::Reset) | None => drop(near.set_zero_linger()),
+    }
+}
+
+/// Longer than any test: who is never told that a connection is dead has to find out.
+async fn hold<T>(_connection: &T) {
+    sleep(Duration::from_mins(10)).await;
+}

@@ -1,0 +1,194 @@
+//! Messages: a byte that says which one, then the message as it comes over the wire.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use connectors_api::judge::{Question, Stage, prepare};
+use connectors_api::reason::AccessCheckReady;
+use connectors_api::validate;
+use evaluation_api::access::{
+    AccessAnswer, AccessQuestion, AccessTarget, Decision, TokenAnswer, TokenQuestion, WhoCan,
+};
+use evaluation_api::refusal::Refusal;
+use evaluation_api::v1::{self, AccessDecision};
+use evaluation_api::verdict;
+use prost::Message;
+use serde_json::Value;
+
+/// What converts says the same on the wire again; a yes is never made of anything but a yes.
+pub fn check(data: &[u8]) {
+    let Some((which, message)) = data.split_first() else {
+        return;
+    };
+    // The byte is readable in the files of the corpus.
+    match which {
+        b'a' => decoded(message, |it: v1::CheckAccessRequest| {
+            it.question.into_iter().for_each(question);
+        }),
+        b'b' => decoded(message, |it: v1::BatchCheckAccessRequest| {
+            it.questions.into_iter().for_each(question);
+        }),
+        b'c' => decoded(message, |it: v1::WatchAccessRequest| match it.action {
+            Some(v1::watch_access_request::Action::Subscribe(subscribe)) => {
+                subscribe.question.into_iter().for_each(question);
+            }
+            Some(v1::watch_access_request::Action::Unsubscribe(_)) | None => {}
+        }),
+        b'd' => decoded(message, comes_back::<v1::WhoCanRequest, AccessTarget>),
+        b'e' => decoded(message, comes_back::<v1::ReviewTokenRequest, TokenQuestion>),
+        b'f' => decoded(message, explain),
+        b'g' => decoded(message, evaluate),
+        b'h' => decoded(message, |it: v1::ValidatePolicyRequest| look_at(&it)),
+        b'i' => decoded(message, |it: v1::CheckAccessResponse| {
+            it.answer.into_iter().for_each(answer);
+        }),
+        b'j' => decoded(message, |it: v1::WatchAccessResponse| match it.event {
+            Some(v1::watch_access_response::Event::Answer(it)) => answer(it),
+            Some(v1::watch_access_response::Event::Refusal(it)) => drop(Refusal::from(it)),
+            None => {}
+        }),
+        b'k' => decoded(message, comes_back::<v1::WhoCanResponse, WhoCan>),
+        b'l' => decoded(message, token_answer),
+        b'm' => decoded(message, |it: v1::EvaluateChecksResponse| {
+            if verdict::all_known(&it).is_ok() {
+                assert!(verdict::from_wire(it.verdict).is_ok());
+            }
+        }),
+        _ => {}
+    }
+}
+
+fn decoded<M: Message + Default>(message: &[u8], check: impl FnOnce(M)) {
+    if let Ok(message) = M::decode(message) {
+        check(message);
+    }
+}
+
+/// What was understood is understood again in the same way.
+fn comes_back<W: From<T>, T: TryFrom<W, Error: Debug + PartialEq> + Clone + PartialEq + Debug>(
+    wire: W,
+) {
+    if let Ok(understood) = T::try_from(wire) {
+        assert_eq!(T::try_from(W::from(understood.clone())), Ok(understood));
+    }
+}
+
+fn question(wire: v1::AccessQuestion) {
+    comes_back::<_, AccessQuestion>(wire.clone());
+    if let Ok(AccessQuestion {
+        subject,
+        connector,
+        verb,
+        ..
+    }) = wire.try_into()
+    {
+        for name in [
+            subject.namespace,
+            subject.name,
+            connector.namespace,
+            connector.name,
+            verb,
+        ] {
+            assert!(!name.is_empty());
+        }
+    }
+}
+
+fn explain(request: v1::ExplainRequest) {
+    let v1::ExplainRequest {
+        subject,
+        connector,
+        permission,
+        pod,
+    } = request;
+    let verb = "*".to_owned();
+    question(v1::AccessQuestion {
+        subject,
+        connector,
+        permission,
+        verb,
+        pod,
+    });
+}
+
+fn answer(wire: v1::AccessAnswer) {
+    let (said, has_binding, phase) = (
+        wire.decision,
+        wire.binding.is_some(),
+        wire.request.as_ref().map(|request| request.phase),
+    );
+    comes_back::<_, AccessAnswer>(wire.clone());
+    if let Ok(answer) = AccessAnswer::try_from(wire) {
+        let expected = match answer.decision {
+            Decision::Denied => AccessDecision::Denied,
+            Decision::AllowedStanding(_) => AccessDecision::AllowedStanding,
+            Decision::AllowedPod(_) => AccessDecision::AllowedPod,
+        };
+        assert_eq!(said, i32::from(expected));
+        assert!(has_binding || !answer.is_allowed());
+        let granted = Some(v1::RequestPhase::Granted.into());
+        assert!(phase == granted || expected != AccessDecision::AllowedPod);
+    }
+}
+
+fn token_answer(wire: v1::ReviewTokenResponse) {
+    wire.answer.clone().into_iter().for_each(answer);
+    comes_back::<_, TokenAnswer>(wire);
+}
+
+/// As the service reads it, but for the namespaces of callers.
+fn evaluate(request: v1::EvaluateChecksRequest) {
+    let json = |bytes: &Vec<u8>| serde_json::from_slice::<Value>(bytes).ok();
+    let stage = match v1::EvaluationStage::try_from(request.stage) {
+        Ok(v1::EvaluationStage::BeforeGrant) => Stage::BeforeGrant,
+        Ok(v1::EvaluationStage::AfterGrant) => Stage::AfterGrant,
+        Ok(v1::EvaluationStage::Unspecified) | Err(_) => return,
+    };
+    let (Some(policy), Some(context)) = (json(&request.policy), json(&request.context_object))
+    else {
+        return;
+    };
+    let mut candidates = BTreeMap::new();
+    for v1::Candidates { check, objects } in &request.candidates {
+        let Some(objects) = objects.iter().map(json).collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        candidates.insert(check.clone(), objects);
+    }
+    let connector = request.connector.clone();
+    let question = Question {
+        policy,
+        context,
+        connector,
+        candidates,
+        stage,
+    };
+    let Ok(prepared) = prepare(question) else {
+        return;
+    };
+    let asks_rego = prepared.rego_jobs().next().is_some();
+    // Nobody answers the modules: that is a failure of their checks.
+    let judgement = prepared.finish([]);
+    let passed = AccessCheckReady::AccessCheckPassed;
+    if judgement.verdict == passed {
+        assert!(!asks_rego);
+        assert!(!judgement.checks.is_empty());
+        for check in &judgement.checks {
+            let yes = |object: &connectors_api::judge::ObjectJudgement| object.verdict == passed;
+            assert!(
+                check.verdict == passed && check.objects.iter().any(yes),
+                "{check:?}"
+            );
+        }
+    }
+    assert!(
+        judgement.rules.is_none() || (judgement.verdict == passed && stage == Stage::BeforeGrant)
+    );
+}
+
+fn look_at(request: &v1::ValidatePolicyRequest) {
+    if let Ok(policy) = serde_json::from_slice(&request.policy) {
+        let validated = validate::policy(&policy);
+        assert!(validated.findings.len() <= 1_000);
+    }
+}
