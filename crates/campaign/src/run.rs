@@ -32,8 +32,9 @@ const CALM: Duration = Duration::from_mins(1);
 const JUMP: Duration = Duration::from_mins(90);
 /// How long nothing is written then.
 const IDLE: Duration = Duration::from_mins(10);
-/// How often a process may try in that time, for each object that is left, what is refused every time.
-const MOST_ATTEMPTS: usize = 150;
+/// How often a process may try in that time, for each object that is left, what is refused every time: what
+/// may be in force is tried every ten seconds.
+const MOST_ATTEMPTS: usize = 70;
 
 /// How long a node is gone.
 const NODE: Duration = Duration::from_mins(1);
@@ -131,8 +132,10 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     let mut faults = plan.faults.iter();
     let refused = faults.any(Fault::is_refused_for_ever);
     let most = if refused {
-        let left = stage.managed("roles").len() + stage.bindings().len();
-        MOST_ATTEMPTS * processes.alive().len() * left.max(1)
+        let left =
+            ["accessrequests", "roles", "rolebindings"].map(|it| stage.server.list(it).len());
+        let left: usize = left.into_iter().sum();
+        MOST_ATTEMPTS * processes.alive().len() * left
     } else {
         0
     };

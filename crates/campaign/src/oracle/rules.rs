@@ -130,7 +130,8 @@ impl<'a> Judge<'a> {
             .collect();
         for (uid, end) in over {
             self.limits.remove(&uid);
-            if self.snapshot.by_uid("rolebindings", &uid).is_some() {
+            let binding = self.snapshot.by_uid("rolebindings", &uid);
+            if binding.is_some_and(|it| self.gives(it)) {
                 self.expired.insert(uid.clone());
                 let why = "its time is over".to_owned();
                 self.overdue.entry(uid).or_insert((end, why));
@@ -198,15 +199,23 @@ impl<'a> Judge<'a> {
         self.look(at);
     }
 
+    /// Whether a binding is in force: one that cannot be deleted is not, without its Role.
+    fn gives(&self, binding: &Value) -> bool {
+        let name = text(binding, "/metadata/name");
+        !self.allowance.kept || self.snapshot.get("roles", TOOLS, name).is_some()
+    }
+
+    /// Whether a binding is in force after its time.
+    fn is_expired(&self, uid: &str) -> bool {
+        let binding = self.snapshot.by_uid("rolebindings", uid);
+        self.expired.contains(uid) && binding.is_none_or(|it| self.gives(it))
+    }
+
     /// Finds bindings that lost their reason with this change.
     fn look(&mut self, at: Duration) {
         let bindings = self.snapshot.all("rolebindings");
         let bindings = bindings.filter(|it| !label(it, "accessRequestUid").is_empty());
-        let gives = |it: &&Value| {
-            let name = text(it, "/metadata/name");
-            !self.allowance.kept || self.snapshot.get("roles", TOOLS, name).is_some()
-        };
-        let bindings = bindings.filter(gives);
+        let bindings = bindings.filter(|it| self.gives(it));
         let mut found = BTreeMap::new();
         for binding in bindings {
             if let Some(why) = truth::reason_to_go(&self.snapshot, binding, &self.known) {
@@ -216,7 +225,7 @@ impl<'a> Judge<'a> {
         let cured: Vec<_> = self
             .overdue
             .iter()
-            .filter(|(uid, _)| !found.contains_key(*uid) && !self.expired.contains(*uid))
+            .filter(|(uid, _)| !found.contains_key(*uid) && !self.is_expired(uid))
             .map(|(uid, (since, why))| (uid.clone(), *since, why.clone()))
             .collect();
         for (uid, since, why) in cured {

@@ -19,7 +19,7 @@ const fn refused(name: &'static str, before: fn(&Stage), steps: &'static [Step])
 }
 
 /// What gives nothing.
-pub(super) const REFUSALS: [Scenario; 14] = [
+pub(super) const REFUSALS: [Scenario; 15] = [
     refused(
         "nobody-decides",
         |stage| {
@@ -29,6 +29,14 @@ pub(super) const REFUSALS: [Scenario; 14] = [
             stage.request("deploy");
         },
         &[LONG],
+    ),
+    refused(
+        "nobody-decides-the-second",
+        |stage| {
+            let second = Some("review");
+            waiting_for(stage, PolicyForm { second, ..USUAL });
+        },
+        &[APPROVE, LONG],
     ),
     refused(
         "approved-by-somebody-else",
