@@ -38,8 +38,6 @@ pub(super) const CHANGES: [Scenario; 16] = [
             EDIT_POLICY,
             A_WHILE,
             Do("somebody deletes the binding", delete_bindings),
-            A_WHILE,
-            FINISH,
         ],
         revoked,
     ),
