@@ -46,15 +46,12 @@ fn a_pod_reaches_itself_through_its_service() {
         .run("create service clusterip web --tcp=80:8080")
         .unwrap();
     wait_for_endpoint(&scene);
-    // By its full name, since the short one is the pod's own host name. The node learns of the endpoint a
-    // moment after the API server.
+    // By its full name, since the short one is the pod's own host name.
     let words = format!(
         "exec web -- /workload connect web.{}.svc:80",
         scene.namespace()
     );
-    scene.wait_for("an answer from itself", &words, |answer| {
-        answer.trim() == "to myself"
-    });
+    assert_eq!(scene.run(&words).unwrap().trim(), "to myself");
 }
 
 fn wait_for_endpoint(scene: &Scene) {

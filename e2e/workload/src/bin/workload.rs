@@ -6,7 +6,8 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     path::PathBuf,
     process::ExitCode,
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use clap::{Parser, Subcommand};
@@ -37,7 +38,12 @@ enum Task {
     /// Prints the addresses of a host name
     Resolve { name: String },
     /// Connects to HOST:PORT and prints what the other side sends
-    Connect { address: String },
+    Connect {
+        address: String,
+        /// How long to try: DNS and the node learn of a service a moment after the API server
+        #[arg(long, default_value_t = 30)]
+        seconds: u64,
+    },
     /// Sends a text to everyone who connects to a port, until told to end
     Serve { port: u16, text: String },
     /// Waits to be told to end
@@ -55,7 +61,7 @@ fn main() -> ExitCode {
             .try_for_each(cat)
             .and_then(|()| if then_wait { wait() } else { Ok(()) }),
         Task::Resolve { name } => resolve(&name),
-        Task::Connect { address } => connect(&address),
+        Task::Connect { address, seconds } => connect(&address, Duration::from_secs(seconds)),
         Task::Serve { port, text } => serve(port, text),
         Task::Wait => wait(),
         Task::Exit { code } => return ExitCode::from(code),
@@ -90,9 +96,16 @@ fn resolve(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn connect(address: &str) -> io::Result<()> {
+fn connect(address: &str, patience: Duration) -> io::Result<()> {
+    let until = Instant::now() + patience;
+    let mut stream = loop {
+        match TcpStream::connect(address) {
+            Ok(stream) => break stream,
+            Err(error) if Instant::now() >= until => return Err(error),
+            Err(_) => thread::sleep(Duration::from_millis(200)),
+        }
+    };
     let mut text = String::new();
-    let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     stream.read_to_string(&mut text)?;
     writeln!(io::stdout(), "{text}")
@@ -100,7 +113,7 @@ fn connect(address: &str) -> io::Result<()> {
 
 fn serve(port: u16, text: String) -> io::Result<()> {
     let listener = TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], port)))?;
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             // A client that goes away is no reason to stop serving.
             let _ = stream.write_all(text.as_bytes());
