@@ -24,6 +24,7 @@ use crate::opaque::Opaque;
     namespaced,
     status = "Opaque",
     derive = "PartialEq",
+    derive = "Default",
     doc = "A Connector says how to reach a tool (a registry, a git host, a cluster) and which credential opens it. Pods mount it to use the tool without ever seeing the credential.",
     printcolumn = r#"{"name": "Class", "type": "string", "jsonPath": ".spec.connectorClassName"}"#,
     printcolumn = r#"{"name": "Address", "type": "string", "jsonPath": ".spec.address"}"#,

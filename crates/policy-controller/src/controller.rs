@@ -1,8 +1,7 @@
 //! The controller itself, without what makes it a process: no arguments, no ports, no signals.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use futures::future::join_all;
 use kube::Client;
 use prometheus::Registry;
 use service_kit::{
@@ -12,7 +11,6 @@ use service_kit::{
     shutdown::{Stop, Tasks},
     watches::WatchMetrics,
 };
-use tokio::sync::oneshot;
 
 use crate::{
     apply::{Applier, Clock, Leads},
@@ -127,22 +125,12 @@ pub fn start(
 
 /// Starts the workers, and the election that lasts as long as they do.
 fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
-    let (working, ended) = oneshot::channel::<Infallible>();
     let workers = std::iter::repeat_with(|| {
         let (reconciler, stop) = (Arc::clone(reconciler), tasks.stop());
         tokio::spawn(async move { reconciler.work(stop).await })
     });
-    let workers = join_all(workers.take(WORKERS).collect::<Vec<_>>());
-    tasks.spawn("workers", async move {
-        let ended = workers.await;
-        drop(working);
-        ended.into_iter().collect::<Result<(), _>>()
-    });
-    // The lease is given back when the last write was made.
-    let released = async move {
-        let _ = ended.await;
-    };
-    tasks.spawn_infallible("lease", election.run(released));
+    let workers = workers.take(WORKERS).collect();
+    election.spawn_with(tasks, workers);
 }
 
 /// That a policy was deleted is told by the leader alone.

@@ -8,7 +8,7 @@ use service_kit::{
 };
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep},
 };
 use tracing::{info, warn};
 
@@ -34,11 +34,11 @@ pub async fn lead(
     let mut first_sweep = Some(first_sweep);
     let led = async {
         caches.await;
-        while known(&mut leadership).await {
+        while Leadership::known(&mut leadership).await {
             if leadership.borrow().is_leader() {
                 tokio::select! {
                     biased;
-                    () = lost(leadership.clone()) => {}
+                    () = Leadership::lost(leadership.clone()) => {}
                     () = go_on(&reconciler, &mut first_sweep, every) => {}
                 }
                 info!("starting no more work: another process leads");
@@ -53,29 +53,6 @@ pub async fn lead(
         biased;
         () = stop.stopped() => {}
         () = led => {}
-    }
-}
-
-/// The outcome of the next step of the election, or of the last one if it made this process the leader.
-async fn known(leadership: &mut watch::Receiver<Leadership>) -> bool {
-    leadership.borrow_and_update().is_leader() || leadership.changed().await.is_ok()
-}
-
-/// Until this process does not lead any more, whether or not anybody says so.
-async fn lost(mut leadership: watch::Receiver<Leadership>) {
-    loop {
-        let until = match *leadership.borrow_and_update() {
-            Leadership::Follower => return,
-            Leadership::Leader { until } => until,
-        };
-        if Instant::now() >= until {
-            return;
-        }
-        tokio::select! {
-            biased;
-            changed = leadership.changed() => if changed.is_err() { return },
-            () = sleep_until(until) => {}
-        }
     }
 }
 

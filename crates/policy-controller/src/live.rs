@@ -24,19 +24,16 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use service_kit::{
+    lists,
     retry::{CallError, Policy},
-    watches::{Guarded, Parse, Plain},
+    watches::{Guarded, Named, Parse, Plain},
 };
 use tokio::time::Instant;
 
 use crate::{
-    parsers::Named,
     seen::{Found, Labels, MANAGER, Managed, Name, Owner, Pin, Surroundings},
     world::Job,
 };
-
-/// Objects per page of a list.
-const PAGE: u32 = 500;
 
 /// A policy as the API server has it.
 #[derive(Clone, Debug)]
@@ -274,17 +271,7 @@ impl Live {
         K: Clone + Debug,
         P: Parse<K>,
     {
-        let mut params = params.limit(PAGE);
-        let mut all = Vec::new();
-        loop {
-            let page = self.policy.call(&call, || api.list(&params)).await?;
-            let next = page.metadata.continue_.clone().filter(|it| !it.is_empty());
-            all.extend(page.items);
-            match next {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(all),
-            }
-        }
+        lists::whole(&self.policy, call, api, params).await
     }
 }
 
@@ -317,7 +304,7 @@ pub fn job_in(metadata: &ObjectMeta) -> Option<Job> {
 fn there<K: Resource, P>(objects: &[Guarded<K, P>]) -> impl Iterator<Item = (Name, Labels)> {
     let objects = objects.iter().map(Resource::meta);
     let there = objects.filter(|it| it.deletion_timestamp.is_none());
-    there.map(|it| (Name::of(it), it.labels.clone().unwrap_or_default()))
+    there.map(|it| (Name::in_metadata(it), it.labels.clone().unwrap_or_default()))
 }
 
 /// The same of objects that are in one namespace, or in none.
@@ -344,7 +331,7 @@ fn policy(object: Guarded<DynamicObject, Plain>) -> PolicyLive {
     };
     PolicyLive {
         owner: Owner {
-            name: Name::of(&metadata),
+            name: Name::in_metadata(&metadata),
             uid: metadata.uid.unwrap_or_default(),
         },
         version: metadata.resource_version.unwrap_or_default(),

@@ -2,51 +2,15 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use k8s_openapi::{
-    api::rbac::v1::{Role, RoleBinding},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+
+pub use service_kit::name::Name;
 
 /// Who we are to server-side apply.
 pub const MANAGER: &str = "policy-controller";
 
 /// Labels of an object.
 pub type Labels = BTreeMap<String, String>;
-
-/// Namespace and name of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name {
-    /// The namespace; empty for an object that is in none.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-}
-
-impl Name {
-    /// From both parts.
-    #[must_use]
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
-    }
-
-    /// Of the object with this metadata.
-    #[must_use]
-    pub fn of(metadata: &ObjectMeta) -> Self {
-        Self {
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-        }
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// The policy that something is managed for.
 #[derive(Clone, Debug, PartialEq, Eq)]

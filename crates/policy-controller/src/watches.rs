@@ -1,6 +1,6 @@
 //! The watches, and how their events reach the caches and the queue.
 
-use std::{collections::HashSet, fmt::Debug, sync::Arc};
+use std::{fmt::Debug, sync::Arc};
 
 use connectors_api::{AccessPolicy, Connector};
 use futures::{Stream, StreamExt, future::BoxFuture};
@@ -15,12 +15,12 @@ use kube::{
 use service_kit::{
     readiness::{Part, Readiness},
     shutdown::Stop,
-    watches::{Guarded, Parse, Watch, WatchMetrics},
+    watches::{Change, Changes, Guarded, Listing, Named, Parse, Watch, WatchMetrics},
 };
 
 use crate::{
     live::{job_in, managed_by_us},
-    parsers::{Named, Strict},
+    parsers::Strict,
     plan::objects::{Fingerprint, of_binding, of_role},
     queue::Queue,
     seen::{Kind, Labels, Name},
@@ -43,53 +43,6 @@ pub struct Feeds {
     pub deleted: Deleted,
     /// The watches' own troubles.
     pub metrics: WatchMetrics,
-}
-
-/// What happened to an object.
-enum Change<K> {
-    There(Name, K),
-    Gone(Name),
-}
-
-/// The objects of a watch, so that one that a new list does not name any more is known to be gone.
-#[derive(Default)]
-struct Known {
-    all: HashSet<Name>,
-    listed: HashSet<Name>,
-}
-
-impl Known {
-    /// The changes of an event, and whether a list is complete with it.
-    fn changes<K: Resource>(&mut self, event: Event<K>) -> (Vec<Change<K>>, bool) {
-        match event {
-            Event::Init => {
-                self.listed.clear();
-                (Vec::new(), false)
-            }
-            Event::InitApply(object) => {
-                let name = Name::of(object.meta());
-                self.listed.insert(name.clone());
-                self.all.insert(name.clone());
-                (vec![Change::There(name, object)], false)
-            }
-            Event::InitDone => {
-                let listed = std::mem::take(&mut self.listed);
-                let before = std::mem::replace(&mut self.all, listed);
-                let gone = before.difference(&self.all).cloned().map(Change::Gone);
-                (gone.collect(), true)
-            }
-            Event::Apply(object) => {
-                let name = Name::of(object.meta());
-                self.all.insert(name.clone());
-                (vec![Change::There(name, object)], false)
-            }
-            Event::Delete(object) => {
-                let name = Name::of(object.meta());
-                self.all.remove(&name);
-                (vec![Change::Gone(name)], false)
-            }
-        }
-    }
 }
 
 impl Feeds {
@@ -187,15 +140,15 @@ impl Feeds {
     ) {
         let mut ready = Vec::from(ready);
         let mut events = std::pin::pin!(events);
-        let mut known = Known::default();
+        let mut changes = Changes::default();
         while let Some(event) = events.next().await {
-            let (changes, is_complete) = known.changes(event);
-            for change in changes {
+            let (list, listing) = changes.of(event);
+            for change in list {
                 for (job, urgency) in take(self, change) {
                     self.queue.wake(job, urgency);
                 }
             }
-            if is_complete {
+            if listing == Some(Listing::Ends) {
                 ready.drain(..).for_each(Part::ready);
             }
         }
@@ -272,47 +225,5 @@ fn labels_in<K: Resource>(change: Change<K>) -> (Name, Option<Labels>) {
             (name, labels)
         }
         Change::Gone(name) => (name, None),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::Namespace;
-
-    use super::*;
-
-    fn namespace(name: &str) -> Namespace {
-        let mut namespace = Namespace::default();
-        namespace.metadata.name = Some(name.to_owned());
-        namespace
-    }
-
-    fn told(known: &mut Known, event: Event<Namespace>) -> Vec<String> {
-        let (changes, _) = known.changes(event);
-        let line = |change| match change {
-            Change::There(name, _) => format!("there {}", name.name),
-            Change::Gone(name) => format!("gone {}", name.name),
-        };
-        changes.into_iter().map(line).collect()
-    }
-
-    #[test]
-    fn what_a_new_list_does_not_name_is_gone_when_the_list_is_complete() {
-        let mut known = Known::default();
-        let none: [&str; 0] = [];
-        assert_eq!(told(&mut known, Event::Init), none);
-        assert_eq!(
-            told(&mut known, Event::InitApply(namespace("a"))),
-            ["there a"]
-        );
-        assert_eq!(told(&mut known, Event::InitDone), none);
-        assert_eq!(told(&mut known, Event::Apply(namespace("b"))), ["there b"]);
-        assert_eq!(told(&mut known, Event::Init), none);
-        assert_eq!(
-            told(&mut known, Event::InitApply(namespace("b"))),
-            ["there b"]
-        );
-        assert_eq!(told(&mut known, Event::InitDone), ["gone a"]);
-        assert_eq!(told(&mut known, Event::Delete(namespace("b"))), ["gone b"]);
     }
 }

@@ -3,51 +3,6 @@
 mod live;
 mod parsers;
 
-use std::fmt;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt;
-
 pub use live::{Live, NotListed, binding, role, value};
-pub use parsers::{Named, PodFields, Strict};
-
-/// Namespace and name of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name {
-    /// The namespace; empty for an object that is in none.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-}
-
-impl Name {
-    /// From both parts.
-    #[must_use]
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
-    }
-
-    /// Of an object.
-    #[must_use]
-    pub fn of(object: &impl ResourceExt) -> Self {
-        Self::in_metadata(object.meta())
-    }
-
-    /// Of the object with this metadata.
-    #[must_use]
-    pub fn in_metadata(metadata: &ObjectMeta) -> Self {
-        Self {
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-        }
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
+pub use parsers::{PodFields, Strict};
+pub use service_kit::name::Name;

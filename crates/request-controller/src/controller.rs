@@ -1,12 +1,10 @@
 //! The controller itself, without what makes it a process: no arguments, no ports, no signals.
 
 use std::{
-    convert::Infallible,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use futures::future::join_all;
 use jiff::SignedDuration;
 use kube::Client;
 use prometheus::Registry;
@@ -17,7 +15,6 @@ use service_kit::{
     shutdown::{Stop, Tasks},
     watches::WatchMetrics,
 };
-use tokio::sync::oneshot;
 
 use crate::{
     api::Live,
@@ -191,22 +188,13 @@ fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
         }
     };
     tasks.spawn_infallible("timers", timers);
-    let (working, ended) = oneshot::channel::<Infallible>();
-    let workers = lanes().map(|lane| {
-        let (reconciler, stop) = (Arc::clone(reconciler), stop.clone());
-        tokio::spawn(async move { reconciler.work(lane, stop).await })
-    });
-    let workers = join_all(workers);
-    tasks.spawn("workers", async move {
-        let ended = workers.await;
-        drop(working);
-        ended.into_iter().collect::<Result<(), _>>()
-    });
-    // The lease is given back when the last write was made.
-    let released = async move {
-        let _ = ended.await;
-    };
-    tasks.spawn_infallible("lease", election.run(released));
+    let workers: Vec<_> = lanes()
+        .map(|lane| {
+            let (reconciler, stop) = (Arc::clone(reconciler), stop.clone());
+            tokio::spawn(async move { reconciler.work(lane, stop).await })
+        })
+        .collect();
+    election.spawn_with(tasks, workers);
 }
 
 fn lanes() -> impl Iterator<Item = Lane> {

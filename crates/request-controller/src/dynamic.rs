@@ -17,7 +17,7 @@ use kube::{
 use service_kit::{
     chance, report,
     shutdown::Stop,
-    watches::{Guarded, Watch, WatchMetrics},
+    watches::{Change, Changes, Guarded, Listing, Watch, WatchMetrics},
 };
 use tokio::{
     task::JoinHandle,
@@ -29,7 +29,6 @@ use crate::{
     api::value,
     caches::{KindState, Wakes, World},
     check_kinds,
-    watches::{Change, Changes, Listing},
 };
 
 /// How soon a policy's new kind is noticed.

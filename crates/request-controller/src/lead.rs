@@ -10,7 +10,7 @@ use service_kit::{
 };
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep},
 };
 use tracing::{info, warn};
 
@@ -46,14 +46,14 @@ pub async fn lead(
         tokio::select! {
             biased;
             () = stop.stopped() => return,
-            known = known(&mut leadership) => if !known { return },
+            known = Leadership::known(&mut leadership) => if !known { return },
         }
         if leadership.borrow().is_leader() {
             reconciler.queue.close();
             let led = tokio::select! {
                 biased;
                 () = stop.stopped() => return,
-                () = lost(leadership.clone()) => false,
+                () = Leadership::lost(leadership.clone()) => false,
                 () = begin(&reconciler) => true,
             };
             if led {
@@ -63,7 +63,7 @@ pub async fn lead(
                 tokio::select! {
                     biased;
                     () = stop.stopped() => return,
-                    () = lost(leadership.clone()) => {}
+                    () = Leadership::lost(leadership.clone()) => {}
                     () = go_on(&reconciler, every) => {}
                 }
             }
@@ -72,32 +72,6 @@ pub async fn lead(
         } else if let Some(part) = first_sweep.take() {
             // Somebody else leads, and sweeps.
             part.ready();
-        }
-    }
-}
-
-/// The outcome of the next step of the election, or of the last one if it made this process the leader.
-async fn known(leadership: &mut watch::Receiver<Leadership>) -> bool {
-    if leadership.borrow_and_update().is_leader() {
-        return true;
-    }
-    leadership.changed().await.is_ok()
-}
-
-/// Until this process does not lead any more, whether or not anybody says so.
-async fn lost(mut leadership: watch::Receiver<Leadership>) {
-    loop {
-        let until = match *leadership.borrow_and_update() {
-            Leadership::Follower => return,
-            Leadership::Leader { until } => until,
-        };
-        if Instant::now() >= until {
-            return;
-        }
-        tokio::select! {
-            biased;
-            changed = leadership.changed() => if changed.is_err() { return },
-            () = sleep_until(until) => {}
         }
     }
 }

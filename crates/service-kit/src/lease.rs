@@ -15,6 +15,7 @@
 //! another was faster, and then finds nothing, does wait.
 
 mod candidate;
+mod leading;
 mod record;
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ pub mod chance;
 pub mod client;
 pub mod clock;
 pub mod lease;
+pub mod lists;
+pub mod name;
 pub mod readiness;
 pub mod retry;
 pub mod shutdown;

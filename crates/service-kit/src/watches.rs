@@ -13,7 +13,9 @@
 //! What cannot be read arrives as an event like every other, as [`Unreadable`]. Consumers treat it as
 //! an object that is there and says nothing, and forget its last readable version.
 
+mod changes;
 mod guarded;
+mod named;
 mod observed;
 
 #[cfg(test)]
@@ -35,7 +37,9 @@ use tracing::{info, warn};
 use crate::{readiness::Part, report, retry::Backoff};
 use observed::Observed;
 
+pub use changes::{Change, Changes, Listing};
 pub use guarded::{Guarded, Parse, Plain, Unreadable};
+pub use named::{Identity, Named, read};
 pub use observed::WatchMetrics;
 
 /// Short enough that a decision is not late for long, long enough for a server that has to recover.

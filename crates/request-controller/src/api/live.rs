@@ -13,16 +13,14 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use service_kit::{
+    lists,
     retry::{CallError, Policy},
-    watches::{Guarded, Parse, Unreadable},
+    watches::{Guarded, Named, Parse, Unreadable},
 };
 use std::fmt::Debug;
 
-use super::{Name, Named, Strict};
+use super::{Name, Strict};
 use crate::seen::{GrantKind, Managed, ManagedObject, Unread};
-
-/// Objects per page of a list.
-const PAGE: u32 = 500;
 
 /// Reads from the API server.
 #[derive(Clone)]
@@ -238,17 +236,7 @@ impl Live {
         K: Clone + Debug,
         P: Parse<K>,
     {
-        let mut params = params.limit(PAGE);
-        let mut all = Vec::new();
-        loop {
-            let page = self.policy.call(&call, || api.list(&params)).await?;
-            let next = page.metadata.continue_.clone().filter(|it| !it.is_empty());
-            all.extend(page.items);
-            match next {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(all),
-            }
-        }
+        lists::whole(&self.policy, call, api, params).await
     }
 }
 
