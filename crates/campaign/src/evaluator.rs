@@ -14,7 +14,9 @@ use connectors_api::{
 };
 use evaluation_api::{
     client::CallError,
-    v1::{CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse, GrantedRule},
+    v1::{
+        CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage, GrantedRule,
+    },
     verdict,
 };
 use evaluation_service::evaluate;
@@ -42,6 +44,8 @@ pub enum Mood {
     OtherPod,
     /// A verdict that no version of the protocol has.
     UnknownVerdict,
+    /// Before a grant: that every check is still awaited, whatever its objects say. After it the truth.
+    StillPending,
     /// An answer about checks that nobody asked for.
     OtherChecks,
     /// An empty answer.
@@ -50,7 +54,7 @@ pub enum Mood {
 
 impl Mood {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Away,
         Self::Busy,
         Self::Refuses,
@@ -59,6 +63,7 @@ impl Mood {
         Self::BareYes,
         Self::OtherPod,
         Self::UnknownVerdict,
+        Self::StillPending,
         Self::OtherChecks,
         Self::Empty,
     ];
@@ -75,6 +80,7 @@ impl Mood {
             Self::BareYes => "bare-yes",
             Self::OtherPod => "other-pod",
             Self::UnknownVerdict => "unknown-verdict",
+            Self::StillPending => "still-pending",
             Self::OtherChecks => "other-checks",
             Self::Empty => "empty",
         }
@@ -145,7 +151,9 @@ impl Oracle {
         state.asked += 1;
         let spell = self.spell?;
         let meets = (spell.from..spell.from + spell.questions).contains(&at);
-        if state.over || !meets {
+        // It is remembered for up to 45 minutes: once is enough.
+        let is_over = state.over || spell.mood == Mood::StillPending && state.met > 0;
+        if is_over || !meets {
             return None;
         }
         state.met += 1;
@@ -226,6 +234,18 @@ async fn answer(
             answer.verdict = 4711;
             for check in &mut answer.checks {
                 check.verdict = 4711;
+            }
+            Ok(answer)
+        }
+        Mood::StillPending => {
+            let before = question.stage == i32::from(EvaluationStage::BeforeGrant);
+            let mut answer = truth(question)?;
+            if !before {
+                return Ok(answer);
+            }
+            answer.verdict = CheckVerdict::Pending.into();
+            for check in &mut answer.checks {
+                check.verdict = CheckVerdict::Pending.into();
             }
             Ok(answer)
         }

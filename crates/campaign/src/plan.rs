@@ -254,7 +254,12 @@ impl Fault {
             Mood::Refuses | Mood::BareYes | Mood::OtherPod | Mood::OtherChecks | Mood::Empty => {
                 true
             }
-            Mood::Away | Mood::Busy | Mood::Slow | Mood::Silent | Mood::UnknownVerdict => false,
+            Mood::Away
+            | Mood::Busy
+            | Mood::Slow
+            | Mood::StillPending
+            | Mood::Silent
+            | Mood::UnknownVerdict => false,
         })
     }
 

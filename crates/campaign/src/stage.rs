@@ -373,6 +373,12 @@ impl Stage {
         });
     }
 
+    /// The same kind, and nobody serves it.
+    pub fn latecomers_are_away(&self) {
+        self.latecomers_arrive();
+        self.server.take_away("latecomers", "example.com");
+    }
+
     /// The feature switch.
     pub fn switch(&self, on: bool) {
         self.configure("enable-connectors-approval", Some(&on.to_string()));

@@ -10,7 +10,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use connectors_api::{AccessRequest, access_request::GrantState, config::Config, request_order};
+use connectors_api::{
+    AccessPolicy, AccessRequest,
+    access_request::{GrantState, MatchedPolicy},
+    config::Config,
+    request_order,
+};
 use service_kit::{report, retry::CallError};
 use thiserror::Error;
 use tracing::warn;
@@ -136,14 +141,19 @@ impl Observer {
             return Ok(Some(seen));
         }
         let policies = self.policies(&seen.request, via).await?;
-        seen.frozen = self.frozen(&seen, &policies, whole.as_ref(), via).await?;
         let Some(whole) = whole else {
+            seen.frozen = self.frozen(&seen, &policies, None, via).await?;
             return Ok(Some(seen));
         };
-        let settled: Vec<_> = settled(&seen);
         let applying = self
-            .applying(&seen.request, seen.config, &labels, policies, via)
+            .applying(&seen.request, seen.config, &labels, &policies, via)
             .await;
+        let matched = Matched {
+            pod: &whole,
+            applying: applying.as_deref().ok(),
+        };
+        seen.frozen = self.frozen(&seen, &policies, Some(&matched), via).await?;
+        let settled: Vec<_> = settled(&seen);
         let applying = match applying {
             Err(error) if was_granted || !seen.grants.is_empty() => {
                 // What is there is looked at whatever might be added to it.
@@ -178,7 +188,7 @@ impl Observer {
         &self,
         seen: &Observed,
         policies: &[sources::Policy],
-        pod: Option<&serde_json::Value>,
+        matched: Option<&Matched<'_>>,
         via: Via,
     ) -> Result<Vec<FrozenSeen>, ObserveError> {
         let mut frozen = Vec::new();
@@ -192,28 +202,20 @@ impl Observer {
             };
             let policy = policies.iter().find(|it| it.uid == uid);
             let exists = policy.is_some();
-            let held = match pod {
-                Some(pod) if exists => self.held(&seen.request, entry, pod, via).await,
+            let held = match matched {
+                Some(matched) if exists => self.held(&seen.request, entry, matched.pod, via).await,
                 Some(_) | None => Held::Unknown,
             };
-            let mut changed = false;
-            let again = match (via, pod, policy) {
-                (Via::Api, Some(pod), Some(policy)) if !is_written(seen, entry) => {
-                    match &policy.policy {
-                        None => Some(Judged::Unanswered),
-                        // The status is what others may write too: the policy itself is what counts.
-                        Some(policy) if select::is_same(&entry.policy.0, policy) => {
-                            let judged = self.judge(&seen.request, policy, pod, via).await;
-                            let name = Name::of(&seen.request);
-                            Some(judged.unwrap_or_else(|error| unanswered(&name, &error)))
-                        }
-                        Some(_) => {
-                            changed = true;
-                            None
-                        }
-                    }
+            let again = match (via, matched, policy) {
+                (Via::Api, Some(matched), Some(policy)) if !is_written(seen, entry) => {
+                    Some(self.again(&seen.request, entry, policy, matched).await)
                 }
                 (Via::Api | Via::Caches, _, _) => None,
+            };
+            let changed = again == Some(Again::Changed);
+            let again = match again {
+                Some(Again::Judged(judged)) => Some(judged),
+                Some(Again::Changed) | None => None,
             };
             frozen.push(FrozenSeen {
                 uid: uid.to_owned(),
@@ -224,6 +226,26 @@ impl Observer {
             });
         }
         Ok(frozen)
+    }
+
+    /// What a policy says now about a grant of its that has to be written again.
+    async fn again(
+        &self,
+        request: &AccessRequest,
+        entry: &MatchedPolicy,
+        policy: &sources::Policy,
+        matched: &Matched<'_>,
+    ) -> Again {
+        let (Some(policy), Some(applying)) = (&policy.policy, matched.applying) else {
+            return Again::Judged(Judged::Unanswered);
+        };
+        // The status is what others may write too: the policy itself is what counts, and whom it is for by now.
+        let applies = applying.iter().any(|it| Arc::ptr_eq(it, policy));
+        if !applies || !select::is_same(&entry.policy.0, policy) {
+            return Again::Changed;
+        }
+        let judged = self.judge(request, policy, matched.pod, Via::Api).await;
+        Again::Judged(judged.unwrap_or_else(|error| unanswered(&Name::of(request), &error)))
     }
 
     /// The other requests of the tuple. Requests reach the caches in the order in which they were made:
@@ -285,6 +307,20 @@ impl Observer {
     }
 }
 
+/// The pod, and the policies that apply to what it asks for; none where that could not be found out.
+struct Matched<'a> {
+    pod: &'a serde_json::Value,
+    applying: Option<&'a [Arc<AccessPolicy>]>,
+}
+
+/// What a policy says about a grant of its that is not there as it was written.
+#[derive(PartialEq)]
+enum Again {
+    /// It grants under other conditions by now, or not to this one.
+    Changed,
+    Judged(Judged),
+}
+
 /// Whether something was in force once.
 fn was_granted(request: &AccessRequest) -> bool {
     let status = request.status.as_ref();
@@ -330,7 +366,7 @@ fn unanswered(request: &Name, error: &ObserveError) -> Judged {
     Judged::Unanswered
 }
 
-fn is_written(seen: &Observed, entry: &connectors_api::access_request::MatchedPolicy) -> bool {
+fn is_written(seen: &Observed, entry: &MatchedPolicy) -> bool {
     let Some(grant) = grant::of_entry(&seen.request, entry) else {
         return false;
     };

@@ -59,6 +59,9 @@ pub(crate) fn answer(
     else {
         return unknown(state, on);
     };
+    if state.away.contains(&(on.group.clone(), on.plural.clone())) {
+        return Err(Refusal::of_code(503, None));
+    }
     let is_status = on.subresource == "status" && kind.status;
     if !on.subresource.is_empty() && !is_status {
         return Err(Refusal::no_such_resource());

@@ -104,6 +104,19 @@ impl ApiServer {
         self.changed();
     }
 
+    /// Whoever serves a kind is away from now on: each call about its objects is answered with 503, as an API server
+    /// does for an aggregated one that is down.
+    pub fn take_away(&self, plural: &str, group: &str) {
+        let place = (group.to_owned(), plural.to_owned());
+        self.lock().away.insert(place);
+    }
+
+    /// It is served again.
+    pub fn bring_back(&self, plural: &str, group: &str) {
+        let place = (group.to_owned(), plural.to_owned());
+        self.lock().away.remove(&place);
+    }
+
     /// The server's wall clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {

@@ -58,6 +58,8 @@ pub(crate) struct State {
     pub(crate) tokens: BTreeMap<String, TokenFacts>,
     /// How often a kind has gone, by group and plural: a watch ends when it does.
     pub(crate) gone: BTreeMap<(String, String), usize>,
+    /// The kinds that nobody serves at present, by group and plural.
+    pub(crate) away: BTreeSet<(String, String)>,
     calls: BTreeMap<String, usize>,
     calls_alike: BTreeMap<CallKey, usize>,
     events_alike: BTreeMap<EventKey, usize>,
@@ -76,6 +78,7 @@ impl State {
             garbage_after: Some(Duration::from_secs(1)),
             tokens: BTreeMap::new(),
             gone: BTreeMap::new(),
+            away: BTreeSet::new(),
             calls: BTreeMap::new(),
             calls_alike: BTreeMap::new(),
             events_alike: BTreeMap::new(),

@@ -12,7 +12,7 @@ use super::{
 use crate::stage::{CONNECTOR, PolicyForm, Stage, TOOLS};
 
 /// What others change while it lives.
-pub(super) const CHANGES: [Scenario; 16] = [
+pub(super) const CHANGES: [Scenario; 17] = [
     scenario(
         "policy-edited-before",
         |stage| {
@@ -36,6 +36,23 @@ pub(super) const CHANGES: [Scenario; 16] = [
             APPROVE,
             GRANTED,
             EDIT_POLICY,
+            A_WHILE,
+            Do("somebody deletes the binding", delete_bindings),
+        ],
+        revoked,
+    ),
+    race(
+        "policy-for-another-connector-and-grant-deleted",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the policy names another connector", |stage| {
+                stage.server.change("accesspolicies", TOOLS, "p", |policy| {
+                    policy["spec"]["connector"]["names"] = serde_json::json!(["another"]);
+                });
+            }),
             A_WHILE,
             Do("somebody deletes the binding", delete_bindings),
         ],

@@ -158,6 +158,7 @@ pub(super) const DELETE_APPROVAL: Step = Do("the approval is deleted", |stage| {
 pub(super) const EDIT_POLICY: Step = Do("the policy asks for other objects", |stage| {
     edit_policy(stage, "other");
 });
+pub(super) const BLOWN_UP: Step = Do("it becomes larger than an approval may be", blow_up);
 pub(super) const PENDING: Step = Until("it waits", pending);
 pub(super) const GRANTED: Step = Until("granted", granted);
 pub(super) const REVOKED: Step = Until("revoked", revoked);

@@ -1,20 +1,22 @@
 //! What others put in the way: their own objects, finalizers, and objects that nobody can read.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{
     Scenario,
-    Step::{self, Do, Until},
+    Step::{Do, Rest, Until},
     common::{
-        A_WHILE, APPROVE, DELETE_REQUEST, FINISH, GRANTED, PENDING, REJECT, USUAL, WITHDRAW,
-        WITHDRAW_OTHER, blow_up, deepen, delete_bindings, grant_objects, granted, is, nothing,
-        race, rejected, revoked, scenario, waiting, waiting_for_two,
+        A_WHILE, APPROVE, BLOWN_UP, DELETE_REQUEST, FINISH, GRANTED, PENDING, REJECT, USUAL,
+        WITHDRAW, WITHDRAW_OTHER, asking, blow_up, deepen, delete_bindings, grant_objects, granted,
+        is, nothing, race, rejected, revoked, scenario, waiting, waiting_for_two,
     },
 };
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
 
 /// What others put in the way.
-pub(super) const MEDDLING: [Scenario; 13] = [
+pub(super) const MEDDLING: [Scenario; 15] = [
     scenario(
         "binding-is-kept",
         waiting,
@@ -179,6 +181,53 @@ pub(super) const MEDDLING: [Scenario; 13] = [
         revoked,
     ),
     scenario(
+        "one-cannot-be-read-for-long",
+        |stage| {
+            waiting(stage);
+            stage.latecomers_are_away();
+            let kind = Some("Latecomer");
+            stage.policy("q", PolicyForm { kind, ..USUAL });
+        },
+        &[APPROVE, GRANTED, WITHDRAW],
+        revoked,
+    ),
+    scenario(
+        "accounts-cannot-be-read-any-more",
+        |stage| {
+            stage.connector();
+            stage
+                .server
+                .change("serviceaccounts", APPS, "builder", |it| {
+                    it["metadata"]["labels"] = json!({"team": "deployers"});
+                });
+            let edit: fn(&mut Value) = |spec| {
+                let deployers = json!([{
+                    "kind": "ServiceAccount", "nameSelector": {"matchLabels": {"team": "deployers"}},
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": APPS}},
+                }]);
+                spec["checkGrantedPermission"]["requesters"] = deployers;
+            };
+            let edit = Some(edit);
+            stage.policy("p", PolicyForm { edit, ..USUAL });
+            asking(stage);
+        },
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("nobody serves accounts", |stage| {
+                stage.server.take_away("serviceaccounts", "");
+            }),
+            A_WHILE,
+            WITHDRAW,
+            Rest(Duration::from_mins(10)),
+            Do("accounts are served again", |stage| {
+                stage.server.bring_back("serviceaccounts", "");
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
         "one-cannot-be-judged-any-more",
         |stage| waiting_for_two(stage, "approved"),
         &[
@@ -198,8 +247,6 @@ pub(super) const MEDDLING: [Scenario; 13] = [
         revoked,
     ),
 ];
-
-const BLOWN_UP: Step = Do("it becomes larger than an approval may be", blow_up);
 
 fn each(stage: &Stage, plural: &str, change: fn(&mut Value)) {
     for name in names(&stage.managed(plural)) {

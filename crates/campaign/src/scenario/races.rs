@@ -4,15 +4,15 @@ use super::{
     Scenario,
     Step::{Do, Until},
     common::{
-        A_MOMENT, A_WHILE, APPROVE, DELETE_REQUEST, FINISH, GRANTED, PENDING, USUAL, WITHDRAW,
-        WITHDRAW_OTHER, delete_bindings, grant_objects, granted, nothing, race, replicas, revoked,
-        scenario, waiting, waiting_for_two,
+        A_MOMENT, A_WHILE, APPROVE, BLOWN_UP, DELETE_REQUEST, FINISH, GRANTED, PENDING, USUAL,
+        WITHDRAW, WITHDRAW_OTHER, delete_bindings, grant_objects, granted, nothing, race, replicas,
+        revoked, scenario, waiting, waiting_for_two,
     },
 };
 use crate::stage::{SYSTEM, TOOLS};
 
 /// Things that happen at nearly the same time, or where nobody expects them.
-pub(super) const RACES: [Scenario; 11] = [
+pub(super) const RACES: [Scenario; 13] = [
     race(
         "ends-when-approved",
         waiting,
@@ -46,6 +46,27 @@ pub(super) const RACES: [Scenario; 11] = [
         ],
         // That the end could not be recorded is no reason to refuse; that it was is one, which the rules ask.
         |stage| matches!(stage.bindings().len(), 1 | 2),
+    ),
+    race(
+        "blown-up-when-approved",
+        waiting,
+        &[PENDING, APPROVE, A_MOMENT, BLOWN_UP, A_WHILE],
+        nothing,
+    ),
+    race(
+        "made-anew-behind-another",
+        waiting,
+        &[
+            PENDING,
+            Do("approved, asked for by another, and made anew", |stage| {
+                stage.decide("yes", "approved");
+                stage.request_named("second", "deploy");
+                stage.server.delete("accessrequests", TOOLS, "for-deploy");
+                stage.request("deploy");
+            }),
+            A_WHILE,
+        ],
+        |stage| stage.bindings().len() == 1 && stage.phase("second") == "Granted",
     ),
     scenario(
         "two-of-a-tuple",

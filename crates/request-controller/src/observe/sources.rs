@@ -153,10 +153,10 @@ impl Observer {
         request: &AccessRequest,
         config: Config,
         labels: &Labels,
-        policies: Vec<Policy>,
+        policies: &[Policy],
         via: Via,
     ) -> Result<Vec<Arc<AccessPolicy>>, ObserveError> {
-        let policies: Vec<_> = policies.into_iter().filter_map(|it| it.policy).collect();
+        let policies: Vec<_> = policies.iter().filter_map(|it| it.policy.clone()).collect();
         let (namespace, name) = (request.spec.subject_namespace(), &request.spec.subject.name);
         let looks = policies
             .iter()

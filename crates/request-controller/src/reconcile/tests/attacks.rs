@@ -332,6 +332,20 @@ async fn what_was_taken_away_comes_back_under_the_policy_as_it_is_now() {
         ("Revoked", 0)
     );
 
+    // It is for other connectors by now, which says nothing about what it asks for.
+    let cluster = Cluster::granted().await;
+    cluster.server.change("accesspolicies", "p", |it| {
+        it["spec"]["connector"] = json!({"names": ["another"]});
+    });
+    cluster.restart().await;
+    assert_eq!(cluster.phase(), "Granted", "an edit alone changes nothing");
+    cluster.server.remove("rolebindings", &grant_name());
+    cluster.restart().await;
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Revoked", 0)
+    );
+
     // Nobody can be asked: that is found out later.
     let cluster = Cluster::granted().await;
     edit(&cluster, "run2");
