@@ -25,7 +25,7 @@ use patience::{LAG, aftermath, allowance};
 
 /// How long a step may take to come true. Longer than a watch that fell silent, a sweep and the longest pause
 /// between attempts together.
-const LIMIT: Duration = Duration::from_mins(60);
+const LIMIT: Duration = Duration::from_hours(1);
 /// The same where it may not come true at all.
 const PATIENCE: Duration = Duration::from_mins(5);
 const GLANCE: Duration = Duration::from_millis(50);
