@@ -251,9 +251,12 @@ impl Fault {
 
     fn lies(&self) -> bool {
         self.spell().is_some_and(|it| match it.mood {
-            Mood::Refuses | Mood::BareYes | Mood::OtherPod | Mood::OtherChecks | Mood::Empty => {
-                true
-            }
+            Mood::Refuses
+            | Mood::BareYes
+            | Mood::OtherPod
+            | Mood::OnlyYes
+            | Mood::OtherChecks
+            | Mood::Empty => true,
             Mood::Away
             | Mood::Busy
             | Mood::Slow

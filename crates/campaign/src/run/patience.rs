@@ -54,7 +54,7 @@ pub(super) fn aftermath(fault: &Fault) -> Duration {
         } => 3 * SWEEP,
         // It is about the checks, so it is remembered.
         Fault::Evaluator {
-            mood: Mood::OtherPod | Mood::StillPending,
+            mood: Mood::OtherPod | Mood::StillPending | Mood::OnlyYes,
             ..
         } => Duration::from_hours(1),
         Fault::Call { .. }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 use super::{
     Scenario,
     Step::{Do, Until},
@@ -14,7 +16,7 @@ use super::{
 use crate::stage::{APPS, PolicyForm};
 
 /// How one request lives and ends.
-pub(super) const LIVES: [Scenario; 13] = [
+pub(super) const LIVES: [Scenario; 14] = [
     scenario(
         "approved-and-ended",
         waiting,
@@ -156,6 +158,22 @@ pub(super) const LIVES: [Scenario; 13] = [
             APPROVE,
         ],
         nothing,
+    ),
+    timed(
+        "approved-too-late",
+        |stage| {
+            let pending_timeout = Some("3m");
+            let form = PolicyForm {
+                pending_timeout,
+                ..USUAL
+            };
+            waiting_for(stage, form);
+            stage.decide("yes", "approved");
+            // Nobody was there in between.
+            stage.server.jump(SignedDuration::from_mins(10));
+        },
+        &[A_WHILE],
+        rejected,
     ),
     Scenario {
         name: "forgotten",

@@ -16,7 +16,7 @@ use super::{
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
 
 /// What others put in the way.
-pub(super) const MEDDLING: [Scenario; 15] = [
+pub(super) const MEDDLING: [Scenario; 17] = [
     scenario(
         "binding-is-kept",
         waiting,
@@ -97,6 +97,43 @@ pub(super) const MEDDLING: [Scenario; 15] = [
             FINISH,
         ],
         revoked,
+    ),
+    scenario(
+        "somebody-is-added",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("somebody adds himself to the binding", |stage| {
+                each(stage, "rolebindings", |it| {
+                    let intruder =
+                        json!({"kind": "ServiceAccount", "namespace": APPS, "name": "intruder"});
+                    let subjects = it["subjects"].as_array_mut();
+                    subjects.map(|it| it.push(intruder));
+                });
+            }),
+            A_WHILE,
+            GRANTED,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "called-final-by-somebody",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("somebody calls the request rejected", |stage| {
+                let place = ("accessrequests", TOOLS, "for-deploy");
+                stage.server.change(place.0, place.1, place.2, |it| {
+                    it["status"]["phase"] = "Rejected".into();
+                });
+            }),
+        ],
+        rejected,
     ),
     scenario(
         "left-of-a-rejection",

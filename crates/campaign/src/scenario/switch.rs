@@ -8,8 +8,8 @@ use super::{
     Scenario,
     Step::{self, Do, Rest, Until},
     common::{
-        A_WHILE, APPROVE, FINISH, GRANTED, PENDING, USUAL, granted, nothing, revoked, scenario,
-        waiting, waiting_for,
+        A_WHILE, APPROVE, FINISH, GRANTED, PENDING, USUAL, WITHDRAW, granted, nothing, revoked,
+        scenario, waiting, waiting_for,
     },
 };
 use crate::stage::PolicyForm;
@@ -19,7 +19,7 @@ const MISTYPED: Step = Do("somebody mistypes", |stage| {
 });
 
 /// The feature switch, and Rego.
-pub(super) const SWITCH: [Scenario; 5] = [
+pub(super) const SWITCH: [Scenario; 6] = [
     scenario(
         "off-and-on",
         waiting,
@@ -50,6 +50,19 @@ pub(super) const SWITCH: [Scenario; 5] = [
             MISTYPED,
             A_WHILE,
             FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "withdrawn-while-off",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("off", |stage| stage.switch(false)),
+            A_WHILE,
+            WITHDRAW,
         ],
         revoked,
     ),
