@@ -109,8 +109,9 @@ pub(super) const MEDDLING: [Scenario; 17] = [
                 each(stage, "rolebindings", |it| {
                     let intruder =
                         json!({"kind": "ServiceAccount", "namespace": APPS, "name": "intruder"});
-                    let subjects = it["subjects"].as_array_mut();
-                    subjects.map(|it| it.push(intruder));
+                    if let Some(subjects) = it["subjects"].as_array_mut() {
+                        subjects.push(intruder);
+                    }
                 });
             }),
             A_WHILE,
