@@ -363,15 +363,16 @@ impl Applier {
         }
         if stays {
             // What a Role gives that nobody decided is in force as long as its binding is there.
-            removed += usize::from(self.loosen(name).await?);
+            self.loosen(name).await?;
         }
         failed.map(|()| removed)
     }
 
     /// Removes a binding whatever it is; its Role cannot be.
-    async fn loosen(&self, name: &Name) -> Result<bool, ApplyError> {
+    async fn loosen(&self, name: &Name) -> Result<(), ApplyError> {
         let should = |it: &Managed| !it.is_going();
-        self.remove_if(GrantKind::RoleBinding, name, should).await
+        let removed = self.remove_if(GrantKind::RoleBinding, name, should).await;
+        removed.map(|_| ())
     }
 
     /// Both objects of every policy that ever decided, by name, as far as they are ours.

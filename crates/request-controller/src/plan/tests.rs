@@ -6,3 +6,4 @@ mod properties;
 mod rows;
 mod scene;
 mod selection;
+mod words;

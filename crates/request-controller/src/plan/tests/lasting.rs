@@ -138,6 +138,8 @@ fn a_grant_taken_away_by_hand_comes_back_only_through_passed_checks_read_live() 
         passed.plan().actions.as_slice(),
         [Action::Grant(_)]
     ));
+    let grant = passed.planned().policies[0].grant.clone().unwrap();
+    assert_eq!(grant.state, GrantState::Granting, "it is recorded first");
     assert_eq!(
         passed.carried_out().status().granted_at,
         Scene::granted().status().granted_at

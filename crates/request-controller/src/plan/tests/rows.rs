@@ -409,13 +409,12 @@ fn a_duplicate_goes_when_nothing_of_its_tuple_is_left() {
 fn final_requests_are_deleted_when_their_pod_was_gone_for_long_enough() {
     let rejected = Scene::new().policy("p", Rejected).carried_out();
     let gone = rejected.with(|seen| seen.pod = PodSeen::Gone);
+    let week = Some(std::time::Duration::from_hours(168));
+    assert_eq!(gone.plan().requeue, week, "with the note its time begins");
     let noted = gone.carried_out();
     assert!(line(&noted.status()).starts_with("Rejected pod:F:NotFound"));
     assert!(noted.plan().is_idle());
-    assert_eq!(
-        noted.plan().requeue,
-        Some(std::time::Duration::from_hours(168))
-    );
+    assert_eq!(noted.plan().requeue, week);
     let before = noted
         .clone()
         .after(SignedDuration::from_secs(168 * 3600 - 1));

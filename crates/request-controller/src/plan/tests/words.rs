@@ -1,0 +1,162 @@
+//! The sentences, to the letter: people search for them, and the documentation quotes them.
+
+use connectors_api::{
+    access_request::{AccessRequestStatus, GrantState, Phase},
+    reason::AccessCheckReady::{AccessCheckPassed as Passed, AccessCheckPending as Pending},
+};
+use jiff::{SignedDuration, Timestamp};
+
+use super::scene::{Scene, answer, policy_object, request};
+use crate::plan::{conditions::shortened, finished, seconds_between, select, tell};
+use crate::seen::Judged;
+
+#[test]
+fn each_reason_has_its_sentence() {
+    let request = request();
+    for (said, sentence) in [
+        (
+            tell::no_connector("harbor"),
+            "there is no connector harbor in this namespace",
+        ),
+        (
+            tell::replaced("harbor"),
+            "connector harbor is another one than when this request was made; delete the request to ask for the new one",
+        ),
+        (
+            tell::no_policy(&request),
+            "no AccessPolicy of this namespace with checkGrantedPermission selects connector harbor for permission apis and accepts ServiceAccount apps/builder; kubectl get apol lists them",
+        ),
+        (
+            tell::wrong_subject(&request),
+            "the pod does not run as ServiceAccount apps/builder",
+        ),
+        (
+            tell::duplicate("harbor-0"),
+            "request harbor-0 decides for the same subject, connector, permission and pod",
+        ),
+        (
+            tell::too_many("apps"),
+            "too many requests of pods in namespace apps are waiting already; this one is looked at when others are decided",
+        ),
+    ] {
+        assert_eq!(said, sentence);
+    }
+}
+
+#[test]
+fn a_pod_elsewhere_learns_what_became_of_its_request_and_whom_to_ask() {
+    let note = |scene: &Scene| {
+        let events = scene.plan().events.into_iter();
+        let mut pods = events.filter(|it| it.about == tell::About::Pod);
+        pods.next().unwrap().note
+    };
+    let whom = "whoever looks after namespace tools can tell more";
+    assert_eq!(
+        note(&Scene::new()),
+        format!("connector tools/harbor: access is not granted yet; {whom}")
+    );
+    let rejected = connectors_api::reason::AccessCheckReady::AccessCheckRejected;
+    assert_eq!(
+        note(&Scene::new().policy("p", rejected)),
+        format!("connector tools/harbor: access was refused; {whom}")
+    );
+}
+
+#[test]
+fn who_approved_is_told_once_each_and_by_policy() {
+    let mut scene = Scene::new().policy("p", Passed).policy("q", Pending);
+    if let Judged::Answered(answer) = &mut scene.seen.policies[0].judged {
+        let object = &mut answer.checks[0].objects[0];
+        object.approved_by = vec!["zoe".to_owned(), "ann".to_owned(), "zoe".to_owned()];
+    }
+    let policies = scene.carried_out().status().policies;
+    assert_eq!(
+        tell::granted(&policies),
+        "granted by policy p, approved by ann, zoe"
+    );
+    let nobody = Scene::new().limited("p", &serde_json::json!({}), {
+        let mut passed = answer(Passed);
+        passed.checks[0].objects[0].approved_by.clear();
+        Judged::Answered(passed)
+    });
+    let policies = nobody.carried_out().status().policies;
+    assert_eq!(tell::granted(&policies), "granted by policy p");
+}
+
+#[test]
+fn a_sentence_that_is_too_long_is_cut_between_letters() {
+    for text in ["", "short", &"x".repeat(1024)] {
+        assert_eq!(shortened(text.to_owned()), text);
+    }
+    let cut = shortened("x".repeat(1025));
+    assert_eq!((cut.len(), cut.chars().last()), (1024, Some('…')));
+    let cut = shortened("é".repeat(600));
+    assert_eq!((cut.len(), cut.chars().last()), (1023, Some('…')));
+}
+
+#[test]
+fn time_never_runs_backwards() {
+    let at = |millis| Timestamp::from_millisecond(millis).unwrap();
+    for (from, to, seconds) in [(0, 0, 0.0), (500, 2000, 1.5), (2000, 500, 0.0)] {
+        let told = seconds_between(at(from), at(to));
+        assert!((told - seconds).abs() < 1e-9, "{from} to {to}: {told}");
+    }
+}
+
+#[test]
+fn only_a_revocation_that_is_not_finished_can_be() {
+    let at = Timestamp::UNIX_EPOCH;
+    let of = |phase, revoked_at| {
+        let mut request = request();
+        request.status = Some(AccessRequestStatus {
+            phase: Some(phase),
+            revoked_at,
+            ..AccessRequestStatus::default()
+        });
+        finished(&request, at).map(|it| it.revoked_at)
+    };
+    assert_eq!(of(Phase::Revoked, None), Some(Some(at)));
+    assert_eq!(of(Phase::Revoked, Some(at)), None);
+    assert_eq!(of(Phase::Granted, None), None);
+    assert_eq!(of(Phase::Rejected, None), None);
+    assert_eq!(finished(&request(), at), None);
+}
+
+#[test]
+fn a_policy_is_the_same_as_long_as_its_conditions_and_its_permission_are() {
+    let limits = serde_json::json!({});
+    let policy = policy_object("p", &limits);
+    let kept = select::snapshot(&policy);
+    assert!(select::is_same(&kept, &policy));
+    let mut for_another = policy.clone();
+    for_another.spec.connector.names = Some(vec!["another".to_owned()]);
+    assert!(
+        select::is_same(&kept, &for_another),
+        "it has the same conditions"
+    );
+
+    let mut permission = policy.clone();
+    permission.spec.permission = connectors_api::Permission::Proxy;
+    assert!(!select::is_same(&kept, &permission));
+    let mut check = policy.clone();
+    if let Some(granted) = &mut check.spec.check_granted_permission {
+        granted.spec.checks[0].name = "another".to_owned();
+    }
+    assert!(!select::is_same(&kept, &check));
+    assert!(!select::is_same(&serde_json::Map::new(), &policy));
+}
+
+#[test]
+fn what_has_ended_says_when_and_why() {
+    let scene = Scene::granted_under(&serde_json::json!({"maxDuration": "90s"}));
+    let end = scene.after(SignedDuration::from_secs(90));
+    let grant = end.planned().policies[0].grant.clone().unwrap();
+    assert_eq!(
+        (grant.state, grant.reason, grant.ended_at),
+        (
+            GrantState::Ended,
+            Some(connectors_api::reason::Ready::Expired),
+            Some(end.now.wall)
+        )
+    );
+}
