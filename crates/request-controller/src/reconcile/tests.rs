@@ -477,3 +477,27 @@ async fn nobody_is_the_duplicate_of_a_request_that_is_gone() {
     cluster.restart().await;
     assert_eq!(cluster.phase(), "Granted");
 }
+
+#[tokio::test]
+async fn what_is_recorded_has_the_time_at_which_it_was_done() {
+    let cluster = Cluster::granted().await;
+    let at = |cluster: &Cluster, field: &str| -> jiff::Timestamp {
+        let time = cluster.status()[field].clone();
+        time.as_str().unwrap().parse().unwrap()
+    };
+    let now = crate::plan::whole_seconds(cluster.now.lock().unwrap().wall);
+    assert_eq!(at(&cluster, "grantedAt"), now);
+    end_pod(&cluster.server);
+    cluster.restart().await;
+    assert_eq!(at(&cluster, "revokedAt"), now);
+}
+
+#[tokio::test]
+async fn a_sweep_knows_whose_time_is_over() {
+    let cluster = Cluster::granted().await;
+    cluster.server.change("accessrequests", "request", |it| {
+        it["status"]["policies"][0]["grant"]["expiresAt"] = "2000-01-01T00:00:00Z".into();
+    });
+    let swept = cluster.controller().sweep().await.unwrap();
+    assert_eq!((swept.removed, cluster.managed().len()), (2, 0));
+}

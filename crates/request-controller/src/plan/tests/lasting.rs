@@ -171,6 +171,36 @@ fn a_grant_taken_away_by_hand_comes_back_only_through_passed_checks_read_live() 
 }
 
 #[test]
+fn a_policy_that_became_another_one_is_asked_before_it_gives_anything_back() {
+    let under = |judged: Option<Judged>| {
+        Scene::granted().with(|seen| {
+            seen.grants.retain(|it| it.kind() == GrantKind::Role);
+            seen.frozen[0].changed = true;
+            match judged {
+                Some(judged) => seen.policies[0].judged = judged,
+                None => seen.policies.clear(),
+            }
+        })
+    };
+    let passed = under(Some(Judged::Answered(answer(Passed)))).plan();
+    assert!(
+        matches!(passed.actions.as_slice(), [Action::Grant(_)]),
+        "{:?}",
+        passed.actions
+    );
+    for ends in [None, Some(Judged::Answered(answer(Pending)))] {
+        assert_eq!(under(ends).planned().phase, Some(Phase::Revoked));
+    }
+    // Nobody said no: it is asked again.
+    for waits in [Judged::Unanswered, Judged::Answered(answer(Failed))] {
+        let plan = under(Some(waits)).plan();
+        assert!(plan.requeue.is_some());
+        assert!(!plan.actions.iter().any(|it| matches!(it, Action::Grant(_))));
+        assert_eq!(plan.status.unwrap().phase, Some(Phase::Pending));
+    }
+}
+
+#[test]
 fn what_ends_on_reads_too_old_to_grant_on_ends_at_once_and_the_rest_is_looked_at_again() {
     let old = |scene: Scene| {
         scene.policy("q", Passed).with(|seen| {

@@ -44,6 +44,21 @@ fn each_reason_has_its_sentence() {
 }
 
 #[test]
+fn events_have_the_reasons_that_the_documentation_lists() {
+    let told = [
+        (tell::Kind::AccessPending, "AccessPending", false),
+        (tell::Kind::AccessGranted, "AccessGranted", false),
+        (tell::Kind::AccessRevoked, "AccessRevoked", true),
+        (tell::Kind::AccessRejected, "AccessRejected", true),
+        (tell::Kind::AccessInvalid, "AccessInvalid", true),
+        (tell::Kind::AccessReset, "AccessReset", false),
+    ];
+    for (kind, reason, is_warning) in told {
+        assert_eq!((kind.as_str(), kind.is_warning()), (reason, is_warning));
+    }
+}
+
+#[test]
 fn a_pod_elsewhere_learns_what_became_of_its_request_and_whom_to_ask() {
     let note = |scene: &Scene| {
         let events = scene.plan().events.into_iter();
@@ -92,6 +107,27 @@ fn a_sentence_that_is_too_long_is_cut_between_letters() {
     assert_eq!((cut.len(), cut.chars().last()), (1024, Some('…')));
     let cut = shortened("é".repeat(600));
     assert_eq!((cut.len(), cut.chars().last()), (1023, Some('…')));
+}
+
+#[test]
+fn that_a_pod_may_ask_anew_is_told_when_what_had_decided_is_deleted() {
+    let rejected = connectors_api::reason::AccessCheckReady::AccessCheckRejected;
+    let rejected = Scene::new().policy("p", rejected).carried_out();
+    let notes = |scene: &Scene| -> Vec<String> {
+        let told = tell::of_deletion(&scene.seen.request).into_iter();
+        told.map(|it| it.note).collect()
+    };
+    assert_eq!(
+        notes(&rejected),
+        [
+            "request harbor-1 was deleted when it was Rejected; connector harbor for pod apps/deploy-1 (builder) may be asked for anew",
+            "connector tools/harbor: access may be asked for anew; whoever looks after namespace tools can tell more",
+        ]
+    );
+    assert!(notes(&Scene::granted()).is_empty(), "it had not ended");
+    assert!(notes(&Scene::new()).is_empty(), "nobody had decided");
+    let gone = rejected.with(|seen| seen.pod = crate::seen::PodSeen::Gone);
+    assert!(notes(&gone.carried_out()).is_empty(), "no pod can ask");
 }
 
 #[test]
