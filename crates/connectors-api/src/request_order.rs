@@ -1,5 +1,7 @@
 //! Which of several requests of one tuple decides.
 
+use jiff::Timestamp;
+
 use crate::access_request::Phase;
 use crate::{AccessRequest, AccessRequestSpec};
 
@@ -24,25 +26,50 @@ pub fn same_tuple(a: &AccessRequestSpec, b: &AccessRequestSpec) -> bool {
 pub fn deciding<'a>(
     requests: impl IntoIterator<Item = &'a AccessRequest>,
 ) -> Option<&'a AccessRequest> {
-    requests.into_iter().min_by(|a, b| rank(a).cmp(&rank(b)))
+    requests.into_iter().min_by_key(|request| Rank::of(request))
 }
 
-/// Smaller decides.
-fn rank(request: &AccessRequest) -> impl Ord + '_ {
-    let phase = request.status.as_ref().and_then(|status| status.phase);
-    let undecided = match phase {
-        Some(Phase::Granted | Phase::Rejected | Phase::Revoked) => false,
-        Some(Phase::Pending | Phase::Invalid) | None => true,
-    };
-    let metadata = &request.metadata;
-    let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
+/// Where a request stands among those of its tuple: the smallest decides.
+// The order of the fields is the rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank<'a> {
+    is_undecided: bool,
     // One that does not say when it was made is not yet stored, so it is the youngest.
-    (
-        undecided,
-        created.is_none(),
-        created,
-        metadata.uid.as_deref(),
-    )
+    is_unstored: bool,
+    created: Option<Timestamp>,
+    uid: Option<&'a str>,
+}
+
+impl<'a> Rank<'a> {
+    /// By all that the rule looks at.
+    #[must_use]
+    pub const fn new(
+        phase: Option<Phase>,
+        created: Option<Timestamp>,
+        uid: Option<&'a str>,
+    ) -> Self {
+        let is_undecided = match phase {
+            Some(Phase::Granted | Phase::Rejected | Phase::Revoked) => false,
+            Some(Phase::Pending | Phase::Invalid) | None => true,
+        };
+        Self {
+            is_undecided,
+            is_unstored: created.is_none(),
+            created,
+            uid,
+        }
+    }
+
+    /// Of a whole request.
+    #[must_use]
+    pub fn of(request: &'a AccessRequest) -> Self {
+        let AccessRequest {
+            metadata, status, ..
+        } = request;
+        let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let phase = status.as_ref().and_then(|status| status.phase);
+        Self::new(phase, created, metadata.uid.as_deref())
+    }
 }
 
 #[cfg(test)]

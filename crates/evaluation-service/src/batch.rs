@@ -44,9 +44,10 @@ impl Batch {
     /// Refuses what the caller may not ask about.
     pub(crate) async fn authorize(&mut self, callers: &Callers, caller: &Caller) {
         let asked = self.questions.iter().flatten();
-        let namespaces: BTreeSet<String> = asked
-            .map(|question| question.connector.namespace.clone())
+        let namespaces: BTreeSet<&str> = asked
+            .map(|question| question.connector.namespace.as_str())
             .collect();
+        let namespaces: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
         let review = async |namespace: String| {
             let refused = callers.authorize(caller, &namespace).await.err();
             refused.map(|refused| (namespace, Refusal::from(refused)))

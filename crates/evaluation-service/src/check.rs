@@ -4,13 +4,14 @@
 //! not enough: it knows names, and a later pod may have the same one. So a binding of the pod form
 //! counts only together with the granted request of this very pod that it was written for.
 
+mod pod_form;
+
 use std::cell::OnceCell;
 
 use authz::{Attributes, Grant, ResourceRequest, Target, User};
-use connectors_api::access_request::{GrantState, MatchedPolicy, Phase};
+use connectors_api::access_request::{GrantState, Phase};
 use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, MANAGED_BY};
 use connectors_api::names::{self, CONNECTORS, GROUP};
-use connectors_api::{AccessRequest, AccessRequestCondition, AccessResource};
 use evaluation_api::access::{
     AccessAnswer, AccessQuestion, Binding, ConnectorName, Decision, PodRef, RequestSeen,
     ServiceAccountName,
@@ -18,7 +19,8 @@ use evaluation_api::access::{
 use evaluation_api::v1::AccessDecision;
 use jiff::Timestamp;
 
-use crate::world::{Tuple, World};
+use crate::world::{About, KnownPolicy, KnownRequest, World};
+use pod_form::pod_form;
 
 /// A question with what is made of it once.
 pub(crate) struct Asked<'a> {
@@ -45,7 +47,7 @@ impl<'a> Asked<'a> {
                 permission,
                 ..
             } = self.question;
-            AccessResource::pod(*permission, &subject.namespace, &pod.name).subresource()
+            pod_form(*permission, &subject.namespace, &pod.name)
         })
     }
 
@@ -149,14 +151,14 @@ pub(crate) fn find<'a>(world: &'a World, asked: &'a Asked<'a>, now: Timestamp) -
 pub(crate) fn deciding<'a>(
     world: &'a World,
     question: &AccessQuestion,
-) -> Option<&'a AccessRequest> {
-    Tuple::of_question(question).and_then(|tuple| world.requests.deciding(&tuple))
+) -> Option<&'a KnownRequest> {
+    About::of_question(question).and_then(|about| world.requests.deciding(about))
 }
 
 fn decide<'a>(
     world: &'a World,
     asked: &'a Asked<'a>,
-    deciding: impl FnOnce() -> Option<&'a AccessRequest>,
+    deciding: impl FnOnce() -> Option<&'a KnownRequest>,
     now: Timestamp,
 ) -> Found<'a> {
     let question = asked.question;
@@ -195,47 +197,37 @@ pub(crate) fn is_ours_and_going(grant: &Grant<'_>) -> bool {
 
 /// Whether the binding was written for this request, and the request lets this pod in now. A request
 /// that does not decide for its pod lets nobody in, whatever it says of itself.
-fn is_of(grant: &Grant<'_>, request: &AccessRequest, question: &AccessQuestion) -> bool {
+fn is_of(grant: &Grant<'_>, request: &KnownRequest, question: &AccessQuestion) -> bool {
     let Grant { binding, .. } = grant;
-    let metadata = &request.metadata;
-    let object = &request.spec.context.object_ref;
-    let phase = request.status.as_ref().and_then(|status| status.phase);
     let pod = question.pod.as_ref();
-    let uid = metadata.uid.as_deref().filter(|uid| !uid.is_empty());
+    let uid = request.uid.as_deref().filter(|uid| !uid.is_empty());
     is_ours(grant)
         && !binding.is_deleting()
         && uid.is_some()
         && binding.label(ACCESS_REQUEST_UID) == uid
-        && binding.namespace() == metadata.namespace.as_deref()
-        && metadata.deletion_timestamp.is_none()
-        && phase == Some(Phase::Granted)
+        && binding.namespace() == Some(&request.tuple.namespace)
+        && !request.is_deleting
+        && request.phase == Some(Phase::Granted)
         // The rest of the tuple is how the request was found.
-        && object.namespace == question.subject.namespace
-        && pod.is_some_and(|pod| pod.name == object.name)
+        && request.is_in_pods_namespace
+        && pod.is_some_and(|pod| *pod.name == *request.pod_name)
 }
 
 /// Whether the request, and of its policies the one that the binding was written for, still grant. The
 /// controller takes back what is over, but it may be late.
-fn holds(grant: &Grant<'_>, request: &AccessRequest, now: Timestamp) -> bool {
+fn holds(grant: &Grant<'_>, request: &KnownRequest, now: Timestamp) -> bool {
     let is_over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
     let label = grant.binding.label(ACCESS_POLICY_UID);
     let Some(uid) = label.filter(|uid| !uid.is_empty()) else {
         return false;
     };
-    let Some(status) = request.status.as_ref() else {
-        return false;
-    };
-    let is_its = |matched: &&MatchedPolicy| {
-        let metadata = matched.policy.0.get("metadata");
-        metadata.and_then(|it| it.get("uid")?.as_str()) == Some(uid)
-    };
-    let mut entries = status.policies.iter().filter(is_its);
-    !is_over(status.expires_at)
+    let is_its = |entry: &&KnownPolicy| *entry.uid == *uid;
+    let mut entries = request.policies.iter().filter(is_its);
+    !is_over(request.expires_at)
         // Two entries for one policy is nothing that the controller writes: who knows which holds.
-        && entries.next().is_some_and(|entry| {
-            let grant = entry.grant.as_ref();
-            grant.is_some_and(|it| it.state == GrantState::Granted && !is_over(it.expires_at))
-        })
+        && entries
+            .next()
+            .is_some_and(|it| it.state == Some(GrantState::Granted) && !is_over(it.expires_at))
         && entries.next().is_none()
 }
 
@@ -267,32 +259,18 @@ fn no(question: &AccessQuestion, why: &str) -> String {
     )
 }
 
-/// The request as an answer shows it; one without a name or UID is none.
-fn seen(request: &AccessRequest) -> Option<RequestSeen> {
-    let metadata = &request.metadata;
-    let status = request.status.as_ref();
-    let condition = |of: AccessRequestCondition| {
-        let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
-        conditions.find(|condition| condition.type_ == of)
-    };
-    let ready = condition(AccessRequestCondition::Ready);
+/// The request as an answer shows it; one without a UID is none.
+fn seen(request: &KnownRequest) -> Option<RequestSeen> {
     Some(RequestSeen {
-        name: metadata.name.clone()?,
-        uid: metadata.uid.clone()?,
-        resource_version: metadata.resource_version.clone().unwrap_or_default(),
-        phase: status.and_then(|status| status.phase),
-        check_reason: condition(AccessRequestCondition::AccessCheckReady)
-            .and_then(|condition| word(&condition.reason)),
-        permission_reason: condition(AccessRequestCondition::AccessPermissionSync)
-            .and_then(|condition| word(&condition.reason)),
-        ready_reason: ready.and_then(|condition| word(&condition.reason)),
-        message: ready.map_or_else(String::new, |condition| condition.message.clone()),
+        name: request.name.to_string(),
+        uid: request.uid.as_deref()?.to_owned(),
+        resource_version: request.resource_version.to_string(),
+        phase: request.phase,
+        check_reason: request.check_reason,
+        permission_reason: request.permission_reason,
+        ready_reason: request.ready_reason,
+        message: request.message.to_string(),
     })
-}
-
-/// A word of a set; none for a word of another version, which explains nothing here.
-fn word<W: serde::de::DeserializeOwned>(text: &str) -> Option<W> {
-    serde_json::from_value(text.into()).ok()
 }
 
 #[cfg(test)]

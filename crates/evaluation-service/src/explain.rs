@@ -310,10 +310,8 @@ fn look_at_object(check: &mut CheckExplanation, check_ref: &CheckRef) {
 /// The name of the request that decides for the pod of a question, and its UID.
 pub(crate) fn request(world: &World, question: &AccessQuestion) -> Option<(String, String)> {
     let request = check::deciding(world, question)?;
-    Some((
-        request.metadata.name.clone()?,
-        request.metadata.uid.clone()?,
-    ))
+    let uid = request.uid.as_deref()?;
+    Some((request.name.to_string(), uid.to_owned()))
 }
 
 /// The request as it was read, if it is the one that decides.

@@ -7,7 +7,7 @@ use evaluation_api::access::{
 use jiff::Timestamp;
 
 use crate::check::{self, Asked};
-use crate::world::{Tuple, World};
+use crate::world::{KnownRequest, World};
 
 /// As many of each kind as an answer lists.
 const MOST: usize = 4096;
@@ -90,11 +90,11 @@ fn pods(world: &World, target: &AccessTarget, now: Timestamp) -> Vec<PodAccess> 
         permission,
         ..
     } = target;
-    let tuples = world
+    let deciding = world
         .requests
-        .about(&connector.namespace, &connector.name, *permission);
-    let mut pods: Vec<_> = tuples
-        .filter_map(|tuple| pod(world, target, tuple, now))
+        .deciding_for(&connector.namespace, &connector.name, *permission);
+    let mut pods: Vec<_> = deciding
+        .filter_map(|request| pod(world, target, request, now))
         .collect();
     let order = |pod: &PodAccess| {
         let ServiceAccountName { namespace, .. } = &pod.subject;
@@ -105,15 +105,20 @@ fn pods(world: &World, target: &AccessTarget, now: Timestamp) -> Vec<PodAccess> 
 }
 
 /// Whether a pod is let in is asked as the pod itself would ask.
-fn pod(world: &World, target: &AccessTarget, tuple: &Tuple, now: Timestamp) -> Option<PodAccess> {
-    let request = world.requests.deciding(tuple)?;
+fn pod(
+    world: &World,
+    target: &AccessTarget,
+    request: &KnownRequest,
+    now: Timestamp,
+) -> Option<PodAccess> {
+    let tuple = &request.tuple;
     let subject = ServiceAccountName {
-        namespace: tuple.subject_namespace.clone(),
-        name: tuple.subject.clone(),
+        namespace: tuple.subject_namespace.to_string(),
+        name: tuple.subject.to_string(),
     };
     let pod = PodRef {
-        name: request.spec.context.object_ref.name.clone(),
-        uid: tuple.pod_uid.clone(),
+        name: request.pod_name.to_string(),
+        uid: tuple.pod_uid.to_string(),
     };
     let question = target.clone().asked_by(subject, Some(pod));
     let user = check::user(&question.subject);

@@ -20,7 +20,7 @@ use heard::Heard;
 
 pub use follow::Follow;
 pub use heard::fresh_for;
-pub use requests::{Requests, Tuple};
+pub use requests::{About, KnownPolicy, KnownRequest, Requests, Tuple};
 pub use sources::ParsedRequest;
 pub(crate) use surroundings::Labels;
 pub use surroundings::{Policy, Surroundings};

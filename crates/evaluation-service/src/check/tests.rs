@@ -1,4 +1,5 @@
-use connectors_api::access_request::{AccessRequestStatus, PolicyGrant};
+use connectors_api::AccessRequest;
+use connectors_api::access_request::{AccessRequestStatus, MatchedPolicy, PolicyGrant};
 use connectors_api::reason::Ready;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

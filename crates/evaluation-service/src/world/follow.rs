@@ -96,14 +96,14 @@ async fn until<T>(stop: &Stop, event: impl Future<Output = Option<T>>) -> Option
 }
 
 /// A list on its way.
-struct Listed<K> {
+struct Listed<K: Source> {
     /// When it was asked for: it shows the cluster as of then, or later.
     since: Option<Timestamp>,
-    objects: Vec<K>,
+    objects: Vec<K::Kept>,
     unreadable: Vec<Unreadable>,
 }
 
-impl<K> Default for Listed<K> {
+impl<K: Source> Default for Listed<K> {
     fn default() -> Self {
         Self {
             since: None,
@@ -143,10 +143,7 @@ fn take<K: Source, P>(
         }
         Event::InitApply(object) => match object.object {
             // A list is held until it is complete: what nobody will look at need not be in it.
-            Ok(mut object) => {
-                object.prune();
-                listed.objects.push(object);
-            }
+            Ok(object) => listed.objects.extend(object.keep()),
             Err(object) => {
                 tell(&object);
                 listed.unreadable.push(object);
@@ -207,7 +204,7 @@ mod tests {
 
     fn knows_the_request(shared: &Shared) -> bool {
         let tuple = Tuple::of_question(&question()).unwrap();
-        shared.read().requests.deciding(&tuple).is_some()
+        shared.read().requests.deciding(tuple.about()).is_some()
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use service_kit::watches::{Parse, Unreadable};
 use tracing::warn;
 
-use super::{Change, World, requests};
+use super::{Change, KnownRequest, World};
 
 /// Reads requests as strictly as everybody else does: what a service does not understand as a whole
 /// gives nobody access.
@@ -47,21 +47,28 @@ pub(super) trait Source:
     /// Whether nothing but metadata is asked for.
     const METADATA_ONLY: bool = false;
 
-    /// Takes away what is never looked at, which is most of many objects.
-    fn prune(&mut self) {
-        let metadata = self.meta_mut();
-        metadata.managed_fields = None;
-        metadata.annotations = None;
-    }
+    /// What is held of an object until its list is complete.
+    type Kept: Send;
+
+    /// Takes away what is never looked at, which is most of many objects. None is left of one that no
+    /// answer depends on.
+    fn keep(self) -> Option<Self::Kept>;
 
     fn apply(world: &mut World, object: Self) -> Vec<Change>;
     fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change>;
-    fn reset(world: &mut World, objects: Vec<Self>) -> Vec<Change>;
+    fn reset(world: &mut World, objects: Vec<Self::Kept>) -> Vec<Change>;
 
     /// An object that is there and cannot be read counts for nothing.
     fn unreadable(world: &mut World, Unreadable { metadata, .. }: Unreadable) -> Vec<Change> {
         Self::delete(world, metadata)
     }
+}
+
+fn pruned<K: Resource>(mut object: K) -> K {
+    let metadata = object.meta_mut();
+    metadata.managed_fields = None;
+    metadata.annotations = None;
+    object
 }
 
 fn of_namespace(metadata: &ObjectMeta) -> Vec<Change> {
@@ -80,6 +87,11 @@ macro_rules! rbac_sources {
         impl Source for $kind {
             const NAME: &'static str = $name;
             const PLACE: usize = $place;
+            type Kept = Self;
+
+            fn keep(self) -> Option<Self> {
+                Some(pruned(self))
+            }
 
             fn apply(world: &mut World, object: Self) -> Vec<Change> {
                 apply_rbac(world, object)
@@ -115,9 +127,10 @@ fn apply_rbac<K: RbacObject>(world: &mut World, object: K) -> Vec<Change> {
 impl Source for AccessRequest {
     const NAME: &'static str = "accessrequests";
     const PLACE: usize = 4;
+    type Kept = KnownRequest;
 
-    fn prune(&mut self) {
-        requests::prune(self);
+    fn keep(self) -> Option<KnownRequest> {
+        KnownRequest::read(self)
     }
 
     fn apply(world: &mut World, object: Self) -> Vec<Change> {
@@ -135,7 +148,7 @@ impl Source for AccessRequest {
         tuple.map(Change::Tuple).into_iter().collect()
     }
 
-    fn reset(world: &mut World, objects: Vec<Self>) -> Vec<Change> {
+    fn reset(world: &mut World, objects: Vec<KnownRequest>) -> Vec<Change> {
         world.requests.reset(objects);
         vec![Change::Everything]
     }
@@ -146,6 +159,11 @@ impl Source for AccessRequest {
 impl Source for AccessPolicy {
     const NAME: &'static str = "accesspolicies";
     const PLACE: usize = 5;
+    type Kept = Self;
+
+    fn keep(self) -> Option<Self> {
+        Some(pruned(self))
+    }
 
     fn apply(world: &mut World, object: Self) -> Vec<Change> {
         world.around.put_policy(object);
@@ -175,6 +193,11 @@ macro_rules! labelled_sources {
             const NAME: &'static str = $name;
             const PLACE: usize = $place;
             const METADATA_ONLY: bool = true;
+            type Kept = Self;
+
+            fn keep(self) -> Option<Self> {
+                Some(pruned(self))
+            }
 
             fn apply(world: &mut World, object: Self) -> Vec<Change> {
                 world.around.$put(object.metadata);

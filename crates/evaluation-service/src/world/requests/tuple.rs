@@ -1,0 +1,82 @@
+//! What one decision is about.
+
+use connectors_api::Permission;
+use evaluation_api::access::AccessQuestion;
+
+/// Who wants what for which pod: what one decision is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tuple {
+    /// The namespace of connector and request.
+    pub namespace: Box<str>,
+    /// The connector.
+    pub connector: Box<str>,
+    /// The capability.
+    pub permission: Permission,
+    /// The namespace of pod and service account.
+    pub subject_namespace: Box<str>,
+    /// The service account.
+    pub subject: Box<str>,
+    /// The pod. Never empty.
+    pub pod_uid: Box<str>,
+}
+
+/// A tuple that is read where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct About<'a> {
+    namespace: &'a str,
+    connector: &'a str,
+    permission: Permission,
+    subject_namespace: &'a str,
+    subject: &'a str,
+    pod_uid: &'a str,
+}
+
+impl<'a> About<'a> {
+    /// What a question is about; nothing when no pod asks.
+    #[must_use]
+    pub fn of_question(question: &'a AccessQuestion) -> Option<Self> {
+        let pod = question.pod.as_ref().filter(|pod| !pod.uid.is_empty())?;
+        Some(Self {
+            namespace: &question.connector.namespace,
+            connector: &question.connector.name,
+            permission: question.permission,
+            subject_namespace: &question.subject.namespace,
+            subject: &question.subject.name,
+            pod_uid: &pod.uid,
+        })
+    }
+}
+
+impl Tuple {
+    /// What a question is about; nothing when no pod asks.
+    #[must_use]
+    pub fn of_question(question: &AccessQuestion) -> Option<Self> {
+        About::of_question(question).map(Self::from)
+    }
+
+    /// The same, to look for.
+    #[must_use]
+    pub fn about(&self) -> About<'_> {
+        About {
+            namespace: &self.namespace,
+            connector: &self.connector,
+            permission: self.permission,
+            subject_namespace: &self.subject_namespace,
+            subject: &self.subject,
+            pod_uid: &self.pod_uid,
+        }
+    }
+}
+
+impl From<About<'_>> for Tuple {
+    fn from(about: About<'_>) -> Self {
+        Self {
+            namespace: about.namespace.into(),
+            connector: about.connector.into(),
+            permission: about.permission,
+            subject_namespace: about.subject_namespace.into(),
+            subject: about.subject.into(),
+            pod_uid: about.pod_uid.into(),
+        }
+    }
+}
