@@ -346,7 +346,7 @@ impl Applier {
         let now = self.now();
         let should = |it: &Managed| !it.is_going() && !grant::keep(it, request, now);
         let (mut removed, mut failed) = (0, Ok(()));
-        let mut stays = false;
+        let mut stays = Vec::new();
         for kind in GrantKind::ALL {
             match self.remove_if(kind, name, should).await {
                 Ok(false) => {}
@@ -356,22 +356,26 @@ impl Applier {
                 }
                 // One that stays must not keep the other.
                 Err(error) => {
-                    stays = failed.is_ok() && matches!(error, ApplyError::Kept("Role", ..));
+                    if matches!(error, ApplyError::Kept(..)) {
+                        stays.push(kind);
+                    }
                     failed = failed.and(Err(error));
                 }
             }
         }
-        if stays {
-            // What a Role gives that nobody decided is in force as long as its binding is there.
-            self.loosen(name).await?;
+        // What one of them gives that nobody decided is in force as long as the other is there.
+        match stays.as_slice() {
+            [GrantKind::Role] => self.loosen(GrantKind::RoleBinding, name).await?,
+            [GrantKind::RoleBinding] => self.loosen(GrantKind::Role, name).await?,
+            _ => {}
         }
         failed.map(|()| removed)
     }
 
-    /// Removes a binding whatever it is; its Role cannot be.
-    async fn loosen(&self, name: &Name) -> Result<(), ApplyError> {
+    /// Removes one of the two whatever it is; the other one cannot be.
+    async fn loosen(&self, kind: GrantKind, name: &Name) -> Result<(), ApplyError> {
         let should = |it: &Managed| !it.is_going();
-        let removed = self.remove_if(GrantKind::RoleBinding, name, should).await;
+        let removed = self.remove_if(kind, name, should).await;
         removed.map(|_| ())
     }
 

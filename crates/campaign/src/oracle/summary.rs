@@ -94,13 +94,19 @@ impl Writes {
     pub fn since(log: &[Entry], from: Duration) -> Self {
         let mut writes = Self::default();
         let mut changed: BTreeSet<(String, String)> = BTreeSet::new();
+        let mut dead: BTreeSet<&str> = BTreeSet::new();
         for entry in log {
             match &entry.what {
+                What::Killed(process) => {
+                    dead.insert(process);
+                }
+                // What it still calls nobody hears.
+                What::Call(call) if dead.contains(call.point.process.as_str()) => {}
                 What::Change(change) => {
                     changed.insert((change.by.clone(), change.name.clone()));
                 }
                 What::Call(call) if entry.at >= from => writes.take(call, &changed),
-                What::Call(_) | What::Sent(_) | What::Killed(_) => {}
+                What::Call(_) | What::Sent(_) => {}
             }
             if let What::Call(call) = &entry.what {
                 changed.remove(&(call.point.process.clone(), call.point.name.clone()));

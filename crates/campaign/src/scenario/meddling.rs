@@ -16,7 +16,7 @@ use super::{
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
 
 /// What others put in the way.
-pub(super) const MEDDLING: [Scenario; 17] = [
+pub(super) const MEDDLING: [Scenario; 18] = [
     scenario(
         "binding-is-kept",
         waiting,
@@ -93,6 +93,23 @@ pub(super) const MEDDLING: [Scenario; 17] = [
                 each(stage, "rolebindings", |it| {
                     it["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
                 });
+            }),
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "deleted-in-the-foreground",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("somebody deletes the binding in the foreground", |stage| {
+                each(stage, "rolebindings", |it| {
+                    it["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+                });
+                delete_bindings(stage);
             }),
             FINISH,
         ],
@@ -258,7 +275,7 @@ pub(super) const MEDDLING: [Scenario; 17] = [
             }),
             A_WHILE,
             WITHDRAW,
-            Rest(Duration::from_mins(10)),
+            Rest(Duration::from_secs(20)),
             Do("accounts are served again", |stage| {
                 stage.server.bring_back("serviceaccounts", "");
             }),

@@ -392,6 +392,19 @@ async fn a_role_that_somebody_widened_and_nobody_can_delete_loses_its_binding() 
 }
 
 #[tokio::test]
+async fn a_binding_that_somebody_widened_and_nobody_can_delete_loses_its_role() {
+    let cluster = Cluster::granted().await;
+    let name = Name::new("tools", &grant_name());
+    cluster.server.change("rolebindings", &name.name, |it| {
+        it["subjects"][0]["name"] = "intruder".into();
+    });
+    let controller = without_deletions(&cluster, "/rolebindings/");
+    let error = controller.grant(&name).await.unwrap_err().to_string();
+    assert_eq!(error, format!("RoleBinding {name} cannot be deleted"));
+    assert!(cluster.server.all("roles").is_empty());
+}
+
+#[tokio::test]
 async fn a_sweep_removes_what_an_earlier_request_of_the_name_held() {
     let cluster = Cluster::granted().await;
     cluster.server.change("accessrequests", "request", |it| {
