@@ -108,6 +108,8 @@ struct State {
     met: usize,
     last: Option<Instant>,
     over: bool,
+    /// Whether it has said yes: what was granted on that is another story.
+    said_yes: bool,
 }
 
 /// Shared by all processes of a run.
@@ -156,7 +158,8 @@ impl Oracle {
         let spell = self.spell?;
         let meets = (spell.from..spell.from + spell.questions).contains(&at);
         // It is remembered for up to 45 minutes: once is enough.
-        let is_over = state.over || spell.mood == Mood::StillPending && state.met > 0;
+        let once = spell.mood == Mood::StillPending && (state.met > 0 || state.said_yes);
+        let is_over = state.over || once;
         if is_over || !meets {
             return None;
         }
@@ -186,6 +189,12 @@ impl Evaluator for Asked {
             let mood = self.oracle.mood();
             tokio::task::yield_now().await;
             let answer = answer(mood, question).await;
+            if answer
+                .as_ref()
+                .is_ok_and(|it| it.verdict == i32::from(CheckVerdict::Passed))
+            {
+                self.oracle.state().said_yes = true;
+            }
             let answer = answer.and_then(|it| match verdict::all_known(&it) {
                 Ok(()) => Ok(it),
                 // As the client has it.
