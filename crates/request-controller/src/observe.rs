@@ -206,16 +206,14 @@ impl Observer {
                 Some(matched) if exists => self.held(&seen.request, entry, matched.pod, via).await,
                 Some(_) | None => Held::Unknown,
             };
-            let again = match (via, matched, policy) {
+            let (changed, again) = match (via, matched, policy) {
                 (Via::Api, Some(matched), Some(policy)) if !is_written(seen, entry) => {
-                    Some(self.again(&seen.request, entry, policy, matched).await)
+                    match self.again(&seen.request, entry, policy, matched).await {
+                        Again::Changed => (true, None),
+                        Again::Judged(judged) => (false, Some(judged)),
+                    }
                 }
-                (Via::Api | Via::Caches, _, _) => None,
-            };
-            let changed = again == Some(Again::Changed);
-            let again = match again {
-                Some(Again::Judged(judged)) => Some(judged),
-                Some(Again::Changed) | None => None,
+                (Via::Api | Via::Caches, _, _) => (false, None),
             };
             frozen.push(FrozenSeen {
                 uid: uid.to_owned(),
@@ -314,7 +312,6 @@ struct Matched<'a> {
 }
 
 /// What a policy says about a grant of its that is not there as it was written.
-#[derive(PartialEq)]
 enum Again {
     /// It grants under other conditions by now, or not to this one.
     Changed,

@@ -145,13 +145,14 @@ pub(super) const MEDDLING: [Scenario; 18] = [
             APPROVE,
             GRANTED,
             Do("somebody calls the request rejected", |stage| {
-                let place = ("accessrequests", TOOLS, "for-deploy");
-                stage.server.change(place.0, place.1, place.2, |it| {
-                    // Whoever does so to one that has ended has broken the promise himself.
-                    if it["status"]["phase"] == "Granted" {
-                        it["status"]["phase"] = "Rejected".into();
-                    }
-                });
+                stage
+                    .server
+                    .change("accessrequests", TOOLS, "for-deploy", |it| {
+                        // Whoever does so to one that has ended has broken the promise himself.
+                        if it["status"]["phase"] == "Granted" {
+                            it["status"]["phase"] = "Rejected".into();
+                        }
+                    });
             }),
         ],
         rejected,

@@ -18,6 +18,8 @@ const MISTYPED: Step = Do("somebody mistypes", |stage| {
     stage.configure("enable-connectors-approval", Some("flase"));
 });
 
+const OFF: Step = Do("off", |stage| stage.switch(false));
+
 /// The feature switch, and Rego.
 pub(super) const SWITCH: [Scenario; 6] = [
     scenario(
@@ -25,7 +27,7 @@ pub(super) const SWITCH: [Scenario; 6] = [
         waiting,
         &[
             PENDING,
-            Do("off", |stage| stage.switch(false)),
+            OFF,
             // Longer than a watch that fell silent stays silent.
             Rest(Duration::from_mins(6)),
             APPROVE,
@@ -56,27 +58,13 @@ pub(super) const SWITCH: [Scenario; 6] = [
     scenario(
         "withdrawn-while-off",
         waiting,
-        &[
-            PENDING,
-            APPROVE,
-            GRANTED,
-            Do("off", |stage| stage.switch(false)),
-            A_WHILE,
-            WITHDRAW,
-        ],
+        &[PENDING, APPROVE, GRANTED, OFF, A_WHILE, WITHDRAW],
         revoked,
     ),
     scenario(
         "ends-while-off",
         waiting,
-        &[
-            PENDING,
-            APPROVE,
-            GRANTED,
-            Do("off", |stage| stage.switch(false)),
-            A_WHILE,
-            FINISH,
-        ],
+        &[PENDING, APPROVE, GRANTED, OFF, A_WHILE, FINISH],
         revoked,
     ),
     scenario(
