@@ -123,7 +123,7 @@ pub fn start(
     let leading = lead::lead(
         Arc::clone(&reconciler),
         election.leadership(),
-        async move { caches.ready().await },
+        caches,
         readiness.part("first sweep"),
         sweep_every,
         tasks.stop(),

@@ -1,4 +1,5 @@
-//! What a leader does, in its order: sweep, look at whatever holds something, then everything else.
+//! What a leader does, in its order: sweep, which needs no cache, look at whatever holds something, then
+//! everything else.
 
 #[cfg(test)]
 mod tests;
@@ -6,7 +7,12 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use service_kit::{
-    chance, lease::Leadership, readiness::Part, report, retry::Backoff, shutdown::Stop,
+    chance,
+    lease::Leadership,
+    readiness::{Part, Readiness},
+    report,
+    retry::Backoff,
+    shutdown::Stop,
 };
 use tokio::{
     sync::watch,
@@ -31,17 +37,12 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 pub async fn lead(
     reconciler: Arc<Reconciler>,
     mut leadership: watch::Receiver<Leadership>,
-    caches: impl Future<Output = ()>,
+    caches: Readiness,
     first_sweep: Part,
     every: Duration,
     stop: Stop,
 ) {
     let mut first_sweep = Some(first_sweep);
-    tokio::select! {
-        biased;
-        () = stop.stopped() => return,
-        () = caches => {}
-    }
     loop {
         tokio::select! {
             biased;
@@ -54,7 +55,7 @@ pub async fn lead(
                 biased;
                 () = stop.stopped() => return,
                 () = Leadership::lost(leadership.clone()) => false,
-                () = begin(&reconciler) => true,
+                () = begin(&reconciler, &caches, every) => true,
             };
             if led {
                 if let Some(part) = first_sweep.take() {
@@ -76,8 +77,9 @@ pub async fn lead(
     }
 }
 
-async fn begin(reconciler: &Reconciler) {
+async fn begin(reconciler: &Reconciler, caches: &Readiness, every: Duration) {
     swept(reconciler, PAUSES).await;
+    caches_known(reconciler, caches, every).await;
     kinds_known(reconciler).await;
     let holding: Vec<_> = {
         let state = reconciler.world.read();
@@ -98,6 +100,17 @@ async fn begin(reconciler: &Reconciler) {
     }
     wake_all(reconciler);
     reconciler.queue.open(Lane::Normal);
+}
+
+/// Until every cache is known. A kind that nobody serves for long keeps no stray grant in force.
+async fn caches_known(reconciler: &Reconciler, caches: &Readiness, every: Duration) {
+    loop {
+        tokio::select! {
+            biased;
+            () = caches.ready() => return,
+            () = sleep(every) => swept(reconciler, PAUSES).await,
+        }
+    }
 }
 
 /// Until the objects that something was granted on can be looked at, but not for ever: a kind may stay

@@ -16,7 +16,7 @@ use super::{
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
 
 /// What others put in the way.
-pub(super) const MEDDLING: [Scenario; 18] = [
+pub(super) const MEDDLING: [Scenario; 20] = [
     scenario(
         "binding-is-kept",
         waiting,
@@ -182,6 +182,18 @@ pub(super) const MEDDLING: [Scenario; 18] = [
         granted,
     ),
     scenario(
+        "two-left-by-one-of-the-name",
+        |stage| {
+            waiting(stage);
+            for name in ["car-gone", "car-lost"] {
+                grant_objects(stage, name, Some(("for-deploy", "gone-uid")));
+            }
+            stage.decide("yes", "approved");
+        },
+        &[GRANTED],
+        granted,
+    ),
+    scenario(
         "request-becomes-unreadable",
         waiting,
         &[
@@ -285,6 +297,23 @@ pub(super) const MEDDLING: [Scenario; 18] = [
             }),
         ],
         revoked,
+    ),
+    scenario(
+        "left-behind-where-a-kind-is-not-served",
+        |stage| {
+            waiting(stage);
+            grant_objects(stage, "car-gone", Some(("gone", "gone-uid")));
+            stage.decide("yes", "approved");
+            stage.server.take_away("serviceaccounts", "");
+        },
+        &[
+            Until("nothing is left", nothing),
+            Do("accounts are served again", |stage| {
+                stage.server.bring_back("serviceaccounts", "");
+            }),
+            GRANTED,
+        ],
+        granted,
     ),
     scenario(
         "one-cannot-be-judged-any-more",

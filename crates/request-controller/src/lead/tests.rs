@@ -22,13 +22,19 @@ struct Led {
 
 /// Leads with workers of both lanes, as the process does.
 fn start(controller: &Arc<Reconciler>) -> Led {
+    let (caches, all_taken) = Readiness::starting();
+    all_taken.ready();
+    start_with(controller, caches)
+}
+
+fn start_with(controller: &Arc<Reconciler>, caches: Readiness) -> Led {
     let (readiness, start) = Readiness::starting();
     let (leadership, known) = watch::channel(Leadership::Follower);
     let mut tasks = Tasks::new();
     let leading = lead(
         Arc::clone(controller),
         known,
-        std::future::ready(()),
+        caches,
         readiness.part("first sweep"),
         Duration::from_mins(5),
         tasks.stop(),
@@ -52,15 +58,8 @@ fn start(controller: &Arc<Reconciler>) -> Led {
     }
 }
 
-fn leader() -> Leadership {
-    Leadership::Leader {
-        until: Instant::now() + Duration::from_secs(10),
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_new_leader_sweeps_then_takes_back_then_does_the_rest() {
-    let cluster = Cluster::granted().await;
+/// A Role that is managed for a request that there is not.
+fn stray(cluster: &Cluster) {
     cluster.server.put(
         "roles",
         json!({
@@ -71,6 +70,18 @@ async fn a_new_leader_sweeps_then_takes_back_then_does_the_rest() {
             }},
         }),
     );
+}
+
+fn leader() -> Leadership {
+    Leadership::Leader {
+        until: Instant::now() + Duration::from_secs(10),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_sweeps_then_takes_back_then_does_the_rest() {
+    let cluster = Cluster::granted().await;
+    stray(&cluster);
     cluster.server.change("pods", "deploy-1", |pod| {
         pod["status"]["phase"] = "Failed".into();
     });
@@ -99,6 +110,28 @@ async fn a_new_leader_sweeps_then_takes_back_then_does_the_rest() {
     assert_eq!(at("DELETE roles car-stray"), 0);
     assert!(at("DELETE rolebindings car-request-uid") < at("PUT accessrequests/status another"));
     assert!(cluster.managed().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn strays_go_again_and_again_while_a_kind_is_not_served_and_nothing_else_begins() {
+    let cluster = Cluster::new();
+    let controller = Arc::new(cluster.controller());
+    let (caches, not_served) = Readiness::starting();
+    let led = start_with(&controller, caches);
+    led.leadership.send_replace(Leadership::Leader {
+        until: Instant::now() + Duration::from_hours(1),
+    });
+    for _ in 0..2 {
+        stray(&cluster);
+        sleep(Duration::from_mins(6)).await;
+        assert!(cluster.server.all("roles").is_empty());
+    }
+    assert_ne!(cluster.phase(), "Pending");
+    assert_ne!(led.readiness.status(), Status::Ready);
+    not_served.ready();
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(cluster.phase(), "Pending");
+    assert_eq!(led.readiness.status(), Status::Ready);
 }
 
 #[tokio::test(start_paused = true)]
