@@ -110,7 +110,6 @@ impl Writes {
         self.may_write("create", &K::plural(&()))?;
         let policy = Policy {
             attempt: left.min(self.policy.attempt),
-            total: left.min(self.policy.total),
             ..self.policy
         };
         let call = format!("create {} {name}", K::kind(&()).to_lowercase());

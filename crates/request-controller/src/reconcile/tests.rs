@@ -1,6 +1,7 @@
 mod attacks;
 mod crashes;
 mod guards;
+mod records;
 
 use std::{sync::atomic::Ordering, time::Duration};
 

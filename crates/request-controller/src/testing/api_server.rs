@@ -34,8 +34,8 @@ struct Store {
     hooks: Vec<(String, Hook)>,
     /// Names of objects whose deletion is refused.
     kept: BTreeSet<String>,
-    /// What answers every write of a status, if not success.
-    status_answer: Option<StatusCode>,
+    /// What answers writes that begin with these texts; none: nothing does.
+    refused: BTreeMap<&'static str, Option<StatusCode>>,
     /// How often the next write of a status finds that somebody has just changed the metadata.
     races: usize,
 }
@@ -53,7 +53,7 @@ impl ApiServer {
             log: Vec::new(),
             hooks: Vec::new(),
             kept: BTreeSet::new(),
-            status_answer: None,
+            refused: BTreeMap::new(),
             races: 0,
         })))
     }
@@ -101,9 +101,19 @@ impl ApiServer {
         self.store().kept.insert(name.to_owned());
     }
 
-    /// Refuses every write of a status.
-    pub(crate) fn refuse_statuses(&self, answer: Option<StatusCode>) {
-        self.store().status_answer = answer;
+    /// Refuses every write that begins with this text.
+    pub(crate) fn refuse(&self, write: &'static str, answer: StatusCode) {
+        self.store().refused.insert(write, Some(answer));
+    }
+
+    /// Never answers a write that begins with this text.
+    pub(crate) fn ignore(&self, write: &'static str) {
+        self.store().refused.insert(write, None);
+    }
+
+    /// Refuses nothing any more.
+    pub(crate) fn accept(&self) {
+        self.store().refused.clear();
     }
 
     /// Changes the metadata right before each of the next writes of a status.
@@ -184,7 +194,10 @@ impl ApiServer {
             .filter_map(|pair| pair.split_once('='))
             .map(|(key, value)| (key.to_owned(), decoded(value)))
             .collect();
-        let (status, answer, write) = self.store().answer(&parts.method, &path, &query, body);
+        let answer = self.store().answer(&parts.method, &path, &query, body);
+        let Some((status, answer, write)) = answer else {
+            return std::future::pending().await;
+        };
         let hook = write.and_then(|write| {
             let mut store = self.store();
             let found = store
@@ -225,7 +238,7 @@ impl Store {
         path: &str,
         query: &BTreeMap<String, String>,
         body: Value,
-    ) -> (StatusCode, Value, Option<String>) {
+    ) -> Option<(StatusCode, Value, Option<String>)> {
         let mut segments: Vec<&str> = path.trim_matches('/').split('/').collect();
         let group_version = if segments[0] == "api" {
             segments.drain(..2).nth(1).unwrap().to_owned()
@@ -240,21 +253,30 @@ impl Store {
         };
         let plural = segments[0].to_owned();
         if plural == "events" {
-            return (StatusCode::CREATED, body, None);
+            return Some((StatusCode::CREATED, body, None));
         }
         let in_body = body["metadata"]["name"].as_str().unwrap_or_default();
         let name = segments.get(1).map_or(in_body, |name| *name).to_owned();
         let key = (group_version, plural.clone(), namespace, name.clone());
         let is_status = segments.get(2) == Some(&"status");
+        let write = format!(
+            "{method} {plural}{} {name}",
+            if is_status { "/status" } else { "" }
+        );
+        let mut refused = self.refused.iter();
+        let refused = refused.find(|(start, _)| write.starts_with(**start));
+        if let Some((_, status)) = refused {
+            return status.map(|it| (it, refusal(it), Some(write)));
+        }
         let (status, answer) = match *method {
             Method::GET if segments.len() == 1 => {
-                return (StatusCode::OK, self.list(&key, query), None);
+                return Some((StatusCode::OK, self.list(&key, query), None));
             }
             Method::GET => {
-                return match self.objects.get(&key) {
+                return Some(match self.objects.get(&key) {
                     Some(object) => (StatusCode::OK, object.clone(), None),
                     None => (StatusCode::NOT_FOUND, refusal(StatusCode::NOT_FOUND), None),
-                };
+                });
             }
             Method::POST => self.create(&key, body),
             Method::PUT => self.replace_status(&key, &body, is_status),
@@ -262,10 +284,6 @@ impl Store {
             Method::DELETE => self.delete(&key, &body),
             _ => (StatusCode::METHOD_NOT_ALLOWED, Value::Null),
         };
-        let write = format!(
-            "{method} {plural}{} {name}",
-            if is_status { "/status" } else { "" }
-        );
         if status.is_success() {
             self.log.push(write.clone());
         }
@@ -274,7 +292,7 @@ impl Store {
         } else {
             refusal(status)
         };
-        (status, answer, Some(write))
+        Some((status, answer, Some(write)))
     }
 
     fn list(&self, key: &Key, query: &BTreeMap<String, String>) -> Value {
@@ -313,9 +331,6 @@ impl Store {
 
     fn replace_status(&mut self, key: &Key, body: &Value, is_status: bool) -> (StatusCode, Value) {
         assert!(is_status, "only statuses are replaced");
-        if let Some(answer) = self.status_answer {
-            return (answer, Value::Null);
-        }
         let Some(object) = self.objects.get_mut(key) else {
             return (StatusCode::NOT_FOUND, Value::Null);
         };

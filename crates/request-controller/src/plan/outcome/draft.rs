@@ -216,17 +216,18 @@ impl Draft<'_> {
         let lost = followed
             .iter()
             .find(|it| matches!(it.standing, Standing::Lost(_)));
-        if let Some(lost) = lost {
+        let lost = lost.map(|it| tell::of_policy(&it.entry, &it.message));
+        if let Some(lost) = &lost {
             self.conditions.is_false(
                 AccessPermissionSync::AccessPermissionSyncFailed,
-                lost.message.clone(),
+                lost.clone(),
             );
         } else {
             // The note of an earlier failure stays until it is overcome.
             self.conditions.keep(Is::AccessPermissionSync);
         }
         self.status.evidence = Some(settle::digest(&self.seen.request, &self.status));
-        let message = self.writing_message();
+        let message = lost.unwrap_or_else(|| self.writing_message());
         self.pending(Ready::GrantNotWritten, message, None)
     }
 

@@ -1,4 +1,5 @@
 use connectors_api::{
+    AccessRequestCondition as Is,
     access_request::{GrantState, Phase},
     reason::AccessCheckReady::{
         AccessCheckFailed as Failed, AccessCheckPassed as Passed, AccessCheckPending as Pending,
@@ -8,7 +9,12 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::scene::{Scene, answer, line};
-use crate::plan::{Action, NotOurs, granted, not_written};
+use crate::plan::{
+    Action, NotOurs, conditions,
+    grant::Grant,
+    granted, not_written,
+    tell::{About, Told},
+};
 use crate::seen::{GrantKind, Held, Judged};
 
 #[test]
@@ -81,6 +87,7 @@ fn policies_lapse_one_by_one_and_the_request_with_the_last() {
         .carried_out();
     assert_eq!(both.seen.grants.len(), 4);
     assert!(both.plan().is_idle());
+    assert!(!Scene::new().policy("p", Passed).plan().ends);
     let lapsed = Held::Lapsed {
         verdict: Failed,
         message: String::new(),
@@ -88,7 +95,7 @@ fn policies_lapse_one_by_one_and_the_request_with_the_last() {
     let one = both.with(|seen| seen.frozen[0].held = lapsed.clone());
     let plan = one.plan();
     assert_eq!(plan.status.as_ref().unwrap().phase, Some(Phase::Granted));
-    assert_eq!(plan.actions.len(), 2);
+    assert_eq!((plan.actions.len(), plan.ends), (2, true));
     let one = one.carry_out(plan);
     assert_eq!(one.seen.grants.len(), 2);
     assert!(one.plan().is_idle());
@@ -99,9 +106,55 @@ fn policies_lapse_one_by_one_and_the_request_with_the_last() {
         .map(|it| it.grant.as_ref().unwrap().state)
         .collect();
     assert_eq!(states, [GrantState::Ended, GrantState::Granted]);
-    let none = one.held(&lapsed).carried_out();
+    let last = one.held(&lapsed);
+    assert_eq!(
+        told_of_policies(&last.plan().events),
+        ["q"],
+        "p had ended before"
+    );
+    let none = last.carried_out();
     assert_eq!(none.status().phase, Some(Phase::Revoked));
     assert!(none.seen.grants.is_empty());
+}
+
+/// What is to be written.
+fn grants(actions: &[Action]) -> Vec<Grant> {
+    let grants = actions.iter().filter_map(|it| match it {
+        Action::Grant(grant) => Some((**grant).clone()),
+        Action::Remove { .. } | Action::Finish | Action::DeleteRequest => None,
+    });
+    grants.collect()
+}
+
+/// The policies that events are about.
+fn told_of_policies(events: &[Told]) -> Vec<&str> {
+    let policies = events.iter().filter_map(|it| match &it.about {
+        About::Policy { name, .. } => Some(name.as_str()),
+        About::Request | About::Pod => None,
+    });
+    policies.collect()
+}
+
+#[test]
+fn a_policy_is_told_of_what_it_gave_or_stopped_giving_and_of_nothing_else() {
+    let scene = Scene::new().policy("p", Passed).policy("q", Pending);
+    let plan = scene.plan();
+    assert!(
+        told_of_policies(&plan.events).is_empty(),
+        "nothing is in force yet"
+    );
+    let mut decided = scene.seen.request.clone();
+    decided.status = plan.status;
+    let written = grants(&plan.actions);
+    let (_, events) = granted(Some(&decided), &decided, &written, scene.now.wall).unwrap();
+    assert_eq!(told_of_policies(&events), ["p"]);
+
+    let end = scene
+        .carried_out()
+        .with(|seen| seen.pod = crate::seen::PodSeen::Gone);
+    assert_eq!(told_of_policies(&end.plan().events), ["p"]);
+    let ended = end.planned().policies[0].grant.clone().unwrap();
+    assert_eq!(ended.state, GrantState::Ended);
 }
 
 #[test]
@@ -161,6 +214,11 @@ fn a_grant_taken_away_by_hand_comes_back_only_through_passed_checks_read_live() 
     assert!(plan.actions.is_empty());
     assert!(plan.requeue.is_some());
     let status = plan.status.unwrap();
+    let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
+    assert_eq!(
+        ready.message,
+        "policy p: the permission was removed by somebody else, and its checks cannot be judged: check approval: what it says"
+    );
     assert_eq!(
         (
             status.phase,
@@ -264,6 +322,34 @@ fn a_decision_that_was_never_in_force_is_made_anew() {
 }
 
 #[test]
+fn what_was_decided_and_never_in_force_is_forgotten_where_too_many_wait() {
+    let scene = Scene::new().policy("p", Passed);
+    let mut crashed = scene.clone();
+    crashed.seen.request.status = scene.plan().status;
+    assert_eq!(crashed.status().policies.len(), 1);
+    let over = crashed.with(|seen| seen.over_limit = true);
+    assert!(over.planned().policies.is_empty());
+    assert!(over.plan().actions.is_empty());
+}
+
+#[test]
+fn a_policy_that_is_too_large_to_be_kept_as_evidence_gives_nothing_and_says_so() {
+    for (kibibytes, line_of_ready) in [
+        (200, "GrantNotWritten"),
+        (255, "GrantNotWritten"),
+        (256, "ChecksFailed"),
+    ] {
+        let scene = Scene::new().policy("p", Passed).with(|seen| {
+            let padding = "x".repeat(kibibytes * 1024);
+            let snapshot = &mut seen.policies[0].snapshot;
+            snapshot.insert("padding".to_owned(), padding.into());
+        });
+        let status = line(&scene.planned());
+        assert!(status.ends_with(line_of_ready), "{kibibytes} KiB: {status}");
+    }
+}
+
+#[test]
 fn the_connector_is_the_one_that_was_found_first() {
     let scene = Scene::new().policy("p", Pending).carried_out();
     assert_eq!(
@@ -303,10 +389,8 @@ fn what_was_written_counts_only_if_the_request_still_wants_it() {
     let plan = scene.plan();
     let mut decided = scene.seen.request.clone();
     decided.status = plan.status;
-    let [Action::Grant(grant)] = plan.actions.as_slice() else {
-        panic!();
-    };
-    let grants = [(**grant).clone()];
+    let grants = grants(&plan.actions);
+    assert_eq!(grants.len(), 1);
     let ask = |live: Option<&connectors_api::AccessRequest>| {
         granted(live, &decided, &grants, scene.now.wall).map(|(status, _)| status.phase)
     };

@@ -219,3 +219,23 @@ fn a_check_that_was_left_out_or_whose_evidence_cannot_be_read_lapses() {
     ));
     assert!(held::to_look_at(&broken).is_none());
 }
+
+#[test]
+fn what_had_to_hold_only_once_is_not_looked_at_again() {
+    let mut entry = entry("All", Latch::Once, 1);
+    let checks = entry.policy.0["spec"]["checkGrantedPermission"]["spec"]["checks"].as_array_mut();
+    let checks = checks.unwrap();
+    let mut other = checks[0].clone();
+    other["name"] = "other".into();
+    other["latch"] = "Auto".into();
+    checks.push(other);
+    let mut reference = entry.check_refs[0].clone();
+    reference.name = "other".to_owned();
+    entry.check_refs.push(reference);
+    let names: Vec<_> = held::to_look_at(&entry)
+        .unwrap()
+        .into_iter()
+        .map(|it| it.name.as_str())
+        .collect();
+    assert_eq!(names, ["other"]);
+}

@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use super::{end_pod, grant_name};
+use super::{UPDATE, end_pod, grant_name};
 use crate::{
     apply::ApplyError,
     caches::Job,
@@ -120,12 +120,12 @@ async fn a_status_that_cannot_be_written_does_not_keep_a_grant() {
         for (reason, end) in super::ENDS {
             let cluster = Cluster::granted().await;
             end(&cluster.server);
-            cluster.server.refuse_statuses(Some(answer));
+            cluster.server.refuse(UPDATE, answer);
             cluster.look().await.unwrap_err();
             assert!(cluster.managed().is_empty(), "{answer} {reason}");
             cluster.look().await.unwrap_err();
             assert!(cluster.managed().is_empty(), "{answer} {reason}");
-            cluster.server.refuse_statuses(None);
+            cluster.server.accept();
             cluster.look().await.unwrap();
             assert_eq!(cluster.phase(), "Revoked", "{answer} {reason}");
             assert!(cluster.status()["revokedAt"].is_string());
