@@ -132,7 +132,8 @@ pub fn judged(reference: &Undisturbed, plan: &Plan) -> (Vec<Violation>, Option<O
             what,
         });
     }
-    let most = 2 * expected.writes.total() + outcome.met.faults;
+    let undone = run::undone(&reference.scenario, plan);
+    let most = 2 * expected.writes.total() + outcome.met.faults + undone;
     if outcome.writes.total() > most && !other_story {
         violations.push(Violation {
             rule: Rule::Writes,

@@ -243,6 +243,22 @@ impl Fault {
         timed && moves_time || self.lies() || self.is_refused_for_ever()
     }
 
+    /// Whether a process loses what it knew.
+    #[must_use]
+    pub const fn ends_a_process(&self) -> bool {
+        matches!(
+            self,
+            Self::Call {
+                what: CallTrouble::KillBefore | CallTrouble::KillAfter,
+                ..
+            } | Self::Event {
+                what: EventTrouble::Kill,
+                ..
+            } | Self::NodeLost { .. }
+                | Self::Restart { .. }
+        )
+    }
+
     /// Whether something is refused from then on, as often as it is tried.
     #[must_use]
     pub const fn is_refused_for_ever(&self) -> bool {

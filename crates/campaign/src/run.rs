@@ -39,6 +39,12 @@ const IDLE: Duration = Duration::from_mins(10);
 /// may be in force is tried every ten seconds.
 const MOST_ATTEMPTS: usize = 70;
 
+/// How many times more, where an end can neither be carried out nor recorded: with each attempt at the one
+/// there are some at the other.
+const RECORDS: usize = 7;
+/// How many writes two leaders may spend on undoing each other's, each of which waits after a dozen.
+const UNDONE: usize = 60;
+
 /// How long a node is gone.
 const NODE: Duration = Duration::from_mins(1);
 
@@ -138,7 +144,14 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         let left =
             ["accessrequests", "roles", "rolebindings"].map(|it| stage.server.list(it).len());
         let left: usize = left.into_iter().sum();
-        MOST_ATTEMPTS * processes.alive().len() * left
+        let both = plan
+            .faults
+            .iter()
+            .filter(|it| it.is_refused_for_ever())
+            .count()
+            > 1;
+        let times = if both { RECORDS } else { 1 };
+        MOST_ATTEMPTS * processes.alive().len() * left * times
     } else {
         0
     };
@@ -171,6 +184,17 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
 pub fn is_another_story(scenario: &Scenario, plan: &Plan) -> bool {
     let mut faults = plan.faults.iter();
     faults.any(|it| it.tells_another_story(scenario.timed))
+}
+
+/// How many writes more there may be where two lead who cannot know the same.
+#[must_use]
+pub fn undone(scenario: &Scenario, plan: &Plan) -> usize {
+    let two = plan.faults.contains(&Fault::TwoLeaders);
+    if scenario.remembered && two && plan.faults.iter().any(Fault::ends_a_process) {
+        UNDONE
+    } else {
+        0
+    }
 }
 
 /// A scenario that is being played.

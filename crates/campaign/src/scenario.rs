@@ -40,6 +40,8 @@ pub struct Scenario {
     pub race: bool,
     /// Whether something in it happens because time has passed on the wall clock.
     pub timed: bool,
+    /// Whether a process that starts later cannot know what one knows that saw it all.
+    pub remembered: bool,
     /// How many processes want to lead, of which one does.
     pub replicas: usize,
 }

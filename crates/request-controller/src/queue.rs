@@ -28,6 +28,12 @@ const SOON: Duration = Duration::from_millis(500);
 const URGENTLY: Duration = Duration::from_secs(10);
 /// Everything else that comes up again waits no longer than this.
 const LATER: Duration = Duration::from_secs(5);
+/// What was changed more often, never with a calm moment in between, is undone by somebody.
+const OFTEN: u32 = 16;
+/// How long a calm moment is.
+const CALM: Duration = Duration::from_mins(1);
+/// So many things may have been changed lately before those that are calm again are forgotten.
+const REMEMBERED: usize = 4096;
 
 /// How urgent something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,7 +65,30 @@ struct State<J> {
     timers: BTreeMap<(Instant, u64), (J, Lane)>,
     timer_of: HashMap<J, (Instant, u64)>,
     failures: HashMap<J, Failed>,
+    changes: HashMap<J, Changed>,
     next: u64,
+}
+
+/// Something that a look changed.
+#[derive(Debug)]
+struct Changed {
+    times: u32,
+    last: Instant,
+}
+
+impl Changed {
+    /// When it is looked at again at the soonest, if it is changed suspiciously often.
+    fn soonest(&self, lane: Lane) -> Option<Instant> {
+        (self.times > OFTEN).then(|| self.last + most(lane))
+    }
+}
+
+/// How long something that came up waits at most for having come up before.
+const fn most(lane: Lane) -> Duration {
+    match lane {
+        Lane::Urgent => SOON,
+        Lane::Normal => LATER,
+    }
 }
 
 /// Something that failed the last time. That it comes up again is no reason to hurry: two who undo each
@@ -77,11 +106,7 @@ struct Failed {
 impl Failed {
     /// When it is tried at the soonest, though it came up again.
     fn soonest(&self, lane: Lane) -> Instant {
-        let most = match lane {
-            Lane::Urgent => SOON,
-            Lane::Normal => LATER,
-        };
-        self.again.min(self.last + most)
+        self.again.min(self.last + most(lane))
     }
 }
 
@@ -123,6 +148,7 @@ impl<J: Clone + Eq + Hash> Default for Queue<J> {
                 timers: BTreeMap::new(),
                 timer_of: HashMap::new(),
                 failures: HashMap::new(),
+                changes: HashMap::new(),
                 next: 0,
             }),
             ready: Notify::new(),
@@ -161,6 +187,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         state.timers.clear();
         state.timer_of.clear();
         state.failures.clear();
+        state.changes.clear();
         for (_, again) in state.running.values_mut() {
             *again = None;
         }
@@ -226,6 +253,27 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         self.timer.notify_one();
     }
 
+    /// A look changed something. Where that does not end, later looks wait: whoever undoes each change, be it
+    /// another process that takes itself for the leader, is not answered without a pause.
+    pub fn changed(&self, job: &J) {
+        let mut state = self.state();
+        let now = Instant::now();
+        let is_calm = |it: &Changed| now >= it.last + CALM;
+        if state.changes.len() >= REMEMBERED {
+            state.changes.retain(|_, it| !is_calm(it));
+        }
+        let changed = state.changes.entry(job.clone());
+        let changed = changed.or_insert(Changed {
+            times: 0,
+            last: now,
+        });
+        if is_calm(changed) {
+            changed.times = 0;
+        }
+        changed.times = changed.times.saturating_add(1);
+        changed.last = now;
+    }
+
     /// Moves what is due into its line, for ever.
     pub async fn run_timers(&self) {
         loop {
@@ -275,14 +323,18 @@ impl<J: Clone + Eq + Hash> State<J> {
         }
         let now = Instant::now();
         let mut since = since;
-        if let Some(failed) = self.failures.get_mut(&job) {
+        let failed = self.failures.get_mut(&job).map(|failed| {
             let first = failed.since.get_or_insert(since);
             since = since.min(*first);
-            let soonest = failed.soonest(lane);
-            if now < soonest && !self.waiting.contains_key(&job) {
-                self.set_timer(job, lane, soonest);
-                return;
-            }
+            failed.soonest(lane)
+        });
+        let undone = self.changes.get(&job).and_then(|it| it.soonest(lane));
+        let soonest = failed.max(undone).unwrap_or(now);
+        if now < soonest && !self.waiting.contains_key(&job) {
+            self.set_timer(job, lane, soonest);
+            return;
+        }
+        if let Some(failed) = self.failures.get_mut(&job) {
             failed.since = None;
         }
         match self.waiting.get_mut(&job) {

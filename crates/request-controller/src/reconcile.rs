@@ -227,6 +227,7 @@ impl Reconciler {
                 self.metrics.took(now, since.elapsed());
             }
             debug!(?now, "looked at");
+            self.queue.changed(&Job::Request(name.clone()));
         }
         self.events.tell(&seen.request, events).await;
         let lane = if self.world.read().requests.holds(name) {

@@ -172,9 +172,10 @@ pub(super) fn is_terminal(request: &Value) -> bool {
 
 /// Why a binding should not be there, if it should not.
 pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) -> Option<String> {
-    // Whoever put a finalizer on it keeps it; the controller has done what it can.
-    let is_kept = !list(binding, "/metadata/finalizers").is_empty();
-    if is_kept && is_going(binding) {
+    // Whoever put a finalizer of his own on it keeps it; the controller has done what it can.
+    let finalizers = list(binding, "/metadata/finalizers").iter();
+    let mut own = finalizers.filter(|it| *it != "foregroundDeletion" && *it != "orphan");
+    if own.next().is_some() && is_going(binding) {
         return None;
     }
     let Some(request) = request_of(snapshot, binding) else {

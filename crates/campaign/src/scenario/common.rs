@@ -39,6 +39,7 @@ pub(super) const fn scenario(
         retention: WEEK,
         race: false,
         timed: false,
+        remembered: false,
         replicas: 1,
     }
 }

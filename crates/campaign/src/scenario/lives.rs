@@ -191,6 +191,7 @@ pub(super) const LIVES: [Scenario; 14] = [
         ends: nothing,
         retention: Duration::from_mins(20),
         race: false,
+        remembered: false,
         timed: true,
         replicas: 1,
     },

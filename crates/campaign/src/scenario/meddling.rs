@@ -16,7 +16,7 @@ use super::{
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
 
 /// What others put in the way.
-pub(super) const MEDDLING: [Scenario; 20] = [
+pub(super) const MEDDLING: [Scenario; 21] = [
     scenario(
         "binding-is-kept",
         waiting,
@@ -105,15 +105,27 @@ pub(super) const MEDDLING: [Scenario; 20] = [
             PENDING,
             APPROVE,
             GRANTED,
-            Do("somebody deletes the binding in the foreground", |stage| {
-                each(stage, "rolebindings", |it| {
-                    it["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
-                });
-                delete_bindings(stage);
-            }),
+            Do(
+                "somebody deletes the binding in the foreground",
+                delete_in_the_foreground,
+            ),
             FINISH,
         ],
         revoked,
+    ),
+    scenario(
+        "deleted-in-the-foreground-with-its-request",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("somebody deletes binding and request", |stage| {
+                delete_in_the_foreground(stage);
+                stage.server.delete("accessrequests", TOOLS, "for-deploy");
+            }),
+        ],
+        nothing,
     ),
     scenario(
         "somebody-is-added",
@@ -335,6 +347,13 @@ pub(super) const MEDDLING: [Scenario; 20] = [
         revoked,
     ),
 ];
+
+fn delete_in_the_foreground(stage: &Stage) {
+    each(stage, "rolebindings", |it| {
+        it["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+    });
+    delete_bindings(stage);
+}
 
 fn each(stage: &Stage, plural: &str, change: fn(&mut Value)) {
     for name in names(&stage.managed(plural)) {

@@ -37,24 +37,27 @@ pub(super) const SWITCH: [Scenario; 6] = [
         ],
         granted,
     ),
-    scenario(
-        "a-word-that-nobody-knows",
-        waiting,
-        &[
-            PENDING,
-            MISTYPED,
-            A_WHILE,
-            APPROVE,
-            A_WHILE,
-            // Whoever started meanwhile has never known a word.
-            Do("the word is corrected", |stage| stage.switch(true)),
-            GRANTED,
-            MISTYPED,
-            A_WHILE,
-            FINISH,
-        ],
-        revoked,
-    ),
+    Scenario {
+        remembered: true,
+        ..scenario(
+            "a-word-that-nobody-knows",
+            waiting,
+            &[
+                PENDING,
+                MISTYPED,
+                A_WHILE,
+                APPROVE,
+                A_WHILE,
+                // Whoever started meanwhile has never known a word.
+                Do("the word is corrected", |stage| stage.switch(true)),
+                GRANTED,
+                MISTYPED,
+                A_WHILE,
+                FINISH,
+            ],
+            revoked,
+        )
+    },
     scenario(
         "withdrawn-while-off",
         waiting,

@@ -9,13 +9,10 @@ use k8s_openapi::api::{
     core::v1::ObjectReference,
     storage::v1::CSIDriver,
 };
-use kube::{
-    Api, Client, Resource,
-    api::PostParams,
-    runtime::events::{Event, EventType, Recorder, Reporter},
-};
+use kube::{Api, Client, Resource, api::PostParams};
 use serde_json::Value;
 use service_kit::{
+    events::{News, Publisher},
     report,
     retry::{Backoff, CallError, Policy},
     watches::{Guarded, Parse, Plain},
@@ -39,14 +36,12 @@ static POST: PostParams = PostParams {
     dry_run: false,
     field_manager: None,
 };
-/// Nobody waits for an event.
-const EVENTS: Duration = Duration::from_secs(10);
 
 /// A client that knows what it is for.
 #[derive(Clone)]
 pub(crate) struct Live {
     client: Client,
-    recorder: Recorder,
+    events: Publisher,
 }
 
 impl fmt::Debug for Live {
@@ -71,12 +66,9 @@ impl Parse<AccessRequest> for Strict {
 impl Live {
     /// Events name the driver, and the node that it runs on.
     pub(crate) fn new(client: Client, node: &str) -> Self {
-        let reporter = Reporter {
-            controller: "connectors.alauda.io/csi-node".to_owned(),
-            instance: Some(node.to_owned()),
-        };
+        let controller = "connectors.alauda.io/csi-node";
         Self {
-            recorder: Recorder::new(client.clone(), reporter),
+            events: Publisher::new(client.clone(), controller, node),
             client,
         }
     }
@@ -199,7 +191,7 @@ impl Kubernetes for Live {
     }
 
     fn tell(&self, pod: &Pod, word: Word, note: String) {
-        let recorder = self.recorder.clone();
+        let events = self.events.clone();
         let regarding = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Pod".to_owned()),
@@ -208,19 +200,12 @@ impl Kubernetes for Live {
             uid: Some(pod.uid.clone()),
             ..ObjectReference::default()
         };
-        tokio::spawn(async move {
-            let event = Event {
-                type_: EventType::Warning,
-                reason: word.as_str().to_owned(),
-                note: Some(note),
-                action: "MountVolume".to_owned(),
-                secondary: None,
-            };
-            match tokio::time::timeout(EVENTS, recorder.publish(&event, &regarding)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => warn!(error = report(&error), "cannot write an event"),
-                Err(_) => warn!("cannot write an event in time"),
-            }
-        });
+        let news = News {
+            is_warning: true,
+            reason: word.as_str().to_owned(),
+            action: "MountVolume".to_owned(),
+            note,
+        };
+        tokio::spawn(async move { events.publish(news, &regarding).await });
     }
 }

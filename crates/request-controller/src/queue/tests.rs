@@ -190,3 +190,47 @@ async fn waiting_workers_are_woken() {
     queue.wake("a", Lane::Normal);
     assert_eq!(worker.await.unwrap(), "a");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_undoes_each_time_is_not_done_again_without_a_pause() {
+    for (lane, most) in [(Lane::Normal, LATER), (Lane::Urgent, SOON)] {
+        let queue = with_timers();
+        let wait = async || {
+            let woken = Instant::now();
+            queue.wake("a", lane);
+            assert_eq!(queue.take(lane).await.job, "a");
+            queue.changed(&"a");
+            queue.done(&"a", Looked::Done);
+            // Its own change is looked at and found good.
+            queue.wake("a", lane);
+            queue.take(lane).await;
+            queue.done(&"a", Looked::Done);
+            woken.elapsed()
+        };
+        for _ in 0..OFTEN {
+            assert_eq!(wait().await, Duration::ZERO);
+        }
+        for _ in 0..3 {
+            let waited = wait().await;
+            assert!(waited >= most, "{lane:?} {waited:?}");
+            assert!(waited <= most * 2 + Duration::from_millis(4), "{waited:?}");
+        }
+        // Whatever else comes up does not wait for it.
+        queue.wake("b", lane);
+        assert_eq!(now(&queue, lane), Some("b"));
+        queue.done(&"b", Looked::Done);
+        tokio::time::sleep(CALM).await;
+        assert_eq!(wait().await, Duration::ZERO);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_calm_again_is_forgotten() {
+    let queue = Queue::default();
+    for number in 0..REMEMBERED {
+        queue.changed(&number);
+    }
+    tokio::time::sleep(CALM).await;
+    queue.changed(&0);
+    assert_eq!(queue.state().changes.len(), 1);
+}
