@@ -1,5 +1,6 @@
 //! The table of the design, row by row, and what must hold for every plan whatever was observed.
 
+mod ends;
 mod keep;
 mod lasting;
 mod properties;

@@ -1,6 +1,6 @@
 use connectors_api::{
     AccessRequestCondition as Is,
-    access_request::{GrantState, Phase},
+    access_request::{AccessRequestStatus, GrantState, Phase},
     reason::AccessCheckReady::{
         AccessCheckFailed as Failed, AccessCheckPassed as Passed, AccessCheckPending as Pending,
     },
@@ -117,6 +117,12 @@ fn policies_lapse_one_by_one_and_the_request_with_the_last() {
     assert!(none.seen.grants.is_empty());
 }
 
+/// What Ready says.
+fn ready(status: &AccessRequestStatus) -> &str {
+    let ready = conditions::find(&status.conditions, Is::Ready);
+    &ready.unwrap().message
+}
+
 /// What is to be written.
 fn grants(actions: &[Action]) -> Vec<Grant> {
     let grants = actions.iter().filter_map(|it| match it {
@@ -214,9 +220,8 @@ fn a_grant_taken_away_by_hand_comes_back_only_through_passed_checks_read_live() 
     assert!(plan.actions.is_empty());
     assert!(plan.requeue.is_some());
     let status = plan.status.unwrap();
-    let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
     assert_eq!(
-        ready.message,
+        ready(&status),
         "policy p: the permission was removed by somebody else, and its checks cannot be judged: check approval: what it says"
     );
     assert_eq!(
@@ -334,18 +339,17 @@ fn what_was_decided_and_never_in_force_is_forgotten_where_too_many_wait() {
 
 #[test]
 fn a_policy_that_is_too_large_to_be_kept_as_evidence_gives_nothing_and_says_so() {
-    for (kibibytes, line_of_ready) in [
-        (200, "GrantNotWritten"),
-        (255, "GrantNotWritten"),
-        (256, "ChecksFailed"),
-    ] {
-        let scene = Scene::new().policy("p", Passed).with(|seen| {
-            let padding = "x".repeat(kibibytes * 1024);
+    let padded = |length: usize| {
+        Scene::new().policy("p", Passed).with(|seen| {
             let snapshot = &mut seen.policies[0].snapshot;
-            snapshot.insert("padding".to_owned(), padding.into());
-        });
-        let status = line(&scene.planned());
-        assert!(status.ends_with(line_of_ready), "{kibibytes} KiB: {status}");
+            snapshot.insert("padding".to_owned(), "x".repeat(length).into());
+        })
+    };
+    let bare = padded(0).seen.policies[0].snapshot.clone();
+    let fits = 256 * 1024 - serde_json::to_vec(&bare).unwrap().len();
+    for (length, reason) in [(fits, "GrantNotWritten"), (fits + 1, "ChecksFailed")] {
+        let status = line(&padded(length).planned());
+        assert!(status.ends_with(reason), "{length} bytes more: {status}");
     }
 }
 
@@ -379,7 +383,16 @@ fn a_failure_to_write_is_shown_until_it_is_overcome() {
         line(&status).ends_with("permission:F:AccessPermissionSyncFailed ready:F:GrantNotWritten")
     );
     failed.seen.request.status = Some(status);
-    assert!(line(&failed.planned()).contains("permission:F:AccessPermissionSyncFailed"));
+    let planned = failed.planned();
+    assert!(line(&planned).contains("permission:F:AccessPermissionSyncFailed"));
+    assert!(ready(&planned).contains("cannot create role"));
+    // Whatever else was awaited before is not why it is not written.
+    let mut first = scene.clone();
+    first.seen.request.status = Some(Scene::new().planned());
+    assert_eq!(
+        ready(&first.planned()),
+        "the checks pass; the permission is being written"
+    );
     assert!(line(&failed.carried_out().status()).contains("permission:T:AccessPermissionGranted"));
 }
 

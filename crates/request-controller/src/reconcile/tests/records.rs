@@ -7,7 +7,12 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{UPDATE, end_pod, grant_name};
-use crate::{apply::ApplyError, reconcile::ReconcileError, seen::OLDEST, testing::Cluster};
+use crate::{
+    apply::ApplyError,
+    reconcile::ReconcileError,
+    seen::OLDEST,
+    testing::{ApiServer, Cluster},
+};
 
 async fn failure(cluster: &Cluster) -> ApplyError {
     match cluster.look().await.unwrap_err() {
@@ -47,7 +52,10 @@ async fn an_end_that_cannot_be_recorded_is_told_apart_from_one_of_a_process_that
     };
     let cluster = ended().await;
     let error = failure(&cluster).await;
-    assert!(matches!(error, ApplyError::Unrecorded(_)), "{error}");
+    let ApplyError::Unrecorded(why) = &error else {
+        panic!("{error}");
+    };
+    assert!(matches!(**why, ApplyError::Call(_)), "{why}");
 
     let cluster = ended().await;
     let leads = cluster.leads.clone();
@@ -72,6 +80,49 @@ async fn a_write_that_is_refused_is_not_taken_for_a_name_that_is_taken() {
         assert_eq!(refused.status(), Some(403));
         assert_ne!(cluster.phase(), "Granted");
     }
+}
+
+#[tokio::test]
+async fn what_was_written_before_a_failure_is_kept_and_the_rest_is_added() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    cluster
+        .server
+        .refuse("POST rolebindings", StatusCode::INTERNAL_SERVER_ERROR);
+    failure(&cluster).await;
+    cluster.server.accept();
+    cluster.server.forget_writes();
+    cluster.look().await.unwrap();
+    let binding = format!("POST rolebindings {}", grant_name());
+    let writes = cluster.server.writes();
+    assert!(writes.contains(&binding), "{writes:?}");
+    assert!(
+        !writes.iter().any(|it| it.starts_with("DELETE")),
+        "{writes:?}"
+    );
+    assert_eq!(cluster.phase(), "Granted");
+}
+
+#[tokio::test]
+async fn what_went_by_itself_is_gone_and_what_became_another_is_looked_at_again() {
+    let ended = async |hook: fn(&ApiServer)| {
+        let cluster = Cluster::granted().await;
+        end_pod(&cluster.server);
+        cluster.server.after(UPDATE, hook);
+        cluster
+    };
+    let cluster = ended(|server| server.remove("roles", &grant_name())).await;
+    cluster.look().await.unwrap();
+    assert_eq!(cluster.phase(), "Revoked");
+
+    let cluster = ended(|server| {
+        server.change("rolebindings", &grant_name(), |it| {
+            it["metadata"]["uid"] = "another".into();
+        });
+    })
+    .await;
+    let error = failure(&cluster).await;
+    assert!(matches!(error, ApplyError::Conflict(_)), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,155 @@
+//! What an end says, and what counts on the way there.
+
+use connectors_api::{
+    AccessRequestCondition as Is,
+    access_request::{AccessRequestStatus, Phase},
+    reason::{
+        AccessCheckReady::{
+            AccessCheckPassed as Passed, AccessCheckPending as Pending,
+            AccessCheckRejected as Rejected,
+        },
+        Ready,
+    },
+};
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::scene::{Scene, answer, line, objects};
+use crate::plan::{Action, conditions, grant, select::Trouble};
+use crate::seen::{GrantKind, Held, Judged, PodSeen};
+
+#[test]
+fn what_changes_nothing_is_idle_and_nothing_else_is() {
+    assert!(Scene::granted().plan().is_idle());
+    let mut crashed = Scene::new().policy("p", Passed);
+    crashed.seen.request.status = crashed.plan().status;
+    let (first, again) = (Scene::new().plan(), crashed.plan());
+    assert!(first.status.is_some() && first.actions.is_empty() && !first.is_idle());
+    assert!(again.status.is_none() && !again.actions.is_empty() && !again.is_idle());
+    let live = Scene::new().policy("p", Passed).cached().plan();
+    assert!(live.look_live && !live.is_idle());
+}
+
+#[test]
+fn a_no_weighs_more_than_a_wait_that_was_too_long() {
+    let timed = Scene::new()
+        .policy("p", Rejected)
+        .limited(
+            "q",
+            &json!({"pendingTimeout": "1h"}),
+            Judged::Answered(answer(Pending)),
+        )
+        .carried_out()
+        .after(SignedDuration::from_hours(1));
+    let status = timed.planned();
+    let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
+    assert_eq!(status.phase, Some(Phase::Rejected));
+    assert_eq!(ready.reason, Ready::CheckRejected.to_string());
+    assert!(ready.message.starts_with("policy p: "), "{}", ready.message);
+}
+
+#[test]
+fn of_several_that_lapse_one_that_does_not_pass_is_told() {
+    let both = Scene::new()
+        .policy("p", Passed)
+        .policy("q", Passed)
+        .carried_out();
+    let lapsed = |verdict| Held::Lapsed {
+        verdict,
+        message: String::new(),
+    };
+    let ended = both.with(|seen| {
+        seen.frozen[0].held = lapsed(Passed);
+        seen.frozen[1].held = lapsed(Pending);
+    });
+    let told = line(&ended.planned());
+    assert!(told.contains("checks:F:AccessCheckPending"), "{told}");
+}
+
+#[test]
+fn that_the_pod_of_a_decided_request_is_gone_is_noted_with_its_time_beside_what_was_known() {
+    let decided = Scene::new().policy("p", Rejected).carried_out();
+    let hour = SignedDuration::from_hours(1);
+    let noted = decided
+        .clone()
+        .after(hour)
+        .with(|seen| seen.pod = PodSeen::Gone);
+    let (before, after) = (decided.status(), noted.planned());
+    assert_eq!(after.conditions.len(), before.conditions.len());
+    for (then, now) in before.conditions.iter().zip(&after.conditions) {
+        let moved = now.last_transition_time != then.last_transition_time;
+        assert_eq!(moved, now.type_ == Is::ContextObjectValid, "{now:?}");
+    }
+}
+
+#[test]
+fn only_what_is_recorded_in_full_was_in_force() {
+    let status = Scene::granted().status();
+    assert!(grant::was_in_force(&status, &status.policies[0]));
+    let without: [fn(&mut AccessRequestStatus); 5] = [
+        |it| it.granted_at = None,
+        |it| it.evidence = None,
+        |it| it.connector_uid = None,
+        |it| it.policies[0].check_refs.clear(),
+        |it| it.policies[0].grant.as_mut().unwrap().granted_at = None,
+    ];
+    for (index, change) in without.into_iter().enumerate() {
+        let mut less = status.clone();
+        change(&mut less);
+        assert!(!grant::was_in_force(&less, &less.policies[0]), "{index}");
+    }
+}
+
+#[test]
+fn what_is_not_ours_or_going_already_is_not_removed() {
+    let scene = Scene::new().policy("p", Passed);
+    let plan = scene.plan();
+    let Some(Action::Grant(written)) = plan.actions.first() else {
+        panic!("{:?}", plan.actions);
+    };
+    let removed = |change: fn(&mut crate::seen::Managed)| {
+        let mut stray = objects(written);
+        stray.iter_mut().for_each(change);
+        let plan = Scene::new().with(|seen| seen.grants = stray.into()).plan();
+        let removed = plan.actions.iter();
+        removed
+            .filter(|it| matches!(it, Action::Remove { .. }))
+            .count()
+    };
+    assert_eq!(removed(|_| {}), GrantKind::ALL.len());
+    assert_eq!(removed(|it| it.metadata.labels = None), 0);
+    assert_eq!(
+        removed(|it| {
+            let now = k8s_openapi::jiff::Timestamp::UNIX_EPOCH;
+            let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now);
+            it.metadata.deletion_timestamp = Some(now);
+        }),
+        0
+    );
+}
+
+#[test]
+fn what_is_granted_again_is_what_may_be_granted_now() {
+    let again = Scene::granted().with(|seen| {
+        seen.grants.clear();
+        let mut now = answer(Passed);
+        now.rules[0].verbs = vec!["get".to_owned()];
+        seen.frozen[0].again = Some(Judged::Answered(now));
+    });
+    let grant = again.planned().policies[0].grant.clone().unwrap();
+    assert_eq!(grant.rules[0].verbs, ["get"]);
+}
+
+#[test]
+fn the_words_for_what_cannot_be_judged_are_those_of_the_documentation() {
+    for (trouble, word) in [
+        (Trouble::KindMissing, "KindMissing"),
+        (Trouble::KindForbidden, "KindForbidden"),
+        (Trouble::KindRefused, "KindRefused"),
+        (Trouble::KindNotNamespaced, "KindNotNamespaced"),
+        (Trouble::SelectorInvalid, "SelectorInvalid"),
+        (Trouble::ObjectUnreadable, "ObjectUnreadable"),
+    ] {
+        assert_eq!(trouble.as_str(), word);
+    }
+}
