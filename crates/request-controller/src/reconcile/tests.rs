@@ -1,3 +1,4 @@
+mod answers;
 mod attacks;
 mod crashes;
 mod guards;
@@ -8,7 +9,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::ReconcileError;
+use super::{ReconcileError, Reconciler};
 use crate::{
     apply::ApplyError,
     testing::{ApiServer, Cluster},
@@ -20,6 +21,11 @@ fn grant_name() -> String {
 }
 
 const UPDATE: &str = "PUT accessrequests/status request";
+
+async fn look(controller: &Reconciler) -> Result<(), ReconcileError> {
+    let name = Cluster::request();
+    controller.request(&name, Instant::now()).await.map(|_| ())
+}
 
 fn end_pod(server: &ApiServer) {
     server.change("pods", "deploy-1", |pod| {

@@ -3,13 +3,11 @@
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
 };
 
 use connectors_api::access_policy::ObjectKind;
-use evaluation_api::v1::{
-    CheckResult, CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse,
-};
+use evaluation_api::v1::{EvaluateChecksRequest, EvaluateChecksResponse};
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -19,12 +17,11 @@ use service_kit::{
     retry::{Backoff, Policy},
     watches::{Parse, Unreadable},
 };
-use tokio::time::{Duration, Instant};
+use tokio::time::Duration;
 
-use super::{UPDATE, end_pod, grant_name};
+use super::{UPDATE, end_pod, look};
 use crate::{
     api::{Live, Name, Strict},
-    apply::{Applier, ApplyError, Writes},
     caches::{KindState, State},
     evaluator::{Evaluator, Unanswered},
     observe::{ObserveError, Observer},
@@ -47,11 +44,6 @@ async fn ready_to_grant(cluster: &Cluster) -> Reconciler {
     assert_eq!(cluster.phase(), "Pending");
     switch(&controller, "true");
     controller
-}
-
-async fn look(controller: &Reconciler) -> Result<(), ReconcileError> {
-    let name = Cluster::request();
-    controller.request(&name, Instant::now()).await.map(|_| ())
 }
 
 #[tokio::test]
@@ -223,13 +215,13 @@ impl Evaluator for Nobody {
     }
 }
 
-/// A client that the API server answers with an error where the method and the path are these.
-fn failing(cluster: &Cluster, method: &'static Method, path: &'static str) -> Client {
+/// A client that the API server answers with an error where this is read.
+fn failing(cluster: &Cluster, path: &'static str) -> Client {
     let behind = cluster.server.client();
     let service = tower::service_fn(move |request: Request<Body>| {
         let behind = behind.clone();
         async move {
-            if request.method() == method && request.uri().path().contains(path) {
+            if request.method() == Method::GET && request.uri().path().contains(path) {
                 let mut failed = Response::new(Body::empty());
                 *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
                 return Ok::<_, Infallible>(failed);
@@ -258,7 +250,7 @@ async fn what_ends_does_not_wait_until_it_is_known_which_policies_apply() {
     cluster.server.put("accesspolicies", by_label);
     cluster.server.remove("accesspolicies", "p");
     let mut controller = cluster.controller();
-    let client = failing(&cluster, &Method::GET, "/serviceaccounts/");
+    let client = failing(&cluster, "/serviceaccounts/");
     controller.observer = Observer::new(
         Arc::clone(&controller.world),
         Live::new(client, ONCE),
@@ -271,137 +263,6 @@ async fn what_ends_does_not_wait_until_it_is_known_which_policies_apply() {
         (cluster.phase().as_str(), cluster.managed().len()),
         ("Revoked", 0)
     );
-}
-
-#[tokio::test]
-async fn what_a_finalizer_keeps_is_not_recorded_as_gone() {
-    let cluster = Cluster::granted().await;
-    let name = grant_name();
-    let mut kept = cluster.server.named("rolebindings", &name).unwrap();
-    kept["metadata"]["deletionTimestamp"] = "2026-03-01T10:00:05Z".into();
-    kept["metadata"]["finalizers"] = json!(["example.com/mine"]);
-    // As often as anybody deletes it.
-    for _ in 0..5 {
-        let kept = kept.clone();
-        let write = "DELETE rolebindings";
-        let back = move |server: &ApiServer| server.put("rolebindings", kept);
-        cluster.server.after(write, back);
-    }
-    end_pod(&cluster.server);
-    let error = cluster.look().await.unwrap_err();
-    assert!(
-        matches!(error, ReconcileError::Apply(ApplyError::Stuck(..))),
-        "{error}"
-    );
-    assert_eq!(cluster.phase(), "Revoked");
-    assert!(cluster.status()["revokedAt"].is_null());
-}
-
-#[tokio::test]
-async fn a_foreign_object_does_not_keep_a_revocation_from_being_finished() {
-    let cluster = Cluster::granted().await;
-    let ours = cluster.server.named("roles", &grant_name()).unwrap();
-    let mut foreign = ours.clone();
-    foreign["metadata"]["labels"] = json!({});
-    // Ours comes back twice, and then somebody puts his own in its place.
-    for next in [ours.clone(), ours, foreign] {
-        let write = "DELETE roles ";
-        let take_its_place = move |server: &ApiServer| server.put("roles", next);
-        cluster.server.after(write, take_its_place);
-    }
-    end_pod(&cluster.server);
-    cluster.look().await.unwrap();
-    assert!(cluster.status()["revokedAt"].is_string());
-    let left = [format!("Role \"{}\"", grant_name())];
-    assert_eq!(cluster.managed(), left, "what is not ours stays");
-}
-
-#[tokio::test]
-async fn an_end_is_not_recorded_over_what_somebody_else_recorded() {
-    let cluster = Cluster::granted().await;
-    end_pod(&cluster.server);
-    cluster.server.race(1);
-    // Another leader is faster.
-    cluster.server.after(UPDATE, |server| {
-        server.change("accessrequests", "request", |it| {
-            it["status"]["phase"] = "Revoked".into();
-            it["status"]["revokedAt"] = "2026-03-01T10:00:09Z".into();
-        });
-    });
-    cluster.look().await.unwrap_err();
-    assert_eq!(cluster.status()["revokedAt"], "2026-03-01T10:00:09Z");
-    assert!(
-        cluster.managed().is_empty(),
-        "what ends is gone all the same"
-    );
-}
-
-/// Right after the decision the RoleBinding becomes another one, which is not deleted under the old UID.
-fn replace_binding(server: &ApiServer) {
-    server.change("rolebindings", &grant_name(), |it| {
-        it["metadata"]["uid"] = "another".into();
-    });
-}
-
-#[tokio::test]
-async fn what_cannot_be_removed_keeps_nothing_else() {
-    let cluster = Cluster::granted().await;
-    end_pod(&cluster.server);
-    cluster.server.after(UPDATE, replace_binding);
-    cluster.look().await.unwrap_err();
-    assert!(cluster.server.all("roles").is_empty());
-    cluster.look().await.unwrap();
-    assert!(cluster.managed().is_empty());
-}
-
-/// A controller that cannot delete what is under that path.
-fn without_deletions(cluster: &Cluster, path: &'static str) -> Reconciler {
-    let mut controller = cluster.controller();
-    let client = failing(cluster, &Method::DELETE, path);
-    let (leads, metrics) = (Arc::clone(&controller.leads), controller.metrics.clone());
-    controller.applier = Applier::new(
-        controller.live.clone(),
-        Writes::new(client, ONCE, leads, metrics.clone()),
-        Arc::clone(&controller.clock),
-        metrics,
-    );
-    controller
-}
-
-#[tokio::test]
-async fn a_stray_binding_that_stays_does_not_keep_its_role() {
-    let cluster = Cluster::granted().await;
-    cluster.server.remove("accessrequests", "request");
-    let controller = without_deletions(&cluster, "/rolebindings/");
-    let name = Name::new("tools", &grant_name());
-    controller.grant(&name).await.unwrap_err();
-    assert!(cluster.server.all("roles").is_empty());
-}
-
-#[tokio::test]
-async fn a_role_that_somebody_widened_and_nobody_can_delete_loses_its_binding() {
-    let cluster = Cluster::granted().await;
-    let name = Name::new("tools", &grant_name());
-    cluster.server.change("roles", &name.name, |it| {
-        it["rules"][0]["resources"] = json!(["connectors/apis"]);
-    });
-    let controller = without_deletions(&cluster, "/roles/");
-    let error = controller.grant(&name).await.unwrap_err().to_string();
-    assert_eq!(error, format!("Role {name} cannot be deleted"));
-    assert!(cluster.server.all("rolebindings").is_empty());
-}
-
-#[tokio::test]
-async fn a_binding_that_somebody_widened_and_nobody_can_delete_loses_its_role() {
-    let cluster = Cluster::granted().await;
-    let name = Name::new("tools", &grant_name());
-    cluster.server.change("rolebindings", &name.name, |it| {
-        it["subjects"][0]["name"] = "intruder".into();
-    });
-    let controller = without_deletions(&cluster, "/rolebindings/");
-    let error = controller.grant(&name).await.unwrap_err().to_string();
-    assert_eq!(error, format!("RoleBinding {name} cannot be deleted"));
-    assert!(cluster.server.all("roles").is_empty());
 }
 
 #[tokio::test]
@@ -517,95 +378,4 @@ async fn what_another_leader_is_granting_is_not_dropped_on_what_the_caches_say()
         (cluster.phase().as_str(), cluster.managed().len()),
         ("Granted", 2)
     );
-}
-
-/// Says something to each question, or nothing for ever.
-struct Saying(Mutex<Option<EvaluateChecksResponse>>);
-
-impl Evaluator for Saying {
-    fn evaluate(
-        &self,
-        _: EvaluateChecksRequest,
-    ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
-        let said = self.0.lock().unwrap().clone();
-        Box::pin(async move {
-            match said {
-                Some(said) => Ok(said),
-                None => std::future::pending().await,
-            }
-        })
-    }
-}
-
-/// What the check of the policy says, and nothing about objects.
-fn said(verdict: CheckVerdict) -> EvaluateChecksResponse {
-    EvaluateChecksResponse {
-        verdict: verdict.into(),
-        checks: vec![CheckResult {
-            check: "approval".to_owned(),
-            verdict: verdict.into(),
-            ..CheckResult::default()
-        }],
-        ..EvaluateChecksResponse::default()
-    }
-}
-
-fn asking(cluster: &Cluster, saying: &Arc<Saying>) -> Reconciler {
-    let mut controller = cluster.controller();
-    controller.observer = Observer::new(
-        Arc::clone(&controller.world),
-        controller.live.clone(),
-        Arc::clone(saying) as Arc<dyn Evaluator>,
-        Arc::clone(&controller.clock),
-        2,
-    );
-    controller
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_evaluator_that_never_answers_holds_nobody() {
-    let cluster = Cluster::new();
-    cluster.approval("approved");
-    let controller = asking(&cluster, &Arc::new(Saying(Mutex::default())));
-    let looked = tokio::time::timeout(Duration::from_secs(10), look(&controller)).await;
-    looked.unwrap().unwrap();
-    assert!(cluster.managed().is_empty());
-}
-
-#[tokio::test]
-async fn a_wrong_answer_is_not_remembered_for_ever() {
-    let cluster = Cluster::new();
-    cluster.approval("approved");
-    let saying = Arc::new(Saying(Mutex::new(Some(said(CheckVerdict::Failed)))));
-    let controller = asking(&cluster, &saying);
-    look(&controller).await.unwrap();
-    assert_eq!(cluster.phase(), "Pending");
-    let messages = |cluster: &Cluster| cluster.status()["conditions"].to_string();
-    let wrong = messages(&cluster);
-    // Nothing changes but the time.
-    *saying.0.lock().unwrap() = None;
-    cluster.fill(&controller);
-    look(&controller).await.unwrap();
-    assert_eq!(messages(&cluster), wrong, "remembered");
-    tokio::time::pause();
-    cluster.now.lock().unwrap().mono += Duration::from_hours(1);
-    look(&controller).await.unwrap();
-    assert_eq!(messages(&cluster), wrong, "nobody says otherwise");
-    *saying.0.lock().unwrap() = Some(said(CheckVerdict::Pending));
-    look(&controller).await.unwrap();
-    assert_ne!(messages(&cluster), wrong, "asked anew");
-}
-
-#[tokio::test]
-async fn an_answer_about_something_else_is_not_remembered_at_all() {
-    let cluster = Cluster::new();
-    cluster.approval("approved");
-    let saying = Arc::new(Saying(Mutex::new(Some(EvaluateChecksResponse::default()))));
-    let controller = asking(&cluster, &saying);
-    look(&controller).await.unwrap();
-    let wrong = cluster.status()["conditions"].to_string();
-    *saying.0.lock().unwrap() = Some(said(CheckVerdict::Pending));
-    cluster.fill(&controller);
-    look(&controller).await.unwrap();
-    assert_ne!(cluster.status()["conditions"].to_string(), wrong);
 }

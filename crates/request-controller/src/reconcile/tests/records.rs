@@ -1,4 +1,4 @@
-//! What becomes of a decision that cannot be recorded, or not be written.
+//! What becomes of a decision that cannot be recorded, carried out or taken back.
 
 use std::sync::atomic::Ordering;
 
@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::{UPDATE, end_pod, grant_name};
 use crate::{
+    api::Name,
     apply::ApplyError,
     reconcile::ReconcileError,
     seen::OLDEST,
@@ -22,6 +23,13 @@ async fn failure(cluster: &Cluster) -> ApplyError {
         | ReconcileError::TooSlow
         | ReconcileError::Panicked) => panic!("{error}"),
     }
+}
+
+/// The RoleBinding becomes another one, which is not deleted under the old UID.
+fn replace_binding(server: &ApiServer) {
+    server.change("rolebindings", &grant_name(), |it| {
+        it["metadata"]["uid"] = "another".into();
+    });
 }
 
 #[tokio::test]
@@ -115,12 +123,7 @@ async fn what_went_by_itself_is_gone_and_what_became_another_is_looked_at_again(
     cluster.look().await.unwrap();
     assert_eq!(cluster.phase(), "Revoked");
 
-    let cluster = ended(|server| {
-        server.change("rolebindings", &grant_name(), |it| {
-            it["metadata"]["uid"] = "another".into();
-        });
-    })
-    .await;
+    let cluster = ended(replace_binding).await;
     let error = failure(&cluster).await;
     assert!(matches!(error, ApplyError::Conflict(_)), "{error}");
 }
@@ -161,4 +164,123 @@ async fn only_a_request_that_changed_or_went_is_decided_anew_when_its_first_stat
             "{answer}: {error}"
         );
     }
+}
+
+#[tokio::test]
+async fn what_a_finalizer_keeps_is_not_recorded_as_gone() {
+    let cluster = Cluster::granted().await;
+    let name = grant_name();
+    let mut kept = cluster.server.named("rolebindings", &name).unwrap();
+    kept["metadata"]["deletionTimestamp"] = "2026-03-01T10:00:05Z".into();
+    kept["metadata"]["finalizers"] = json!(["example.com/mine"]);
+    // As often as anybody deletes it.
+    for _ in 0..5 {
+        let kept = kept.clone();
+        let write = "DELETE rolebindings";
+        let back = move |server: &ApiServer| server.put("rolebindings", kept);
+        cluster.server.after(write, back);
+    }
+    end_pod(&cluster.server);
+    let error = cluster.look().await.unwrap_err();
+    assert!(
+        matches!(error, ReconcileError::Apply(ApplyError::Stuck(..))),
+        "{error}"
+    );
+    assert_eq!(cluster.phase(), "Revoked");
+    assert!(cluster.status()["revokedAt"].is_null());
+}
+
+#[tokio::test]
+async fn a_foreign_object_does_not_keep_a_revocation_from_being_finished() {
+    let cluster = Cluster::granted().await;
+    let ours = cluster.server.named("roles", &grant_name()).unwrap();
+    let mut foreign = ours.clone();
+    foreign["metadata"]["labels"] = json!({});
+    // Ours comes back twice, and then somebody puts his own in its place.
+    for next in [ours.clone(), ours, foreign] {
+        let write = "DELETE roles ";
+        let take_its_place = move |server: &ApiServer| server.put("roles", next);
+        cluster.server.after(write, take_its_place);
+    }
+    end_pod(&cluster.server);
+    cluster.look().await.unwrap();
+    assert!(cluster.status()["revokedAt"].is_string());
+    let left = [format!("Role \"{}\"", grant_name())];
+    assert_eq!(cluster.managed(), left, "what is not ours stays");
+}
+
+#[tokio::test]
+async fn an_end_is_not_recorded_over_what_somebody_else_recorded() {
+    let cluster = Cluster::granted().await;
+    end_pod(&cluster.server);
+    cluster.server.race(1);
+    // Another leader is faster.
+    cluster.server.after(UPDATE, |server| {
+        server.change("accessrequests", "request", |it| {
+            it["status"]["phase"] = "Revoked".into();
+            it["status"]["revokedAt"] = "2026-03-01T10:00:09Z".into();
+        });
+    });
+    cluster.look().await.unwrap_err();
+    assert_eq!(cluster.status()["revokedAt"], "2026-03-01T10:00:09Z");
+    assert!(
+        cluster.managed().is_empty(),
+        "what ends is gone all the same"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_removed_keeps_nothing_else() {
+    let cluster = Cluster::granted().await;
+    end_pod(&cluster.server);
+    cluster.server.after(UPDATE, replace_binding);
+    cluster.look().await.unwrap_err();
+    assert!(cluster.server.all("roles").is_empty());
+    cluster.look().await.unwrap();
+    assert!(cluster.managed().is_empty());
+}
+
+#[tokio::test]
+async fn a_stray_binding_that_stays_does_not_keep_its_role() {
+    let cluster = Cluster::granted().await;
+    cluster.server.remove("accessrequests", "request");
+    cluster
+        .server
+        .refuse("DELETE rolebindings", StatusCode::INTERNAL_SERVER_ERROR);
+    let controller = cluster.controller();
+    let name = Name::new("tools", &grant_name());
+    controller.grant(&name).await.unwrap_err();
+    assert!(cluster.server.all("roles").is_empty());
+}
+
+#[tokio::test]
+async fn a_role_that_somebody_widened_and_nobody_can_delete_loses_its_binding() {
+    let cluster = Cluster::granted().await;
+    let name = Name::new("tools", &grant_name());
+    cluster.server.change("roles", &name.name, |it| {
+        it["rules"][0]["resources"] = json!(["connectors/apis"]);
+    });
+    cluster
+        .server
+        .refuse("DELETE roles", StatusCode::INTERNAL_SERVER_ERROR);
+    let controller = cluster.controller();
+    let error = controller.grant(&name).await.unwrap_err().to_string();
+    assert_eq!(error, format!("Role {name} cannot be deleted"));
+    assert!(cluster.server.all("rolebindings").is_empty());
+}
+
+#[tokio::test]
+async fn a_binding_that_somebody_widened_and_nobody_can_delete_loses_its_role() {
+    let cluster = Cluster::granted().await;
+    let name = Name::new("tools", &grant_name());
+    cluster.server.change("rolebindings", &name.name, |it| {
+        it["subjects"][0]["name"] = "intruder".into();
+    });
+    cluster
+        .server
+        .refuse("DELETE rolebindings", StatusCode::INTERNAL_SERVER_ERROR);
+    let controller = cluster.controller();
+    let error = controller.grant(&name).await.unwrap_err().to_string();
+    assert_eq!(error, format!("RoleBinding {name} cannot be deleted"));
+    assert!(cluster.server.all("roles").is_empty());
 }

@@ -1,0 +1,108 @@
+//! What an evaluator says, and for how long it counts.
+
+use std::sync::{Arc, Mutex};
+
+use evaluation_api::v1::{
+    CheckResult, CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse,
+};
+use futures::future::BoxFuture;
+use tokio::time::Duration;
+
+use super::look;
+use crate::{
+    evaluator::{Evaluator, Unanswered},
+    observe::Observer,
+    reconcile::Reconciler,
+    testing::Cluster,
+};
+
+/// Says something to each question, or nothing for ever.
+struct Saying(Mutex<Option<EvaluateChecksResponse>>);
+
+impl Evaluator for Saying {
+    fn evaluate(
+        &self,
+        _: EvaluateChecksRequest,
+    ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
+        let said = self.0.lock().unwrap().clone();
+        Box::pin(async move {
+            match said {
+                Some(said) => Ok(said),
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
+/// What the check of the policy says, and nothing about objects.
+fn said(verdict: CheckVerdict) -> EvaluateChecksResponse {
+    EvaluateChecksResponse {
+        verdict: verdict.into(),
+        checks: vec![CheckResult {
+            check: "approval".to_owned(),
+            verdict: verdict.into(),
+            ..CheckResult::default()
+        }],
+        ..EvaluateChecksResponse::default()
+    }
+}
+
+fn asking(cluster: &Cluster, saying: &Arc<Saying>) -> Reconciler {
+    let mut controller = cluster.controller();
+    controller.observer = Observer::new(
+        Arc::clone(&controller.world),
+        controller.live.clone(),
+        Arc::clone(saying) as Arc<dyn Evaluator>,
+        Arc::clone(&controller.clock),
+        2,
+    );
+    controller
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evaluator_that_never_answers_holds_nobody() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let controller = asking(&cluster, &Arc::new(Saying(Mutex::default())));
+    let looked = tokio::time::timeout(Duration::from_secs(10), look(&controller)).await;
+    looked.unwrap().unwrap();
+    assert!(cluster.managed().is_empty());
+}
+
+#[tokio::test]
+async fn a_wrong_answer_is_not_remembered_for_ever() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let saying = Arc::new(Saying(Mutex::new(Some(said(CheckVerdict::Failed)))));
+    let controller = asking(&cluster, &saying);
+    look(&controller).await.unwrap();
+    assert_eq!(cluster.phase(), "Pending");
+    let messages = |cluster: &Cluster| cluster.status()["conditions"].to_string();
+    let wrong = messages(&cluster);
+    // Nothing changes but the time.
+    *saying.0.lock().unwrap() = None;
+    cluster.fill(&controller);
+    look(&controller).await.unwrap();
+    assert_eq!(messages(&cluster), wrong, "remembered");
+    tokio::time::pause();
+    cluster.now.lock().unwrap().mono += Duration::from_hours(1);
+    look(&controller).await.unwrap();
+    assert_eq!(messages(&cluster), wrong, "nobody says otherwise");
+    *saying.0.lock().unwrap() = Some(said(CheckVerdict::Pending));
+    look(&controller).await.unwrap();
+    assert_ne!(messages(&cluster), wrong, "asked anew");
+}
+
+#[tokio::test]
+async fn an_answer_about_something_else_is_not_remembered_at_all() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let saying = Arc::new(Saying(Mutex::new(Some(EvaluateChecksResponse::default()))));
+    let controller = asking(&cluster, &saying);
+    look(&controller).await.unwrap();
+    let wrong = cluster.status()["conditions"].to_string();
+    *saying.0.lock().unwrap() = Some(said(CheckVerdict::Pending));
+    cluster.fill(&controller);
+    look(&controller).await.unwrap();
+    assert_ne!(cluster.status()["conditions"].to_string(), wrong);
+}
