@@ -3,6 +3,7 @@
 //! A grant: status (evidence) → Role → RoleBinding → the request is read again → status (Granted).
 //! A revocation: status (ended) → RoleBinding → Role → both are seen to be gone → status (revokedAt).
 
+mod removal;
 mod writes;
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::{
     api::{Live, Name},
     metrics::Metrics,
     plan::{self, Action, Grant, NotOurs, Plan, Told, grant},
-    seen::{Freshness, GrantKind, Managed, Now, Observed},
+    seen::{Freshness, GrantKind, Now, Observed},
 };
 
 pub use writes::Writes;
@@ -198,18 +199,6 @@ impl Applier {
         }
     }
 
-    /// Removes what a plan removes: each, whatever becomes of the others.
-    async fn remove(&self, namespace: &str, actions: &[Action]) -> Result<(), ApplyError> {
-        let mut all = Ok(());
-        for action in actions {
-            if let Action::Remove { kind, name, uid } = action {
-                let object = Name::new(namespace, name);
-                all = all.and(self.writes.delete(*kind, &object, uid.as_deref()).await);
-            }
-        }
-        all
-    }
-
     fn now(&self) -> Timestamp {
         (self.clock)().wall
     }
@@ -250,38 +239,6 @@ impl Applier {
         }
         removed?;
         Err(ApplyError::NotExact(kind.as_str(), name))
-    }
-
-    /// Removes what is ours under a name.
-    async fn remove_both(&self, name: &Name) -> Result<(), ApplyError> {
-        let mut all = Ok(());
-        for kind in GrantKind::ALL {
-            all = all.and(self.remove_if(kind, name, |_| true).await.map(|_| ()));
-        }
-        all
-    }
-
-    /// Removes one object of ours, if it is there and should go. Returns whether it did.
-    async fn remove_if(
-        &self,
-        kind: GrantKind,
-        name: &Name,
-        should: impl Fn(&Managed) -> bool,
-    ) -> Result<bool, ApplyError> {
-        let found = self.live.grant(kind, name).await?;
-        let Some(found) = found.filter(|it| it.is_ours() && should(it)) else {
-            return Ok(false);
-        };
-        let uid = found.metadata.uid.as_deref();
-        match self.writes.delete(kind, name, uid).await {
-            Ok(()) => Ok(true),
-            Err(ApplyError::Call(error)) => Err(ApplyError::Kept(
-                kind.as_str(),
-                name.clone(),
-                Box::new(error),
-            )),
-            Err(error) => Err(error),
-        }
     }
 
     /// The request has the last word about what was written for it.
@@ -335,78 +292,6 @@ impl Applier {
         }
         let status = plan::unreadable(problem, self.now());
         self.writes.first_status(name, &object, &status).await
-    }
-
-    /// The rule about managed objects, for the two under one name. Returns how many were removed.
-    pub async fn enforce(
-        &self,
-        name: &Name,
-        request: Option<&AccessRequest>,
-    ) -> Result<usize, ApplyError> {
-        let now = self.now();
-        let should = |it: &Managed| !it.is_going() && !grant::keep(it, request, now);
-        let (mut removed, mut failed) = (0, Ok(()));
-        let mut stays = Vec::new();
-        for kind in GrantKind::ALL {
-            match self.remove_if(kind, name, should).await {
-                Ok(false) => {}
-                Ok(true) => {
-                    warn!(kind = kind.as_str(), object = %name, "removed what no request describes");
-                    removed += 1;
-                }
-                // One that stays must not keep the other.
-                Err(error) => {
-                    if matches!(error, ApplyError::Kept(..)) {
-                        stays.push(kind);
-                    }
-                    failed = failed.and(Err(error));
-                }
-            }
-        }
-        // What one of them gives that nobody decided is in force as long as the other is there.
-        match stays.as_slice() {
-            [GrantKind::Role] => self.loosen(GrantKind::RoleBinding, name).await?,
-            [GrantKind::RoleBinding] => self.loosen(GrantKind::Role, name).await?,
-            _ => {}
-        }
-        failed.map(|()| removed)
-    }
-
-    /// Removes one of the two whatever it is; the other one cannot be.
-    async fn loosen(&self, kind: GrantKind, name: &Name) -> Result<(), ApplyError> {
-        let should = |it: &Managed| !it.is_going();
-        let removed = self.remove_if(kind, name, should).await;
-        removed.map(|_| ())
-    }
-
-    /// Both objects of every policy that ever decided, by name, as far as they are ours.
-    async fn make_sure_it_is_gone(&self, request: &AccessRequest) -> Result<(), ApplyError> {
-        let own = Name::of(request);
-        let uid = request.metadata.uid.as_deref().unwrap_or_default();
-        let entries = request.status.iter().flat_map(|it| &it.policies);
-        let mut all = Ok(());
-        for entry in entries.filter(|entry| entry.grant.is_some()) {
-            let Some((_, policy)) = grant::identity(entry) else {
-                continue;
-            };
-            let name = Name::new(&own.namespace, &grant::name(uid, policy));
-            for kind in GrantKind::ALL {
-                all = all.and(self.gone(kind, &name).await);
-            }
-        }
-        all
-    }
-
-    async fn gone(&self, kind: GrantKind, name: &Name) -> Result<(), ApplyError> {
-        for _ in 0..2 {
-            if !self.remove_if(kind, name, |_| true).await? {
-                return Ok(());
-            }
-        }
-        match self.live.grant(kind, name).await?.filter(Managed::is_ours) {
-            None => Ok(()),
-            Some(_) => Err(ApplyError::Stuck(kind.as_str(), name.clone())),
-        }
     }
 
     /// Says in the status why there is no permission yet. That this fails too changes nothing.
