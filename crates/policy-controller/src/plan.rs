@@ -13,13 +13,14 @@ use std::collections::BTreeSet;
 
 use connectors_api::{
     AccessPolicyCondition, AccessPolicySpec, AccessPolicyStatus, ConditionStatus,
+    policy_reason::PermissionSynced,
 };
 use jiff::Timestamp;
 
 use crate::seen::{Managed, Owner, Surroundings};
 use objects::pairs;
 use order::Step;
-use status::{Known, PermissionSynced};
+use status::Known;
 use tell::Told;
 use wanted::wanted;
 

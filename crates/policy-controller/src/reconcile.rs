@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 
+use connectors_api::policy_reason::{Event, PermissionSynced};
 use futures::FutureExt;
 use kube::core::Status;
 use service_kit::{report, retry::CallError, shutdown::Stop};
@@ -19,8 +20,8 @@ use crate::{
     plan::{
         self, MOST_BYTES, Observed, Plan, PolicySeen,
         objects::{self, of_binding, of_role},
-        status::{Known, PermissionSynced},
-        tell::{Event, Told},
+        status::Known,
+        tell::Told,
         wanted,
     },
     queue::{Done, Queue, Taken},

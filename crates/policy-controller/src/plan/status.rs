@@ -3,71 +3,11 @@
 use connectors_api::{
     AccessPolicyCondition, AccessPolicyStatus, Condition, ConditionStatus,
     access_policy::MatchedConnector,
+    policy_reason::{ConnectorsMatched, PermissionSynced, Ready},
 };
 use jiff::Timestamp;
 
 use super::wanted::{Standing, Wanted};
-
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $word:ident,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name { $($(#[$doc])* $word,)+ }
-
-        impl $name {
-            /// The word as it is written everywhere.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$word => stringify!($word),)+ }
-            }
-        }
-    };
-}
-pub(super) use words;
-
-words! {
-    /// Does the policy select a connector?
-    ConnectorsMatched {
-        /// It selects one at least.
-        ConnectorsMatched,
-        /// It selects none: nothing is granted by it.
-        NoConnectorMatched,
-        /// It cannot be read as a policy.
-        PolicyUnreadable,
-    }
-}
-
-words! {
-    /// Is the standing permission in force as it is written?
-    PermissionSynced {
-        /// It is.
-        PermissionGranted,
-        /// The policy has none.
-        NoStandingPermission,
-        /// There is no connector for it, or nobody whom it names.
-        NothingToGrant,
-        /// Some subjects cannot be understood; the others hold it.
-        SubjectsInvalid,
-        /// Its rules hand out something that no policy may; nobody holds it.
-        RulesInvalid,
-        /// The policy cannot be read; nobody holds it.
-        PolicyUnreadable,
-        /// Something that is not ours has the name of the Role or RoleBinding.
-        NameTaken,
-        /// The API server refuses the Role or RoleBinding.
-        WriteFailed,
-    }
-}
-
-words! {
-    /// Is the whole policy in force?
-    Ready {
-        /// It is.
-        Ready,
-        /// What it grants always is; nobody has looked at its checks.
-        ChecksNotJudged,
-    }
-}
 
 /// What is known of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]

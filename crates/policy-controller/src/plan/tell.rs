@@ -2,37 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use connectors_api::{AccessPolicyCondition, AccessPolicyStatus, ConditionStatus};
+use connectors_api::{
+    AccessPolicyCondition, AccessPolicyStatus, ConditionStatus,
+    policy_reason::{Event, PermissionSynced},
+};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::{
     objects,
-    status::{PermissionSynced, words},
     wanted::{Holder, Rule, Standing, Wanted},
 };
 use crate::seen::{Found, Kind, Managed};
-
-words! {
-    /// What happened.
-    Event {
-        /// Somebody holds more than before.
-        PermissionGranted,
-        /// Somebody holds less than before.
-        PermissionRevoked,
-        /// What somebody else did to a Role or RoleBinding is undone.
-        PermissionRestored,
-        /// The standing permission is not in force as it is written.
-        PermissionNotSynced,
-    }
-}
-
-impl Event {
-    /// Whether somebody should look.
-    #[must_use]
-    pub const fn is_warning(self) -> bool {
-        matches!(self, Self::PermissionRestored | Self::PermissionNotSynced)
-    }
-}
 
 /// Something to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]

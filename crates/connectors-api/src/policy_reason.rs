@@ -1,0 +1,102 @@
+//! Why a condition of an `AccessPolicy` is what it is, and what is told of its standing permission.
+
+use crate::words::words;
+
+words! {
+    /// Does the policy select a connector?
+    ConnectorsMatched {
+        /// It selects one at least.
+        ConnectorsMatched,
+        /// It selects none: nothing is granted by it.
+        NoConnectorMatched,
+        /// It cannot be read as a policy.
+        PolicyUnreadable,
+    }
+}
+
+words! {
+    /// Is the standing permission in force as it is written?
+    PermissionSynced {
+        /// It is.
+        PermissionGranted,
+        /// The policy has none.
+        NoStandingPermission,
+        /// There is no connector for it, or nobody whom it names.
+        NothingToGrant,
+        /// Some subjects cannot be understood; the others hold it.
+        SubjectsInvalid,
+        /// Its rules hand out something that no policy may; nobody holds it.
+        RulesInvalid,
+        /// The policy cannot be read; nobody holds it.
+        PolicyUnreadable,
+        /// Something that is not ours has the name of the Role or RoleBinding.
+        NameTaken,
+        /// The API server refuses the Role or RoleBinding.
+        WriteFailed,
+    }
+}
+
+words! {
+    /// Is the whole policy in force?
+    Ready {
+        /// It is.
+        Ready,
+        /// What it grants always is; nobody has looked at its checks.
+        ChecksNotJudged,
+    }
+}
+
+words! {
+    /// What happened to a standing permission.
+    Event {
+        /// Somebody holds more than before.
+        PermissionGranted,
+        /// Somebody holds less than before.
+        PermissionRevoked,
+        /// What somebody else did to a Role or RoleBinding is undone.
+        PermissionRestored,
+        /// The standing permission is not in force as it is written.
+        PermissionNotSynced,
+    }
+}
+
+impl Event {
+    /// Whether somebody should look.
+    #[must_use]
+    pub const fn is_warning(self) -> bool {
+        matches!(self, Self::PermissionRestored | Self::PermissionNotSynced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Alerts and people's scripts rely on these words: changing one is a breaking change.
+    #[test]
+    fn the_words_stay() {
+        let words = |all: Vec<&'static str>| all.join(" ");
+        assert_eq!(
+            words(
+                ConnectorsMatched::ALL
+                    .iter()
+                    .map(|it| it.as_str())
+                    .collect()
+            ),
+            "ConnectorsMatched NoConnectorMatched PolicyUnreadable"
+        );
+        assert_eq!(
+            words(PermissionSynced::ALL.iter().map(|it| it.as_str()).collect()),
+            "PermissionGranted NoStandingPermission NothingToGrant SubjectsInvalid RulesInvalid \
+             PolicyUnreadable NameTaken WriteFailed"
+        );
+        assert_eq!(
+            words(Ready::ALL.iter().map(|it| it.as_str()).collect()),
+            "Ready ChecksNotJudged"
+        );
+        assert_eq!(
+            words(Event::ALL.iter().map(|it| it.as_str()).collect()),
+            "PermissionGranted PermissionRevoked PermissionRestored PermissionNotSynced"
+        );
+    }
+}
