@@ -36,6 +36,8 @@ pub(super) struct Conduct {
     led: BTreeMap<String, Duration>,
     /// Who tried to delete which binding.
     tried: BTreeSet<(String, String)>,
+    /// Who tried to record something in which request, which is what an end begins with.
+    recording: BTreeSet<(String, String)>,
 }
 
 impl Conduct {
@@ -66,6 +68,10 @@ impl Conduct {
         if (point.verb == Verb::Delete || failed) && point.resource == "rolebindings" {
             let tried = (point.process.clone(), point.name.clone());
             self.tried.insert(tried);
+        }
+        if point.verb == Verb::Update && point.resource == "accessrequests" && !answered {
+            let recording = (point.process.clone(), point.name.clone());
+            self.recording.insert(recording);
         }
     }
 
@@ -125,7 +131,9 @@ impl Conduct {
             let binding = snapshot.by_uid("rolebindings", uid)?;
             let name = text(binding, "/metadata/name");
             let tried = (by.to_owned(), name.to_owned());
-            (since < led && !self.tried.contains(&tried)).then_some(name)
+            let recording = (by.to_owned(), label(binding, "accessRequest").to_owned());
+            let begun = self.tried.contains(&tried) || self.recording.contains(&recording);
+            (since < led && !begun).then_some(name)
         });
         left.map(|name| format!("{by} grants before it takes back {name}, which it found"))
     }
