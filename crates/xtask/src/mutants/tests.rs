@@ -140,7 +140,7 @@ fn what_the_campaign_says_is_what_the_file_of_the_fault_says() {
     for (fault, row, holds) in [
         (&plain, "| `a` | I1 | I1 by `x` |", true),
         (&plain, "| `a` | I2 | I1 by `x` |", false),
-        (&plain, "", true),
+        (&plain, "", false),
         (&two, "| `a` | I1 | with `b`: I1 by `x` |", true),
         (&two, "| `a` | I1 | I1 by `x` |", false),
         (&blind, "| `a` | I1 | not seen: It has no clock. |", true),

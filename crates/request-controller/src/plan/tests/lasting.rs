@@ -96,6 +96,13 @@ fn policies_lapse_one_by_one_and_the_request_with_the_last() {
     let plan = one.plan();
     assert_eq!(plan.status.as_ref().unwrap().phase, Some(Phase::Granted));
     assert_eq!((plan.actions.len(), plan.ends), (2, true));
+    // An end is one also where nothing is left to remove.
+    let gone = one.clone().with(|seen| {
+        let ended = crate::plan::grant::name("request-uid", "p-uid");
+        seen.grants.retain(|it| it.name() != ended);
+    });
+    assert_eq!((gone.seen.grants.len(), gone.plan().actions.len()), (2, 0));
+    assert!(gone.plan().ends);
     let one = one.carry_out(plan);
     assert_eq!(one.seen.grants.len(), 2);
     assert!(one.plan().is_idle());
@@ -334,7 +341,12 @@ fn what_was_decided_and_never_in_force_is_forgotten_where_too_many_wait() {
     assert_eq!(crashed.status().policies.len(), 1);
     let over = crashed.with(|seen| seen.over_limit = true);
     assert!(over.planned().policies.is_empty());
-    assert!(over.plan().actions.is_empty());
+    let plan = over.plan();
+    assert!(plan.actions.is_empty());
+    assert!(
+        plan.requeue.is_some(),
+        "nobody tells it when others are decided"
+    );
 }
 
 #[test]

@@ -135,6 +135,20 @@ fn checks_that_pass_grant_nothing_without_rules_that_may_be_granted() {
         assert_eq!(answer.verdict, Failed);
         assert!(answer.rules.is_empty() && answer.refusal.is_some());
     }
+    // Who rendered none says why, if it knows.
+    for (told, refusal) in [
+        ("no label", "no label"),
+        (
+            "",
+            "the policy's rules are not about this pod's use of connectors alone",
+        ),
+    ] {
+        let mut none = said(Passed, &[Passed]);
+        none.rules.clear();
+        none.rules_message = told.to_owned();
+        let answer = select::answer(&request(), &wanted(), &[Ok(vec![object("a")])], Some(&none));
+        assert_eq!(answer.refusal.as_deref(), Some(refusal));
+    }
 }
 
 fn entry(match_: &str, latch: Latch, objects: usize) -> MatchedPolicy {

@@ -59,6 +59,16 @@ fn events_have_the_reasons_that_the_documentation_lists() {
 }
 
 #[test]
+fn what_is_awaited_is_told_when_it_becomes_something_else_and_not_again() {
+    let waits = Scene::new().carried_out();
+    assert!(waits.plan().events.is_empty());
+    let awaited = waits.policy("p", Pending);
+    let events = awaited.plan().events;
+    assert_eq!(events[0].kind, tell::Kind::AccessPending);
+    assert!(awaited.carried_out().plan().events.is_empty());
+}
+
+#[test]
 fn a_pod_elsewhere_learns_what_became_of_its_request_and_whom_to_ask() {
     let note = |scene: &Scene| {
         let events = scene.plan().events.into_iter();
@@ -124,6 +134,11 @@ fn that_a_pod_may_ask_anew_is_told_when_what_had_decided_is_deleted() {
             "connector tools/harbor: access may be asked for anew; whoever looks after namespace tools can tell more",
         ]
     );
+    let here = rejected.clone().with(|seen| {
+        "tools".clone_into(&mut seen.request.spec.context.object_ref.namespace);
+    });
+    let [request, pod] = notes(&here).try_into().unwrap();
+    assert_eq!(request, pod, "a pod beside its request may know all of it");
     assert!(notes(&Scene::granted()).is_empty(), "it had not ended");
     assert!(notes(&Scene::new()).is_empty(), "nobody had decided");
     let gone = rejected.with(|seen| seen.pod = crate::seen::PodSeen::Gone);
