@@ -24,6 +24,7 @@ use crate::{
     caches::{Job, KindState},
     queue::Lane,
     reconcile::Reconciler,
+    sweep::Swept,
 };
 
 /// How long the first look at everything that holds something may take before the rest begins.
@@ -32,6 +33,8 @@ const FIRST_LOOK: Duration = Duration::from_mins(1);
 const KINDS: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(20);
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+/// The pauses before what a sweep could not remove is tried again, while nobody else would.
+const LEFT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
 /// Leads whenever this process is the leader, until it is time to end.
 pub async fn lead(
@@ -78,8 +81,8 @@ pub async fn lead(
 }
 
 async fn begin(reconciler: &Reconciler, caches: &Readiness, every: Duration) {
-    swept(reconciler, PAUSES).await;
-    caches_known(reconciler, caches, every).await;
+    let swept = swept(reconciler, PAUSES).await;
+    caches_known(reconciler, caches, every, swept).await;
     kinds_known(reconciler).await;
     let holding: Vec<_> = {
         let state = reconciler.world.read();
@@ -103,12 +106,23 @@ async fn begin(reconciler: &Reconciler, caches: &Readiness, every: Duration) {
 }
 
 /// Until every cache is known. A kind that nobody serves for long keeps no stray grant in force.
-async fn caches_known(reconciler: &Reconciler, caches: &Readiness, every: Duration) {
+async fn caches_known(
+    reconciler: &Reconciler,
+    caches: &Readiness,
+    every: Duration,
+    mut last: Swept,
+) {
+    let mut pauses = LEFT;
     loop {
+        let pause = if last.left == 0 {
+            every
+        } else {
+            pauses.pause()
+        };
         tokio::select! {
             biased;
             () = caches.ready() => return,
-            () = sleep(every) => swept(reconciler, PAUSES).await,
+            () = sleep(pause) => last = swept(reconciler, PAUSES).await,
         }
     }
 }
@@ -131,12 +145,12 @@ async fn kinds_known(reconciler: &Reconciler) {
 }
 
 /// Until one sweep succeeds: nothing else may begin before.
-async fn swept(reconciler: &Reconciler, mut pauses: Backoff) {
+async fn swept(reconciler: &Reconciler, mut pauses: Backoff) -> Swept {
     loop {
         match reconciler.sweep().await {
-            Ok(_) => {
+            Ok(swept) => {
                 reconciler.metrics.sweeps.with_label_values(&["ok"]).inc();
-                return;
+                return swept;
             }
             Err(error) => {
                 reconciler

@@ -5,8 +5,8 @@ use super::{
     Step::{Do, Until},
     common::{
         A_WHILE, APPROVE, DELETE_APPROVAL, EDIT_POLICY, FINISH, GRANTED, PENDING, USUAL,
-        WITHDRAW_OTHER, asking, delete_bindings, granted, is, race, revoked, scenario, waiting,
-        waiting_for, waiting_for_two,
+        WITHDRAW_OTHER, asking, both_grant, delete_bindings, granted, race, revoked, scenario,
+        waiting, waiting_for, waiting_for_two,
     },
 };
 use crate::stage::{CONNECTOR, PolicyForm, Stage, TOOLS};
@@ -146,9 +146,7 @@ pub(super) const CHANGES: [Scenario; 17] = [
         |stage| waiting_for_two(stage, "approved"),
         &[
             APPROVE,
-            Until("both grant", |stage| {
-                stage.bindings().len() == 2 && is(stage, "Granted")
-            }),
+            Until("both grant", both_grant),
             WITHDRAW_OTHER,
             Until("one is left", granted),
             A_WHILE,

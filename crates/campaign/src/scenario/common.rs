@@ -118,6 +118,17 @@ pub(super) fn granted(stage: &Stage) -> bool {
     is(stage, "Granted") && stage.bindings().len() == 1 && stage.managed("roles").len() == 1
 }
 
+/// Two policies grant, and both are recorded to do so.
+pub(super) fn both_grant(stage: &Stage) -> bool {
+    let request = stage.request_now("for-deploy").unwrap_or_default();
+    let entries = request["status"]["policies"].as_array();
+    let granted = entries.into_iter().flatten();
+    let granted = granted
+        .filter(|it| it["grant"]["state"] == "Granted")
+        .count();
+    granted == 2 && stage.bindings().len() == 2
+}
+
 pub(super) fn pending(stage: &Stage) -> bool {
     let request = stage.request_now("for-deploy").unwrap_or_default();
     let conditions = request["status"]["conditions"].as_array();

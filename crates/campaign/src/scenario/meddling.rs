@@ -9,8 +9,9 @@ use super::{
     Step::{Do, Rest, Until},
     common::{
         A_WHILE, APPROVE, BLOWN_UP, DELETE_REQUEST, FINISH, GRANTED, PENDING, REJECT, USUAL,
-        WITHDRAW, WITHDRAW_OTHER, asking, blow_up, deepen, delete_bindings, grant_objects, granted,
-        is, nothing, race, rejected, revoked, scenario, waiting, waiting_for_two,
+        WITHDRAW, WITHDRAW_OTHER, asking, blow_up, both_grant, deepen, delete_bindings,
+        grant_objects, granted, nothing, race, rejected, revoked, scenario, waiting,
+        waiting_for_two,
     },
 };
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
@@ -332,9 +333,7 @@ pub(super) const MEDDLING: [Scenario; 21] = [
         |stage| waiting_for_two(stage, "approved"),
         &[
             APPROVE,
-            Until("both grant", |stage| {
-                stage.bindings().len() == 2 && is(stage, "Granted")
-            }),
+            Until("both grant", both_grant),
             Do("the other approval becomes too deep to read", |stage| {
                 stage.server.change("signoffs", APPS, "other", deepen);
             }),

@@ -126,6 +126,16 @@ async fn strays_go_again_and_again_while_a_kind_is_not_served_and_nothing_else_b
         sleep(Duration::from_mins(6)).await;
         assert!(cluster.server.all("roles").is_empty());
     }
+    // What cannot be removed is tried again soon.
+    cluster
+        .server
+        .refuse("DELETE roles", http::StatusCode::FORBIDDEN);
+    stray(&cluster);
+    sleep(Duration::from_mins(6)).await;
+    assert_eq!(cluster.server.all("roles").len(), 1);
+    cluster.server.accept();
+    sleep(Duration::from_secs(11)).await;
+    assert!(cluster.server.all("roles").is_empty());
     assert_ne!(cluster.phase(), "Pending");
     assert_ne!(led.readiness.status(), Status::Ready);
     not_served.ready();
