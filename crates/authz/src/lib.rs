@@ -25,5 +25,5 @@ mod slab;
 pub use attributes::{Attributes, ResourceRequest, Target, User};
 pub use authorizer::{Authorizer, Decision, Union, Verdict};
 pub use masters::SystemMasters;
-pub use rbac::{Binding, Grant, IndexError, RbacIndex, RbacObject, Subject, WhoCan};
+pub use rbac::{Binding, Grant, IndexError, Listing, RbacIndex, RbacObject, Subject, WhoCan};
 pub use rules::{NonResourceRule, ResolveError, ResourceRule, RuleResolver, Rules};

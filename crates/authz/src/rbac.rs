@@ -11,6 +11,7 @@
 mod answer;
 mod binding;
 mod candidates;
+mod listing;
 mod object;
 mod postings;
 mod reach;
@@ -30,6 +31,7 @@ use thiserror::Error;
 
 pub use answer::WhoCan;
 pub use binding::{Binding, Grant, Subject};
+pub use listing::Listing;
 pub use object::RbacObject;
 pub use role::{RoleKind, RoleRef};
 
@@ -111,22 +113,12 @@ impl RbacIndex {
         &mut self,
         objects: impl IntoIterator<Item = K>,
     ) -> Vec<IndexError> {
-        let mut gone = self.all::<K>();
+        let mut listing = Listing::begin(self);
         let mut errors = Vec::new();
         for object in objects {
-            match self.put(object) {
-                Ok(number) => {
-                    gone.remove(&number);
-                }
-                Err(error) => errors.push(error),
-            }
+            errors.extend(listing.show(self, object).err());
         }
-        for number in gone {
-            match K::HALF {
-                Half::Roles => self.forget_role(RoleId(number)),
-                Half::Bindings => self.forget_binding(BindingId(number)),
-            }
-        }
+        listing.end(self);
         errors
     }
 

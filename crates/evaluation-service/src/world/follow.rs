@@ -75,7 +75,7 @@ impl Follow<'_> {
         let (shared, stop) = (Arc::clone(self.shared), tasks.stop());
         let metrics = self.metrics.clone();
         tasks.spawn(K::NAME, async move {
-            let mut listed = Listed::default();
+            let mut listed = None;
             while let Some(event) = until(&stop, events.next(K::NAME)).await {
                 let is_listed = matches!(event, Event::InitDone);
                 take::<K, P>(&shared, &metrics, event, &mut listed);
@@ -98,27 +98,27 @@ async fn until<T>(stop: &Stop, event: impl Future<Output = Option<T>>) -> Option
 /// A list on its way.
 struct Listed<K: Source> {
     /// When it was asked for: it shows the cluster as of then, or later.
-    since: Option<Timestamp>,
-    objects: Vec<K::Kept>,
+    since: Timestamp,
+    objects: K::Listing,
     unreadable: Vec<Unreadable>,
 }
 
-impl<K: Source> Default for Listed<K> {
-    fn default() -> Self {
+impl<K: Source> Listed<K> {
+    fn begin(shared: &Shared) -> Self {
         Self {
-            since: None,
-            objects: Vec::new(),
+            since: clock::now(),
+            objects: K::begin(&shared.read()),
             unreadable: Vec::new(),
         }
     }
 }
 
-/// One event into the world. A list counts once it is complete.
+/// One event into the world. A list is over, and says how fresh the cache is, once it is complete.
 fn take<K: Source, P>(
     shared: &Shared,
     metrics: &Metrics,
     event: Event<Guarded<K, P>>,
-    listed: &mut Listed<K>,
+    listed: &mut Option<Listed<K>>,
 ) {
     let tell = |object: &Unreadable| {
         let ObjectMeta {
@@ -135,35 +135,33 @@ fn take<K: Source, P>(
         metrics.dropped.with_label_values(&[K::NAME]).inc();
     };
     match event {
-        Event::Init => {
-            *listed = Listed {
-                since: Some(clock::now()),
-                ..Listed::default()
-            };
+        Event::Init => *listed = Some(Listed::begin(shared)),
+        Event::InitApply(object) => {
+            let listed = listed.get_or_insert_with(|| Listed::begin(shared));
+            match object.object {
+                Ok(object) => object.list(shared, &mut listed.objects),
+                Err(object) => {
+                    tell(&object);
+                    listed.unreadable.push(object);
+                }
+            }
         }
-        Event::InitApply(object) => match object.object {
-            // A list is held until it is complete: what nobody will look at need not be in it.
-            Ok(object) => listed.objects.extend(object.keep()),
-            Err(object) => {
-                tell(&object);
-                listed.unreadable.push(object);
-            }
-        },
-        Event::InitDone => shared.change(|world| {
-            let Listed {
-                since,
-                objects,
-                unreadable,
-            } = std::mem::take(listed);
-            let mut changes = K::reset(world, objects);
-            for object in unreadable {
-                changes.extend(K::unreadable(world, object));
-            }
-            if let Some(since) = since {
+        Event::InitDone => {
+            let listed = listed.take().unwrap_or_else(|| Listed::begin(shared));
+            shared.change(|world| {
+                let Listed {
+                    since,
+                    objects,
+                    unreadable,
+                } = listed;
+                let mut changes = K::reset(world, objects);
+                for object in unreadable {
+                    changes.extend(K::unreadable(world, object));
+                }
                 world.heard.note(K::PLACE, since);
-            }
-            changes
-        }),
+                changes
+            });
+        }
         Event::Apply(object) => shared.change(|world| match object.object {
             Ok(object) => K::apply(world, object),
             Err(object) => {
@@ -184,7 +182,8 @@ fn take<K: Source, P>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{question, request, role_binding};
+    use crate::check::target;
+    use crate::fixtures::{POD_FORM, question, request, role, role_binding};
     use crate::world::Change;
     use crate::world::Tuple;
 
@@ -211,7 +210,7 @@ mod tests {
     fn a_list_counts_when_it_is_complete() {
         let (shared, metrics) = (Shared::default(), metrics());
         let mut changes = shared.changes();
-        let mut listed = Listed::default();
+        let mut listed = None;
         let mut take = |event| take(&shared, &metrics, event, &mut listed);
         take(Event::Init);
         let object: GuardedRequest = guarded(&json("Pending").to_string());
@@ -224,10 +223,39 @@ mod tests {
     }
 
     #[test]
+    fn bindings_of_a_list_count_as_they_come_and_those_it_lacks_go_at_its_end() {
+        let (shared, metrics) = (Shared::default(), metrics());
+        let mut listed = None;
+        let mut take = |event| take::<RoleBinding, Plain>(&shared, &metrics, event, &mut listed);
+        let binding = |name| guarded(&serde_json::to_string(&role_binding(name)).unwrap());
+        shared.change(|world| Role::apply(world, role("a", POD_FORM)));
+        let is_bound = || {
+            let world = shared.read();
+            let (_, subresource) = POD_FORM.split_once('/').unwrap();
+            let connector = question().connector;
+            let who = world.rbac.who_can("*", target(&connector, subresource));
+            !who.subjects.is_empty()
+        };
+        shared.read().heard.note(Role::PLACE, Timestamp::UNIX_EPOCH);
+        let is_fresh = || shared.read().heard.oldest(2).is_some();
+        take(Event::Init);
+        take(Event::InitApply(binding("a")));
+        assert!(is_bound() && !is_fresh());
+        take(Event::InitDone);
+        assert!(is_bound() && is_fresh());
+        // A list that breaks off takes nothing away.
+        take(Event::Init);
+        take(Event::Init);
+        assert!(is_bound());
+        take(Event::InitDone);
+        assert!(!is_bound());
+    }
+
+    #[test]
     fn an_object_that_becomes_unreadable_is_forgotten() {
         let (shared, metrics) = (Shared::default(), metrics());
         let mut changes = shared.changes();
-        let mut listed = Listed::default();
+        let mut listed = None;
         let mut take = |event| take(&shared, &metrics, event, &mut listed);
         let good: GuardedRequest = guarded(&json("Granted").to_string());
         take(Event::Apply(good));
@@ -251,7 +279,7 @@ mod tests {
     fn rbac_changes_its_namespace_or_everything() {
         let (shared, metrics) = (Shared::default(), metrics());
         let mut changes = shared.changes();
-        let mut listed = Listed::default();
+        let mut listed = None;
         let binding = serde_json::to_string(&role_binding("b")).unwrap();
         take::<RoleBinding, Plain>(
             &shared,
@@ -273,12 +301,7 @@ mod tests {
         }
         assert!(shared.read().rbac.is_empty());
         let role: Guarded<ClusterRole, Plain> = guarded(r#"{"metadata":{"name":"r"},"rules":[]}"#);
-        take(
-            &shared,
-            &metrics,
-            Event::Apply(role),
-            &mut Listed::default(),
-        );
+        take(&shared, &metrics, Event::Apply(role), &mut None);
         assert_eq!(changes.try_recv(), Ok(Change::Everything));
     }
 }

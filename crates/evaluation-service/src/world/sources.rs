@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use authz::{IndexError, RbacObject};
+use authz::{IndexError, Listing, RbacObject};
 use connectors_api::{AccessPolicy, AccessRequest, Connector, parse};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use service_kit::watches::{Parse, Unreadable};
 use tracing::warn;
 
-use super::{Change, KnownRequest, World};
+use super::{Change, KnownRequest, Shared, World};
 
 /// Reads requests as strictly as everybody else does: what a service does not understand as a whole
 /// gives nobody access.
@@ -47,17 +47,18 @@ pub(super) trait Source:
     /// Whether nothing but metadata is asked for.
     const METADATA_ONLY: bool = false;
 
-    /// What is held of an object until its list is complete.
-    type Kept: Send;
+    /// What is held of a list until it is complete.
+    type Listing: Send;
 
-    /// Takes away what is never looked at, which is most of many objects. None is left of one that no
-    /// answer depends on.
-    fn keep(self) -> Option<Self::Kept>;
+    /// A list begins.
+    fn begin(world: &World) -> Self::Listing;
+    /// Takes an object of a list, or what will be looked at of it, which is little of many objects.
+    fn list(self, shared: &Shared, listing: &mut Self::Listing);
+    /// The list is complete.
+    fn reset(world: &mut World, listing: Self::Listing) -> Vec<Change>;
 
     fn apply(world: &mut World, object: Self) -> Vec<Change>;
     fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change>;
-    fn reset(world: &mut World, objects: Vec<Self::Kept>) -> Vec<Change>;
-
     /// An object that is there and cannot be read counts for nothing.
     fn unreadable(world: &mut World, Unreadable { metadata, .. }: Unreadable) -> Vec<Change> {
         Self::delete(world, metadata)
@@ -87,10 +88,24 @@ macro_rules! rbac_sources {
         impl Source for $kind {
             const NAME: &'static str = $name;
             const PLACE: usize = $place;
-            type Kept = Self;
+            type Listing = Listing<Self>;
 
-            fn keep(self) -> Option<Self> {
-                Some(pruned(self))
+            fn begin(world: &World) -> Listing<Self> {
+                Listing::begin(&world.rbac)
+            }
+
+            // A yes rests on one role and one binding, of which one may be newer than the other at any
+            // time: so each counts as it comes, and a long list is neither held nor taken in at once.
+            fn list(self, shared: &Shared, listing: &mut Listing<Self>) {
+                shared.change(|world| {
+                    complain(listing.show(&mut world.rbac, self).err());
+                    Vec::new()
+                });
+            }
+
+            fn reset(world: &mut World, listing: Listing<Self>) -> Vec<Change> {
+                listing.end(&mut world.rbac);
+                vec![Change::Everything]
             }
 
             fn apply(world: &mut World, object: Self) -> Vec<Change> {
@@ -101,11 +116,6 @@ macro_rules! rbac_sources {
                 let changes = of_namespace(&metadata);
                 world.rbac.delete(&Self { metadata, ..Self::default() });
                 changes
-            }
-
-            fn reset(world: &mut World, objects: Vec<Self>) -> Vec<Change> {
-                complain(world.rbac.reset(objects));
-                vec![Change::Everything]
             }
         }
     )+};
@@ -127,10 +137,19 @@ fn apply_rbac<K: RbacObject>(world: &mut World, object: K) -> Vec<Change> {
 impl Source for AccessRequest {
     const NAME: &'static str = "accessrequests";
     const PLACE: usize = 4;
-    type Kept = KnownRequest;
+    type Listing = Vec<KnownRequest>;
 
-    fn keep(self) -> Option<KnownRequest> {
-        KnownRequest::read(self)
+    fn begin(_world: &World) -> Vec<KnownRequest> {
+        Vec::new()
+    }
+
+    fn list(self, _shared: &Shared, listing: &mut Vec<KnownRequest>) {
+        listing.extend(KnownRequest::read(self));
+    }
+
+    fn reset(world: &mut World, listing: Vec<KnownRequest>) -> Vec<Change> {
+        world.requests.reset(listing);
+        vec![Change::Everything]
     }
 
     fn apply(world: &mut World, object: Self) -> Vec<Change> {
@@ -147,11 +166,6 @@ impl Source for AccessRequest {
             .and_then(|(namespace, name)| world.requests.delete(&namespace, &name));
         tuple.map(Change::Tuple).into_iter().collect()
     }
-
-    fn reset(world: &mut World, objects: Vec<KnownRequest>) -> Vec<Change> {
-        world.requests.reset(objects);
-        vec![Change::Everything]
-    }
 }
 
 // No decision depends on what follows, so nobody is told when it changes.
@@ -159,10 +173,19 @@ impl Source for AccessRequest {
 impl Source for AccessPolicy {
     const NAME: &'static str = "accesspolicies";
     const PLACE: usize = 5;
-    type Kept = Self;
+    type Listing = Vec<Self>;
 
-    fn keep(self) -> Option<Self> {
-        Some(pruned(self))
+    fn begin(_world: &World) -> Vec<Self> {
+        Vec::new()
+    }
+
+    fn list(self, _shared: &Shared, listing: &mut Vec<Self>) {
+        listing.push(pruned(self));
+    }
+
+    fn reset(world: &mut World, listing: Vec<Self>) -> Vec<Change> {
+        world.around.reset_policies(listing);
+        Vec::new()
     }
 
     fn apply(world: &mut World, object: Self) -> Vec<Change> {
@@ -172,11 +195,6 @@ impl Source for AccessPolicy {
 
     fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
         world.around.remove_policy(metadata);
-        Vec::new()
-    }
-
-    fn reset(world: &mut World, objects: Vec<Self>) -> Vec<Change> {
-        world.around.reset_policies(objects);
         Vec::new()
     }
 
@@ -193,10 +211,20 @@ macro_rules! labelled_sources {
             const NAME: &'static str = $name;
             const PLACE: usize = $place;
             const METADATA_ONLY: bool = true;
-            type Kept = Self;
+            type Listing = Vec<Self>;
 
-            fn keep(self) -> Option<Self> {
-                Some(pruned(self))
+            fn begin(_world: &World) -> Vec<Self> {
+                Vec::new()
+            }
+
+            fn list(self, _shared: &Shared, listing: &mut Vec<Self>) {
+                listing.push(pruned(self));
+            }
+
+            fn reset(world: &mut World, listing: Vec<Self>) -> Vec<Change> {
+                let all = listing.into_iter().map(|object| object.metadata);
+                world.around.$reset(all);
+                Vec::new()
             }
 
             fn apply(world: &mut World, object: Self) -> Vec<Change> {
@@ -206,12 +234,6 @@ macro_rules! labelled_sources {
 
             fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
                 world.around.$remove(metadata);
-                Vec::new()
-            }
-
-            fn reset(world: &mut World, objects: Vec<Self>) -> Vec<Change> {
-                let all = objects.into_iter().map(|object| object.metadata);
-                world.around.$reset(all);
                 Vec::new()
             }
         }
