@@ -40,6 +40,8 @@ pub enum Image {
     /// One of the services that the chart installs.
     EvaluationService,
     /// One of the services that the chart installs.
+    PolicyController,
+    /// One of the services that the chart installs.
     RequestController,
     /// One of the services that the chart installs.
     Webhook,
@@ -84,8 +86,9 @@ pub enum ImageError {
 
 impl Image {
     /// What the chart installs.
-    pub const SERVICES: [Self; 4] = [
+    pub const SERVICES: [Self; 5] = [
         Self::EvaluationService,
+        Self::PolicyController,
         Self::RequestController,
         Self::Webhook,
         Self::CsiNode,
@@ -102,6 +105,7 @@ impl Image {
             Self::Workload => "workload",
             Self::Coredns => "coredns",
             Self::EvaluationService => "evaluation-service",
+            Self::PolicyController => "policy-controller",
             Self::RequestController => "request-controller",
             Self::Webhook => "webhook",
             Self::CsiNode => "csi-node",

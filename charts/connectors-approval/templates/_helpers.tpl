@@ -132,9 +132,14 @@ readinessProbe:
 system:serviceaccount:{{ .root.Release.Namespace }}:{{ .component }}
 {{- end }}
 
-{{/* The services that write grants, as a CEL list of user names. */}}
+{{/* The services that write Roles and RoleBindings, as a CEL list of user names. */}}
 {{- define "connectors.controllers" -}}
-['{{ include "connectors.user" (dict "root" $ "component" "request-controller") }}']
+['{{ include "connectors.user" (dict "root" $ "component" "request-controller") }}', '{{ include "connectors.user" (dict "root" $ "component" "policy-controller") }}']
+{{- end }}
+
+{{/* Whether a service asks, in CEL: (dict "root" $ "component" "request-controller"). */}}
+{{- define "connectors.isBy" -}}
+request.userInfo.username == '{{ include "connectors.user" . }}'
 {{- end }}
 
 {{/* Who clears away in every cluster, what has no owner any more and what is left in a deleted namespace. */}}

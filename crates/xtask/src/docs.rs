@@ -2,13 +2,49 @@
 
 use std::fs;
 
-use connectors_api::reason::Ready;
+use connectors_api::{policy_reason, reason::Ready};
+
+fn troubleshooting() -> String {
+    let path = e2e::repository().join("docs/troubleshooting.md");
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn every_word_of_a_policys_status_and_events_is_explained() {
+    let text = troubleshooting();
+    let (_, section) = text.split_once("## What a policy says").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rows = |of: &str, word: &str| {
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        let rows = rows.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+        rows.filter(|cells| match of {
+            "" => cells.len() == 4 && cells[1].contains(&format!("`{word}`")),
+            of => {
+                cells.len() == 5
+                    && cells[1].contains(&format!("`{of}`"))
+                    && cells[2] == format!("`{word}`")
+            }
+        })
+        .count()
+    };
+    for word in policy_reason::ConnectorsMatched::ALL {
+        assert_eq!(rows("ConnectorsMatched", word.as_str()), 1, "{word}");
+    }
+    for word in policy_reason::PermissionSynced::ALL {
+        assert_eq!(rows("PermissionSynced", word.as_str()), 1, "{word}");
+    }
+    for word in policy_reason::Ready::ALL {
+        assert_eq!(rows("Ready", word.as_str()), 1, "{word}");
+    }
+    for word in policy_reason::Event::ALL {
+        assert_eq!(rows("", word.as_str()), 1, "{word}");
+    }
+}
 
 /// People look up the word that they see in `status`.
 #[test]
 fn every_reason_has_its_row_in_troubleshooting() {
-    let path = e2e::repository().join("docs/troubleshooting.md");
-    let text = fs::read_to_string(path).unwrap();
+    let text = troubleshooting();
     let rows = text.lines().filter_map(|line| {
         let cell = line.strip_prefix("| `")?;
         cell.split_once('`').map(|(word, _)| word)

@@ -97,6 +97,9 @@ pub(super) fn take(grants: &mut Vec<Grant>, event: &AuditEvent) -> Taken {
             return Taken::NotOurs;
         };
         let made = made(kind, event, object);
+        if is_standing(&made) {
+            return Taken::NotOurs;
+        }
         // Where one can be made, another of the name cannot be any more.
         for former in there(grants, kind, event, &made.name) {
             former.gone = Some(made.mark.clone());
@@ -137,6 +140,12 @@ pub(super) fn take(grants: &mut Vec<Grant>, event: &AuditEvent) -> Taken {
         }
     }
     Taken::Known
+}
+
+/// What the policy-controller writes is for no request; anything else of its is a grant by one who decides nothing.
+fn is_standing(made: &Grant) -> bool {
+    let labels = &made.object["metadata"]["labels"];
+    made.user == wire::POLICY_CONTROLLER && labels[wire::REQUEST_UID].is_null()
 }
 
 fn made(kind: Kind, event: &AuditEvent, object: &Value) -> Grant {

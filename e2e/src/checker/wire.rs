@@ -3,6 +3,9 @@
 
 pub(super) const REQUEST_CONTROLLER: &str =
     "system:serviceaccount:connectors-system:request-controller";
+/// Who writes standing permissions, which no request stands behind.
+pub(super) const POLICY_CONTROLLER: &str =
+    "system:serviceaccount:connectors-system:policy-controller";
 pub(super) const POD_GARBAGE_COLLECTOR: &str =
     "system:serviceaccount:kube-system:pod-garbage-collector";
 pub(super) const NODES: &str = "system:node:";

@@ -48,6 +48,7 @@ pub(crate) struct Attempt {
 pub(crate) enum Who {
     /// The request-controller.
     Controller,
+    PolicyController,
     /// A person.
     Admin,
     /// Removes what is no longer owned.
@@ -68,8 +69,9 @@ pub(crate) enum Verb {
 }
 
 impl Who {
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Controller,
+        Self::PolicyController,
         Self::Admin,
         Self::GarbageCollector,
         Self::NamespaceController,
@@ -79,6 +81,7 @@ impl Who {
     pub(crate) fn user(self) -> &'static str {
         match self {
             Self::Controller => "system:serviceaccount:connectors-system:request-controller",
+            Self::PolicyController => "system:serviceaccount:connectors-system:policy-controller",
             Self::Admin => "alice",
             Self::GarbageCollector => "system:serviceaccount:kube-system:generic-garbage-collector",
             Self::NamespaceController => "system:serviceaccount:kube-system:namespace-controller",

@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use crate::rendered::{defaults, items, name, texts, with};
 
-const SERVICES: [&str; 4] = [
+const SERVICES: [&str; 5] = [
     "csi-node",
     "evaluation-service",
+    "policy-controller",
     "request-controller",
     "webhook",
 ];

@@ -7,6 +7,9 @@ use crate::rendered::{defaults, items, name, of_kind, texts, with};
 
 const OUR_GROUP: &str = "connectors.alauda.io";
 
+/// Who hands out rights.
+const CONTROLLERS: [&str; 2] = ["policy-controller", "request-controller"];
+
 /// One rule that a service account holds.
 #[derive(Debug)]
 struct Right<'a> {
@@ -130,7 +133,9 @@ fn violation(right: &Right<'_>) -> Option<String> {
         && (has(&groups, &["*"]) || has(&resources, &["*"]) || has(&verbs, &["*"]))
     {
         "holds everything outside our own group"
-    } else if groups == [OUR_GROUP] && has(&verbs, &["*"]) && right.account != "request-controller"
+    } else if groups == [OUR_GROUP]
+        && has(&verbs, &["*"])
+        && !CONTROLLERS.contains(&right.account.as_str())
     {
         "holds everything in our group and hands nothing out"
     } else if has(&resources, &TAKE_OVER) {
@@ -143,11 +148,13 @@ fn violation(right: &Right<'_>) -> Option<String> {
         "reaches secrets other than its own"
     } else if has(&groups, &["rbac.authorization.k8s.io"])
         && writes()
-        && !(right.account == "request-controller"
+        && !(CONTROLLERS.contains(&right.account.as_str())
             && resources == ["roles", "rolebindings"]
-            && !has(&verbs, &["update", "patch", "deletecollection"]))
+            && !has(&verbs, &["update", "deletecollection"])
+            // A grant is never changed; a standing permission is applied.
+            && (right.account == "policy-controller" || !has(&verbs, &["patch"])))
     {
-        "writes RBAC in another way than grants are written"
+        "writes RBAC in another way than its permissions are written"
     } else if has(&groups, &["admissionregistration.k8s.io"]) && !only(&["connectors-approval"]) {
         "reaches the webhooks of others"
     } else if has(
@@ -181,6 +188,7 @@ fn no_service_holds_more_than_it_needs() {
         for account in [
             "csi-node",
             "evaluation-service",
+            "policy-controller",
             "request-controller",
             "webhook",
         ] {
@@ -190,7 +198,7 @@ fn no_service_holds_more_than_it_needs() {
                 "{account} may do nothing"
             );
         }
-        assert_eq!(accounts.len(), 4, "{accounts:?}");
+        assert_eq!(accounts.len(), 5, "{accounts:?}");
     }
 }
 
@@ -231,6 +239,17 @@ fn every_service_writes_what_the_design_says_and_nothing_else() {
             "leases: update",
             "rolebindings: create delete",
             "roles: create delete"
+        ]
+    );
+    assert_eq!(
+        written("policy-controller"),
+        [
+            "*: *",
+            "events: create patch",
+            "leases: create",
+            "leases: update",
+            "rolebindings: create patch delete",
+            "roles: create patch delete"
         ]
     );
     assert_eq!(

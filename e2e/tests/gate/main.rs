@@ -14,6 +14,7 @@ mod latency;
 mod namespaces;
 mod outages;
 mod requests;
+mod standing;
 mod support;
 mod switch;
 mod tokens;

@@ -332,3 +332,34 @@ fn a_grant_for_no_known_request_is_not_overlooked() {
     }
     scene.breaks(Rule::Fresh, "its request was not seen");
 }
+
+#[test]
+fn who_writes_standing_permissions_grants_nothing_to_a_request() {
+    let by =
+        |user: &'static str| move |event: &mut Value| event["user"] = json!({"username": user});
+    let standing = |event: &mut Value| {
+        let labels = &mut event["responseObject"]["metadata"]["labels"];
+        labels[wire::REQUEST_UID].take();
+        event["responseObject"]["metadata"]["name"] = "policy-pol-uid".into();
+    };
+    let extra = |change: &dyn Fn(&mut Value)| {
+        let mut event = with(call("extra", 9_500, "", "create", ROLES, ""), role());
+        change(&mut event);
+        world().plus(event)
+    };
+    let ours = by(wire::POLICY_CONTROLLER);
+    extra(&|event| {
+        ours(event);
+        standing(event);
+    })
+    .keeps();
+    world()
+        .edit(ROLE, by(wire::POLICY_CONTROLLER))
+        .breaks(Rule::Fresh, "who decides nothing");
+    let report = extra(&|event| {
+        by("mallory")(event);
+        standing(event);
+    })
+    .report();
+    assert!(report.to_string().contains("mallory"), "{report}");
+}
