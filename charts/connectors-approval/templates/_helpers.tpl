@@ -110,6 +110,10 @@ readinessProbe:
 - name: ca
   configMap:
     name: connectors-ca
+{{ include "connectors.evaluationToken" . }}
+{{- end }}
+
+{{- define "connectors.evaluationToken" -}}
 - name: evaluation-token
   projected:
     sources:

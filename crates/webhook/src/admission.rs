@@ -1,12 +1,10 @@
-//! Admission of access requests: what is filled in, and who may create which.
-//!
-//! Only creation is looked at. A spec never changes (the schema says so) and everything else in a
-//! request is for people or for the API server, so that there is nothing to judge in an update; and one
-//! that were refused, because the pod is gone, would keep the garbage collector from its work.
+//! Admission: what is filled in, what is refused, and what its author is told.
 
+mod connectors;
 mod judge;
 mod lookups;
 mod mutate;
+mod policies;
 
 use connectors_api::{AccessRequest, names, parse};
 use kube::{Client, Resource};
@@ -14,39 +12,69 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
+use crate::evaluator::Evaluator;
 use crate::review::{Answer, Operation, Refusal, RefusalStatus, Request};
 use judge::{Creator, Problem, Seen};
 use lookups::{Lookups, Unanswered};
+use policies::Policies;
 
-/// Judges requests.
+pub(crate) use policies::Finding;
+
+/// Judges what is written in our API group.
 #[derive(Clone)]
 pub(crate) struct Admission {
-    lookups: Lookups,
-    node_plugin: String,
+    /// Access policies.
+    pub(crate) policies: Policies,
+    /// Access requests.
+    pub(crate) requests: Requests,
 }
 
 impl Admission {
     /// With the user name of the node plugin's service account.
-    pub(crate) fn new(client: Client, node_plugin: String) -> Self {
+    pub(crate) fn new(client: Client, node_plugin: String, evaluator: Evaluator) -> Self {
+        let lookups = Lookups::new(client);
         Self {
-            lookups: Lookups::new(client),
-            node_plugin,
+            policies: Policies::new(lookups.clone(), evaluator),
+            requests: Requests {
+                lookups,
+                node_plugin,
+            },
         }
     }
+}
 
+/// Labels a connector with its class. What cannot be read is none of our business: other software owns connectors.
+pub(crate) fn label_connector(request: &Request) -> Answer {
+    let object = request.object.as_ref();
+    let object = object.and_then(|it| serde_json::from_str::<Value>(it.get()).ok());
+    Answer::patched(object.as_ref().and_then(connectors::labelled))
+}
+
+/// Judges access requests.
+///
+/// Only creation is looked at. A spec never changes (the schema says so) and everything else in a
+/// request is for people or for the API server, so that there is nothing to judge in an update; and one
+/// that were refused, because the pod is gone, would keep the garbage collector from its work.
+#[derive(Clone)]
+pub(crate) struct Requests {
+    lookups: Lookups,
+    node_plugin: String,
+}
+
+impl Requests {
     /// Fills in what a creator may leave out.
     pub(crate) async fn mutate(&self, request: &Request, deadline: Instant) -> Answer {
         let text = match created(request) {
             Ok(Some(text)) => text,
-            Ok(None) => return Answer::Allowed(None),
+            Ok(None) => return Answer::allowed(),
             Err(refusal) => return Answer::Refused(refusal),
         };
         // What cannot be read is refused by the validation, which says why.
         let Ok(object) = serde_json::from_str::<Value>(text.get()) else {
-            return Answer::Allowed(None);
+            return Answer::allowed();
         };
         let Some(spec) = mutate::spec(&object) else {
-            return Answer::Allowed(None);
+            return Answer::allowed();
         };
         let uid = match mutate::without_uid(&spec) {
             None => None,
@@ -61,14 +89,14 @@ impl Admission {
                 }
             }
         };
-        Answer::Allowed(mutate::fill(&object, spec, uid))
+        Answer::patched(mutate::fill(&object, spec, uid))
     }
 
     /// Lets pass what its creator may ask for.
     pub(crate) async fn validate(&self, request: &Request, deadline: Instant) -> Answer {
         let text = match created(request) {
             Ok(Some(text)) => text,
-            Ok(None) => return Answer::Allowed(None),
+            Ok(None) => return Answer::allowed(),
             Err(refusal) => return Answer::Refused(refusal),
         };
         let Ok(object) = serde_json::from_str::<Value>(text.get()) else {
@@ -151,5 +179,5 @@ fn misrouted(message: &str) -> Refusal {
 }
 
 fn verdict(problems: &[Problem]) -> Answer {
-    judge::refusal(problems).map_or(Answer::Allowed(None), Answer::Refused)
+    judge::refusal(problems).map_or(Answer::allowed(), Answer::Refused)
 }

@@ -1,10 +1,10 @@
 //! The arguments of this service.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
 use service_kit::args::CommonArgs;
 
-/// Admission of access requests, and the certificates of the installation
+/// Admission of policies and requests, and the certificates of the installation
 #[derive(Clone, Debug, PartialEq, Eq, clap::Parser)]
 #[command(name = "webhook", version)]
 pub struct Args {
@@ -40,10 +40,28 @@ pub struct Args {
     /// The validating webhook configuration that calls this service, and is told which certificates to trust
     #[arg(long, value_name = "NAME", default_value = "connectors-approval")]
     pub validating_configuration: String,
+
+    /// Where the evaluation service is, which looks at the Rego of policies
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "https://evaluation-service.connectors-system.svc:8443"
+    )]
+    pub evaluation_url: String,
+
+    /// The token for the evaluation service, of audience connectors-evaluation
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/var/run/secrets/connectors-evaluation/token"
+    )]
+    pub evaluation_token: PathBuf,
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use clap::{CommandFactory, Parser};
 
     use super::Args;
@@ -62,6 +80,9 @@ mod tests {
         assert_eq!(args.node_plugin_account, account);
         assert_eq!(args.mutating_configuration, "connectors-approval");
         assert_eq!(args.validating_configuration, "connectors-approval");
+        let url = "https://evaluation-service.connectors-system.svc:8443";
+        assert_eq!(args.evaluation_url, url);
+        assert!(args.evaluation_token.is_absolute());
     }
 
     #[test]
@@ -73,6 +94,8 @@ mod tests {
             "--node-plugin-account=a",
             "--mutating-configuration=m",
             "--validating-configuration=v",
+            "--evaluation-url=https://u:1",
+            "--evaluation-token=/t",
         ])
         .unwrap();
         let given = [
@@ -82,6 +105,8 @@ mod tests {
             &args.validating_configuration,
         ];
         assert_eq!(given, ["n", "a", "m", "v"]);
+        assert_eq!(args.evaluation_url, "https://u:1");
+        assert_eq!(args.evaluation_token, PathBuf::from("/t"));
         assert_eq!(args.listen_address, ([127, 0, 0, 1], 1).into());
     }
 }

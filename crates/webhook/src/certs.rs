@@ -12,6 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::Client;
+use rustls::ClientConfig;
 use service_kit::{
     readiness::Part,
     report,
@@ -19,14 +20,15 @@ use service_kit::{
     shutdown::Stop,
 };
 use thiserror::Error;
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
 
-use crate::metrics::CertificateMetrics;
+use crate::{evaluator, metrics::CertificateMetrics};
 use apply::{ApplyError, apply};
 use observe::{Observed, observe};
 use plan::{Server, Step, plan};
 use serving::Serving;
+use x509::Root;
 
 #[cfg(test)]
 mod tests;
@@ -81,6 +83,9 @@ pub(crate) struct Keeper {
     place: Place,
     clock: Clock,
     serving: Serving,
+    /// What this process itself trusts.
+    trust: watch::Sender<Arc<ClientConfig>>,
+    trusted: Vec<Root>,
     metrics: CertificateMetrics,
     ready: Option<Part>,
     unannounced: bool,
@@ -91,6 +96,7 @@ impl Keeper {
         place: Place,
         clock: Clock,
         serving: Serving,
+        trust: watch::Sender<Arc<ClientConfig>>,
         metrics: CertificateMetrics,
         ready: Part,
     ) -> Self {
@@ -98,6 +104,8 @@ impl Keeper {
             place,
             clock,
             serving,
+            trust,
+            trusted: Vec::new(),
             metrics,
             ready: Some(ready),
             unannounced: false,
@@ -129,6 +137,7 @@ impl Keeper {
             let observed = observe(&self.place).await.map_err(PassError::Observe)?;
             let now = (self.clock)();
             self.serve(&observed, now);
+            self.believe(&observed.stored.bundle.roots);
             let step = plan(&observed.stored, &self.place.namespace, now);
             if step == Step::Rest {
                 return Ok(());
@@ -155,6 +164,15 @@ impl Keeper {
         };
         info!(what, "certificates renewed");
         self.metrics.renewed(what);
+    }
+
+    /// Trusts whom everybody is told to trust.
+    fn believe(&mut self, roots: &[Root]) {
+        if self.trusted != roots {
+            self.trusted = roots.to_vec();
+            let config = evaluator::trusting(x509::store(roots));
+            self.trust.send_replace(Arc::new(config));
+        }
     }
 
     /// Takes the stored certificate into use, if everybody who was told whom to trust accepts it.

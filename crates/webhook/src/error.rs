@@ -2,6 +2,7 @@
 
 use std::{io, net::SocketAddr};
 
+use evaluation_api::client::UrlError;
 use service_kit::{
     admin::BindError, client::ConnectError, shutdown::SignalError, telemetry::TelemetryError,
 };
@@ -25,6 +26,9 @@ pub enum RunError {
     /// It could not ask the API server anything.
     #[error("cannot reach a cluster")]
     Connect(#[from] ConnectError),
+    /// Where the evaluation service should be is no place.
+    #[error("cannot ask the evaluation service")]
+    Evaluation(#[from] UrlError),
     /// It could not be asked anything.
     #[error("cannot listen on {address} for the API server")]
     Listen {

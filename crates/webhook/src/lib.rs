@@ -1,18 +1,20 @@
-//! Admission of access requests, and the certificates of the installation.
+//! Admission of what people write in our API group, and the certificates of the installation.
 //!
-//! Owns: what the API server asks before an `AccessRequest` is created, and the one certificate authority
-//! of the installation with the serving certificates of webhook and evaluation service.
+//! Owns: what the API server asks before an `AccessRequest` is created, before an `AccessPolicy` is written and about
+//! the class labels of a `Connector`; and the one certificate authority of the installation with the serving
+//! certificates of webhook and evaluation service.
 //!
-//! Refuses to know policies, approvals and grants: a request that is admitted has been granted nothing,
-//! and the request controller checks again everything but who created it.
+//! Refuses to know what policies come to, approvals and grants: what is admitted has been granted nothing, and the
+//! controllers check again everything but who wrote it.
 //!
-//! Invariant: what cannot be judged is refused; whoever may not get a pod learns nothing about it; no
-//! certificate is in use before those who have to trust it were told.
+//! Invariant: what cannot be judged is refused; nobody hands out what he may not change himself; whoever may not get a
+//! pod learns nothing about it; no certificate is in use before those who have to trust it were told.
 
 mod admission;
 mod args;
 mod certs;
 mod error;
+mod evaluator;
 mod metrics;
 mod review;
 mod server;
@@ -21,6 +23,7 @@ mod testing;
 
 use std::{sync::Arc, time::Duration};
 
+use evaluation_api::client::Settings;
 use prometheus::Registry;
 use service_kit::{
     admin::Admin,
@@ -36,6 +39,7 @@ use tracing::info;
 
 use admission::Admission;
 use certs::{Keeper, Place, serving::Serving};
+use evaluator::Evaluator;
 use metrics::Metrics;
 use server::Handler;
 
@@ -60,6 +64,8 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
         node_plugin_account,
         mutating_configuration,
         validating_configuration,
+        evaluation_url,
+        evaluation_token,
     } = args;
     telemetry::init(&log_filter, log_format)?;
     let registry = Registry::new();
@@ -87,14 +93,22 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
         creator: certs::creator(),
     };
     let ready = readiness.part("a certificate that the API server was told to trust");
+    let (roots, tls_roots) = evaluator::trust();
     let keeper = Keeper::new(
         place,
         Arc::new(clock::now),
         serving,
+        roots,
         metrics.certificates,
         ready,
     );
-    let handler = Handler::new(Admission::new(client, node_plugin_account), metrics.reviews);
+    let evaluator = Evaluator::new(Settings {
+        url: evaluation_url,
+        tls: tls_roots,
+        token_file: evaluation_token,
+    })?;
+    let admission = Admission::new(client, node_plugin_account, evaluator);
+    let handler = Handler::new(admission, metrics.reviews);
 
     let mut tasks = Tasks::new();
     let stop = tasks.stop();

@@ -54,6 +54,9 @@ pub(crate) struct Request {
     pub(crate) user_info: UserInfo,
     #[serde(default)]
     pub(crate) object: Option<Box<RawValue>>,
+    /// What is stored, of an object that changes.
+    #[serde(default)]
+    pub(crate) old_object: Option<Box<RawValue>>,
 }
 
 /// The kind of the object, as its resource.
@@ -103,10 +106,28 @@ pub(crate) fn parse(body: &[u8]) -> Result<Request, ReviewError> {
 /// What the API server is told.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
-    /// Let it pass, changed by the patch if there is one.
-    Allowed(Option<Patch>),
+    /// Let it pass.
+    Allowed {
+        /// Changed by this, if it is to be changed.
+        patch: Option<Patch>,
+        /// Shown to whoever sent it.
+        warnings: Vec<String>,
+    },
     /// Do not let it pass.
     Refused(Refusal),
+}
+
+impl Answer {
+    /// Lets it pass as it is.
+    pub(crate) const fn allowed() -> Self {
+        Self::patched(None)
+    }
+
+    /// Lets it pass with a change, if there is one.
+    pub(crate) const fn patched(patch: Option<Patch>) -> Self {
+        let warnings = Vec::new();
+        Self::Allowed { patch, warnings }
+    }
 }
 
 /// A refusal, as its creator sees it.
@@ -160,6 +181,8 @@ struct Response<'a> {
     patch_type: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch: Option<ByteString>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -179,10 +202,12 @@ pub(crate) fn render(uid: &str, answer: &Answer) -> Result<Vec<u8>, serde_json::
         status: None,
         patch_type: None,
         patch: None,
+        warnings: &[],
     };
     match answer {
-        Answer::Allowed(patch) => {
+        Answer::Allowed { patch, warnings } => {
             response.allowed = true;
+            response.warnings = warnings;
             if let Some(patch) = patch {
                 response.patch_type = Some("JSONPatch");
                 response.patch = Some(ByteString(serde_json::to_vec(patch)?));
@@ -302,8 +327,18 @@ mod tests {
     #[test]
     fn an_answer_says_no_more_than_it_has_to() {
         assert_eq!(
-            rendered(&Answer::Allowed(None)),
+            rendered(&Answer::allowed()),
             json!({"uid": "u1", "allowed": true})
+        );
+    }
+
+    #[test]
+    fn warnings_are_shown_to_whoever_is_let_through() {
+        let warnings = vec!["spec.a: is odd".to_owned()];
+        let patch = None;
+        assert_eq!(
+            rendered(&Answer::Allowed { patch, warnings }),
+            json!({"uid": "u1", "allowed": true, "warnings": ["spec.a: is odd"]})
         );
     }
 
@@ -318,7 +353,7 @@ mod tests {
             "uid": "u1", "allowed": true, "patchType": "JSONPatch",
             "patch": ByteString(br#"[{"op":"add","path":"/a","value":1}]"#.to_vec()),
         });
-        assert_eq!(rendered(&Answer::Allowed(Some(patch))), expected);
+        assert_eq!(rendered(&Answer::patched(Some(patch))), expected);
     }
 
     #[test]

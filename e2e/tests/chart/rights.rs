@@ -256,6 +256,7 @@ fn every_service_writes_what_the_design_says_and_nothing_else() {
         written("webhook"),
         [
             "configmaps: create patch",
+            "evaluations: create",
             "mutatingwebhookconfigurations: patch",
             "secrets: create patch",
             "subjectaccessreviews: create",

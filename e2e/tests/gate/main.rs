@@ -13,6 +13,7 @@ mod endings;
 mod latency;
 mod namespaces;
 mod outages;
+mod policies;
 mod requests;
 mod standing;
 mod support;

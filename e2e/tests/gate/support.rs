@@ -103,6 +103,13 @@ impl Gate {
         gate
     }
 
+    /// The same for a test in which nothing is mounted, so that there is nothing for the recorder to judge.
+    pub(crate) fn alone_without_mounts(test: &str) -> Self {
+        let gate = Self::watched_by(test, Hold::alone(), |_| Recording::None);
+        gate.create_connector(CONNECTOR);
+        gate
+    }
+
     /// A namespace in which the connector is not there yet.
     pub(crate) fn empty(test: &str) -> Self {
         Self::without_connector(test, Hold::shared())

@@ -1,7 +1,9 @@
-//! What the API server is asked about the creator and the pod of a request.
+//! What the API server is asked about the author of an object, and about the pod of a request.
 
 use std::time::Duration;
 
+use connectors_api::names;
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
     authentication::v1::UserInfo,
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
@@ -24,6 +26,9 @@ const CALLS: Policy = Policy {
     total: Duration::from_millis(3500),
     pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(200)),
 };
+
+/// Reviews of one author at the same time.
+const REVIEWS: usize = 16;
 
 /// The account of a pod that names none.
 const DEFAULT_ACCOUNT: &str = "default";
@@ -50,6 +55,47 @@ impl Lookups {
         namespace: &str,
         name: &str,
     ) -> Result<bool, Unanswered> {
+        let attributes = ResourceAttributes {
+            verb: Some("get".to_owned()),
+            version: Some("v1".to_owned()),
+            resource: Some("pods".to_owned()),
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        self.may(user, attributes).await
+    }
+
+    /// Whether a user may change every connector of a namespace.
+    pub(crate) async fn may_update_connectors(
+        &self,
+        user: &UserInfo,
+        namespace: &str,
+    ) -> Result<bool, Unanswered> {
+        self.may(user, update_of(namespace, None)).await
+    }
+
+    /// The connectors among these that a user may not change.
+    pub(crate) async fn connectors_denied(
+        &self,
+        user: &UserInfo,
+        namespace: &str,
+        names: Vec<String>,
+    ) -> Result<Vec<String>, Unanswered> {
+        let ask = async |name: String| {
+            let may = self.may(user, update_of(namespace, Some(&name))).await?;
+            Ok((!may).then_some(name))
+        };
+        let answers = stream::iter(names).map(ask).buffered(REVIEWS);
+        let denied: Vec<Option<String>> = answers.try_collect().await?;
+        Ok(denied.into_iter().flatten().collect())
+    }
+
+    async fn may(
+        &self,
+        user: &UserInfo,
+        attributes: ResourceAttributes,
+    ) -> Result<bool, Unanswered> {
         let UserInfo {
             username,
             groups,
@@ -62,14 +108,7 @@ impl Lookups {
                 groups,
                 uid,
                 extra,
-                resource_attributes: Some(ResourceAttributes {
-                    verb: Some("get".to_owned()),
-                    version: Some("v1".to_owned()),
-                    resource: Some("pods".to_owned()),
-                    namespace: Some(namespace.to_owned()),
-                    name: Some(name.to_owned()),
-                    ..ResourceAttributes::default()
-                }),
+                resource_attributes: Some(attributes),
                 ..SubjectAccessReviewSpec::default()
             },
             ..SubjectAccessReview::default()
@@ -77,10 +116,12 @@ impl Lookups {
         let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let params = PostParams::default();
         let answer = CALLS
-            .call("review access to a pod", || api.create(&params, &review))
+            .call("review what an author may do", || {
+                api.create(&params, &review)
+            })
             .await
             .map_err(|error| {
-                warn!(error = report(&error), "a request cannot be judged");
+                warn!(error = report(&error), "an object cannot be judged");
                 Unanswered
             })?;
         // Only a plain yes is one.
@@ -112,6 +153,18 @@ impl Lookups {
                 Seen::NoAnswer
             }
         }
+    }
+}
+
+fn update_of(namespace: &str, connector: Option<&str>) -> ResourceAttributes {
+    ResourceAttributes {
+        verb: Some("update".to_owned()),
+        group: Some(names::GROUP.to_owned()),
+        version: Some(names::VERSION.to_owned()),
+        resource: Some(names::CONNECTORS.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: connector.map(str::to_owned),
+        ..ResourceAttributes::default()
     }
 }
 

@@ -42,6 +42,7 @@ impl Replica {
             place,
             Arc::new(move || *clock.lock().unwrap()),
             serving.clone(),
+            crate::evaluator::trust().0,
             Metrics::register(&Registry::new()).unwrap().certificates,
             ready,
         );

@@ -100,6 +100,13 @@ pub(crate) fn bundle(roots: &[Root]) -> String {
     roots.iter().map(|root| pem_text(&root.der)).collect()
 }
 
+/// The same for a client of ours. One that rustls does not take is trusted by nobody.
+pub(crate) fn store(roots: &[Root]) -> RootCertStore {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(roots.iter().map(|root| root.der.clone()));
+    store
+}
+
 /// Who signs. No `Debug`: it holds a key.
 pub(crate) struct Authority {
     pub(crate) root: Root,

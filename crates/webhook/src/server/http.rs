@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{error, info};
 
 use crate::{
-    admission::Admission,
+    admission::{self, Admission},
     metrics::{Outcome, ReviewMetrics},
     review::{self, Answer, RefusalStatus},
 };
@@ -35,15 +35,24 @@ const LARGEST: usize = 4 * 1024 * 1024;
 pub(crate) enum Page {
     MutateAccessRequests,
     ValidateAccessRequests,
+    ValidateAccessPolicies,
+    MutateConnectors,
 }
 
 impl Page {
-    pub(crate) const ALL: [Self; 2] = [Self::MutateAccessRequests, Self::ValidateAccessRequests];
+    pub(crate) const ALL: [Self; 4] = [
+        Self::MutateAccessRequests,
+        Self::ValidateAccessRequests,
+        Self::ValidateAccessPolicies,
+        Self::MutateConnectors,
+    ];
 
     const fn path(self) -> &'static str {
         match self {
             Self::MutateAccessRequests => "/mutate/accessrequests",
             Self::ValidateAccessRequests => "/validate/accessrequests",
+            Self::ValidateAccessPolicies => "/validate/accesspolicies",
+            Self::MutateConnectors => "/mutate/connectors",
         }
     }
 
@@ -52,6 +61,8 @@ impl Page {
         match self {
             Self::MutateAccessRequests => "mutate-accessrequests",
             Self::ValidateAccessRequests => "validate-accessrequests",
+            Self::ValidateAccessPolicies => "validate-accesspolicies",
+            Self::MutateConnectors => "mutate-connectors",
         }
     }
 }
@@ -119,12 +130,15 @@ impl Handler {
             Ok(asked) => asked,
             Err(error) => return malformed(StatusCode::BAD_REQUEST, &error.to_string()),
         };
+        let Admission { policies, requests } = &self.admission;
         let answer = match page {
-            Page::MutateAccessRequests => self.admission.mutate(&asked, deadline).await,
-            Page::ValidateAccessRequests => self.admission.validate(&asked, deadline).await,
+            Page::MutateAccessRequests => requests.mutate(&asked, deadline).await,
+            Page::ValidateAccessRequests => requests.validate(&asked, deadline).await,
+            Page::ValidateAccessPolicies => policies.validate(&asked, deadline).await,
+            Page::MutateConnectors => admission::label_connector(&asked),
         };
         let outcome = match &answer {
-            Answer::Allowed(_) => Outcome::Allowed,
+            Answer::Allowed { .. } => Outcome::Allowed,
             Answer::Refused(refusal) => {
                 info!(
                     webhook = page.word(),

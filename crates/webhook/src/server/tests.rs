@@ -19,7 +19,7 @@ use service_kit::{
     retry::Policy,
     shutdown::{Outcome, Signal, Tasks},
 };
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, sync::watch};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::*;
@@ -30,6 +30,7 @@ use crate::{
         plan::{KEPT, SPREADING},
         serving::Serving,
     },
+    evaluator::{self, Evaluator},
     metrics::Metrics,
     testing::{FakeApi, MUTATING, NAMESPACE, config_map, pod, secret},
 };
@@ -42,6 +43,7 @@ struct Replica {
     address: std::net::SocketAddr,
     tasks: Tasks,
     ahead: Arc<Mutex<SignedDuration>>,
+    trusted: watch::Receiver<Arc<ClientConfig>>,
 }
 
 impl Replica {
@@ -71,11 +73,13 @@ impl Replica {
         let serving = Serving::default();
         let tls = serving.config();
         let ready = readiness.part("certificate");
-        let keeper = Keeper::new(place, Arc::new(time), serving, metrics.certificates, ready);
+        let (roots, trusted) = evaluator::trust();
+        let certificates = metrics.certificates;
+        let keeper = Keeper::new(place, Arc::new(time), serving, roots, certificates, ready);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let handler = Handler::new(
-            Admission::new(api.client(), "plugin".to_owned()),
+            Admission::new(api.client(), "plugin".to_owned(), Evaluator::Fake(None)),
             metrics.reviews,
         );
         let mut tasks = Tasks::new();
@@ -92,6 +96,7 @@ impl Replica {
             address,
             tasks,
             ahead,
+            trusted,
         }
     }
 
@@ -137,11 +142,16 @@ impl Caller {
         let config = ClientConfig::builder()
             .with_root_certificates(roots)
             .with_no_client_auth();
+        self.handshake_trusting(Arc::new(config)).await
+    }
+
+    async fn handshake_trusting(
+        &self,
+        config: Arc<ClientConfig>,
+    ) -> Result<TokioIo<TlsStream<TcpStream>>, Failure> {
         let name = ServerName::try_from("webhook.connectors-system.svc")?;
         let connection = TcpStream::connect(self.address).await?;
-        let connection = TlsConnector::from(Arc::new(config))
-            .connect(name, connection)
-            .await?;
+        let connection = TlsConnector::from(config).connect(name, connection).await?;
         Ok(TokioIo::new(connection))
     }
 
@@ -187,6 +197,27 @@ async fn a_creation_is_admitted_over_tls_that_the_configuration_trusts() {
         answer["response"],
         json!({"uid": "review-1", "allowed": true})
     );
+}
+
+#[tokio::test]
+async fn this_process_trusts_whom_everybody_is_told_to_trust() {
+    let mut replica = Replica::start().await;
+    let caller = replica.caller();
+    let trusting = |replica: &Replica| replica.trusted.borrow().clone();
+    for _ in 0..3 {
+        let before = trusting(&replica);
+        replica.keeper.pass().await.unwrap();
+        caller.handshake_trusting(trusting(&replica)).await.unwrap();
+        // The same roots are no news.
+        let now = trusting(&replica);
+        replica.keeper.pass().await.unwrap();
+        assert!(Arc::ptr_eq(&now, &trusting(&replica)));
+        assert!(!Arc::ptr_eq(&now, &before));
+        replica.api.delete(&secret("connectors-ca"));
+        replica.api.delete(&config_map("connectors-ca"));
+    }
+    let nobody = evaluator::trust().1.borrow().clone();
+    caller.handshake_trusting(nobody).await.unwrap_err();
 }
 
 #[tokio::test]

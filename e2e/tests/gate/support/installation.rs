@@ -25,6 +25,22 @@ impl Drop for Undo<'_> {
     }
 }
 
+/// Puts objects back, also when the test fails.
+pub(crate) struct Reinstall<'a> {
+    kubectl: &'a Kubectl,
+    stored: [String; 2],
+}
+
+impl Drop for Reinstall<'_> {
+    fn drop(&mut self) {
+        for object in &self.stored {
+            if let Err(error) = self.kubectl.run_with_input("create -f -", object) {
+                eprintln!("the installation could not be put back: {error}");
+            }
+        }
+    }
+}
+
 const IN_INSTALLATION: &str = "--namespace connectors-system";
 
 impl<'a> Installation<'a> {
@@ -82,6 +98,28 @@ impl<'a> Installation<'a> {
                 "{IN_INSTALLATION} create configmap connectors-config --from-literal=enable-connectors-approval=true --from-literal=default-requesters=Namespace"
             )],
         }
+    }
+
+    /// Takes both webhook configurations away until the answer is dropped.
+    pub(crate) fn without_webhook_configurations(&self) -> Reinstall<'a> {
+        let kinds = [
+            "mutatingwebhookconfiguration",
+            "validatingwebhookconfiguration",
+        ];
+        let stored = kinds.map(|kind| {
+            let words = format!("get {kind} connectors-approval -o json");
+            let mut object = super::parsed(&self.kubectl.run(&words).unwrap());
+            let metadata = object["metadata"].as_object_mut().unwrap();
+            metadata.retain(|key, _| ["name", "labels", "annotations"].contains(&key.as_str()));
+            object.to_string()
+        });
+        for kind in kinds {
+            self.kubectl
+                .run(&format!("delete {kind} connectors-approval"))
+                .unwrap();
+        }
+        let kubectl = self.kubectl;
+        Reinstall { kubectl, stored }
     }
 
     /// Kills every process of a service at once.

@@ -10,9 +10,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    evaluator::Evaluator,
     metrics::Metrics,
     testing::{FakeApi, pod},
 };
+
+mod policies;
 
 const PLUGIN: &str = "system:serviceaccount:connectors-system:csi-node";
 const MUTATE: &str = "/mutate/accessrequests";
@@ -35,8 +38,15 @@ fn running() -> Value {
 }
 
 fn handler(api: &FakeApi) -> Handler {
+    handler_with(api, Evaluator::Fake(None))
+}
+
+fn handler_with(api: &FakeApi, evaluator: Evaluator) -> Handler {
     let metrics = Metrics::register(&Registry::new()).unwrap().reviews;
-    Handler::new(Admission::new(api.client(), PLUGIN.to_owned()), metrics)
+    Handler::new(
+        Admission::new(api.client(), PLUGIN.to_owned(), evaluator),
+        metrics,
+    )
 }
 
 fn object(uid: Option<&str>) -> Value {
@@ -87,7 +97,11 @@ fn post(path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
 }
 
 async fn ask(api: &FakeApi, path: &str, review: &Value) -> Value {
-    let response = handler(api).answer(post(path, review.to_string())).await;
+    ask_of(&handler(api), path, review).await
+}
+
+async fn ask_of(handler: &Handler, path: &str, review: &Value) -> Value {
+    let response = handler.answer(post(path, review.to_string())).await;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["content-type"], "application/json");
     let body = response.into_body().collect().await.unwrap().to_bytes();

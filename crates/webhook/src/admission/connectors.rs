@@ -1,0 +1,106 @@
+//! The class of a connector as labels, by which policies select connectors: pure.
+
+use connectors_api::{labels, names};
+use json_patch::Patch;
+use serde_json::{Map, Value};
+
+/// What makes both labels say what the spec says; nothing when they do. A class whose name is no value of a label has
+/// none: half a name would select the connectors of another class.
+pub(crate) fn labelled(object: &Value) -> Option<Patch> {
+    let class = object.pointer("/spec/connectorClassName")?.as_str()?;
+    let class = Some(class).filter(|it| !it.is_empty() && names::is_label_value(it));
+    let mut labelled = object.clone();
+    let metadata = labelled
+        .as_object_mut()?
+        .entry("metadata")
+        .or_insert_with(|| Map::new().into());
+    let known = metadata
+        .as_object_mut()?
+        .entry("labels")
+        .or_insert_with(|| Map::new().into());
+    if known.is_null() {
+        *known = Map::new().into();
+    }
+    let known = known.as_object_mut()?;
+    for key in labels::CONNECTOR_CLASS {
+        match class {
+            Some(class) => {
+                known.insert(key.to_owned(), class.into());
+            }
+            None => {
+                known.remove(key);
+            }
+        }
+    }
+    let patch = json_patch::diff(object, &labelled);
+    let is_empty_map = class.is_none()
+        && object
+            .pointer("/metadata/labels")
+            .is_none_or(Value::is_null);
+    (!patch.0.is_empty() && !is_empty_map).then_some(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn after(object: &Value) -> Value {
+        let mut object = object.clone();
+        if let Some(patch) = labelled(&object) {
+            json_patch::patch(&mut object, &patch).unwrap();
+        }
+        object
+    }
+
+    fn connector(class: &str, labels: &Value) -> Value {
+        json!({"metadata": {"name": "c", "labels": labels}, "spec": {"connectorClassName": class}})
+    }
+
+    #[test]
+    fn both_labels_say_the_class_whatever_they_said_before() {
+        let both = json!({"connectors.cpaas.io/connectorclass": "oci", "connectors.alauda.io/connectorclass": "oci"});
+        for before in [
+            json!(null),
+            json!({}),
+            json!({"connectors.cpaas.io/connectorclass": "git"}),
+            both.clone(),
+        ] {
+            let connector = after(&connector("oci", &before));
+            assert_eq!(connector["metadata"]["labels"], both);
+        }
+        let bare = json!({"spec": {"connectorClassName": "oci"}});
+        assert_eq!(after(&bare)["metadata"]["labels"], both);
+        assert_eq!(labelled(&connector("oci", &both)), None, "nothing to do");
+    }
+
+    #[test]
+    fn other_labels_stay() {
+        let connector = after(&connector("oci", &json!({"stage": "prod"})));
+        assert_eq!(connector["metadata"]["labels"]["stage"], "prod");
+    }
+
+    #[test]
+    fn a_class_that_is_no_value_of_a_label_has_no_label() {
+        for class in ["x".repeat(64).as_str(), "not a value", ""] {
+            let lying = json!({"connectors.cpaas.io/connectorclass": "oci", "stage": "prod"});
+            assert_eq!(
+                after(&connector(class, &lying))["metadata"]["labels"],
+                json!({"stage": "prod"})
+            );
+            assert_eq!(labelled(&connector(class, &json!(null))), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_it_is_it_is_left_alone_or_labelled(spec in "\\PC{0,20}", labels in "\\PC{0,8}") {
+            for object in [json!({"spec": spec}), json!({"spec": {"connectorClassName": spec}, "metadata": labels}), json!(spec)] {
+                let once = after(&object);
+                prop_assert_eq!(after(&once), once);
+            }
+        }
+    }
+}

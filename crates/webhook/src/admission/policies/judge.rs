@@ -1,0 +1,168 @@
+//! What becomes of a policy: pure, from what was found in it and what its author may do.
+
+use connectors_api::validate::{self, Severity};
+use thiserror::Error;
+
+use crate::review::{Answer, Refusal, RefusalStatus};
+
+/// Connectors that a refusal names.
+const MOST_NAMED: usize = 8;
+
+/// Something to say about a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) path: String,
+    pub(crate) is_error: bool,
+    pub(crate) message: String,
+    pub(crate) fix: String,
+}
+
+impl From<validate::Finding> for Finding {
+    fn from(finding: validate::Finding) -> Self {
+        let validate::Finding {
+            path,
+            code: _,
+            severity,
+            message,
+            fix,
+        } = finding;
+        Self {
+            path,
+            is_error: severity == Severity::Error,
+            message,
+            fix,
+        }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            path, message, fix, ..
+        } = self;
+        write!(f, "{path}: {message}")?;
+        if fix.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({fix})")
+        }
+    }
+}
+
+/// What the API server says of the author.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// Nothing: there was nothing to ask.
+    Unasked,
+    /// It did not answer.
+    NoAnswer,
+    /// He may change every connector of the namespace.
+    MayAll,
+    /// He may not, and the policy is about connectors that it does not name.
+    MayNotAll,
+    /// He may change the connectors that the policy names, but for these.
+    MayBut(Vec<String>),
+}
+
+/// What is wrong with a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Problem {
+    #[error("the object is nested too deeply to be read")]
+    TooDeep,
+    #[error("{0}")]
+    Found(Finding),
+    #[error(
+        "spec.connector: you may not update every connector of the namespace, and a policy hands out only what its author \
+         may change; name those that you may, in spec.connector.names"
+    )]
+    NotAll,
+    #[error(
+        "spec.connector.names: you may not update {}, and a policy hands out only what its author may change",
+        named(.0)
+    )]
+    Not(Vec<String>),
+    #[error("{0}")]
+    Unjudged(String),
+    #[error("the policy cannot be judged in time; try again")]
+    NobodyInTime,
+    #[error("what you may do cannot be looked up now; try again")]
+    NoAnswer,
+}
+
+impl Problem {
+    /// The table of what each problem is on the wire.
+    const fn status(&self) -> RefusalStatus {
+        match self {
+            Self::TooDeep | Self::Found(_) => RefusalStatus::Invalid,
+            Self::NotAll | Self::Not(_) => RefusalStatus::Forbidden,
+            Self::Unjudged(_) | Self::NobodyInTime | Self::NoAnswer => RefusalStatus::Unavailable,
+        }
+    }
+}
+
+fn named(connectors: &[String]) -> String {
+    let (first, rest) = connectors.split_at(connectors.len().min(MOST_NAMED));
+    let first = first.join(", ");
+    match rest.len() {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// Everything that is to be said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    problems: Vec<Problem>,
+    warnings: Vec<String>,
+}
+
+impl Verdict {
+    /// What was found.
+    pub(crate) fn found(findings: impl IntoIterator<Item = Finding>) -> Self {
+        let mut verdict = Self::default();
+        for finding in findings {
+            if finding.is_error {
+                verdict.problems.push(Problem::Found(finding));
+            } else {
+                verdict.warnings.push(finding.to_string());
+            }
+        }
+        verdict
+    }
+
+    /// The same, and one more problem.
+    pub(crate) fn and(mut self, problem: Problem) -> Self {
+        self.problems.push(problem);
+        self
+    }
+
+    pub(crate) fn author(&mut self, author: Author) {
+        match author {
+            Author::Unasked | Author::MayAll => {}
+            Author::MayBut(names) if names.is_empty() => {}
+            Author::MayBut(names) => self.problems.push(Problem::Not(names)),
+            Author::MayNotAll => self.problems.push(Problem::NotAll),
+            Author::NoAnswer => self.problems.push(Problem::NoAnswer),
+        }
+    }
+
+    /// All problems in one refusal; warnings only where there is none.
+    pub(crate) fn answer(self) -> Answer {
+        let Self { problems, warnings } = self;
+        // What will not change outweighs what may: an author who tries again should be able to succeed.
+        let Some(status) = problems.iter().map(Problem::status).max() else {
+            return Answer::Allowed {
+                patch: None,
+                warnings,
+            };
+        };
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Answer::Refused(Refusal {
+            status,
+            message: lines.join("; "),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

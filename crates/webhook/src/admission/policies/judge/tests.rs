@@ -1,0 +1,95 @@
+use connectors_api::validate;
+use serde_json::json;
+
+use super::*;
+
+fn finding(is_error: bool, path: &str) -> Finding {
+    Finding {
+        path: path.to_owned(),
+        is_error,
+        message: "is odd".to_owned(),
+        fix: "leave it out".to_owned(),
+    }
+}
+
+fn message(verdict: Verdict) -> (RefusalStatus, String) {
+    match verdict.answer() {
+        Answer::Refused(Refusal { status, message }) => (status, message),
+        Answer::Allowed { .. } => panic!("let through"),
+    }
+}
+
+#[test]
+fn every_problem_is_named_with_its_field_and_what_would_help() {
+    let mut verdict = Verdict::found([finding(true, "spec.a"), finding(true, "spec.b")]);
+    verdict.author(Author::MayNotAll);
+    let (status, message) = message(verdict);
+    assert_eq!(status, RefusalStatus::Invalid);
+    let parts: Vec<&str> = message.split("; ").collect();
+    assert_eq!(parts[0], "spec.a: is odd (leave it out)");
+    assert_eq!(parts[1], "spec.b: is odd (leave it out)");
+    assert!(message.contains("spec.connector: you may not update every connector"));
+}
+
+#[test]
+fn warnings_let_a_policy_through_and_are_shown() {
+    let mut verdict = Verdict::found([finding(false, "spec.a")]);
+    verdict.author(Author::MayAll);
+    let warnings = vec!["spec.a: is odd (leave it out)".to_owned()];
+    let patch = None;
+    assert_eq!(verdict.answer(), Answer::Allowed { patch, warnings });
+}
+
+#[test]
+fn an_author_hands_out_what_he_may_change() {
+    let judged = |author| {
+        let mut verdict = Verdict::default();
+        verdict.author(author);
+        verdict
+    };
+    for may in [Author::Unasked, Author::MayAll, Author::MayBut(Vec::new())] {
+        assert_eq!(judged(may).answer(), Answer::allowed());
+    }
+    let names = |count: usize| Author::MayBut((0..count).map(|it| format!("c{it}")).collect());
+    for (author, status, words) in [
+        (
+            Author::MayNotAll,
+            RefusalStatus::Forbidden,
+            "name those that you may",
+        ),
+        (
+            names(2),
+            RefusalStatus::Forbidden,
+            "update c0, c1, and a policy",
+        ),
+        (names(9), RefusalStatus::Forbidden, "c6, c7 and 1 more"),
+        (Author::NoAnswer, RefusalStatus::Unavailable, "try again"),
+    ] {
+        let (code, message) = message(judged(author));
+        assert_eq!(code, status);
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn what_will_not_change_outweighs_what_may() {
+    let mut verdict = Verdict::default().and(Problem::NobodyInTime);
+    assert_eq!(message(verdict.clone()).0, RefusalStatus::Unavailable);
+    verdict.author(Author::MayNotAll);
+    assert_eq!(message(verdict).0, RefusalStatus::Forbidden);
+}
+
+#[test]
+fn findings_keep_their_place_and_their_weight() {
+    let validated = validate::policy(&json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+        "metadata": {"name": "p"}, "spec": {"conector": {}},
+    }));
+    let findings: Vec<Finding> = validated.findings.into_iter().map(Into::into).collect();
+    assert!(
+        findings
+            .iter()
+            .any(|it| it.is_error && it.path == "spec.conector"),
+        "{findings:?}"
+    );
+}

@@ -1,0 +1,287 @@
+//! Policies and connectors, as the API server asks about them.
+
+use evaluation_api::v1::{Finding, FindingSeverity};
+
+use super::*;
+
+const POLICIES: &str = "/validate/accesspolicies";
+const CONNECTORS: &str = "/mutate/connectors";
+
+const NOT_ALL: &str = "spec.connector: you may not update every connector of the namespace, and a policy hands out only \
+    what its author may change; name those that you may, in spec.connector.names";
+
+fn standing(connector: &Value) -> Value {
+    json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+        "metadata": {"name": "p", "namespace": "tools"},
+        "spec": {"connector": connector, "defaultPermission": {
+            "roleTemplate": {"rules": [{
+                "apiGroups": ["connectors.alauda.io"], "resources": ["connectors/apis"], "verbs": ["*"],
+            }]},
+            "bindingTemplate": {"subjects": [{"kind": "ServiceAccount", "name": "builder"}]},
+        }},
+    })
+}
+
+fn with_rego() -> Value {
+    let mut policy = standing(&json!({}));
+    policy["spec"]["checkGrantedPermission"] = json!({"spec": {
+        "checks": [{
+            "name": "gate",
+            "selector": {
+                "labels": {"app": "{.object.metadata.labels.app}"},
+                "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"},
+            },
+            "state": {"rego": "package approval\noutput := {}"},
+        }],
+        "permissions": {"roleTemplate": {"rules": [{
+            "apiGroups": ["connectors.alauda.io"],
+            "resources": ["connectors/apis/v1/pod/{.object.metadata.namespace}/{.object.metadata.name}"],
+            "verbs": ["*"],
+        }]}},
+    }});
+    policy
+}
+
+fn written(operation: &str, user: &Value, object: &Value, old: &Value) -> Value {
+    let mut review = review(user, object);
+    let request = &mut review["request"];
+    request["operation"] = json!(operation);
+    request["resource"]["resource"] = json!("accesspolicies");
+    request["oldObject"] = old.clone();
+    review
+}
+
+async fn created(api: &FakeApi, evaluator: Evaluator, user: &Value, object: &Value) -> Value {
+    let review = written("CREATE", user, object, &json!(null));
+    ask_of(&handler_with(api, evaluator), POLICIES, &review).await
+}
+
+fn nobody() -> Evaluator {
+    Evaluator::Fake(None)
+}
+
+fn message(response: &Value) -> &str {
+    response["status"]["message"].as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn who_may_change_every_connector_may_write_any_policy_and_is_asked_about_once() {
+    let api = cluster();
+    for connector in [
+        json!({}),
+        json!({"names": ["a"]}),
+        json!({"selector": {"matchLabels": {"a": "b"}}}),
+    ] {
+        let response = created(&api, nobody(), &ada(), &standing(&connector)).await;
+        assert_eq!(response["allowed"], true, "{response}");
+    }
+    let asked = json!({
+        "verb": "update", "version": "v1alpha1", "group": "connectors.alauda.io", "resource": "connectors",
+        "namespace": "tools",
+    });
+    let reviews = api.reviews();
+    assert_eq!(reviews.len(), 3);
+    for review in reviews {
+        assert_eq!(review["resourceAttributes"], asked);
+        assert_eq!(review["user"], "ada");
+    }
+}
+
+#[tokio::test]
+async fn nobody_hands_out_what_he_may_not_change() {
+    let api = cluster();
+    for connector in [json!({}), json!({"selector": {"matchLabels": {"a": "b"}}})] {
+        let response = created(&api, nobody(), &mallory(), &standing(&connector)).await;
+        denied(&response, 403, NOT_ALL);
+    }
+    let names = json!({"names": ["a", "b"], "selector": {"matchLabels": {"a": "b"}}});
+    let response = created(&api, nobody(), &mallory(), &standing(&names)).await;
+    let text = "spec.connector.names: you may not update a, b, and a policy hands out only what its author may change";
+    denied(&response, 403, text);
+    let asked = api.reviews();
+    let each: Vec<&str> = asked
+        .iter()
+        .filter_map(|it| it["resourceAttributes"]["name"].as_str())
+        .collect();
+    assert_eq!(each, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn all_that_is_wrong_is_told_at_once() {
+    let api = cluster();
+    let mut policy = standing(&json!({}));
+    let given = &mut policy["spec"]["defaultPermission"];
+    given["roleTemplate"]["rules"][0]["apiGroups"] = json!(["apps"]);
+    given["bindingTemplate"]["subjects"][0]["nam"] = json!("x");
+    let response = created(&api, nobody(), &mallory(), &policy).await;
+    assert_eq!(response["status"]["code"], 422);
+    let text = message(&response);
+    for path in ["rules[0].apiGroups", "subjects[0].nam:"] {
+        assert!(text.contains(path), "{path}: {text}");
+    }
+    // Whose policy it is matters only of what can be read.
+    assert!(!text.contains("you may not"), "{text}");
+    assert_eq!(api.calls(), [], "nothing was asked");
+
+    let mut policy = standing(&json!({}));
+    policy["spec"]["defaultPermission"]["roleTemplate"]["rules"][0]["apiGroups"] = json!(["apps"]);
+    let response = created(&api, nobody(), &mallory(), &policy).await;
+    let text = message(&response);
+    assert!(
+        text.contains("apiGroups") && text.ends_with(NOT_ALL),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn rego_is_looked_at_by_the_evaluation_service() {
+    let api = cluster();
+    let finding = |severity: FindingSeverity| Finding {
+        path: "spec.x".to_owned(),
+        code: "RegoInvalid".to_owned(),
+        severity: severity.into(),
+        message: "is odd".to_owned(),
+        fix: "mend it".to_owned(),
+    };
+    let says = |severity| Evaluator::Fake(Some(vec![finding(severity)]));
+    let response = created(&api, says(FindingSeverity::Error), &ada(), &with_rego()).await;
+    denied(&response, 422, "spec.x: is odd (mend it)");
+    let response = created(&api, says(FindingSeverity::Warning), &ada(), &with_rego()).await;
+    assert_eq!(response["allowed"], true);
+    assert_eq!(response["warnings"], json!(["spec.x: is odd (mend it)"]));
+    let response = created(
+        &api,
+        says(FindingSeverity::Unspecified),
+        &ada(),
+        &with_rego(),
+    )
+    .await;
+    assert_eq!(response["status"]["code"], 503, "{response}");
+    let response = created(
+        &api,
+        Evaluator::Fake(Some(Vec::new())),
+        &ada(),
+        &with_rego(),
+    )
+    .await;
+    assert_eq!(response["allowed"], true, "{response}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_judged_is_refused_in_time() {
+    let api = cluster();
+    let start = Instant::now();
+    let response = created(&api, nobody(), &ada(), &with_rego()).await;
+    assert_eq!(response["status"]["code"], 503);
+    assert!(
+        message(&response).starts_with("the policy cannot be judged in time"),
+        "{response}"
+    );
+    assert!(start.elapsed() < Duration::from_secs(5));
+    // What is wrong anyway is told all the same.
+    let mut policy = with_rego();
+    policy["spec"]["defaultPermission"]["roleTemplate"]["rules"][0]["apiGroups"] = json!(["apps"]);
+    let response = created(&api, nobody(), &ada(), &policy).await;
+    assert_eq!(response["status"]["code"], 422);
+    let text = message(&response);
+    assert!(
+        text.contains("rules[0].apiGroups") && text.ends_with("try again"),
+        "{text}"
+    );
+    api.fail(|called, _| (called == Method::POST).then_some(StatusCode::INTERNAL_SERVER_ERROR));
+    let response = created(&api, nobody(), &ada(), &standing(&json!({}))).await;
+    denied(
+        &response,
+        503,
+        "what you may do cannot be looked up now; try again",
+    );
+}
+
+#[tokio::test]
+async fn an_edit_is_judged_when_it_changes_what_the_policy_says() {
+    let api = cluster();
+    let old = standing(&json!({"names": ["a"]}));
+    let mut labelled = old.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let ask = async |new: &Value, old: &Value, operation: &str| {
+        let review = written(operation, &mallory(), new, old);
+        ask_of(&handler(&api), POLICIES, &review).await
+    };
+    assert_eq!(ask(&labelled, &old, "UPDATE").await["allowed"], true);
+    let widened = standing(&json!({}));
+    denied(&ask(&widened, &old, "UPDATE").await, 403, NOT_ALL);
+    assert_eq!(ask(&json!(null), &old, "DELETE").await["allowed"], true);
+    // What is stored and cannot be read may lose a finalizer, too, but is not taken for anything else.
+    assert_eq!(
+        ask(&json!({"spec": 1}), &json!({"spec": 1}), "UPDATE").await["allowed"],
+        true
+    );
+    assert_eq!(
+        ask(&json!({}), &json!({}), "UPDATE").await["status"]["code"],
+        422
+    );
+    assert_eq!(
+        ask(&widened, &json!(null), "UPDATE").await["status"]["code"],
+        403
+    );
+}
+
+#[tokio::test]
+async fn other_kinds_and_empty_reviews_are_sent_away() {
+    let api = cluster();
+    let response = ask(&api, POLICIES, &review(&ada(), &standing(&json!({})))).await;
+    denied(&response, 400, "only access policies are admitted here");
+    let mut nothing = written("CREATE", &ada(), &json!(null), &json!(null));
+    denied(
+        &ask(&api, POLICIES, &nothing).await,
+        400,
+        "a write without an object",
+    );
+    nothing["request"]["object"] = standing(&json!({}));
+    nothing["request"]["namespace"] = json!(null);
+    denied(
+        &ask(&api, POLICIES, &nothing).await,
+        400,
+        "a write without a namespace",
+    );
+    let deep = format!("{}1{}", "[".repeat(300), "]".repeat(300));
+    let text = written("CREATE", &ada(), &json!("DEEP"), &json!(null)).to_string();
+    let body = text.replace("\"DEEP\"", &deep);
+    let answer = handler(&api).answer(post(POLICIES, body)).await;
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    denied(
+        &answer["response"],
+        422,
+        "the object is nested too deeply to be read",
+    );
+}
+
+#[tokio::test]
+async fn a_connector_is_labelled_with_its_class_and_never_refused() {
+    let api = cluster();
+    let ask = async |object: &Value| {
+        let mut review = review(&mallory(), object);
+        review["request"]["resource"]["resource"] = json!("connectors");
+        super::ask(&api, CONNECTORS, &review).await
+    };
+    let connector = json!({"metadata": {"name": "c"}, "spec": {"connectorClassName": "oci"}});
+    let response = ask(&connector).await;
+    assert_eq!(
+        (&response["allowed"], &response["patchType"]),
+        (&json!(true), &json!("JSONPatch"))
+    );
+    for odd in [
+        json!(null),
+        json!({}),
+        json!([1]),
+        json!({"spec": {"connectorClassName": 7}}),
+    ] {
+        assert_eq!(
+            ask(&odd).await,
+            json!({"uid": "review-1", "allowed": true}),
+            "{odd}"
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! Policies at admission: what is refused with which words, what is let through with a warning, and what still holds
+//! without the webhook.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::support::{Approval, Gate, Installation, parsed, policy};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cases {
+    /// Specs.
+    bases: BTreeMap<String, Value>,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Case {
+    name: String,
+    base: String,
+    /// Whose it is; the administrator's without one.
+    #[serde(default, rename = "as")]
+    author: Option<String>,
+    /// Fields of the spec, by their paths.
+    set: BTreeMap<String, Value>,
+    message: String,
+    held_by: HeldBy,
+    /// The same for what is let through.
+    neighbour: BTreeMap<String, Value>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum HeldBy {
+    Webhook,
+    Schema,
+}
+
+impl Cases {
+    fn read() -> Self {
+        serde_yaml::from_str(include_str!("../../cases/webhook/policies.yaml")).unwrap()
+    }
+
+    fn spec(&self, case: &Case, set: &BTreeMap<String, Value>) -> Value {
+        let mut spec = self.bases[&case.base].clone();
+        for (path, value) in set {
+            let (parent, field) = path.rsplit_once('/').unwrap();
+            spec.pointer_mut(parent).unwrap()[field] = value.clone();
+        }
+        spec
+    }
+}
+
+/// A namespace in which `author` may write policies, and change connector `prod` alone.
+fn with_author(test: &str, make: fn(&str) -> Gate) -> Gate {
+    let gate = make(test);
+    gate.create_connector("test");
+    let rules = json!([
+        {"apiGroups": ["connectors.alauda.io"], "resources": ["accesspolicies"], "verbs": ["create", "get", "update"]},
+        {"apiGroups": ["connectors.alauda.io"], "resources": ["connectors"], "resourceNames": ["prod"], "verbs": ["update"]},
+    ]);
+    let meta = json!({"name": "author"});
+    let rbac = "rbac.authorization.k8s.io";
+    for object in [
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": meta, "rules": rules}),
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": meta,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "author"},
+            "subjects": [{"kind": "User", "apiGroup": rbac, "name": author(&gate)}],
+        }),
+    ] {
+        gate.scene().apply(&object.to_string()).unwrap();
+    }
+    gate
+}
+
+fn author(gate: &Gate) -> String {
+    format!("author-of-{}", gate.namespace())
+}
+
+/// What the API server says to a policy of this spec; nothing is stored.
+fn attempt(gate: &Gate, case: &Case, spec: &Value) -> Result<Value, String> {
+    let object = json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+        "metadata": {"name": "tried"}, "spec": spec,
+    });
+    let as_whom = case
+        .author
+        .as_ref()
+        .map(|_| format!(" --as={}", author(gate)));
+    gate.create(
+        &format!("--dry-run=server{}", as_whom.unwrap_or_default()),
+        &object,
+    )
+}
+
+#[test]
+fn every_mistake_is_refused_with_its_field_and_its_neighbour_is_let_through() {
+    let gate = with_author("policies", Gate::new);
+    let cases = Cases::read();
+    for case in &cases.cases {
+        let answer = attempt(&gate, case, &cases.spec(case, &case.set));
+        let refusal = answer.expect_err(&case.name);
+        assert!(refusal.contains(&case.message), "{}: {refusal}", case.name);
+        let by_webhook = refusal.contains("admission webhook");
+        assert_eq!(
+            by_webhook,
+            case.held_by == HeldBy::Webhook,
+            "{}: {refusal}",
+            case.name
+        );
+        let neighbour = attempt(&gate, case, &cases.spec(case, &case.neighbour));
+        neighbour.unwrap_or_else(|refusal| panic!("{}: {refusal}", case.name));
+    }
+    assert_eq!(gate.scene().run("get accesspolicies -o name").unwrap(), "");
+}
+
+#[test]
+fn all_mistakes_of_a_policy_are_told_at_once() {
+    let gate = with_author("policies-all", Gate::new);
+    let cases = Cases::read();
+    let case = cases.cases.iter().find(|it| it.author.is_some()).unwrap();
+    let mut spec = cases.bases["checked"].clone();
+    spec["connector"] = json!({});
+    let check = &mut spec["checkGrantedPermission"]["spec"]["checks"][0];
+    check["selector"]["labels"]["app"] = json!("{.object.metadata");
+    check["state"] = json!({"rego": "package approval\noutput := "});
+    let refusal = attempt(&gate, case, &spec).unwrap_err();
+    for words in [
+        "state.rego",
+        "selector.labels",
+        "you may not update every connector",
+    ] {
+        assert!(refusal.contains(words), "{words}: {refusal}");
+    }
+}
+
+#[test]
+fn what_is_legal_and_surely_not_meant_is_let_through_with_a_warning() {
+    let gate = Gate::new("policies-warned");
+    let mut mounts_nothing = policy("mounts-nothing", Approval::SignOff);
+    let rule = &mut mounts_nothing["spec"]["checkGrantedPermission"]["spec"]["permissions"]["roleTemplate"]
+        ["rules"][0];
+    rule["verbs"] = json!(["get"]);
+    let mut alias = policy("alias", Approval::SignOff);
+    let labels =
+        &mut alias["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"];
+    labels["app"] = json!("{.object.pod.metadata.labels.app}");
+    for (policy, words) in [
+        (mounts_nothing, "mount"),
+        (alias, "{.object.metadata.labels.app}"),
+    ] {
+        let warned = gate
+            .create("--dry-run=server --warnings-as-errors", &policy)
+            .unwrap_err();
+        assert!(
+            warned.contains("Warning:") && warned.contains(words),
+            "{warned}"
+        );
+        gate.create("--dry-run=server", &policy).unwrap();
+    }
+    let plain = policy("plain", Approval::SignOff);
+    gate.create("--dry-run=server --warnings-as-errors", &plain)
+        .unwrap();
+}
+
+#[test]
+fn without_the_webhook_only_what_the_custom_resource_holds_is_held() {
+    let gate = with_author("policies-alone", Gate::alone_without_mounts);
+    let installation = Installation::of(&gate);
+    let cases = Cases::read();
+    {
+        let _away = installation.away("webhook");
+        let plain = policy("plain", Approval::SignOff);
+        let refusal = gate.create("--dry-run=server", &plain).unwrap_err();
+        assert!(
+            refusal.contains("failed calling webhook \"validate.accesspolicies."),
+            "{refusal}"
+        );
+        // Connectors are other software's, which goes on.
+        gate.create_connector("meanwhile");
+    }
+    let _gone = installation.without_webhook_configurations();
+    for case in &cases.cases {
+        let answer = attempt(&gate, case, &cases.spec(case, &case.set));
+        assert_eq!(
+            answer.is_err(),
+            case.held_by == HeldBy::Schema,
+            "{}",
+            case.name
+        );
+    }
+}
+
+#[test]
+fn a_connector_is_labelled_with_its_class() {
+    let gate = Gate::new("connector-labels");
+    let keys = [
+        "connectors.cpaas.io/connectorclass",
+        "connectors.alauda.io/connectorclass",
+    ];
+    let classes = || {
+        let connector = parsed(&gate.scene().run("get connector prod -o json").unwrap());
+        keys.map(|key| connector["metadata"]["labels"][key].clone())
+    };
+    assert_eq!(classes(), ["e2e", "e2e"]);
+    let words = "label connector prod --overwrite connectors.cpaas.io/connectorclass=other";
+    gate.scene().run(words).unwrap();
+    assert_eq!(classes(), ["e2e", "e2e"]);
+    let words =
+        r#"patch connector prod --type=merge --patch {"spec":{"connectorClassName":"oci"}}"#;
+    gate.scene().run(words).unwrap();
+    assert_eq!(classes(), ["oci", "oci"]);
+}
