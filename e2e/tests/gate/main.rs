@@ -15,6 +15,7 @@ mod namespaces;
 mod outages;
 mod policies;
 mod requests;
+mod roles;
 mod standing;
 mod support;
 mod switch;
