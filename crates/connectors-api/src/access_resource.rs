@@ -21,6 +21,9 @@ pub struct AccessResource {
     pub context: Option<Context>,
 }
 
+/// How a pod stands in an access: its API version and its kind.
+pub(crate) const POD: (&str, &str) = ("v1", "pod");
+
 /// The object that an access is limited to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Context {
@@ -68,9 +71,10 @@ impl AccessResource {
     /// Access of one pod. What a mount asks for.
     #[must_use]
     pub fn pod(permission: Permission, namespace: &str, name: &str) -> Self {
+        let (api_version, kind) = POD;
         let context = Context {
-            api_version: "v1".to_owned(),
-            kind: "pod".to_owned(),
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
@@ -78,6 +82,25 @@ impl AccessResource {
             permission,
             context: Some(context),
         }
+    }
+
+    /// The subresource of one pod's access, in one allocation: every question of a pod needs it.
+    #[must_use]
+    pub fn subresource_of_pod(permission: Permission, namespace: &str, name: &str) -> String {
+        let (api_version, kind) = POD;
+        let permission = permission.as_str();
+        [
+            permission,
+            "/",
+            api_version,
+            "/",
+            kind,
+            "/",
+            namespace,
+            "/",
+            name,
+        ]
+        .concat()
     }
 
     /// The same access, limited to another object: to one of this namespace, name or both.

@@ -4,11 +4,10 @@
 //! not enough: it knows names, and a later pod may have the same one. So a binding of the pod form
 //! counts only together with the granted request of this very pod that it was written for.
 
-mod pod_form;
-
 use std::cell::OnceCell;
 
 use authz::{Attributes, Grant, ResourceRequest, Target, User};
+use connectors_api::AccessResource;
 use connectors_api::access_request::{GrantState, Phase};
 use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, MANAGED_BY};
 use connectors_api::names::{self, CONNECTORS, GROUP};
@@ -20,7 +19,6 @@ use evaluation_api::v1::AccessDecision;
 use jiff::Timestamp;
 
 use crate::world::{About, KnownPolicy, KnownRequest, World};
-use pod_form::pod_form;
 
 /// A question with what is made of it once.
 pub(crate) struct Asked<'a> {
@@ -47,7 +45,7 @@ impl<'a> Asked<'a> {
                 permission,
                 ..
             } = self.question;
-            pod_form(*permission, &subject.namespace, &pod.name)
+            AccessResource::subresource_of_pod(*permission, &subject.namespace, &pod.name)
         })
     }
 

@@ -15,6 +15,18 @@ fn the_two_forms_of_an_access() {
     assert_eq!(pod.subresource(), "proxy/v1/pod/devops-ns1/deploy-prod-xxx");
 }
 
+proptest! {
+    #[test]
+    fn a_pods_subresource_is_spelled_the_same_in_one_piece(
+        permission in proptest::sample::select(Permission::ALL),
+        namespace in "[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?",
+        pod in "[a-z0-9]([-.a-z0-9]{0,8}[a-z0-9])?",
+    ) {
+        let spelled = AccessResource::subresource_of_pod(permission, &namespace, &pod);
+        prop_assert_eq!(spelled, AccessResource::pod(permission, &namespace, &pod).subresource());
+    }
+}
+
 #[test]
 fn other_contexts_than_pods_are_read() {
     let parsed: AccessResource = "connectors/apis/tekton.dev/v1/pipelineruns/ns/run-1"

@@ -8,7 +8,7 @@ use super::{
     Expression, Part, RenderError, RenderProblem, Template, TemplateData, TemplateError, Warning,
 };
 use crate::Permission;
-use crate::access_resource::{AccessResource, AccessResourceError};
+use crate::access_resource::{AccessResource, AccessResourceError, POD};
 use crate::check_state::kind;
 
 /// A resource as a policy with checks writes it.
@@ -117,7 +117,7 @@ impl ResourceTemplate {
     /// Whether a mount asks for resources of this form: those of pods.
     pub(crate) fn is_of_pods(&self) -> bool {
         let context = self.shape.context.as_ref();
-        context.is_some_and(|it| it.api_version == "v1" && it.kind == "pod")
+        context.is_some_and(|it| (it.api_version.as_str(), it.kind.as_str()) == POD)
     }
 
     /// Whether it is the asker's own, whoever asks.

@@ -15,6 +15,30 @@ fn render(text: &str, data: &TemplateData) -> Result<String, String> {
 }
 
 #[test]
+fn only_both_of_its_namespace_and_its_name_make_it_the_askers_own() {
+    let (namespace, name) = ("{.object.metadata.namespace}", "{.object.metadata.name}");
+    for (of, called, is_own) in [
+        (namespace, name, true),
+        (namespace, "web-1", false),
+        ("apps", name, false),
+        ("apps", "web-1", false),
+    ] {
+        let text = format!("connectors/apis/v1/pod/{of}/{called}");
+        let template = ResourceTemplate::parse(&text).unwrap();
+        assert_eq!(template.is_own(), is_own, "{text}");
+    }
+}
+
+#[test]
+fn only_pods_of_the_core_group_mount() {
+    for (kind, is_of_pods) in [("v1/pod", true), ("v2/pod", false), ("v1/pods", false)] {
+        let text = format!("connectors/apis/{kind}/apps/web-1");
+        let template = ResourceTemplate::parse(&text).unwrap();
+        assert_eq!(template.is_of_pods(), is_of_pods, "{text}");
+    }
+}
+
+#[test]
 fn every_spelling_of_the_source_document_names_the_pod() {
     for (prefix, namespace, name, warnings) in [
         (

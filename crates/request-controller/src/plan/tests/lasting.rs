@@ -452,4 +452,25 @@ fn what_was_written_counts_only_if_the_request_still_wants_it() {
         Err(NotOurs::OtherEvidence)
     );
     assert_eq!(changed(|it| it.status = None), Err(NotOurs::OtherEvidence));
+    // An entry that still gives something else, and one that gave the same and gives it no more.
+    let of_entry = |it: &mut connectors_api::AccessRequest| {
+        let entry = &mut it.status.as_mut().unwrap().policies[0];
+        entry.grant.take().unwrap()
+    };
+    let with = |change: fn(&mut connectors_api::access_request::PolicyGrant)| {
+        let mut live = decided.clone();
+        let mut grant = of_entry(&mut live);
+        change(&mut grant);
+        live.status.as_mut().unwrap().policies[0].grant = Some(grant);
+        ask(Some(&live))
+    };
+    assert_eq!(
+        with(|it| it.rules[0].verbs = vec!["get".to_owned()]),
+        Err(NotOurs::OtherEvidence)
+    );
+    assert_eq!(
+        with(|it| it.state = GrantState::Ended),
+        Err(NotOurs::OtherEvidence)
+    );
+    assert_eq!(with(|_| {}), Ok(Some(Phase::Granted)));
 }
