@@ -93,16 +93,27 @@ impl Applier {
         }
     }
 
-    /// Writes, one after the other, what was decided on what was read at that time.
+    /// Writes, one after the other, what was decided on what was read at that time. What cannot be taken back keeps
+    /// nothing else from being taken back; nothing is given after it.
     pub async fn apply(&self, job: &Job, steps: &[Step], read: Instant) -> Result<(), ApplyError> {
         let mut versions = Versions::new();
+        let mut so_far = Ok(());
         for Step { write, gives } in steps {
-            if *gives && read.elapsed() > FRESH {
-                return Err(ApplyError::Stale);
+            if *gives {
+                so_far?;
+                if read.elapsed() > FRESH {
+                    return Err(ApplyError::Stale);
+                }
+                so_far = Ok(());
             }
-            self.write(job, write, &mut versions).await?;
+            match self.write(job, write, &mut versions).await {
+                Ok(()) => {}
+                Err(error) if *gives => return Err(error),
+                Err(ApplyError::NotLeading) => return Err(ApplyError::NotLeading),
+                Err(error) => so_far = so_far.and(Err(error)),
+            }
         }
-        Ok(())
+        so_far
     }
 
     async fn write(

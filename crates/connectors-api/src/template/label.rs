@@ -169,6 +169,11 @@ impl RenderedLabels {
         };
         !self.0.is_empty() && self.0.iter().all(has)
     }
+
+    /// The labels, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &LabelValue)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value))
+    }
 }
 
 /// As the API server takes it: `key=value,key=value`.

@@ -1,5 +1,7 @@
 //! Which connectors, and selectors in general.
 
+use std::collections::BTreeSet;
+
 use super::finding::{FindingCode, Findings};
 use super::shape::Spec;
 use crate::LabelSelector;
@@ -18,13 +20,15 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) {
     if let Some(names) = names {
         let at = "spec.connector.names";
         findings.length(at, names.len(), 1, MOST_NAMES);
-        for (place, name) in names.iter().enumerate() {
+        // Whoever asks may have written any number of them.
+        let mut before = BTreeSet::new();
+        for (place, name) in names.iter().enumerate().take(MOST_NAMES) {
             let path = format!("{at}[{place}]");
             if !is_dns_subdomain(name) {
                 let message = "is no name that a connector can have";
                 findings.invalid(&path, message, "give the metadata.name of a connector");
             }
-            if names.iter().take(place).any(|before| before == name) {
+            if !before.insert(name) {
                 let message = format!("`{name}` is listed before");
                 findings.error(&path, FindingCode::DuplicateName, message, "remove it");
             }

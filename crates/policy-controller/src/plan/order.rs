@@ -113,7 +113,11 @@ pub fn steps(wanted: &BTreeMap<String, Pair>, there: &Managed) -> Vec<Step> {
                 let change =
                     Write::Change(Object::Binding(pair.binding.clone()), found.pin.clone());
                 let is_role_same = role.is_some_and(|role| is_same_role(role, &pair.role));
-                if has_too_many && holders.is_subset(&before) {
+                if has_too_many && role.is_none() {
+                    // The API server changes no RoleBinding to a Role that is not there.
+                    narrowing.push(take(gone(found, Kind::RoleBinding, name, empty_binding)));
+                    bindings.push(give(create(Object::Binding(pair.binding.clone()))));
+                } else if has_too_many && holders.is_subset(&before) {
                     narrowing.push(take(change));
                 } else if is_role_same && has_too_many {
                     both.push(give(change));

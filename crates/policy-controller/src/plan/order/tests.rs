@@ -171,14 +171,14 @@ fn what_was_added_by_hand_goes_and_what_was_taken_comes_back() {
 }
 
 #[test]
-fn a_rolebinding_that_waits_for_its_role_is_narrowed_before_the_role_comes() {
+fn a_rolebinding_whose_role_is_gone_goes_before_the_role_comes() {
     let before = world(&["a"], &["u", "v"], &["read"]);
     let after = world(&["a"], &["v", "w"], &["read"]);
     let mut there = cluster(&before);
     there.roles.clear();
     assert_eq!(
         words(&go(there, &after)),
-        ["RoleBinding of v", "create Role", "RoleBinding of v+w"]
+        ["delete RoleBinding", "create Role", "create RoleBinding"]
     );
 }
 

@@ -64,6 +64,17 @@ pub(crate) enum Author {
     MayBut(Vec<String>),
 }
 
+impl Author {
+    /// Whether he may hand out what the policy does.
+    pub(crate) fn may(&self) -> bool {
+        match self {
+            Self::MayAll => true,
+            Self::MayBut(names) => names.is_empty(),
+            Self::Unasked | Self::NoAnswer | Self::MayNotAll => false,
+        }
+    }
+}
+
 /// What is wrong with a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Problem {
@@ -130,6 +141,15 @@ impl Verdict {
         verdict
     }
 
+    /// The same, unless nothing is wrong in it and something is in another one.
+    pub(crate) fn or_else_of(self, other: Self) -> Self {
+        if self.problems.is_empty() && !other.problems.is_empty() {
+            other
+        } else {
+            self
+        }
+    }
+
     /// The same, and one more problem.
     pub(crate) fn and(mut self, problem: Problem) -> Self {
         self.problems.push(problem);
@@ -138,7 +158,10 @@ impl Verdict {
 
     pub(crate) fn author(&mut self, author: Author) {
         match author {
-            Author::Unasked | Author::MayAll => {}
+            Author::MayAll => {}
+            // Of what cannot be read that is said already.
+            Author::Unasked if !self.problems.is_empty() => {}
+            Author::Unasked => self.problems.push(Problem::NoAnswer),
             Author::MayBut(names) if names.is_empty() => {}
             Author::MayBut(names) => self.problems.push(Problem::Not(names)),
             Author::MayNotAll => self.problems.push(Problem::NotAll),

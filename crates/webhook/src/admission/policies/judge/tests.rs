@@ -47,7 +47,8 @@ fn an_author_hands_out_what_he_may_change() {
         verdict.author(author);
         verdict
     };
-    for may in [Author::Unasked, Author::MayAll, Author::MayBut(Vec::new())] {
+    for may in [Author::MayAll, Author::MayBut(Vec::new())] {
+        assert!(may.may());
         assert_eq!(judged(may).answer(), Answer::allowed());
     }
     let names = |count: usize| Author::MayBut((0..count).map(|it| format!("c{it}")).collect());
@@ -64,7 +65,9 @@ fn an_author_hands_out_what_he_may_change() {
         ),
         (names(9), RefusalStatus::Forbidden, "c6, c7 and 1 more"),
         (Author::NoAnswer, RefusalStatus::Unavailable, "try again"),
+        (Author::Unasked, RefusalStatus::Unavailable, "try again"),
     ] {
+        assert!(!author.may());
         let (code, message) = message(judged(author));
         assert_eq!(code, status);
         assert!(message.contains(words), "{message}");
@@ -92,4 +95,15 @@ fn findings_keep_their_place_and_their_weight() {
             .any(|it| it.is_error && it.path == "spec.conector"),
         "{findings:?}"
     );
+}
+
+#[test]
+fn what_somebody_else_finds_nothing_wrong_with_is_refused_all_the_same() {
+    let (wrong, odd) = (finding(true, "spec.a"), finding(false, "spec.b"));
+    let ours = Verdict::found([wrong.clone()]);
+    let theirs = Verdict::found([odd]);
+    assert_eq!(theirs.clone().or_else_of(ours.clone()), ours);
+    assert_eq!(theirs.clone().or_else_of(Verdict::default()), theirs);
+    let more = Verdict::found([wrong, finding(true, "spec.c")]);
+    assert_eq!(more.clone().or_else_of(ours), more);
 }
