@@ -161,11 +161,10 @@ impl Verdict {
             Author::MayAll => {}
             // Of what cannot be read that is said already.
             Author::Unasked if !self.problems.is_empty() => {}
-            Author::Unasked => self.problems.push(Problem::NoAnswer),
             Author::MayBut(names) if names.is_empty() => {}
             Author::MayBut(names) => self.problems.push(Problem::Not(names)),
             Author::MayNotAll => self.problems.push(Problem::NotAll),
-            Author::NoAnswer => self.problems.push(Problem::NoAnswer),
+            Author::Unasked | Author::NoAnswer => self.problems.push(Problem::NoAnswer),
         }
     }
 
