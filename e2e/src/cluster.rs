@@ -13,6 +13,7 @@ pub(crate) mod layout;
 mod namespaces;
 mod pki;
 pub(crate) mod preflight;
+mod settle;
 pub(crate) mod supervisor;
 pub(crate) mod tools;
 mod up;

@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io,
-    net::{SocketAddr, UdpSocket},
+    net::{Ipv4Addr, UdpSocket},
     os::fd::AsFd,
     thread,
     time::Duration,
@@ -14,39 +14,60 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 
-use super::config::net;
-
-/// A name that every cluster serves: the API server's own service.
-const NAME: &str = "kubernetes.default.svc.cluster.local";
 const QUERY_ID: [u8; 2] = [0x2a, 0x2a];
 
-/// Whether the cluster's DNS gives the API server's service address; the error says what it gave instead.
-pub(crate) fn answers(inside: Pid) -> Result<(), String> {
+/// What DNS is asked, where, and what it should say.
+#[derive(Clone)]
+pub(crate) struct Question {
+    /// The address at which DNS is asked.
+    pub(crate) server: Ipv4Addr,
+    /// The name that is asked for.
+    pub(crate) name: String,
+    /// The address that the name should have.
+    pub(crate) expected: Ipv4Addr,
+}
+
+/// Whether the cluster's DNS gives the expected address; the error says what it gave instead.
+pub(crate) fn answers(inside: Pid, question: &Question) -> Result<(), String> {
     let network = File::open(format!("/proc/{}/ns/net", inside.as_raw_nonzero()))
         .map_err(|error| format!("no network of process {inside:?}: {error}"))?;
     // A thread of its own, since entering a network changes the thread for good.
+    let asked = question.clone();
     let asked = thread::spawn(move || -> io::Result<Vec<u8>> {
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
-        ask()
+        asked.ask()
     });
     match asked.join() {
-        Ok(Ok(answer)) => check(&answer),
+        Ok(Ok(answer)) => question.check(&answer),
         Ok(Err(error)) => Err(format!("no answer from the DNS service: {error}")),
         Err(_) => Err("the question could not be asked".to_owned()),
     }
 }
 
-fn ask() -> io::Result<Vec<u8>> {
-    let server: SocketAddr = format!("{}:53", net::DNS_SERVICE_IP)
-        .parse()
-        .map_err(io::Error::other)?;
-    let socket = UdpSocket::bind("0.0.0.0:0")?;
-    socket.set_read_timeout(Some(Duration::from_millis(500)))?;
-    socket.send_to(&query(NAME), server)?;
-    let mut answer = vec![0; 512];
-    let length = socket.recv(&mut answer)?;
-    answer.truncate(length);
-    Ok(answer)
+impl Question {
+    fn ask(&self) -> io::Result<Vec<u8>> {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+        socket.send_to(&query(&self.name), (self.server, 53))?;
+        let mut answer = vec![0; 512];
+        let length = socket.recv(&mut answer)?;
+        answer.truncate(length);
+        Ok(answer)
+    }
+
+    /// The address is the record's data, and so the end of an answer with one record.
+    fn check(&self, answer: &[u8]) -> Result<(), String> {
+        let Self { name, expected, .. } = self;
+        let code = answer.get(3).map_or(u8::MAX, |flags| flags & 0x0f);
+        if !answer.starts_with(&QUERY_ID) || code != 0 {
+            return Err(format!("DNS answered with code {code} to {name}"));
+        }
+        if answer.windows(4).any(|window| window == expected.octets()) {
+            Ok(())
+        } else {
+            Err(format!("DNS does not give {expected} for {name}"))
+        }
+    }
 }
 
 /// A standard query for one address record (RFC 1035, section 4).
@@ -63,26 +84,6 @@ fn query(name: &str) -> Vec<u8> {
     message
 }
 
-/// The address is the record's data, and so the end of an answer with one record.
-fn check(answer: &[u8]) -> Result<(), String> {
-    let code = answer.get(3).map_or(u8::MAX, |flags| flags & 0x0f);
-    if !answer.starts_with(&QUERY_ID) || code != 0 {
-        return Err(format!("DNS answered with code {code}"));
-    }
-    let expected: Vec<u8> = net::API_SERVICE_IP
-        .split('.')
-        .filter_map(|part| part.parse().ok())
-        .collect();
-    if answer.windows(4).any(|window| window == expected) {
-        Ok(())
-    } else {
-        Err(format!(
-            "DNS does not give {} for {NAME}",
-            net::API_SERVICE_IP
-        ))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,12 +96,17 @@ mod tests {
 
     #[test]
     fn only_a_good_answer_with_the_address_counts() {
+        let question = Question {
+            server: Ipv4Addr::LOCALHOST,
+            name: "a.bc".to_owned(),
+            expected: Ipv4Addr::new(10, 96, 0, 1),
+        };
         let mut answer = vec![0x2a, 0x2a, 0x81, 0x80, 0, 1, 0, 1];
-        assert!(check(&answer).is_err(), "no address");
+        assert!(question.check(&answer).is_err(), "no address");
         answer.extend([10, 96, 0, 1]);
-        assert_eq!(check(&answer), Ok(()));
+        assert_eq!(question.check(&answer), Ok(()));
         answer[3] = 0x83;
-        assert!(check(&answer).is_err(), "no such name");
-        assert!(check(&[]).is_err(), "empty");
+        assert!(question.check(&answer).is_err(), "no such name");
+        assert!(question.check(&[]).is_err(), "empty");
     }
 }

@@ -6,7 +6,7 @@ use std::{fs, io, process::Command, time::Duration};
 use super::{
     Cluster, Component, ControlError, DownError, Launcher, State, addons, config,
     control::{self, Request},
-    dns, down, keeper,
+    down, keeper,
     layout::{ClusterName, Layout},
     pki,
     preflight::{self, Machine, PreflightError},
@@ -134,7 +134,7 @@ pub(super) fn up(
         cluster.start(Component::KubeProxy)?;
         cluster.wait_for_node()
     })?;
-    progress.step("wait for DNS", || cluster.wait_for_dns())?;
+    progress.step("wait for DNS", || cluster.settle())?;
     fs::write(cluster.layout.ready_marker(), "").map_err(io_error("mark the cluster as ready"))?;
     Ok(cluster)
 }
@@ -271,15 +271,7 @@ impl Cluster {
         ))
     }
 
-    fn wait_for_dns(&self) -> Result<(), UpError> {
-        let inside =
-            control::supervisor_pid(&self.layout).map_err(io_error("find the supervisor"))?;
-        self.wait(poll("DNS to answer", Deadline::after(PATIENCE), || {
-            dns::answers(inside)
-        }))
-    }
-
-    fn wait<T>(&self, result: Result<T, TimedOut>) -> Result<T, UpError> {
+    pub(super) fn wait<T>(&self, result: Result<T, TimedOut>) -> Result<T, UpError> {
         result.map_err(|source| UpError::TimedOut {
             name: self.name.clone(),
             components: self.diagnosis(),
@@ -312,6 +304,6 @@ impl Cluster {
     }
 }
 
-fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> UpError {
+pub(super) fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> UpError {
     move |source| UpError::Io { what, source }
 }

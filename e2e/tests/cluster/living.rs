@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use e2e::{Deadline, harness::PATIENCE, poll};
+use e2e::{Cluster, Deadline, harness::PATIENCE, poll};
 
 use crate::{
     machine::{SETTINGS, processes, rest_of_the_machine, traces_of},
@@ -45,6 +45,9 @@ fn a_killed_component_stays_down_until_it_is_restarted() {
             .status
             .success()
     });
+    let name = cluster.name.parse().unwrap();
+    // Its watchers need longer to come back than it does itself.
+    Cluster::find(&name).unwrap().unwrap().settle().unwrap();
     wait_for("a heartbeat of the kubelet", || {
         !node_heartbeat(&cluster).is_empty()
     });

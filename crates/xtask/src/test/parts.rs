@@ -161,6 +161,8 @@ impl Context {
             .env("E2E_WORKLOAD_IMAGE", &self.workload_image);
         if let Some(cluster) = target.local() {
             command.env("E2E_CLUSTER", cluster.name().as_str());
+            // The part before may have killed the API server a moment ago.
+            cluster.settle()?;
         }
         Ok(command)
     }
