@@ -12,14 +12,17 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{queue::Urgency, reconcile::Reconciler};
+use crate::{
+    queue::Urgency,
+    reconcile::{Reconciler, Swept},
+    world::Job,
+};
 
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 /// How long the first look at everything that holds something may take before the rest begins.
 const FIRST_LOOK: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(20);
-/// How often a sweep that fails is repeated before the work begins all the same: one object that does not
-/// go must not keep everything else from being taken back.
+/// How often a sweep that cannot read is repeated before the work begins all the same.
 const ATTEMPTS: usize = 3;
 
 /// Leads whenever this process is the leader, until it is time to end.
@@ -59,8 +62,9 @@ pub async fn lead(
 async fn go_on(reconciler: &Reconciler, first_sweep: &mut Option<Part>, every: Duration) {
     let queue = &reconciler.queue;
     queue.close();
-    swept(reconciler).await;
+    let left = swept(reconciler).await;
     wake_all(reconciler, Urgency::Urgent);
+    wake_left(reconciler, left);
     queue.open();
     let deadline = Instant::now() + FIRST_LOOK;
     while queue.depth() > 0 && Instant::now() < deadline {
@@ -73,7 +77,14 @@ async fn go_on(reconciler: &Reconciler, first_sweep: &mut Option<Part>, every: D
         }
         // Not all replicas of all installations at the same moment.
         sleep(every.mul_f64(0.9 + chance::fraction() / 5.0)).await;
-        swept(reconciler).await;
+        let left = swept(reconciler).await;
+        wake_left(reconciler, left);
+    }
+}
+
+fn wake_left(reconciler: &Reconciler, left: Vec<Job>) {
+    for job in left {
+        reconciler.queue.wake(job, Urgency::Urgent);
     }
 }
 
@@ -87,17 +98,19 @@ fn wake_all(reconciler: &Reconciler, least: Urgency) {
     }
 }
 
-async fn swept(reconciler: &Reconciler) {
+/// Says what could not be taken away.
+async fn swept(reconciler: &Reconciler) -> Vec<Job> {
     let mut pauses = PAUSES;
     for _ in 0..ATTEMPTS {
         let swept = reconciler.sweep().await;
-        let result = if swept.is_ok() { "ok" } else { "failed" };
+        let is_whole = swept.as_ref().is_ok_and(|it| it.left.is_empty());
+        let result = if is_whole { "ok" } else { "failed" };
         let sweeps = &reconciler.metrics.sweeps;
         sweeps.with_label_values(&[result]).inc();
         match swept {
-            Ok(removed) => {
-                info!(removed, "swept");
-                return;
+            Ok(Swept { removed, left }) => {
+                info!(removed, left = left.len(), "swept");
+                return left;
             }
             Err(error) => {
                 warn!(error = report(&error), "the sweep failed and is repeated");
@@ -105,4 +118,5 @@ async fn swept(reconciler: &Reconciler) {
             }
         }
     }
+    Vec::new()
 }

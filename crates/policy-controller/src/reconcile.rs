@@ -224,17 +224,33 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Has everything looked at that is managed for a policy that is not there, and says how much that is.
-    pub async fn sweep(&self) -> Result<usize, ReconcileError> {
+    /// Takes away what is managed for policies that are not there. What cannot be taken away is tried again
+    /// from the queue and keeps nothing else from going.
+    pub async fn sweep(&self) -> Result<Swept, ReconcileError> {
         // Policies after the objects: what an object is made for is there before it.
         let managed = self.live.managed_jobs().await?;
         let policies = self.live.jobs().await?;
-        let stray: Vec<_> = managed.difference(&policies).collect();
-        for job in &stray {
-            self.reconcile(job, Tells::Everything).await?;
+        let mut swept = Swept::default();
+        for job in managed.difference(&policies) {
+            match self.reconcile(job, Tells::Everything).await {
+                Ok(_) => swept.removed += 1,
+                Err(error) => {
+                    warn!(?job, error = report(&error), "what no policy owns stays");
+                    swept.left.push(job.clone());
+                }
+            }
         }
-        Ok(stray.len())
+        Ok(swept)
     }
+}
+
+/// What a sweep came to, in policies that are not there any more.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// Nothing is left of so many.
+    pub removed: usize,
+    /// Something is left of these.
+    pub left: Vec<Job>,
 }
 
 fn seen(policy: &PolicyLive) -> PolicySeen<'_> {

@@ -165,17 +165,19 @@ impl Server {
         answer(client, request).await.map(drop)
     }
 
-    /// The base of a case with a patch, under a name of its own and marked as the variant's.
+    /// The base of a case with a patch, marked as the variant's. `NAME` in it is the case's own name, which is
+    /// also the whole name of what has none.
     fn object(&self, case: &Case, variant: &Variant, patch: &Value) -> Value {
         let name = format!("{}-{}", variant.mark, case.file);
         let mut object = case.object(patch);
         json_patch::merge(
             &mut object,
-            &json!({"metadata": {"name": name, "labels": {MARK: variant.mark}}}),
+            &json!({"metadata": {"labels": {MARK: variant.mark}}}),
         );
-        let text = object
-            .to_string()
-            .replace("\"NAME\"", &format!("\"{name}\""));
+        if object["metadata"]["name"].is_null() {
+            object["metadata"]["name"] = json!("NAME");
+        }
+        let text = object.to_string().replace("NAME", &name);
         object = serde_json::from_str(&text.replace("OWNER_UID", &self.owner_uid)).unwrap();
         write_out(&mut object);
         object

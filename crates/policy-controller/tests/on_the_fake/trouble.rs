@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::Lag;
 use tokio::time::sleep;
 
 use crate::support::{Cluster, SYSTEMS, TOOLS, reading, soon};
 
-fn alice() -> serde_json::Value {
+fn alice() -> Value {
     json!([{"kind": "User", "name": "alice"}])
 }
 
@@ -202,4 +202,30 @@ async fn two_that_lead_agree_though_one_is_far_behind() {
     let since = cluster.now();
     sleep(Duration::from_mins(10)).await;
     assert_eq!(cluster.writes(since), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_taken_away_keeps_nothing_else_from_going() {
+    let cluster = Cluster::new();
+    let stray = |uid: &str, role: &str, finalizers: Value| {
+        let labels = json!({"app.kubernetes.io/managed-by": "connectors-approval", "connectors.alauda.io/accessPolicyUid": uid});
+        cluster.put(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": format!("policy-{uid}"), "namespace": TOOLS, "labels": labels, "finalizers": finalizers},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+            "subjects": [{"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}],
+        }));
+    };
+    // Nobody may write a binding to a Role that is missing, not even to empty it.
+    stray("a", "missing", json!(["example.com/keep"]));
+    cluster.server.delete("rolebindings", TOOLS, "policy-a");
+    stray("b", "policy-b", json!([]));
+    let _process = cluster.start("one");
+    sleep(Duration::from_millis(100)).await;
+    let left = |uid: &str| {
+        let name = format!("policy-{uid}");
+        cluster.server.get("rolebindings", TOOLS, &name).is_some()
+    };
+    assert!(left("a"));
+    assert!(!left("b"));
 }
