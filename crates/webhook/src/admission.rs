@@ -6,6 +6,8 @@ mod lookups;
 mod mutate;
 mod policies;
 
+use std::borrow::Cow;
+
 use connectors_api::{AccessRequest, names, parse};
 use kube::{Client, Resource};
 use serde_json::Value;
@@ -19,6 +21,13 @@ use lookups::{Lookups, Unanswered};
 use policies::Policies;
 
 pub(crate) use policies::Finding;
+
+const CREATED: Scope = Scope {
+    resource: || AccessRequest::plural(&()),
+    kind: "access requests",
+    deed: "creation",
+    operations: &[Operation::Create],
+};
 
 /// Judges what is written in our API group.
 #[derive(Clone)]
@@ -64,7 +73,7 @@ pub(crate) struct Requests {
 impl Requests {
     /// Fills in what a creator may leave out.
     pub(crate) async fn mutate(&self, request: &Request, deadline: Instant) -> Answer {
-        let text = match created(request) {
+        let text = match CREATED.object(request) {
             Ok(Some(text)) => text,
             Ok(None) => return Answer::allowed(),
             Err(refusal) => return Answer::Refused(refusal),
@@ -94,7 +103,7 @@ impl Requests {
 
     /// Lets pass what its creator may ask for.
     pub(crate) async fn validate(&self, request: &Request, deadline: Instant) -> Answer {
-        let text = match created(request) {
+        let text = match CREATED.object(request) {
             Ok(Some(text)) => text,
             Ok(None) => return Answer::allowed(),
             Err(refusal) => return Answer::Refused(refusal),
@@ -147,34 +156,53 @@ impl Requests {
     }
 }
 
-/// The object that is created; nothing for what is not looked at.
-fn created(request: &Request) -> Result<Option<&RawValue>, Refusal> {
-    let resource = &request.resource;
-    let is_ours = resource.group == names::GROUP
-        && resource.version == names::VERSION
-        && resource.resource == AccessRequest::plural(&());
-    if !is_ours {
-        return Err(misrouted("only access requests are admitted here"));
-    }
-    let is_subresource = request
-        .sub_resource
-        .as_deref()
-        .is_some_and(|name| !name.is_empty());
-    if request.operation != Operation::Create || is_subresource {
-        return Ok(None);
-    }
-    // Without a namespace the request's own could not be told from another.
-    match (&request.object, request.namespace.as_deref()) {
-        (None, _) => Err(misrouted("a creation without an object")),
-        (Some(_), None | Some("")) => Err(misrouted("a creation without a namespace")),
-        (Some(object), Some(_)) => Ok(Some(object)),
+/// What a page looks at.
+struct Scope {
+    /// The plural, as in paths.
+    resource: fn() -> Cow<'static, str>,
+    /// The plural, as people say it.
+    kind: &'static str,
+    /// What is done to it.
+    deed: &'static str,
+    operations: &'static [Operation],
+}
+
+impl Scope {
+    /// The object as it is to be; nothing for what is not looked at.
+    fn object<'a>(&self, request: &'a Request) -> Result<Option<&'a RawValue>, Refusal> {
+        let Self {
+            resource,
+            kind,
+            deed,
+            operations,
+        } = self;
+        let asked = &request.resource;
+        let is_ours = asked.group == names::GROUP
+            && asked.version == names::VERSION
+            && asked.resource == resource();
+        if !is_ours {
+            return Err(misrouted(format!("only {kind} are admitted here")));
+        }
+        let is_subresource = request
+            .sub_resource
+            .as_deref()
+            .is_some_and(|it| !it.is_empty());
+        if is_subresource || !operations.contains(&request.operation) {
+            return Ok(None);
+        }
+        // Without a namespace the object's own could not be told from another.
+        match (&request.object, request.namespace.as_deref()) {
+            (None, _) => Err(misrouted(format!("a {deed} without an object"))),
+            (Some(_), None | Some("")) => Err(misrouted(format!("a {deed} without a namespace"))),
+            (Some(object), Some(_)) => Ok(Some(object)),
+        }
     }
 }
 
-fn misrouted(message: &str) -> Refusal {
+fn misrouted(message: String) -> Refusal {
     Refusal {
         status: RefusalStatus::BadRequest,
-        message: message.to_owned(),
+        message,
     }
 }
 

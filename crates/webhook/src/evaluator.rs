@@ -7,22 +7,66 @@ use evaluation_api::{
     v1::{self, FindingSeverity},
 };
 use rustls::{ClientConfig, RootCertStore};
+use serde::Serialize;
+use serde_json::Value;
 use service_kit::{report, tls};
 use thiserror::Error;
 use tokio::sync::watch;
+use tonic::Code;
 use tracing::warn;
 
 use crate::admission::Finding;
 
 /// Why a policy was not looked at.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Unjudged {
     /// It may be away, or too busy.
     #[error("spec: the evaluation service, which looks at Rego, does not answer now; try again")]
     NoAnswer,
+    /// It refuses this very policy.
+    #[error("spec: the evaluation service, which looks at Rego, refuses the policy: {0}")]
+    Refused(String),
+    /// It refuses us.
+    #[error(
+        "spec: the evaluation service, which looks at Rego, refuses the webhook; its administrator finds why in the \
+         webhook's log"
+    )]
+    NotLet,
     /// It says something that this version does not understand.
     #[error("spec: the evaluation service answers in words that are not understood")]
     Unknown,
+}
+
+/// What it needs of a policy.
+#[derive(Serialize)]
+struct Sent<'a> {
+    #[serde(rename = "apiVersion")]
+    api_version: Option<&'a Value>,
+    kind: Option<&'a Value>,
+    metadata: Named<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<&'a Value>,
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a Value>,
+}
+
+/// People's notes, and who wrote which field, may be longer than the policy.
+fn sent(policy: &Value) -> Sent<'_> {
+    Sent {
+        api_version: policy.get("apiVersion"),
+        kind: policy.get("kind"),
+        metadata: Named {
+            name: policy.pointer("/metadata/name"),
+            namespace: policy.pointer("/metadata/namespace"),
+        },
+        spec: policy.get("spec"),
+    }
 }
 
 /// Asks it.
@@ -41,7 +85,7 @@ impl Evaluator {
     }
 
     /// Everything that is to be said about a policy.
-    pub(crate) async fn findings(&self, policy: &str) -> Result<Vec<Finding>, Unjudged> {
+    pub(crate) async fn findings(&self, policy: &Value) -> Result<Vec<Finding>, Unjudged> {
         let client = match self {
             Self::Service(client) => client,
             #[cfg(test)]
@@ -49,7 +93,8 @@ impl Evaluator {
             #[cfg(test)]
             Self::Fake(Some(findings)) => return findings.iter().cloned().map(known).collect(),
         };
-        let answer = client.validate_policy(policy.as_bytes().to_vec()).await;
+        let text = serde_json::to_vec(&sent(policy)).map_err(|_| Unjudged::Unknown)?;
+        let answer = client.validate_policy(text).await;
         let answer = answer.map_err(|error| {
             warn!(error = report(&error), "a policy cannot be judged");
             Unjudged::from(&error)
@@ -62,11 +107,21 @@ impl From<&CallError> for Unjudged {
     fn from(error: &CallError) -> Self {
         match error {
             CallError::Answer(_) | CallError::Verdict(_) => Self::Unknown,
-            CallError::Token(_) | CallError::Status { .. } | CallError::Deadline { .. } => {
-                Self::NoAnswer
+            error if error.may_pass() => Self::NoAnswer,
+            CallError::Status { status, .. } if is_about_the_policy(status.code()) => {
+                Self::Refused(status.message().to_owned())
             }
+            CallError::Status { .. } => Self::NotLet,
+            CallError::Token(_) | CallError::Deadline { .. } => Self::NoAnswer,
         }
     }
+}
+
+const fn is_about_the_policy(code: Code) -> bool {
+    matches!(
+        code,
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange
+    )
 }
 
 fn known(finding: v1::Finding) -> Result<Finding, Unjudged> {
@@ -100,4 +155,45 @@ pub(crate) fn trusting(roots: RootCertStore) -> ClientConfig {
     ClientConfig::builder()
         .with_root_certificates(roots)
         .with_no_client_auth()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tonic::Status;
+
+    use super::*;
+
+    #[test]
+    fn the_service_sees_what_it_needs() {
+        let sent = |policy: &Value| serde_json::to_value(sent(policy)).unwrap();
+        let policy = json!({
+            "apiVersion": "v", "kind": "K", "spec": {"a": [1]}, "status": {},
+            "metadata": {"name": "n", "namespace": "ns", "annotations": {"a": "b"}, "managedFields": [{}]},
+        });
+        let seen = json!({"apiVersion": "v", "kind": "K", "spec": {"a": [1]}, "metadata": {"name": "n", "namespace": "ns"}});
+        assert_eq!(sent(&policy), seen);
+        let absent = json!({"apiVersion": null, "kind": null, "metadata": {}});
+        for nothing in [json!({}), json!([]), json!(null)] {
+            assert_eq!(sent(&nothing), absent);
+        }
+    }
+
+    #[test]
+    fn try_again_is_said_only_where_that_may_help() {
+        let of = |code, words: &str| {
+            let status = Box::new(Status::new(code, words));
+            Unjudged::from(&CallError::Status { call: "x", status })
+        };
+        for code in [Code::Unavailable, Code::ResourceExhausted, Code::Unknown] {
+            assert_eq!(of(code, "later"), Unjudged::NoAnswer);
+        }
+        assert_eq!(
+            of(Code::InvalidArgument, "too long"),
+            Unjudged::Refused("too long".to_owned())
+        );
+        for code in [Code::PermissionDenied, Code::Unimplemented] {
+            assert_eq!(of(code, "no"), Unjudged::NotLet);
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The HTTPS server that the API server calls.
 
 mod http;
+mod weight;
 
 use std::{sync::Arc, time::Duration};
 

@@ -177,6 +177,7 @@ fn without_the_webhook_only_what_the_custom_resource_holds_is_held() {
     let gate = with_author("policies-alone", Gate::alone_without_mounts);
     let installation = Installation::of(&gate);
     let cases = Cases::read();
+    gate.create("", &policy("kept", Approval::SignOff)).unwrap();
     {
         let _away = installation.away("webhook");
         let plain = policy("plain", Approval::SignOff);
@@ -187,6 +188,13 @@ fn without_the_webhook_only_what_the_custom_resource_holds_is_held() {
         );
         // Connectors are other software's, which goes on.
         gate.create_connector("meanwhile");
+        // So do notes on policies, and whatever waits for a finalizer.
+        gate.scene()
+            .run("label accesspolicy kept seen=yes")
+            .unwrap();
+        let words = r#"patch accesspolicy kept --type=merge --patch {"spec":{"connector":{"names":["other"]}}}"#;
+        let refusal = gate.scene().run(words).unwrap_err().to_string();
+        assert!(refusal.contains("failed calling webhook"), "{refusal}");
     }
     let _gone = installation.without_webhook_configurations();
     for case in &cases.cases {

@@ -2,7 +2,9 @@
 
 use connectors_api::{labels, names};
 use json_patch::Patch;
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use super::mutate::labels_of;
 
 /// What makes both labels say what the spec says; nothing when they do. A class whose name is no value of a label has
 /// none: half a name would select the connectors of another class.
@@ -10,18 +12,7 @@ pub(crate) fn labelled(object: &Value) -> Option<Patch> {
     let class = object.pointer("/spec/connectorClassName")?.as_str()?;
     let class = Some(class).filter(|it| !it.is_empty() && names::is_label_value(it));
     let mut labelled = object.clone();
-    let metadata = labelled
-        .as_object_mut()?
-        .entry("metadata")
-        .or_insert_with(|| Map::new().into());
-    let known = metadata
-        .as_object_mut()?
-        .entry("labels")
-        .or_insert_with(|| Map::new().into());
-    if known.is_null() {
-        *known = Map::new().into();
-    }
-    let known = known.as_object_mut()?;
+    let known = labels_of(&mut labelled)?;
     for key in labels::CONNECTOR_CLASS {
         match class {
             Some(class) => {

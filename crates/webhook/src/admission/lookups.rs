@@ -1,6 +1,6 @@
 //! What the API server is asked about the author of an object, and about the pod of a request.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use connectors_api::names;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -15,6 +15,7 @@ use service_kit::{
     retry::{Backoff, Policy},
     watches::Guarded,
 };
+use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::judge::{PodFacts, Seen};
@@ -27,7 +28,8 @@ const CALLS: Policy = Policy {
     pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(200)),
 };
 
-/// Reviews of one author at the same time.
+/// Reviews of policies' names at the same time: a policy may name hundreds of connectors, and requests of pods wait for
+/// the same API server.
 const REVIEWS: usize = 16;
 
 /// The account of a pod that names none.
@@ -41,11 +43,15 @@ pub(crate) struct Unanswered;
 #[derive(Clone)]
 pub(crate) struct Lookups {
     client: Client,
+    places: Arc<Semaphore>,
 }
 
 impl Lookups {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            places: Arc::new(Semaphore::new(REVIEWS)),
+        }
     }
 
     /// Whether a user may get a pod, whether or not it exists.
@@ -75,20 +81,23 @@ impl Lookups {
         self.may(user, update_of(namespace, None)).await
     }
 
-    /// The connectors among these that a user may not change.
+    /// The first connectors among these that a user may not change, at most so many.
     pub(crate) async fn connectors_denied(
         &self,
         user: &UserInfo,
         namespace: &str,
         names: Vec<String>,
+        most: usize,
     ) -> Result<Vec<String>, Unanswered> {
         let ask = async |name: String| {
+            // The semaphore is never closed.
+            let _place = self.places.acquire().await.map_err(|_| Unanswered)?;
             let may = self.may(user, update_of(namespace, Some(&name))).await?;
             Ok((!may).then_some(name))
         };
         let answers = stream::iter(names).map(ask).buffered(REVIEWS);
-        let denied: Vec<Option<String>> = answers.try_collect().await?;
-        Ok(denied.into_iter().flatten().collect())
+        let denied = answers.try_filter_map(async |name| Ok(name)).take(most);
+        denied.try_collect().await
     }
 
     async fn may(

@@ -44,18 +44,7 @@ pub(crate) fn fill(
     fields
         .entry("permission")
         .or_insert_with(|| spec.permission.as_str().into());
-    let metadata = filled
-        .as_object_mut()?
-        .entry("metadata")
-        .or_insert_with(|| Map::new().into());
-    let known = metadata
-        .as_object_mut()?
-        .entry("labels")
-        .or_insert_with(|| Map::new().into());
-    if known.is_null() {
-        *known = Map::new().into();
-    }
-    let known = known.as_object_mut()?;
+    let known = labels_of(&mut filled)?;
     // A value that does not fit has no label, and another's in its place would mislead.
     known.retain(|key, _| !LABELS.contains(&key.as_str()));
     for (key, value) in labels::of_request(&spec) {
@@ -63,6 +52,22 @@ pub(crate) fn fill(
     }
     let patch = json_patch::diff(object, &filled);
     (!patch.0.is_empty()).then_some(patch)
+}
+
+/// The labels of an object, empty where it has none.
+pub(super) fn labels_of(object: &mut Value) -> Option<&mut Map<String, Value>> {
+    let metadata = object
+        .as_object_mut()?
+        .entry("metadata")
+        .or_insert_with(|| Map::new().into());
+    let labels = metadata
+        .as_object_mut()?
+        .entry("labels")
+        .or_insert_with(|| Map::new().into());
+    if labels.is_null() {
+        *labels = Map::new().into();
+    }
+    labels.as_object_mut()
 }
 
 #[cfg(test)]

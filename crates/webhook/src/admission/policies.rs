@@ -6,24 +6,35 @@
 mod judge;
 
 use connectors_api::{
-    AccessPolicy, AccessPolicySpec, names, parse,
+    AccessPolicy, AccessPolicySpec, parse,
     validate::{self, Validated},
 };
 use kube::Resource;
+use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
+};
 
 use super::{
+    Scope,
     lookups::{Lookups, Unanswered},
-    misrouted,
 };
 use crate::{
     evaluator::Evaluator,
-    review::{Answer, Operation, Refusal, Request},
+    review::{Answer, Operation, Request},
 };
-use judge::{Author, Problem, Verdict};
+use judge::{Author, MOST_NAMED, Problem, Verdict};
 
 pub(crate) use judge::Finding;
+
+const WRITTEN: Scope = Scope {
+    resource: || AccessPolicy::plural(&()),
+    kind: "access policies",
+    deed: "write",
+    operations: &[Operation::Create, Operation::Update],
+};
 
 /// Judges policies.
 #[derive(Clone)]
@@ -39,43 +50,40 @@ impl Policies {
 
     /// Lets pass what can be read, works, and hands out nothing that its author could not change.
     pub(crate) async fn validate(&self, request: &Request, deadline: Instant) -> Answer {
-        let text = match written(request) {
+        let text = match WRITTEN.object(request) {
             Ok(Some(text)) => text,
             Ok(None) => return Answer::allowed(),
             Err(refusal) => return Answer::Refused(refusal),
         };
-        let Ok(object) = serde_json::from_str::<Value>(text.get()) else {
-            return Verdict::default().and(Problem::TooDeep).answer();
-        };
-        if is_spec_unchanged(request, &object) {
+        if is_spec_unchanged(request, text) {
             return Answer::allowed();
         }
-        let author = timeout_at(deadline, self.author(request, &object)).await;
+        let read = match timeout_at(deadline, read(text.to_owned())).await {
+            Ok(Ok(read)) => read,
+            Ok(Err(problem)) => return Verdict::default().and(problem).answer(),
+            Err(_) => return Verdict::default().and(Problem::NobodyInTime).answer(),
+        };
+        let author = timeout_at(deadline, self.author(request, &read.object)).await;
         let author = author.unwrap_or(Author::NoAnswer);
-        let mut verdict = self.look(text.get(), &object, &author, deadline).await;
+        let mut verdict = self.look(read, &author, deadline).await;
         verdict.author(author);
         verdict.answer()
     }
 
     /// Everything that is to be said about the policy. Rego costs time that others wait for, so it is run for nobody who
     /// may not hand out what the policy does.
-    async fn look(
-        &self,
-        text: &str,
-        object: &Value,
-        author: &Author,
-        deadline: Instant,
-    ) -> Verdict {
-        let Validated { findings, modules } = validate::policy(object);
+    async fn look(&self, read: Read, author: &Author, deadline: Instant) -> Verdict {
+        let Read { object, validated } = read;
+        let Validated { findings, modules } = validated;
         let ours = Verdict::found(findings.into_iter().map(Into::into));
         if modules.is_empty() || !author.may() {
             return ours;
         }
-        match timeout_at(deadline, self.evaluator.findings(text)).await {
+        match timeout_at(deadline, self.evaluator.findings(&object)).await {
             // It reads the whole policy by the same rules, and runs the Rego besides. One of another version may know
             // more than we do, and lets nothing through that we would not.
             Ok(Ok(findings)) => Verdict::found(findings).or_else_of(ours),
-            Ok(Err(unjudged)) => ours.and(Problem::Unjudged(unjudged.to_string())),
+            Ok(Err(unjudged)) => ours.and(Problem::Unjudged(unjudged)),
             Err(_) => ours.and(Problem::NobodyInTime),
         }
     }
@@ -97,41 +105,46 @@ impl Policies {
         match connector.names {
             None => Author::MayNotAll,
             Some(names) => {
-                let denied = lookups.connectors_denied(user, namespace, names).await;
+                let denied = lookups
+                    .connectors_denied(user, namespace, names, MOST_NAMED + 1)
+                    .await;
                 denied.map_or(Author::NoAnswer, Author::MayBut)
             }
         }
     }
 }
 
-/// The policy as it is to be; nothing for what is not looked at.
-fn written(request: &Request) -> Result<Option<&RawValue>, Refusal> {
-    let resource = &request.resource;
-    let is_ours = resource.group == names::GROUP
-        && resource.version == names::VERSION
-        && resource.resource == AccessPolicy::plural(&());
-    if !is_ours {
-        return Err(misrouted("only access policies are admitted here"));
-    }
-    let is_subresource = request
-        .sub_resource
-        .as_deref()
-        .is_some_and(|it| !it.is_empty());
-    let is_written = matches!(request.operation, Operation::Create | Operation::Update);
-    if is_subresource || !is_written {
-        return Ok(None);
-    }
-    match (&request.object, request.namespace.as_deref()) {
-        (None, _) => Err(misrouted("a write without an object")),
-        (Some(_), None | Some("")) => Err(misrouted("a write without a namespace")),
-        (Some(object), Some(_)) => Ok(Some(object)),
-    }
+/// A policy, and what it says of itself.
+struct Read {
+    object: Value,
+    validated: Validated,
 }
 
-/// Labels and finalizers are for people and for the API server, and were not judged when the policy came either.
-fn is_spec_unchanged(request: &Request, object: &Value) -> bool {
-    let old = request.old_object.as_ref();
-    let old = old.and_then(|it| serde_json::from_str::<Value>(it.get()).ok());
-    request.operation == Operation::Update
-        && old.is_some_and(|old| old.get("spec").is_some() && old.get("spec") == object.get("spec"))
+/// Looks at a policy where that keeps nobody else waiting: a large one takes a while.
+async fn read(text: Box<RawValue>) -> Result<Read, Problem> {
+    let reading = spawn_blocking(move || {
+        let object: Value = serde_json::from_str(text.get()).map_err(|_| Problem::TooDeep)?;
+        let validated = validate::policy(&object);
+        Ok(Read { object, validated })
+    });
+    // It ends without an answer when it panics.
+    reading.await.unwrap_or(Err(Problem::NobodyInTime))
+}
+
+/// The spec, as text.
+#[derive(Deserialize)]
+struct Spec<'a> {
+    #[serde(borrow)]
+    spec: &'a RawValue,
+}
+
+/// Labels and finalizers are for people and for the API server, and were not judged when the policy came either. The
+/// API server writes the same spec in the same way.
+fn is_spec_unchanged(request: &Request, text: &RawValue) -> bool {
+    let spec = |text: &RawValue| {
+        let read = serde_json::from_str::<Spec<'_>>(text.get()).ok();
+        read.map(|it| it.spec.get().to_owned())
+    };
+    let old = request.old_object.as_deref().and_then(spec);
+    request.operation == Operation::Update && old.is_some() && old == spec(text)
 }

@@ -7,6 +7,7 @@
 //! | another content type than `application/json` | 415 |
 //! | a body that is too large | 413 |
 //! | a body that does not come in time | 408 |
+//! | no room for it in time | 503 |
 //! | a body that is no `AdmissionReview` of v1, or asks nothing | 400 |
 //! | everything else, refusals among it | 200 with an `AdmissionReview` |
 
@@ -19,16 +20,17 @@ use service_kit::report;
 use tokio::time::{Instant, timeout_at};
 use tracing::{error, info};
 
+use super::weight::{self, HEAVIEST, Scales};
 use crate::{
     admission::{self, Admission},
     metrics::{Outcome, ReviewMetrics},
-    review::{self, Answer, RefusalStatus},
+    review::{self, Answer, Refusal, RefusalStatus},
 };
 
 /// The API server waits five seconds: our own words are better than its.
 const ANSWER: Duration = Duration::from_secs(4);
 /// Objects have at most 1.5 MiB in etcd, and the API server takes requests of 3 MiB.
-const LARGEST: usize = 4 * 1024 * 1024;
+pub(super) const LARGEST: usize = 4 * 1024 * 1024;
 
 /// What is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +74,16 @@ impl Page {
 pub(crate) struct Handler {
     admission: Admission,
     metrics: ReviewMetrics,
+    scales: Scales,
 }
 
 impl Handler {
     pub(crate) fn new(admission: Admission, metrics: ReviewMetrics) -> Self {
-        Self { admission, metrics }
+        Self {
+            admission,
+            metrics,
+            scales: Scales::default(),
+        }
     }
 
     /// Answers within [`ANSWER`].
@@ -117,6 +124,16 @@ impl Handler {
         if !is_json(&request) {
             return malformed(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only application/json");
         }
+        // What does not say how long it is may be as long as anything.
+        let length = request.body().size_hint().upper();
+        let length = length.and_then(|it| usize::try_from(it).ok());
+        let length = length.unwrap_or(LARGEST);
+        if length > LARGEST {
+            return malformed(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+        }
+        let Ok(_room) = self.scales.body(length, deadline).await else {
+            return full();
+        };
         let body = Limited::new(request.into_body(), LARGEST).collect();
         let body = match timeout_at(deadline, body).await {
             Ok(Ok(body)) => body.to_bytes(),
@@ -130,12 +147,15 @@ impl Handler {
             Ok(asked) => asked,
             Err(error) => return malformed(StatusCode::BAD_REQUEST, &error.to_string()),
         };
-        let Admission { policies, requests } = &self.admission;
-        let answer = match page {
-            Page::MutateAccessRequests => requests.mutate(&asked, deadline).await,
-            Page::ValidateAccessRequests => requests.validate(&asked, deadline).await,
-            Page::ValidateAccessPolicies => policies.validate(&asked, deadline).await,
-            Page::MutateConnectors => admission::label_connector(&asked),
+        drop(body);
+        let weight = asked.object.as_ref().map_or(0, |it| weight::of(it.get()));
+        let answer = if weight > HEAVIEST {
+            too_heavy(page)
+        } else {
+            let Ok(_room) = self.scales.tree(weight, deadline).await else {
+                return full();
+            };
+            self.judge(page, &asked, deadline).await
         };
         let outcome = match &answer {
             Answer::Allowed { .. } => Outcome::Allowed,
@@ -166,6 +186,38 @@ impl Handler {
             }
         }
     }
+
+    async fn judge(&self, page: Page, asked: &review::Request, deadline: Instant) -> Answer {
+        let Admission { policies, requests } = &self.admission;
+        match page {
+            Page::MutateAccessRequests => requests.mutate(asked, deadline).await,
+            Page::ValidateAccessRequests => requests.validate(asked, deadline).await,
+            Page::ValidateAccessPolicies => policies.validate(asked, deadline).await,
+            Page::MutateConnectors => admission::label_connector(asked),
+        }
+    }
+}
+
+/// What would take too much memory is not read.
+fn too_heavy(page: Page) -> Answer {
+    match page {
+        // Connectors belong to other software.
+        Page::MutateConnectors => Answer::allowed(),
+        Page::MutateAccessRequests | Page::ValidateAccessRequests | Page::ValidateAccessPolicies => {
+            Answer::Refused(Refusal {
+                status: RefusalStatus::Invalid,
+                message: "the object has too many parts to be read; leave out fields that the kind does not have".to_owned(),
+            })
+        }
+    }
+}
+
+fn full() -> (Response<Full<Bytes>>, Outcome) {
+    let words = "too much is being reviewed; try again";
+    (
+        text(StatusCode::SERVICE_UNAVAILABLE, words),
+        Outcome::Unjudged,
+    )
 }
 
 /// Parameters, such as the character set, are of no interest.

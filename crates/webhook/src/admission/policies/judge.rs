@@ -3,10 +3,13 @@
 use connectors_api::validate::{self, Severity};
 use thiserror::Error;
 
-use crate::review::{Answer, Refusal, RefusalStatus};
+use crate::{
+    evaluator::Unjudged,
+    review::{Answer, Refusal, RefusalStatus},
+};
 
 /// Connectors that a refusal names.
-const MOST_NAMED: usize = 8;
+pub(super) const MOST_NAMED: usize = 8;
 
 /// Something to say about a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +63,8 @@ pub(crate) enum Author {
     MayAll,
     /// He may not, and the policy is about connectors that it does not name.
     MayNotAll,
-    /// He may change the connectors that the policy names, but for these.
+    /// He may change the connectors that the policy names, but for these, and perhaps for more if they are more than
+    /// a refusal names.
     MayBut(Vec<String>),
 }
 
@@ -92,8 +96,8 @@ pub(crate) enum Problem {
         named(.0)
     )]
     Not(Vec<String>),
-    #[error("{0}")]
-    Unjudged(String),
+    #[error(transparent)]
+    Unjudged(Unjudged),
     #[error("the policy cannot be judged in time; try again")]
     NobodyInTime,
     #[error("what you may do cannot be looked up now; try again")]
@@ -104,9 +108,13 @@ impl Problem {
     /// The table of what each problem is on the wire.
     const fn status(&self) -> RefusalStatus {
         match self {
-            Self::TooDeep | Self::Found(_) => RefusalStatus::Invalid,
+            Self::TooDeep | Self::Found(_) | Self::Unjudged(Unjudged::Refused(_)) => {
+                RefusalStatus::Invalid
+            }
             Self::NotAll | Self::Not(_) => RefusalStatus::Forbidden,
-            Self::Unjudged(_) | Self::NobodyInTime | Self::NoAnswer => RefusalStatus::Unavailable,
+            Self::Unjudged(Unjudged::NoAnswer | Unjudged::NotLet | Unjudged::Unknown)
+            | Self::NobodyInTime
+            | Self::NoAnswer => RefusalStatus::Unavailable,
         }
     }
 }
@@ -114,9 +122,11 @@ impl Problem {
 fn named(connectors: &[String]) -> String {
     let (first, rest) = connectors.split_at(connectors.len().min(MOST_NAMED));
     let first = first.join(", ");
-    match rest.len() {
-        0 => first,
-        more => format!("{first} and {more} more"),
+    // Whoever may not change that many is asked about no further.
+    if rest.is_empty() {
+        first
+    } else {
+        format!("{first} and more")
     }
 }
 

@@ -110,6 +110,15 @@ async fn ask_of(handler: &Handler, path: &str, review: &Value) -> Value {
     answer["response"].clone()
 }
 
+/// The answer to a review in which `"OBJECT"` is this text.
+async fn asked_of_text(path: &str, review: &Value, object: &str) -> Value {
+    let body = review.to_string().replace("\"OBJECT\"", object);
+    let answer = handler(&cluster()).answer(post(path, body)).await;
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    answer["response"].clone()
+}
+
 async fn validated(api: &FakeApi, user: &Value, object: &Value) -> Value {
     ask(api, VALIDATE, &review(user, object)).await
 }
@@ -397,19 +406,9 @@ async fn what_was_sent_to_the_wrong_place_is_refused() {
 
 #[tokio::test]
 async fn an_object_that_is_too_deep_is_refused_in_our_own_words() {
-    let api = cluster();
     let deep = format!("{{\"spec\":{}1{}}}", "[".repeat(500), "]".repeat(500));
-    let text = review(&ada(), &json!("OBJECT"))
-        .to_string()
-        .replace("\"OBJECT\"", &deep);
-    let response = handler(&api).answer(post(VALIDATE, text)).await;
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    let answer: Value = serde_json::from_slice(&body).unwrap();
-    denied(
-        &answer["response"],
-        422,
-        "the object is nested too deeply to be read",
-    );
+    let response = asked_of_text(VALIDATE, &review(&ada(), &json!("OBJECT")), &deep).await;
+    denied(&response, 422, "the object is nested too deeply to be read");
 }
 
 #[tokio::test]

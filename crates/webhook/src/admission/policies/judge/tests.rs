@@ -63,7 +63,7 @@ fn an_author_hands_out_what_he_may_change() {
             RefusalStatus::Forbidden,
             "update c0, c1, and a policy",
         ),
-        (names(9), RefusalStatus::Forbidden, "c6, c7 and 1 more"),
+        (names(9), RefusalStatus::Forbidden, "c6, c7 and more"),
         (Author::NoAnswer, RefusalStatus::Unavailable, "try again"),
         (Author::Unasked, RefusalStatus::Unavailable, "try again"),
     ] {

@@ -249,16 +249,44 @@ async fn other_kinds_and_empty_reviews_are_sent_away() {
         "a write without a namespace",
     );
     let deep = format!("{}1{}", "[".repeat(300), "]".repeat(300));
-    let text = written("CREATE", &ada(), &json!("DEEP"), &json!(null)).to_string();
-    let body = text.replace("\"DEEP\"", &deep);
-    let answer = handler(&api).answer(post(POLICIES, body)).await;
-    let body = answer.into_body().collect().await.unwrap().to_bytes();
-    let answer: Value = serde_json::from_slice(&body).unwrap();
+    let review = written("CREATE", &ada(), &json!("OBJECT"), &json!(null));
     denied(
-        &answer["response"],
+        &asked_of_text(POLICIES, &review, &deep).await,
         422,
         "the object is nested too deeply to be read",
     );
+}
+
+#[tokio::test]
+async fn what_would_take_too_much_memory_is_not_read() {
+    let many = |item: &str, count: usize| {
+        let items = vec![item; count].join(",");
+        format!(r#"{{"spec":{{"unknown":[{items}]}}}}"#)
+    };
+    let words =
+        "the object has too many parts to be read; leave out fields that the kind does not have";
+    let review = written("CREATE", &ada(), &json!("OBJECT"), &json!(null));
+    for heavy in [many("1", 200_000), many("{}", 40_000)] {
+        denied(&asked_of_text(POLICIES, &review, &heavy).await, 422, words);
+    }
+    let light = asked_of_text(POLICIES, &review, &many("1", 1000)).await;
+    assert_ne!(message(&light), words);
+    let mut review = review;
+    review["request"]["resource"]["resource"] = json!("connectors");
+    let response = asked_of_text(CONNECTORS, &review, &many("1", 200_000)).await;
+    assert_eq!(response["allowed"], true, "other software's are let be");
+}
+
+#[tokio::test]
+async fn who_may_not_change_many_connectors_is_not_asked_about_all() {
+    let api = cluster();
+    let names: Vec<String> = (0..256).map(|it| format!("c{it}")).collect();
+    let policy = standing(&json!({"names": names}));
+    let response = created(&api, nobody(), &mallory(), &policy).await;
+    let text = message(&response);
+    assert!(text.contains("may not update c0, c1,"), "{text}");
+    assert!(text.contains("c7 and more, and a policy"), "{text}");
+    assert!(api.reviews().len() < 64, "{}", api.reviews().len());
 }
 
 #[tokio::test]
@@ -287,4 +315,25 @@ async fn a_connector_is_labelled_with_its_class_and_never_refused() {
             "{odd}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_there_is_no_room_for_is_answered_in_time() {
+    let handler = handler(&cluster());
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let review = written("CREATE", &ada(), &standing(&json!({})), &json!(null)).to_string();
+    let asked = async || {
+        let start = Instant::now();
+        let answer = handler.answer(post(POLICIES, review.clone())).await;
+        assert!(start.elapsed() < ANSWER);
+        answer.status()
+    };
+    let all = usize::MAX;
+    let room = handler.scales.body(all, deadline).await.unwrap();
+    assert_eq!(asked().await, StatusCode::SERVICE_UNAVAILABLE);
+    drop(room);
+    let room = handler.scales.tree(all, deadline).await.unwrap();
+    assert_eq!(asked().await, StatusCode::SERVICE_UNAVAILABLE);
+    drop(room);
+    assert_eq!(asked().await, StatusCode::OK);
 }
