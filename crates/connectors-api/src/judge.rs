@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+pub use candidate::needs_proof;
 pub use input::JudgeError;
 pub use reason::{JudgeReason, RulesReason};
 pub use rules::{GrantedRule, NoRules};

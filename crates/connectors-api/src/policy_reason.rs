@@ -37,11 +37,39 @@ words! {
 }
 
 words! {
+    /// Can the policy's checks be judged, and do they mean something?
+    ChecksValid {
+        /// They can, and nobody who asks could write his own approval.
+        ChecksValid,
+        /// The policy has none.
+        NoChecks,
+        /// They can, and somebody who asks could write his own approval.
+        ChecksForgeable,
+        /// They can, and pods of every namespace may ask, with approvals from their own namespaces.
+        RequestersOpen,
+        /// A label, a field, a template or Rego of theirs cannot be used.
+        ChecksInvalid,
+        /// They are about a kind that the cluster does not have.
+        KindMissing,
+        /// They are about a kind whose objects are in no namespace.
+        KindNotNamespaced,
+        /// They are about a kind that the installation may not read.
+        KindNotReadable,
+        /// They want a proof of lineage that this version cannot give, so nothing ever passes.
+        ProofUnavailable,
+        /// Somebody who has to be asked does not answer.
+        ChecksNotJudged,
+        /// The policy cannot be read.
+        PolicyUnreadable,
+    }
+}
+
+words! {
     /// Is the whole policy in force?
     Ready {
         /// It is.
         Ready,
-        /// What it grants always is; nobody has looked at its checks.
+        /// What it grants always is; whether its checks can be judged is not known.
         ChecksNotJudged,
     }
 }
@@ -57,6 +85,8 @@ words! {
         PermissionRestored,
         /// The standing permission is not in force as it is written.
         PermissionNotSynced,
+        /// The checks cannot be judged, or somebody who asks could write his own approval.
+        ChecksQuestionable,
     }
 }
 
@@ -64,7 +94,10 @@ impl Event {
     /// Whether somebody should look.
     #[must_use]
     pub const fn is_warning(self) -> bool {
-        matches!(self, Self::PermissionRestored | Self::PermissionNotSynced)
+        matches!(
+            self,
+            Self::PermissionRestored | Self::PermissionNotSynced | Self::ChecksQuestionable
+        )
     }
 }
 
@@ -91,12 +124,17 @@ mod tests {
              PolicyUnreadable NameTaken WriteFailed"
         );
         assert_eq!(
+            words(ChecksValid::ALL.iter().map(|it| it.as_str()).collect()),
+            "ChecksValid NoChecks ChecksForgeable RequestersOpen ChecksInvalid KindMissing KindNotNamespaced \
+             KindNotReadable ProofUnavailable ChecksNotJudged PolicyUnreadable"
+        );
+        assert_eq!(
             words(Ready::ALL.iter().map(|it| it.as_str()).collect()),
             "Ready ChecksNotJudged"
         );
         assert_eq!(
             words(Event::ALL.iter().map(|it| it.as_str()).collect()),
-            "PermissionGranted PermissionRevoked PermissionRestored PermissionNotSynced"
+            "PermissionGranted PermissionRevoked PermissionRestored PermissionNotSynced ChecksQuestionable"
         );
     }
 }

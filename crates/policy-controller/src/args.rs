@@ -1,6 +1,6 @@
 //! The arguments of the process.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Parser;
 use connectors_api::PositiveDuration;
@@ -13,7 +13,7 @@ pub struct Args {
     /// What every service has.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// The namespace of the installation: of the lease
+    /// The namespace of the installation: of the lease and of the ConfigMap connectors-config
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -24,6 +24,23 @@ pub struct Args {
     /// Who this process is among the replicas: the name of its pod
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: String,
+    /// Where the evaluation service is, which looks at the Rego of policies
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "https://evaluation-service.connectors-system.svc:8443"
+    )]
+    pub evaluation_url: String,
+    /// The file with the CA of the evaluation service; read again when it changes
+    #[arg(long, value_name = "FILE", default_value = "/etc/connectors/ca/ca.crt")]
+    pub evaluation_ca: PathBuf,
+    /// The file with the token for the evaluation service; read again for each call
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/var/run/secrets/connectors-evaluation/token"
+    )]
+    pub evaluation_token: PathBuf,
     /// How often everything managed is compared with the policies, such as 5m
     #[arg(long, value_name = "TIME", default_value = "5m")]
     pub sweep_interval: PositiveDuration,

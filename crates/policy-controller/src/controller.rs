@@ -12,8 +12,15 @@ use service_kit::{
     watches::WatchMetrics,
 };
 
+use tokio::{sync::watch, time::Instant};
+
 use crate::{
     apply::{Applier, Clock, Leads},
+    checks::{
+        facts::{Facts, Validator},
+        inspector::Inspector,
+        rights,
+    },
     events::Events,
     lead,
     live::Live,
@@ -42,6 +49,8 @@ const CALLS: Policy = Policy {
 pub struct Settings {
     /// The Kubernetes API.
     pub client: Client,
+    /// Who looks at Rego.
+    pub validator: Arc<dyn Validator>,
     /// Tells the time.
     pub clock: Clock,
     /// The namespace of the installation.
@@ -63,6 +72,7 @@ pub fn start(
 ) -> Result<(), prometheus::Error> {
     let Settings {
         client,
+        validator,
         clock,
         namespace,
         identity,
@@ -86,12 +96,20 @@ pub fn start(
             metrics.clone(),
         ),
         live,
+        inspections: Arc::default(),
         events: Events::new(client.clone(), &identity),
         metrics,
         clock,
         leads,
     });
     let stop = tasks.stop();
+    let checks = Checking {
+        client: client.clone(),
+        validator,
+        namespace,
+        metrics: watch_metrics.clone(),
+    };
+    checks.start(tasks, &reconciler);
     let (caches, all_taken) = Readiness::starting();
     let feeds = Feeds {
         client,
@@ -121,6 +139,47 @@ pub fn start(
     tasks.spawn_infallible("gauges", gauges);
     work(tasks, &reconciler, election);
     Ok(())
+}
+
+/// What looks at policies' checks needs that.
+struct Checking {
+    client: Client,
+    validator: Arc<dyn Validator>,
+    namespace: String,
+    metrics: WatchMetrics,
+}
+
+impl Checking {
+    /// Starts beside everything else: nothing waits for it.
+    fn start(self, tasks: &mut Tasks, reconciler: &Arc<Reconciler>) {
+        let Self {
+            client,
+            validator,
+            namespace,
+            metrics,
+        } = self;
+        let (changed, rights) = watch::channel(Instant::now());
+        let follow = rights::follow(client.clone(), metrics, changed, tasks.stop());
+        tasks.spawn_infallible("rights", follow);
+        let inspector = Inspector {
+            world: Arc::clone(&reconciler.world),
+            queue: Arc::clone(&reconciler.queue),
+            inspections: Arc::clone(&reconciler.inspections),
+            facts: Facts::new(
+                client.clone(),
+                CALLS,
+                validator,
+                namespace.clone(),
+                rights.clone(),
+            ),
+            client,
+            policy: CALLS,
+            namespace,
+            leads: Arc::clone(&reconciler.leads),
+            rights,
+        };
+        tasks.spawn_infallible("checks", inspector.run(tasks.stop()));
+    }
 }
 
 /// Starts the workers, and the election that lasts as long as they do.

@@ -1,7 +1,9 @@
 //! Why the process cannot start.
 
+use evaluation_api::client::UrlError;
 use service_kit::{
     admin::BindError, client::ConnectError, shutdown::SignalError, telemetry::TelemetryError,
+    tls::TlsError,
 };
 use thiserror::Error;
 
@@ -20,6 +22,12 @@ pub enum StartError {
     /// It has no client for the Kubernetes API.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// It cannot check who the evaluation service is.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The evaluation service has no usable URL.
+    #[error(transparent)]
+    Evaluation(#[from] UrlError),
     /// The metrics contradict each other.
     #[error("cannot make the metrics")]
     Metrics(#[from] prometheus::Error),

@@ -4,8 +4,8 @@
 //! namespaces and service accounts that there are, and the policy's status. What was read goes into a pure
 //! function ([`plan`]), and the writes that come out of it are made in their order ([`apply`]).
 //!
-//! Refuses to know: checks, approvals, requests and the switch. A standing permission is held whether or not
-//! approvals are enabled.
+//! Refuses to know: approvals, requests and the switch. A standing permission is held whether or not approvals are
+//! enabled. Of a policy's checks it says whether they can be judged ([`checks`]), and never what they say.
 //!
 //! Invariant: at no time does anybody hold by a policy what neither the old nor the new state of the world
 //! gives him. Nothing is given but on live reads that are at most five seconds old, and every write is about
@@ -18,6 +18,7 @@
 
 pub mod apply;
 pub mod args;
+pub mod checks;
 pub mod controller;
 pub mod error;
 pub mod events;
@@ -36,6 +37,7 @@ pub mod world;
 
 use std::{sync::Arc, time::Duration};
 
+use evaluation_api::client::{Client as EvaluationClient, Settings as EvaluationSettings};
 use jiff::{Timestamp, Unit};
 use prometheus::Registry;
 use service_kit::{
@@ -46,6 +48,7 @@ use service_kit::{
     readiness::Readiness,
     shutdown::{Outcome, Tasks, signals},
     telemetry,
+    tls::{ClientTls, TlsMetrics},
 };
 
 use controller::Settings;
@@ -69,19 +72,30 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
             },
         namespace,
         identity,
+        evaluation_url,
+        evaluation_ca,
+        evaluation_token,
         sweep_interval: _,
     } = args;
     telemetry::init(&log_filter, log_format)?;
     let registry = Registry::new();
+    let tls = ClientTls::load(evaluation_ca, &["h2"], &TlsMetrics::register(&registry)?)?;
     let (readiness, start) = Readiness::starting();
     Admin::bind(admin_address)
         .await?
         .start(readiness.clone(), registry.clone());
     let signals = signals()?;
     let client = client::connect(kubeconfig.as_deref()).await?;
+    let evaluator = EvaluationClient::new(EvaluationSettings {
+        url: evaluation_url,
+        tls: tls.config(),
+        token_file: evaluation_token,
+    })?;
     let mut tasks = Tasks::new();
+    tasks.spawn_infallible("evaluation-ca", tls.follow(tasks.stop()));
     let settings = Settings {
         client,
+        validator: Arc::new(evaluator),
         clock: Arc::new(|| whole_seconds(clock::now())),
         namespace,
         identity,

@@ -17,7 +17,10 @@ use connectors_api::{
 };
 use jiff::Timestamp;
 
-use crate::seen::{Managed, Owner, Surroundings};
+use crate::{
+    checks::Checks,
+    seen::{Managed, Owner, Surroundings},
+};
 use objects::pairs;
 use order::Step;
 use status::Known;
@@ -38,6 +41,8 @@ pub struct Observed<'a> {
     pub around: Surroundings<'a>,
     /// What is managed for it.
     pub there: &'a Managed,
+    /// What is known of its checks.
+    pub checks: Checks,
 }
 
 /// A policy as it is now.
@@ -75,13 +80,14 @@ pub fn plan(seen: &Observed<'_>, most: usize) -> Plan {
         policy,
         around,
         there,
+        checks,
     } = seen;
     let (wanted, known) = match policy {
         PolicySeen::Gone => (wanted::Wanted::nothing(), None),
         PolicySeen::There { spec, .. } => match spec {
             Ok(spec) => {
                 let wanted = wanted(spec, &owner.name.namespace, *around);
-                let known = Known::of(&wanted, spec.check_granted_permission.is_some());
+                let known = Known::of(&wanted, checks.clone());
                 (wanted, Some(known))
             }
             Err(problem) => (wanted::Wanted::nothing(), Some(Known::unreadable(problem))),
@@ -125,16 +131,16 @@ fn was_in_force(policy: &PolicySeen<'_>, known: &Known) -> bool {
         && status.granted_subjects.map(usize::try_from) == known.holders.map(Ok)
 }
 
-/// The status to write, and what is to be told with it.
+/// The status to write, and all that is to be told with it.
 #[must_use]
 pub fn status(
     known: &Known,
     generation: Option<i64>,
     last: Option<&AccessPolicyStatus>,
     now: Timestamp,
-) -> Option<(AccessPolicyStatus, Option<Told>)> {
+) -> Option<(AccessPolicyStatus, Vec<Told>)> {
     let status = known.status(generation, last, now)?;
-    let told = tell::of_status(last, known.synced, &status);
+    let told = tell::of_status(last, &status);
     Some((status, told))
 }
 

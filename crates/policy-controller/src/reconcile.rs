@@ -14,6 +14,7 @@ use tracing::{Instrument, debug, error, info_span, warn};
 
 use crate::{
     apply::{Applier, ApplyError, Clock, Leads},
+    checks::{Checks, Inspections},
     events::Events,
     live::{Live, PolicyLive},
     metrics::Metrics,
@@ -21,7 +22,6 @@ use crate::{
         self, MOST_BYTES, Observed, Plan, PolicySeen,
         objects::{self, of_binding, of_role},
         status::Known,
-        tell::Told,
         wanted,
     },
     queue::{Done, Queue, Taken},
@@ -78,6 +78,8 @@ pub struct Reconciler {
     pub live: Live,
     /// Writes.
     pub applier: Applier,
+    /// What is known of checks.
+    pub inspections: Arc<Inspections>,
     /// Tells people.
     pub events: Events,
     /// Counts.
@@ -161,8 +163,9 @@ impl Reconciler {
             && there.iter().all(|((kind, name), found)| {
                 !found.terminating && found.said.as_ref() == wanted_objects.get(&(*kind, name))
             });
-        let known = Known::of(&wanted, policy.spec.check_granted_permission.is_some());
         let generation = policy.metadata.generation;
+        let checks = self.inspections.checks(job, generation, &policy.spec);
+        let known = Known::of(&wanted, checks);
         let status = known.status(generation, policy.status.as_ref(), (self.clock)());
         are_same && status.is_none()
     }
@@ -184,6 +187,7 @@ impl Reconciler {
             policy: policy.map_or(PolicySeen::Gone, seen),
             around: read.around(),
             there: &read.there,
+            checks: policy.map_or(Checks::None, |it| self.checks(job, it)),
         };
         let Plan { steps, known, told } = plan::plan(&seen, MOST_BYTES);
         debug!(steps = steps.len(), "looked at");
@@ -212,6 +216,13 @@ impl Reconciler {
         })
     }
 
+    fn checks(&self, job: &Job, policy: &PolicyLive) -> Checks {
+        let spec = policy.spec.as_ref();
+        spec.map_or(Checks::None, |spec| {
+            self.inspections.checks(job, policy.generation, spec)
+        })
+    }
+
     async fn tell_status(&self, policy: &PolicyLive, known: &Known) -> Result<(), ApplyError> {
         let last = policy.status.as_ref();
         let Some((status, told)) = plan::status(known, policy.generation, last, (self.clock)())
@@ -219,7 +230,6 @@ impl Reconciler {
             return Ok(());
         };
         self.applier.status(policy, &status).await?;
-        let told: Vec<Told> = told.into_iter().collect();
         self.events.tell(&policy.owner, told).await;
         Ok(())
     }

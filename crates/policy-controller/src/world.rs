@@ -128,6 +128,19 @@ impl State {
         self.policies.get(name).map(|(policy, _)| policy)
     }
 
+    /// The policies that can be read and are not being deleted.
+    pub fn readable(&self) -> impl Iterator<Item = (Job, &Arc<AccessPolicy>)> {
+        let policies = self.policies.iter();
+        policies.filter_map(|(name, (cached, _))| {
+            let policy = cached.policy.as_ref().filter(|_| !cached.deleting)?;
+            let job = Job {
+                namespace: name.namespace.clone(),
+                uid: cached.uid.clone(),
+            };
+            Some((job, policy))
+        })
+    }
+
     /// What a policy of that namespace selects from.
     #[must_use]
     pub fn around(&self, namespace: &str) -> Surroundings<'_> {

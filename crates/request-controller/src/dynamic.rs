@@ -9,13 +9,13 @@ use connectors_api::access_policy::ObjectKind;
 use futures::StreamExt;
 use kube::{
     Api, Client,
-    api::{DynamicObject, GroupVersionKind, ListParams},
-    core::{ApiResource, GroupVersion},
-    discovery::{self, Scope},
+    api::{DynamicObject, ListParams},
+    core::ApiResource,
     runtime::watcher,
 };
 use service_kit::{
-    chance, report,
+    chance,
+    kinds::{self, Served},
     shutdown::Stop,
     watches::{Change, Changes, Guarded, Listing, Watch, WatchMetrics},
 };
@@ -23,7 +23,7 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
-use tracing::{debug, info};
+use tracing::info;
 
 use crate::{
     api::value,
@@ -186,25 +186,11 @@ pub(crate) async fn find(client: &Client, wanted: &ObjectKind) -> Option<Found> 
     if check_kinds::may_be_check(wanted).is_err() {
         return Some(Found::Not(KindState::Refused));
     }
-    let Ok(GroupVersion { group, version, .. }) = api_version.parse::<GroupVersion>() else {
-        return Some(Found::Not(KindState::Missing));
+    let resource = match kinds::served(client, api_version, kind).await? {
+        Served::Missing => return Some(Found::Not(KindState::Missing)),
+        Served::ClusterScoped => return Some(Found::Not(KindState::NotNamespaced)),
+        Served::Namespaced(resource) => resource,
     };
-    let gvk = GroupVersionKind::gvk(&group, &version, kind);
-    let found = timeout(LIMIT, discovery::pinned_kind(client, &gvk)).await;
-    let (resource, capabilities) = match found {
-        Ok(Ok(found)) => found,
-        Ok(Err(kube::Error::Discovery(error))) => {
-            debug!(kind, error = report(&error), "kind not found");
-            return Some(Found::Not(KindState::Missing));
-        }
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
-            return Some(Found::Not(KindState::Missing));
-        }
-        Ok(Err(_)) | Err(_) => return None,
-    };
-    if capabilities.scope == Scope::Cluster {
-        return Some(Found::Not(KindState::NotNamespaced));
-    }
     let api: Api<Guarded<DynamicObject>> = Api::all_with(client.clone(), &resource);
     let params = ListParams::default().limit(1);
     match timeout(LIMIT, api.list(&params)).await {

@@ -33,6 +33,9 @@ fn every_word_of_a_policys_status_and_events_is_explained() {
     for word in policy_reason::PermissionSynced::ALL {
         assert_eq!(rows("PermissionSynced", word.as_str()), 1, "{word}");
     }
+    for word in policy_reason::ChecksValid::ALL {
+        assert_eq!(rows("ChecksValid", word.as_str()), 1, "{word}");
+    }
     for word in policy_reason::Ready::ALL {
         assert_eq!(rows("Ready", word.as_str()), 1, "{word}");
     }

@@ -249,7 +249,8 @@ fn every_service_writes_what_the_design_says_and_nothing_else() {
             "leases: create",
             "leases: update",
             "rolebindings: create patch delete",
-            "roles: create patch delete"
+            "roles: create patch delete",
+            "subjectaccessreviews: create"
         ]
     );
     assert_eq!(

@@ -9,6 +9,7 @@
 )]
 
 mod approvals;
+mod checks;
 mod endings;
 mod latency;
 mod namespaces;

@@ -121,15 +121,20 @@ impl Selection {
     }
 }
 
+/// Whether a check counts only objects that are proven to belong to the pod's own run.
+#[must_use]
+pub fn needs_proof(check: &Check) -> bool {
+    match check.provenance {
+        Provenance::Required => true,
+        Provenance::Auto => WITH_LINEAGE.contains(&group(&check.selector.object_ref)),
+        Provenance::None => false,
+    }
+}
+
 /// Proof of lineage is not available in this version, so what needs it fails.
 fn proof(check: &Check) -> Result<(), Problem> {
     let kind = &check.selector.object_ref;
-    let needed = match check.provenance {
-        Provenance::Required => true,
-        Provenance::Auto => WITH_LINEAGE.contains(&group(kind)),
-        Provenance::None => false,
-    };
-    if needed {
+    if needs_proof(check) {
         let message = format!(
             "this version cannot prove that a {} belongs to the pod's pipeline run; \
              provenance: None in the check accepts it without proof",

@@ -3,11 +3,12 @@
 use connectors_api::{
     AccessPolicyCondition, AccessPolicyStatus, Condition, ConditionStatus,
     access_policy::MatchedConnector,
-    policy_reason::{ConnectorsMatched, PermissionSynced, Ready},
+    policy_reason::{ChecksValid, ConnectorsMatched, PermissionSynced, Ready},
 };
 use jiff::Timestamp;
 
 use super::wanted::{Standing, Wanted};
+use crate::checks::{Checks, verdict::Verdict};
 
 /// What is known of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,14 +23,14 @@ pub struct Known {
     pub synced: PermissionSynced,
     /// The same for people.
     pub message: String,
-    /// Whether it has checks.
-    pub has_checks: bool,
+    /// What is known of its checks.
+    pub checks: Checks,
 }
 
 impl Known {
     /// Of a policy that wants this, when all writes have succeeded.
     #[must_use]
-    pub fn of(wanted: &Wanted, has_checks: bool) -> Self {
+    pub fn of(wanted: &Wanted, checks: Checks) -> Self {
         let is_matched = !wanted.connectors.is_empty();
         let count = wanted.connectors.len();
         let (holders, synced, message) = match &wanted.standing {
@@ -74,7 +75,7 @@ impl Known {
             },
             synced,
             message,
-            has_checks,
+            checks,
         }
     }
 
@@ -89,7 +90,10 @@ impl Known {
             message: format!(
                 "the policy cannot be read, and nobody holds anything by it: {problem}"
             ),
-            has_checks: false,
+            checks: Checks::Judged(Verdict {
+                reason: ChecksValid::PolicyUnreadable,
+                message: String::new(),
+            }),
         }
     }
 
@@ -130,12 +134,20 @@ impl Known {
             observed_generation: generation,
             matched_connectors: self.connectors.iter().map(name).collect(),
             granted_subjects: holders,
-            conditions: self.rows().into_iter().map(condition).collect(),
+            conditions: self
+                .rows(generation, last)
+                .into_iter()
+                .map(condition)
+                .collect(),
         };
         (last != Some(&status)).then_some(status)
     }
 
-    fn rows(&self) -> [Row<'_>; 3] {
+    fn rows<'a>(
+        &'a self,
+        generation: Option<i64>,
+        last: Option<&'a AccessPolicyStatus>,
+    ) -> [Row<'a>; 4] {
         use AccessPolicyCondition as Type;
         use ConditionStatus::{False, True, Unknown};
         let matched = match self.matched {
@@ -156,14 +168,18 @@ impl Known {
             | PermissionSynced::NameTaken
             | PermissionSynced::WriteFailed => False,
         };
+        let checks = self.checks_row(generation, last);
         let ready = if synced == False {
             (False, self.synced.as_str(), self.message.as_str())
         } else if matched.0 == False {
             (False, self.matched.as_str(), matched.1)
-        } else if self.has_checks {
-            (Unknown, Ready::ChecksNotJudged.as_str(), "")
         } else {
-            (True, Ready::Ready.as_str(), "")
+            let (_, status, reason, message) = checks;
+            match status {
+                True => (True, Ready::Ready.as_str(), ""),
+                Unknown => (Unknown, Ready::ChecksNotJudged.as_str(), message),
+                False => (False, reason, message),
+            }
         };
         [
             (
@@ -178,8 +194,45 @@ impl Known {
                 self.synced.as_str(),
                 &self.message,
             ),
+            checks,
             (Type::Ready, ready.0, ready.1, ready.2),
         ]
+    }
+
+    fn checks_row<'a>(
+        &'a self,
+        generation: Option<i64>,
+        last: Option<&'a AccessPolicyStatus>,
+    ) -> Row<'a> {
+        use ConditionStatus::{False, True, Unknown};
+        const TYPE: AccessPolicyCondition = AccessPolicyCondition::ChecksValid;
+        let Verdict { reason, message } = match &self.checks {
+            Checks::None => return (TYPE, True, ChecksValid::NoChecks.as_str(), ""),
+            Checks::AsTold => {
+                let told = last.iter().flat_map(|it| &it.conditions);
+                let mut told =
+                    told.filter(|it| it.type_ == TYPE && it.observed_generation == generation);
+                let unknown = (TYPE, Unknown, ChecksValid::ChecksNotJudged.as_str(), "");
+                return told.next().map_or(unknown, |it| {
+                    (TYPE, it.status, it.reason.as_str(), it.message.as_str())
+                });
+            }
+            Checks::Judged(verdict) => verdict,
+        };
+        let status = match reason {
+            ChecksValid::ChecksValid
+            | ChecksValid::NoChecks
+            | ChecksValid::ChecksForgeable
+            | ChecksValid::RequestersOpen => True,
+            ChecksValid::ChecksNotJudged => Unknown,
+            ChecksValid::ChecksInvalid
+            | ChecksValid::KindMissing
+            | ChecksValid::KindNotNamespaced
+            | ChecksValid::KindNotReadable
+            | ChecksValid::ProofUnavailable
+            | ChecksValid::PolicyUnreadable => False,
+        };
+        (TYPE, status, reason.as_str(), message)
     }
 }
 

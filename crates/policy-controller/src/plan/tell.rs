@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use connectors_api::{
-    AccessPolicyCondition, AccessPolicyStatus, ConditionStatus,
-    policy_reason::{Event, PermissionSynced},
+    AccessPolicyCondition, AccessPolicyStatus, Condition, ConditionStatus,
+    policy_reason::{ChecksValid, Event, PermissionSynced},
 };
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
@@ -13,6 +13,9 @@ use super::{
     wanted::{Holder, Rule, Standing, Wanted},
 };
 use crate::seen::{Found, Kind, Managed};
+
+/// A condition of a policy.
+type OneCondition = Condition<AccessPolicyCondition>;
 
 /// Something to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,26 +185,47 @@ pub fn of_deletion(status: &AccessPolicyStatus) -> Option<Told> {
     Some(Told { event, note })
 }
 
-/// That it is not in force, when that was not told before.
+/// What is not as it should be, when that was not told before.
 pub(super) fn of_status(
     last: Option<&AccessPolicyStatus>,
-    synced: PermissionSynced,
     status: &AccessPolicyStatus,
-) -> Option<Told> {
-    let find = |status: &AccessPolicyStatus| {
+) -> Vec<Told> {
+    let find = |status: &AccessPolicyStatus, type_| {
         let mut conditions = status.conditions.iter();
-        conditions
-            .find(|it| it.type_ == AccessPolicyCondition::PermissionSynced)
-            .cloned()
+        conditions.find(|it| it.type_ == type_).cloned()
     };
-    let now = find(status).filter(|it| it.status == ConditionStatus::False)?;
-    let before = last.and_then(find);
-    if before.is_some_and(|it| it.reason == now.reason && it.message == now.message) {
-        return None;
-    }
-    let note = format!("{}: {}", synced.as_str(), now.message);
-    let event = Event::PermissionNotSynced;
-    Some(Told { event, note })
+    let tell = |type_, event, is_wrong: fn(&OneCondition) -> bool| {
+        let now = find(status, type_).filter(is_wrong)?;
+        let before = last.and_then(|it| find(it, type_));
+        if before.is_some_and(|it| it.reason == now.reason && it.message == now.message) {
+            return None;
+        }
+        let note = format!("{}: {}", now.reason, now.message);
+        Some(Told { event, note })
+    };
+    let is_false: fn(&OneCondition) -> bool = |it| it.status == ConditionStatus::False;
+    // What cannot be read is told once, and what is not known may be a moment later.
+    let is_questionable: fn(&OneCondition) -> bool = |it| {
+        it.status != ConditionStatus::Unknown
+            && ![
+                ChecksValid::ChecksValid,
+                ChecksValid::NoChecks,
+                ChecksValid::PolicyUnreadable,
+            ]
+            .iter()
+            .any(|word| it.reason == word.as_str())
+    };
+    let synced = tell(
+        AccessPolicyCondition::PermissionSynced,
+        Event::PermissionNotSynced,
+        is_false,
+    );
+    let checks = tell(
+        AccessPolicyCondition::ChecksValid,
+        Event::ChecksQuestionable,
+        is_questionable,
+    );
+    synced.into_iter().chain(checks).collect()
 }
 
 /// Names, the first of them if there are many.

@@ -302,6 +302,7 @@ impl World {
             policy,
             around,
             there,
+            checks: Checks::None,
         };
         plan(&seen, SOME_BYTES)
     }

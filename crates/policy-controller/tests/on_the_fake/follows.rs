@@ -27,6 +27,7 @@ async fn a_policy_is_put_in_force_and_told() {
         [
             "ConnectorsMatched=True ConnectorsMatched",
             "PermissionSynced=True PermissionGranted",
+            "ChecksValid=True NoChecks",
             "Ready=True Ready"
         ]
     );

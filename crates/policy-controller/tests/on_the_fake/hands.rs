@@ -148,7 +148,7 @@ async fn what_is_not_ours_is_not_touched_and_is_told() {
         cluster.conditions("p")[1],
         "PermissionSynced=False NameTaken"
     );
-    assert_eq!(cluster.conditions("p")[2], "Ready=False NameTaken");
+    assert_eq!(cluster.conditions("p")[3], "Ready=False NameTaken");
     assert!(!cluster.may("alice", "read", "harbor").await);
     let told = cluster.events();
     assert!(

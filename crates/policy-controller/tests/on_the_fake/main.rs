@@ -15,6 +15,7 @@
 )]
 
 mod campaign;
+mod checks;
 mod follows;
 mod hands;
 mod support;

@@ -1,14 +1,20 @@
 //! A cluster with the controller in it, on a clock that stands still when nothing happens.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use futures::stream;
+use evaluation_api::{client::CallError, v1::Finding};
+use futures::{future::BoxFuture, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::{Api, api::PostParams};
 use policy_controller::{
+    checks::facts::Validator,
     controller::{self, Settings},
     whole_seconds,
 };
@@ -35,6 +41,24 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
+    pub(crate) validator: Arc<FakeValidator>,
+}
+
+/// Says the same of every policy's Rego; nothing, and never, without words.
+#[derive(Default)]
+pub(crate) struct FakeValidator(pub(crate) Mutex<Option<Vec<Finding>>>);
+
+impl Validator for FakeValidator {
+    fn findings(&self, _: Vec<u8>) -> BoxFuture<'_, Result<Vec<Finding>, CallError>> {
+        let findings = self.0.lock().unwrap().clone();
+        Box::pin(async move {
+            let limit = Duration::from_secs(1);
+            findings.ok_or(CallError::Deadline {
+                call: "ValidatePolicy",
+                limit,
+            })
+        })
+    }
 }
 
 /// A running controller.
@@ -49,6 +73,7 @@ impl Cluster {
         let start: Timestamp = "2026-03-01T10:00:00Z".parse().unwrap();
         let cluster = Self {
             server: ApiServer::new(start),
+            validator: Arc::default(),
         };
         for namespace in [TOOLS, SYSTEMS[0], SYSTEMS[1]] {
             cluster.namespace(namespace, json!({}));
@@ -71,7 +96,9 @@ impl Cluster {
             "rules": [
                 {"apiGroups": ["connectors.alauda.io"], "resources": ["*"], "verbs": ["*"]},
                 {"apiGroups": [RBAC], "resources": ["roles", "rolebindings"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
+                {"apiGroups": [RBAC], "resources": ["clusterroles", "clusterrolebindings"], "verbs": read},
                 {"apiGroups": [""], "resources": ["namespaces", "serviceaccounts"], "verbs": read},
+                {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
                 {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
             ],
         }));
@@ -86,6 +113,7 @@ impl Cluster {
             self.put(json!({
                 "apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": metadata,
                 "rules": [
+                    {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["connectors-config"], "verbs": ["get"]},
                     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
                     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["policy-controller"], "verbs": ["get", "update"]},
                 ],
@@ -151,6 +179,7 @@ impl Cluster {
         let clock = self.server.clone();
         let settings = Settings {
             client: bounded(self.server.client(&caller)),
+            validator: self.validator.clone(),
             clock: Arc::new(move || whole_seconds(clock.now())),
             namespace: namespace.to_owned(),
             identity: pod.to_owned(),

@@ -6,13 +6,14 @@ use connectors_api::names;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
     authentication::v1::UserInfo,
-    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec},
     core::v1::Pod,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client};
 use service_kit::{
     report,
     retry::{Backoff, Policy},
+    reviews,
     watches::Guarded,
 };
 use tokio::sync::Semaphore;
@@ -111,30 +112,18 @@ impl Lookups {
             uid,
             extra,
         } = user.clone();
-        let review = SubjectAccessReview {
-            spec: SubjectAccessReviewSpec {
-                user: username,
-                groups,
-                uid,
-                extra,
-                resource_attributes: Some(attributes),
-                ..SubjectAccessReviewSpec::default()
-            },
-            ..SubjectAccessReview::default()
+        let author = SubjectAccessReviewSpec {
+            user: username,
+            groups,
+            uid,
+            extra,
+            ..SubjectAccessReviewSpec::default()
         };
-        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
-        let params = PostParams::default();
-        let answer = CALLS
-            .call("review what an author may do", || {
-                api.create(&params, &review)
-            })
-            .await
-            .map_err(|error| {
-                warn!(error = report(&error), "an object cannot be judged");
-                Unanswered
-            })?;
-        // Only a plain yes is one.
-        Ok(answer.status.is_some_and(|status| status.allowed))
+        let answer = reviews::may(&self.client, &CALLS, author, attributes).await;
+        answer.map_err(|error| {
+            warn!(error = report(&error), "an object cannot be judged");
+            Unanswered
+        })
     }
 
     /// The pod of this name, as it is now.

@@ -11,7 +11,11 @@ const NOW: &str = "2026-03-01T10:00:00Z";
 fn known(policy: &Value, around: &Around) -> Known {
     let policy = spec(policy);
     let wanted = wanted(&policy, OWN, around.seen());
-    Known::of(&wanted, policy.check_granted_permission.is_some())
+    let checks = match policy.check_granted_permission {
+        Some(_) => Checks::AsTold,
+        None => Checks::None,
+    };
+    Known::of(&wanted, checks)
 }
 
 fn rows(known: &Known) -> Vec<String> {
@@ -55,6 +59,7 @@ fn every_situation_has_its_words() {
             [
                 "ConnectorsMatched=True ConnectorsMatched",
                 "PermissionSynced=True PermissionGranted",
+                "ChecksValid=True NoChecks",
                 "Ready=True Ready",
             ],
         ),
@@ -64,6 +69,7 @@ fn every_situation_has_its_words() {
             [
                 "ConnectorsMatched=False NoConnectorMatched",
                 "PermissionSynced=True NothingToGrant",
+                "ChecksValid=True NoChecks",
                 "Ready=False NoConnectorMatched",
             ],
         ),
@@ -73,6 +79,7 @@ fn every_situation_has_its_words() {
             [
                 "ConnectorsMatched=True ConnectorsMatched",
                 "PermissionSynced=True NothingToGrant",
+                "ChecksValid=True NoChecks",
                 "Ready=True Ready",
             ],
         ),
@@ -82,6 +89,7 @@ fn every_situation_has_its_words() {
             [
                 "ConnectorsMatched=True ConnectorsMatched",
                 "PermissionSynced=False SubjectsInvalid",
+                "ChecksValid=True NoChecks",
                 "Ready=False SubjectsInvalid",
             ],
         ),
@@ -91,6 +99,7 @@ fn every_situation_has_its_words() {
             [
                 "ConnectorsMatched=True ConnectorsMatched",
                 "PermissionSynced=False RulesInvalid",
+                "ChecksValid=True NoChecks",
                 "Ready=False RulesInvalid",
             ],
         ),
@@ -100,6 +109,7 @@ fn every_situation_has_its_words() {
             [
                 "ConnectorsMatched=True ConnectorsMatched",
                 "PermissionSynced=True PermissionGranted",
+                "ChecksValid=Unknown ChecksNotJudged",
                 "Ready=Unknown ChecksNotJudged",
             ],
         ),
@@ -109,6 +119,7 @@ fn every_situation_has_its_words() {
             [
                 "ConnectorsMatched=True ConnectorsMatched",
                 "PermissionSynced=True NoStandingPermission",
+                "ChecksValid=Unknown ChecksNotJudged",
                 "Ready=Unknown ChecksNotJudged",
             ],
         ),
@@ -120,6 +131,7 @@ fn every_situation_has_its_words() {
         [
             "ConnectorsMatched=False PolicyUnreadable",
             "PermissionSynced=False PolicyUnreadable",
+            "ChecksValid=False PolicyUnreadable",
             "Ready=False PolicyUnreadable"
         ]
     );
@@ -128,6 +140,7 @@ fn every_situation_has_its_words() {
         rows(&failed)[1..],
         [
             "PermissionSynced=False WriteFailed",
+            "ChecksValid=True NoChecks",
             "Ready=False WriteFailed"
         ]
     );
@@ -177,7 +190,68 @@ fn the_same_status_is_not_written_again_and_a_time_tells_the_last_change() {
         .collect();
     assert_eq!(
         times,
-        [true, false, true],
+        [true, false, false, true],
         "PermissionSynced was True and is"
     );
+}
+
+#[test]
+fn what_was_found_about_the_checks_decides_whether_it_is_ready() {
+    let some = Around::default().connector("harbor", &[]);
+    let none = Around::default();
+    let rows = |checks: Checks, around: &Around| {
+        let mut known = known(&reading(&json!({}), &alice()), around);
+        known.checks = checks;
+        rows(&known)[2..].to_vec()
+    };
+    let judged = |reason| {
+        let message = String::new();
+        Checks::Judged(Verdict { reason, message })
+    };
+    for reason in ChecksValid::ALL.iter().copied() {
+        let found = rows(judged(reason), &some);
+        let expected = match reason {
+            ChecksValid::ChecksValid
+            | ChecksValid::NoChecks
+            | ChecksValid::ChecksForgeable
+            | ChecksValid::RequestersOpen => [
+                format!("ChecksValid=True {reason}"),
+                "Ready=True Ready".to_owned(),
+            ],
+            ChecksValid::ChecksNotJudged => [
+                "ChecksValid=Unknown ChecksNotJudged",
+                "Ready=Unknown ChecksNotJudged",
+            ]
+            .map(str::to_owned),
+            ChecksValid::ChecksInvalid
+            | ChecksValid::KindMissing
+            | ChecksValid::KindNotNamespaced
+            | ChecksValid::KindNotReadable
+            | ChecksValid::ProofUnavailable
+            | ChecksValid::PolicyUnreadable => [
+                format!("ChecksValid=False {reason}"),
+                format!("Ready=False {reason}"),
+            ],
+        };
+        assert_eq!(found, expected);
+    }
+    // What is missing altogether is told first.
+    let found = rows(judged(ChecksValid::KindMissing), &none);
+    assert_eq!(found[1], "Ready=False NoConnectorMatched");
+}
+
+#[test]
+fn who_has_just_started_repeats_what_was_told_of_the_same_version_of_the_policy() {
+    let some = Around::default().connector("harbor", &[]);
+    let mut of = known(&reading(&json!({}), &alice()), &some);
+    of.checks = Checks::Judged(Verdict {
+        reason: ChecksValid::KindMissing,
+        message: "no such kind".to_owned(),
+    });
+    let told = of.status(Some(1), None, NOW.parse().unwrap()).unwrap();
+    of.checks = Checks::AsTold;
+    let later: Timestamp = "2026-03-01T11:00:00Z".parse().unwrap();
+    assert_eq!(of.status(Some(1), Some(&told), later), None);
+    let edited = of.status(Some(2), Some(&told), later).unwrap();
+    assert_eq!(edited.conditions[2].reason, "ChecksNotJudged");
 }

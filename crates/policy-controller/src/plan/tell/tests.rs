@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    plan::{MOST_BYTES, objects::pairs, wanted::wanted},
+    checks::{Checks, verdict::Verdict},
+    plan::{MOST_BYTES, objects::pairs, status::Known, wanted::wanted},
     testing::{Around, OWN, cluster, owner, reading, spec},
 };
 
@@ -110,4 +111,46 @@ fn what_somebody_else_did_is_told_with_his_name() {
         "PermissionRestored: Role policy-uid-p was deleted and is made again"
     );
     assert!(told_of(&deleted, &wanted, false)[0].starts_with("PermissionGranted"));
+}
+
+#[test]
+fn questionable_checks_are_told_once() {
+    let status = |reason: ChecksValid, message: &str| {
+        let known = Known {
+            checks: Checks::Judged(Verdict {
+                reason,
+                message: message.to_owned(),
+            }),
+            ..Known::of(&wants(&["a"], &["u"], "read"), Checks::None)
+        };
+        known
+            .status(Some(1), None, "2026-03-01T10:00:00Z".parse().unwrap())
+            .unwrap()
+    };
+    let told = |last: &AccessPolicyStatus, now: &AccessPolicyStatus| -> Vec<String> {
+        let told = of_status(Some(last), now).into_iter();
+        told.map(|it| format!("{}: {}", it.event, it.note))
+            .collect()
+    };
+    let well = status(ChecksValid::ChecksValid, "");
+    let forgeable = status(ChecksValid::ChecksForgeable, "somebody may");
+    assert_eq!(
+        told(&well, &forgeable),
+        ["ChecksQuestionable: ChecksForgeable: somebody may"]
+    );
+    assert_eq!(told(&forgeable, &forgeable), [""; 0]);
+    let others = status(ChecksValid::ChecksForgeable, "others may");
+    assert_eq!(told(&forgeable, &others).len(), 1);
+    for quiet in [
+        well.clone(),
+        status(ChecksValid::NoChecks, ""),
+        status(ChecksValid::ChecksNotJudged, "nobody answers"),
+        status(ChecksValid::PolicyUnreadable, ""),
+    ] {
+        assert_eq!(told(&forgeable, &quiet), [""; 0]);
+    }
+    assert_eq!(
+        told(&well, &status(ChecksValid::KindMissing, "none")).len(),
+        1
+    );
 }

@@ -1,0 +1,319 @@
+//! What has to be asked to judge a policy's checks: the API server what it serves and what it lets people do, the
+//! evaluation service what it thinks of Rego.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use connectors_api::{access_policy::ObjectKind, check_kind::may_approve};
+use evaluation_api::{
+    client::{CallError as EvaluationError, Client as EvaluationClient},
+    v1::{Finding, FindingSeverity},
+};
+use futures::future::BoxFuture;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
+use kube::Client;
+use serde_json::Value;
+use service_kit::{
+    kinds::{self, Served},
+    report,
+    retry::Policy,
+    reviews::{self, service_account},
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+use tracing::{debug, warn};
+
+use super::{
+    suspects::Suspects,
+    verdict::{Forgers, KindFound, MOST_NAMED, Resource},
+};
+
+/// Who reads the objects of checks.
+const READER: &str = "request-controller";
+/// What was answered holds as long for all policies, unless rights change.
+const FRESH: Duration = Duration::from_mins(1);
+/// More answers are not kept.
+const MOST_ANSWERS: usize = 10_000;
+/// Nobody waits for these questions, and the API server has others.
+const PAUSE: Duration = Duration::from_millis(10);
+
+const ALL_ACCOUNTS: &str = "system:serviceaccounts";
+const EVERYBODY: &str = "system:authenticated";
+
+/// What somebody would have to be allowed to write an approval of his own.
+const FORGING: [(&str, &str); 5] = [
+    ("create", ""),
+    ("update", ""),
+    ("patch", ""),
+    ("update", "status"),
+    ("patch", "status"),
+];
+
+/// Who looks at Rego. Tests ask somebody simpler than the evaluation service.
+pub trait Validator: Send + Sync {
+    /// Everything that is to be said about a policy.
+    fn findings(&self, policy: Vec<u8>) -> BoxFuture<'_, Result<Vec<Finding>, EvaluationError>>;
+}
+
+impl Validator for EvaluationClient {
+    fn findings(&self, policy: Vec<u8>) -> BoxFuture<'_, Result<Vec<Finding>, EvaluationError>> {
+        Box::pin(async move { Ok(self.validate_policy(policy).await?.findings) })
+    }
+}
+
+/// Asks.
+pub struct Facts {
+    client: Client,
+    policy: Policy,
+    validator: Arc<dyn Validator>,
+    /// The namespace of the installation.
+    namespace: String,
+    /// When rights changed last.
+    rights: watch::Receiver<Instant>,
+    answers: Mutex<HashMap<Question, (bool, Instant)>>,
+}
+
+/// Whether somebody may do something.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Question {
+    /// His name, and the one of the group where it is about a group.
+    who: Who,
+    /// None: in every namespace.
+    namespace: Option<String>,
+    verb: &'static str,
+    resource: Resource,
+    subresource: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Who {
+    /// Everybody in these groups.
+    Groups(Vec<String>),
+    Account(String, String),
+}
+
+/// The API server did not answer.
+struct Unanswered;
+
+impl Facts {
+    /// For the installation in that namespace.
+    pub fn new(
+        client: Client,
+        policy: Policy,
+        validator: Arc<dyn Validator>,
+        namespace: String,
+        rights: watch::Receiver<Instant>,
+    ) -> Self {
+        Self {
+            client,
+            policy,
+            validator,
+            namespace,
+            rights,
+            answers: Mutex::default(),
+        }
+    }
+
+    /// What is wrong with the Rego of a policy; or why nobody says so.
+    pub async fn rego(&self, policy: &Value) -> Result<Vec<String>, String> {
+        let text = serde_json::to_vec(policy).map_err(|error| error.to_string())?;
+        let findings = self.validator.findings(text).await.map_err(|error| {
+            warn!(error = report(&error), "the Rego of a policy is not judged");
+            "the evaluation service, which looks at Rego, does not judge it now".to_owned()
+        })?;
+        let findings = findings.into_iter();
+        let wrong = findings.filter(|it| it.severity() != FindingSeverity::Warning);
+        Ok(wrong
+            .map(|it| format!("{}: {}", it.path, it.message))
+            .collect())
+    }
+
+    /// What is to be known of a kind.
+    pub async fn kind(&self, kind: &ObjectKind, suspects: &Suspects) -> KindFound {
+        if !may_approve(kind) {
+            // It is told as a mistake of the policy already.
+            return KindFound::Unknown;
+        }
+        let served = kinds::served(&self.client, &kind.api_version, &kind.kind).await;
+        let resource = match served {
+            None => return KindFound::Unknown,
+            Some(Served::Missing) => return KindFound::Missing,
+            Some(Served::ClusterScoped) => return KindFound::ClusterScoped,
+            Some(Served::Namespaced(it)) => Resource {
+                group: it.group,
+                plural: it.plural,
+            },
+        };
+        let found = async {
+            for verb in ["list", "watch"] {
+                let reader = Who::Account(self.namespace.clone(), READER.to_owned());
+                if !self.may(reader, None, (verb, ""), &resource).await? {
+                    return Ok(KindFound::NotReadable(resource.clone()));
+                }
+            }
+            let forgers = self.forgers(&resource, suspects).await?;
+            Ok::<_, Unanswered>(KindFound::Readable(forgers))
+        };
+        found.await.unwrap_or(KindFound::Unknown)
+    }
+
+    async fn forgers(
+        &self,
+        resource: &Resource,
+        suspects: &Suspects,
+    ) -> Result<Forgers, Unanswered> {
+        let mut forgers = Forgers {
+            first: Vec::new(),
+            may_be_more: suspects.is_cut,
+        };
+        if suspects.everywhere {
+            let everywhere = [Vec::new(), vec![ALL_ACCOUNTS.to_owned()]];
+            for groups in everywhere {
+                if let Some(what) = self.forges(Who::of(groups), None, resource).await? {
+                    forgers.first.push(what);
+                    break;
+                }
+            }
+        }
+        for (namespace, accounts) in &suspects.places {
+            if forgers.first.len() > MOST_NAMED {
+                forgers.may_be_more = true;
+                break;
+            }
+            let own = format!("{ALL_ACCOUNTS}:{namespace}");
+            let ladder = [
+                Vec::new(),
+                vec![ALL_ACCOUNTS.to_owned()],
+                vec![own, ALL_ACCOUNTS.to_owned()],
+            ];
+            let mut are_all = false;
+            for groups in ladder {
+                let found = self.forges(Who::of(groups), Some(namespace), resource);
+                if let Some(what) = found.await? {
+                    forgers.first.push(what);
+                    are_all = true;
+                    break;
+                }
+            }
+            // Who is in a group that may is not named besides.
+            for account in accounts.iter().filter(|_| !are_all) {
+                let who = Who::Account(namespace.clone(), account.clone());
+                forgers
+                    .first
+                    .extend(self.forges(who, Some(namespace), resource).await?);
+                if forgers.first.len() > MOST_NAMED {
+                    break;
+                }
+            }
+        }
+        Ok(forgers)
+    }
+
+    /// What somebody may do that lets him forge, as a sentence.
+    async fn forges(
+        &self,
+        who: Who,
+        namespace: Option<&str>,
+        resource: &Resource,
+    ) -> Result<Option<String>, Unanswered> {
+        for what in FORGING {
+            if self.may(who.clone(), namespace, what, resource).await? {
+                let (verb, subresource) = what;
+                let part = if subresource.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({subresource})")
+                };
+                let place =
+                    namespace.map_or("every namespace".to_owned(), |it| format!("namespace {it}"));
+                return Ok(Some(format!(
+                    "{} may {verb} {resource}{part} in {place}",
+                    who.said()
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn may(
+        &self,
+        who: Who,
+        namespace: Option<&str>,
+        (verb, subresource): (&'static str, &'static str),
+        resource: &Resource,
+    ) -> Result<bool, Unanswered> {
+        let question = Question {
+            who,
+            namespace: namespace.map(str::to_owned),
+            verb,
+            resource: resource.clone(),
+            subresource,
+        };
+        if let Some(answer) = self.answered(&question) {
+            return Ok(answer);
+        }
+        sleep(PAUSE).await;
+        let attributes = ResourceAttributes {
+            verb: Some(verb.to_owned()),
+            group: Some(resource.group.clone()),
+            resource: Some(resource.plural.clone()),
+            subresource: Some(subresource.to_owned()).filter(|it| !it.is_empty()),
+            namespace: question.namespace.clone(),
+            ..ResourceAttributes::default()
+        };
+        let (who, asked) = (question.who.review(), Instant::now());
+        let answer = reviews::may(&self.client, &self.policy, who, attributes).await;
+        let answer = answer.map_err(|error| {
+            debug!(error = report(&error), "a right is not known");
+            Unanswered
+        })?;
+        self.remember(question, answer, asked);
+        Ok(answer)
+    }
+
+    fn answered(&self, question: &Question) -> Option<bool> {
+        let answers = self.answers.lock();
+        let answers = answers.unwrap_or_else(PoisonError::into_inner);
+        let (answer, at) = answers.get(question)?;
+        (at.elapsed() < FRESH && *at > *self.rights.borrow()).then_some(*answer)
+    }
+
+    fn remember(&self, question: Question, answer: bool, asked: Instant) {
+        let answers = self.answers.lock();
+        let mut answers = answers.unwrap_or_else(PoisonError::into_inner);
+        if answers.len() >= MOST_ANSWERS {
+            answers.clear();
+        }
+        answers.insert(question, (answer, asked));
+    }
+}
+
+impl Who {
+    /// Whoever is in all of these groups, and in the one that everybody is in.
+    fn of(mut groups: Vec<String>) -> Self {
+        groups.push(EVERYBODY.to_owned());
+        Self::Groups(groups)
+    }
+
+    fn said(&self) -> String {
+        match self {
+            Self::Groups(groups) => groups.first().cloned().unwrap_or_default(),
+            Self::Account(namespace, name) => format!("system:serviceaccount:{namespace}:{name}"),
+        }
+    }
+
+    fn review(&self) -> SubjectAccessReviewSpec {
+        match self {
+            Self::Groups(groups) => SubjectAccessReviewSpec {
+                groups: Some(groups.clone()),
+                ..SubjectAccessReviewSpec::default()
+            },
+            Self::Account(namespace, name) => service_account(namespace, name),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+use connectors_api::AccessPolicySpec;
+use serde_json::json;
+
+use super::*;
+use crate::testing::spec;
+
+const AT: &str = "spec.checkGrantedPermission.spec.checks[0]";
+
+fn checks(kinds: &[(&str, &str, &str)]) -> Vec<Check> {
+    let checks: Vec<_> = kinds
+        .iter()
+        .map(|(api_version, kind, provenance)| {
+            json!({
+                "name": kind.to_lowercase(), "provenance": provenance,
+                "selector": {"labels": {"a": "b"}, "objectRef": {"apiVersion": api_version, "kind": kind}},
+            })
+        })
+        .collect();
+    let AccessPolicySpec {
+        check_granted_permission,
+        ..
+    } = spec(
+        &json!({"connector": {}, "checkGrantedPermission": {"spec": {
+            "checks": checks, "permissions": {"roleTemplate": {"rules": []}},
+        }}}),
+    );
+    check_granted_permission.unwrap().spec.checks
+}
+
+fn sign_off() -> Vec<Check> {
+    checks(&[("example.com/v1", "SignOff", "Auto")])
+}
+
+fn with(kind: KindFound) -> Found {
+    Found {
+        kinds: [(sign_off()[0].selector.object_ref.clone(), kind)].into(),
+        ..Found::default()
+    }
+}
+
+fn resource(group: &str) -> Resource {
+    Resource {
+        group: group.to_owned(),
+        plural: "signoffs".to_owned(),
+    }
+}
+
+fn readable(forgers: &[&str], may_be_more: bool) -> KindFound {
+    KindFound::Readable(Forgers {
+        first: forgers.iter().map(|it| (*it).to_owned()).collect(),
+        may_be_more,
+    })
+}
+
+#[test]
+fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
+    let wrong = Found {
+        wrong: vec!["spec.x: is odd".to_owned(), "spec.y: too".to_owned()],
+        ..Found::default()
+    };
+    let unread = Found {
+        unread: Some("nobody looks at it".to_owned()),
+        ..with(readable(&[], false))
+    };
+    let open = Found {
+        is_open: true,
+        ..with(readable(&["x may"], false))
+    };
+    for (found, reason, words) in [
+        (with(readable(&[], true)), ChecksValid::ChecksValid, ""),
+        (
+            wrong,
+            ChecksValid::ChecksInvalid,
+            "spec.x: is odd, and 1 more",
+        ),
+        (
+            with(KindFound::Missing),
+            ChecksValid::KindMissing,
+            "no kind SignOff of example.com/v1",
+        ),
+        (
+            with(KindFound::ClusterScoped),
+            ChecksValid::KindNotNamespaced,
+            "in no namespace",
+        ),
+        (
+            with(KindFound::NotReadable(resource("example.com"))),
+            ChecksValid::KindNotReadable,
+            "add {apiGroup: example.com, resources: [signoffs]} to checks.kinds",
+        ),
+        (
+            with(KindFound::NotReadable(resource(""))),
+            ChecksValid::KindNotReadable,
+            "set checks.configMaps in the chart's values",
+        ),
+        (
+            with(KindFound::Unknown),
+            ChecksValid::ChecksNotJudged,
+            "does not say",
+        ),
+        (unread, ChecksValid::ChecksNotJudged, "nobody looks at it"),
+        (
+            open,
+            ChecksValid::RequestersOpen,
+            "spec.checkGrantedPermission.requesters",
+        ),
+        (
+            with(readable(&["x may create it"], false)),
+            ChecksValid::ChecksForgeable,
+            "x may create it: who may ask",
+        ),
+        (
+            with(readable(&["x may"], true)),
+            ChecksValid::ChecksForgeable,
+            "x may, and perhaps others: who",
+        ),
+        (
+            with(readable(&["a", "b", "c", "d"], false)),
+            ChecksValid::ChecksForgeable,
+            "a; b; c, and perhaps others: who",
+        ),
+    ] {
+        let verdict = verdict(&sign_off(), &found);
+        assert_eq!(verdict.reason, reason, "{}", verdict.message);
+        assert!(verdict.message.contains(words), "{}", verdict.message);
+    }
+}
+
+#[test]
+fn a_check_that_can_never_pass_is_named_with_its_place() {
+    let tekton = |provenance| {
+        checks(&[(
+            "openshift-pipelines.org/v1alpha1",
+            "ApprovalTask",
+            provenance,
+        )])
+    };
+    let found = Found::default();
+    let never = verdict(&tekton("Auto"), &found);
+    assert_eq!(never.reason, ChecksValid::ProofUnavailable);
+    assert!(never.message.starts_with(AT), "{}", never.message);
+    assert_eq!(
+        verdict(&tekton("None"), &found).reason,
+        ChecksValid::ChecksValid
+    );
+    let required = checks(&[("example.com/v1", "SignOff", "Required")]);
+    assert_eq!(
+        verdict(&required, &found).reason,
+        ChecksValid::ProofUnavailable
+    );
+}

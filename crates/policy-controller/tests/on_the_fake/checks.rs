@@ -1,0 +1,272 @@
+//! Whether a policy's checks can be judged, as its status tells.
+
+use std::time::Duration;
+
+use evaluation_api::v1::{Finding, FindingSeverity};
+use serde_json::{Value, json};
+use testkit::Kind;
+use tokio::time::sleep;
+
+use crate::support::{Cluster, Process, SYSTEMS, TOOLS, soon};
+
+const GROUP: &str = "example.com";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+fn sign_offs() -> Kind {
+    Kind {
+        group: GROUP.to_owned(),
+        version: "v1".to_owned(),
+        kind: "SignOff".to_owned(),
+        plural: "signoffs".to_owned(),
+        namespaced: true,
+        status: true,
+    }
+}
+
+/// A cluster with a policy that asks for a sign-off.
+fn cluster() -> Cluster {
+    let cluster = Cluster::new();
+    policy(&cluster, "p", json!({}));
+    cluster
+}
+
+fn policy(cluster: &Cluster, name: &str, state: Value) {
+    cluster.put(json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+        "metadata": {"name": name, "namespace": TOOLS},
+        "spec": {"connector": {}, "checkGrantedPermission": {"spec": {
+            "checks": [{
+                "name": "sign-off", "state": state,
+                "selector": {"labels": {"app": "{.object.metadata.labels.app}"}, "objectRef": {"apiVersion": "example.com/v1", "kind": "SignOff"}},
+            }],
+            "permissions": {"roleTemplate": {"rules": [{
+                "apiGroups": ["connectors.alauda.io"],
+                "resources": ["connectors/apis/v1/pod/{.object.metadata.namespace}/{.object.metadata.name}"],
+                "verbs": ["*"],
+            }]}},
+        }}},
+    }));
+}
+
+/// Lets somebody do something with sign-offs everywhere.
+fn let_him(cluster: &Cluster, name: &str, verbs: &[&str], resources: &[&str], subject: Value) {
+    cluster.put(json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": name},
+        "rules": [{"apiGroups": [GROUP], "resources": resources, "verbs": verbs}],
+    }));
+    cluster.put(json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}, "subjects": [subject],
+    }));
+}
+
+fn let_read(cluster: &Cluster) {
+    let reader =
+        json!({"kind": "ServiceAccount", "namespace": SYSTEMS[0], "name": "request-controller"});
+    let_him(
+        cluster,
+        "reader",
+        &["get", "list", "watch"],
+        &["signoffs"],
+        reader,
+    );
+}
+
+fn group(name: &str) -> Value {
+    json!({"kind": "Group", "apiGroup": RBAC, "name": name})
+}
+
+fn checks(cluster: &Cluster, policy: &str) -> (String, String) {
+    let policy = cluster.server.get("accesspolicies", TOOLS, policy).unwrap();
+    let conditions = policy["status"]["conditions"].as_array().unwrap();
+    let of = |type_: &str| conditions.iter().find(|it| it["type"] == type_).unwrap();
+    let checks = of("ChecksValid");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let line = format!(
+        "{} {}, ready {}",
+        text(&checks["status"]),
+        text(&checks["reason"]),
+        text(&of("Ready")["status"])
+    );
+    (line, text(&checks["message"]))
+}
+
+async fn started() -> (Cluster, Process) {
+    let cluster = cluster();
+    cluster.server.register(sign_offs());
+    let_read(&cluster);
+    let process = cluster.start("one");
+    soon().await;
+    (cluster, process)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_comes_and_may_be_read_and_the_status_follows() {
+    let cluster = cluster();
+    let _process = cluster.start("one");
+    soon().await;
+    let (line, message) = checks(&cluster, "p");
+    assert_eq!(line, "False KindMissing, ready False");
+    assert!(
+        message.contains("no kind SignOff of example.com/v1"),
+        "{message}"
+    );
+    cluster.server.register(sign_offs());
+    sleep(Duration::from_mins(1)).await;
+    let (line, message) = checks(&cluster, "p");
+    assert_eq!(line, "False KindNotReadable, ready False");
+    assert!(
+        message.contains("add {apiGroup: example.com, resources: [signoffs]}"),
+        "{message}"
+    );
+    let_read(&cluster);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(
+        checks(&cluster, "p"),
+        ("True ChecksValid, ready True".to_owned(), String::new())
+    );
+    let events = cluster.events();
+    let told = |word: &str| events.iter().filter(|it| it.contains(word)).count();
+    assert_eq!(
+        (told("KindMissing"), told("KindNotReadable")),
+        (1, 1),
+        "{events:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_and_could_approve_himself_is_named_when_rights_change() {
+    let (cluster, _process) = started().await;
+    assert_eq!(checks(&cluster, "p").0, "True ChecksValid, ready True");
+    let_him(
+        &cluster,
+        "makers",
+        &["create"],
+        &["signoffs"],
+        group("system:serviceaccounts:tools"),
+    );
+    sleep(Duration::from_secs(90)).await;
+    let (line, message) = checks(&cluster, "p");
+    assert_eq!(line, "True ChecksForgeable, ready True");
+    assert!(
+        message.starts_with("system:serviceaccounts:tools may create signoffs.example.com in namespace tools: who may ask"),
+        "{message}"
+    );
+    assert!(
+        cluster
+            .events()
+            .iter()
+            .any(|it| it.contains("ChecksQuestionable"))
+    );
+    cluster.server.delete("clusterrolebindings", "", "makers");
+    sleep(Duration::from_secs(90)).await;
+    assert_eq!(checks(&cluster, "p").0, "True ChecksValid, ready True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_an_approval_is_an_approval_and_accounts_are_named() {
+    let (cluster, _process) = started().await;
+    cluster.account(TOOLS, "builder", json!({}));
+    let account = json!({"kind": "ServiceAccount", "namespace": TOOLS, "name": "builder"});
+    let_him(
+        &cluster,
+        "approvers",
+        &["patch"],
+        &["signoffs/status"],
+        account,
+    );
+    sleep(Duration::from_secs(90)).await;
+    let (_, message) = checks(&cluster, "p");
+    assert!(
+        message.starts_with("system:serviceaccount:tools:builder may patch signoffs.example.com (status) in namespace tools"),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_installation_that_lets_everybody_ask_is_told_with_each_policy() {
+    let (cluster, _process) = started().await;
+    let config = |value: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "connectors-config", "namespace": SYSTEMS[0]},
+            "data": {"enable-connectors-approval": "true", "default-requesters": value},
+        })
+    };
+    cluster.put(config("Any"));
+    sleep(Duration::from_secs(30)).await;
+    let (line, message) = checks(&cluster, "p");
+    assert_eq!(line, "True RequestersOpen, ready True");
+    assert!(
+        message.contains("name who may ask in spec.checkGrantedPermission.requesters"),
+        "{message}"
+    );
+    cluster.edit("p", |spec| {
+        spec["checkGrantedPermission"]["requesters"] =
+            json!([{"kind": "ServiceAccount", "name": "builder"}]);
+    });
+    soon().await;
+    assert_eq!(checks(&cluster, "p").0, "True ChecksValid, ready True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rego_is_looked_at_by_the_evaluation_service() {
+    let (cluster, _process) = started().await;
+    policy(
+        &cluster,
+        "rego",
+        json!({"rego": "package approval\noutput := {}"}),
+    );
+    soon().await;
+    assert_eq!(
+        checks(&cluster, "rego").0,
+        "Unknown ChecksNotJudged, ready Unknown"
+    );
+    let finding = Finding {
+        path: "spec.x".to_owned(),
+        code: "RegoInvalid".to_owned(),
+        severity: FindingSeverity::Error.into(),
+        message: "is no module".to_owned(),
+        fix: String::new(),
+    };
+    *cluster.validator.0.lock().unwrap() = Some(vec![finding]);
+    soon().await;
+    let (line, message) = checks(&cluster, "rego");
+    assert_eq!(line, "False ChecksInvalid, ready False");
+    assert_eq!(message, "spec.x: is no module");
+    assert_eq!(
+        checks(&cluster, "p").0,
+        "True ChecksValid, ready True",
+        "it has no Rego"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_writes_nothing_that_is_known() {
+    let (cluster, process) = started().await;
+    cluster.kill(&process);
+    let since = cluster.now();
+    let _second = cluster.start("two");
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(checks(&cluster, "p").0, "True ChecksValid, ready True");
+    let writes: Vec<String> = cluster.writes(since);
+    let writes = writes
+        .iter()
+        .filter(|it| !it.contains("leases") && !it.contains("subjectaccessreviews"));
+    assert_eq!(writes.collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_about_a_policy_without_checks() {
+    let cluster = Cluster::new();
+    cluster.policy("p", json!({}), json!([{"kind": "User", "name": "alice"}]));
+    let _process = cluster.start("one");
+    soon().await;
+    assert_eq!(checks(&cluster, "p").0, "True NoChecks, ready True");
+    assert!(
+        !cluster
+            .writes(0)
+            .iter()
+            .any(|it| it.contains("subjectaccessreviews"))
+    );
+}
