@@ -133,6 +133,7 @@ fn audit_policy() -> Value {
         "omitStages": ["RequestReceived"],
         "rules": [
             {"level": "None", "nonResourceURLs": ["/healthz*", "/readyz*", "/livez*", "/version", "/openapi*", "/api*"]},
+            {"level": "Metadata", "userGroups": ["system:serviceaccounts:connectors-system"], "resources": [{"group": "coordination.k8s.io"}]},
             {"level": "None", "resources": [{"group": "coordination.k8s.io"}]},
             {"level": "None", "verbs": ["watch"], "users": ["system:kube-proxy", "system:kube-scheduler", "system:kube-controller-manager", "system:apiserver"]},
             {"level": "Metadata", "resources": [

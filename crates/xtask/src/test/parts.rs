@@ -102,7 +102,13 @@ impl Part {
                     install::install(target, &values_of_scenarios(), &Progress::default())?;
                 }
                 let tests = context.tests_on_cluster("--workspace --all-features --test gate")?;
-                runner::run(tests, summary)
+                let gate = runner::run(tests, summary);
+                if context.filter.is_some() {
+                    return gate; // not everything was tried
+                }
+                // It looks at what the tests before have made the services do.
+                let power = context.tests_on_cluster("--workspace --all-features --test power")?;
+                gate.and(runner::run(power, summary))
             }
             Self::Evaluation => {
                 let target = context.target()?;

@@ -1,0 +1,177 @@
+//! What our accounts called, from the audit log.
+
+use std::{collections::BTreeSet, fmt, io::BufRead};
+
+use e2e::install::NAMESPACE;
+use serde_json::Value;
+
+/// The accounts of the installation, as users.
+const PREFIX: &str = "system:serviceaccount:";
+
+/// A call, as often as it was made.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Call {
+    pub(crate) account: String,
+    pub(crate) verb: String,
+    pub(crate) group: String,
+    /// With its subresource.
+    pub(crate) resource: String,
+    /// Empty: none, or all.
+    pub(crate) namespace: String,
+    /// Empty: none, or all.
+    pub(crate) name: String,
+    pub(crate) allowed: bool,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            verb,
+            group,
+            resource,
+            ..
+        } = self;
+        let dot = if group.is_empty() { "" } else { "." };
+        write!(f, "{verb} {resource}{dot}{group}")
+    }
+}
+
+/// All calls of an audit log.
+pub(crate) fn read(log: impl BufRead) -> BTreeSet<Call> {
+    let events = log
+        .lines()
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+    events.flat_map(|event: Value| calls(&event)).collect()
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn calls(event: &Value) -> Vec<Call> {
+    let mut calls: Vec<Call> = made(event).into_iter().collect();
+    // Server-side apply of something that is not there needs the right to create it, too.
+    if let Some(call) = calls.first().filter(|it| it.verb == "patch") {
+        if event["responseStatus"]["code"] == 201 {
+            let verb = "create".to_owned();
+            calls.push(Call {
+                verb,
+                ..call.clone()
+            });
+        }
+    }
+    calls.extend(asked_about(event));
+    calls
+}
+
+fn made(event: &Value) -> Option<Call> {
+    let object = &event["objectRef"];
+    let resource = match (text(object, "resource"), text(object, "subresource")) {
+        ("", _) => return None,
+        (resource, "") => resource.to_owned(),
+        (resource, part) => format!("{resource}/{part}"),
+    };
+    let decision = text(&event["annotations"], "authorization.k8s.io/decision");
+    Some(Call {
+        account: account(text(&event["user"], "username"))?,
+        verb: text(event, "verb").to_owned(),
+        group: text(object, "apiGroup").to_owned(),
+        resource,
+        namespace: text(object, "namespace").to_owned(),
+        name: text(object, "name").to_owned(),
+        allowed: decision == "allow",
+    })
+}
+
+/// The right to ask the evaluation service is used by being asked about: there is no such object.
+fn asked_about(event: &Value) -> Option<Call> {
+    let spec = &event["responseObject"]["spec"];
+    let asked = &spec["resourceAttributes"];
+    let is_question = text(&event["objectRef"], "resource") == "subjectaccessreviews";
+    if !is_question || text(asked, "resource") != "evaluations" {
+        return None;
+    }
+    Some(Call {
+        account: account(text(spec, "user"))?,
+        verb: text(asked, "verb").to_owned(),
+        group: text(asked, "group").to_owned(),
+        resource: "evaluations".to_owned(),
+        namespace: text(asked, "namespace").to_owned(),
+        name: text(asked, "name").to_owned(),
+        allowed: event["responseObject"]["status"]["allowed"] == true,
+    })
+}
+
+fn account(user: &str) -> Option<String> {
+    let (namespace, name) = user.strip_prefix(PREFIX)?.split_once(':')?;
+    (namespace == NAMESPACE).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(user: &str, verb: &str, object: &Value, decision: &str, code: u16) -> Value {
+        json!({
+            "user": {"username": user}, "verb": verb, "objectRef": object, "responseStatus": {"code": code},
+            "annotations": {"authorization.k8s.io/decision": decision},
+        })
+    }
+
+    fn said(events: &[Value]) -> Vec<String> {
+        let lines: Vec<String> = events.iter().map(ToString::to_string).collect();
+        let calls = read(lines.join("\n").as_bytes());
+        calls
+            .iter()
+            .map(|it| format!("{} {it} {}", it.account, it.allowed))
+            .collect()
+    }
+
+    #[test]
+    fn a_log_tells_what_our_accounts_called() {
+        let webhook = "system:serviceaccount:connectors-system:webhook";
+        let secret = json!({"resource": "secrets", "namespace": "n", "name": "s"});
+        let status = json!({"resource": "x", "subresource": "status", "apiGroup": "g"});
+        assert_eq!(
+            said(&[
+                event(webhook, "patch", &secret, "allow", 201),
+                event(webhook, "update", &status, "forbid", 403),
+                event(
+                    "system:serviceaccount:other:webhook",
+                    "get",
+                    &secret,
+                    "allow",
+                    200
+                ),
+                event("ada", "get", &secret, "allow", 200),
+                event(webhook, "get", &json!(null), "allow", 200),
+            ]),
+            [
+                "webhook create secrets true",
+                "webhook patch secrets true",
+                "webhook update x/status.g false"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_right_to_ask_is_used_when_it_is_asked_about() {
+        let mut asked = event(
+            "system:serviceaccount:x:y",
+            "create",
+            &json!({"resource": "subjectaccessreviews"}),
+            "allow",
+            201,
+        );
+        asked["responseObject"] = json!({
+            "spec": {
+                "user": "system:serviceaccount:connectors-system:csi-node",
+                "resourceAttributes": {"resource": "evaluations", "group": "g", "verb": "create"},
+            },
+            "status": {"allowed": true},
+        });
+        assert_eq!(said(&[asked]), ["csi-node create evaluations.g true"]);
+    }
+}
