@@ -24,6 +24,11 @@ words! {
     }
 }
 
+/// What is said of a policy that names nobody where everybody may ask then.
+pub const REQUESTERS_OPEN: &str = "default-requesters: Any of the installation lets pods of every namespace ask, with \
+                                   approvals from their own namespaces; name who may ask in \
+                                   spec.checkGrantedPermission.requesters";
+
 /// What the installation was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -91,10 +96,15 @@ impl Knowledge {
     pub fn config(&self) -> Option<Config> {
         Some(Config {
             enabled: self.enabled?,
-            default_requesters: self
-                .default_requesters
-                .unwrap_or(DefaultRequesters::Namespace),
+            default_requesters: self.default_requesters(),
         })
+    }
+
+    /// Who may ask where a policy does not say: the narrower reading until something else is known.
+    #[must_use]
+    pub fn default_requesters(&self) -> DefaultRequesters {
+        self.default_requesters
+            .unwrap_or(DefaultRequesters::Namespace)
     }
 }
 

@@ -39,9 +39,14 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// With the user name of the node plugin's service account.
-    pub(crate) fn new(client: Client, node_plugin: String, evaluator: Evaluator) -> Self {
-        let lookups = Lookups::new(client);
+    /// For the installation in a namespace, with the user name of its node plugin's service account.
+    pub(crate) fn new(
+        client: Client,
+        namespace: &str,
+        node_plugin: String,
+        evaluator: Evaluator,
+    ) -> Self {
+        let lookups = Lookups::new(client, namespace);
         Self {
             policies: Policies::new(lookups.clone(), evaluator),
             requests: Requests {

@@ -87,7 +87,7 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
     let place = Place {
         client: client.clone(),
         policy: Policy::default(),
-        namespace,
+        namespace: namespace.clone(),
         mutating: mutating_configuration,
         validating: validating_configuration,
         creator: certs::creator(),
@@ -107,7 +107,7 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
         tls: tls_roots,
         token_file: evaluation_token,
     })?;
-    let admission = Admission::new(client, node_plugin_account, evaluator);
+    let admission = Admission::new(client, &namespace, node_plugin_account, evaluator);
     let handler = Handler::new(admission, metrics.reviews);
 
     let mut tasks = Tasks::new();

@@ -116,9 +116,7 @@ impl Inspector {
                         self.learn(&mut known).await;
                         read = Some(Instant::now());
                     }
-                    let config = known.config();
-                    let defaults =
-                        config.map_or(DefaultRequesters::Namespace, |it| it.default_requesters);
+                    let defaults = known.default_requesters();
                     self.pass(defaults).await;
                 }
                 sleep(PACE).await;

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use connectors_api::{
     access_policy::{Check, ObjectKind},
+    config::REQUESTERS_OPEN,
     judge::needs_proof,
     policy_reason::ChecksValid,
 };
@@ -135,9 +136,7 @@ pub fn verdict(checks: &[Check], found: &Found) -> Verdict {
         return says(ChecksValid::ChecksNotJudged, message);
     }
     if found.is_open {
-        let message = "default-requesters: Any of the installation lets pods of every namespace ask, with approvals \
-                       from their own namespaces; name who may ask in spec.checkGrantedPermission.requesters";
-        return says(ChecksValid::RequestersOpen, message.to_owned());
+        return says(ChecksValid::RequestersOpen, REQUESTERS_OPEN.to_owned());
     }
     match forgeable(found) {
         Some(message) => says(ChecksValid::ChecksForgeable, message),

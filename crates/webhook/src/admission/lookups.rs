@@ -1,13 +1,16 @@
 //! What the API server is asked about the author of an object, and about the pod of a request.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use connectors_api::names;
+use connectors_api::{
+    config::{CONFIG_MAP, DefaultRequesters, Knowledge},
+    names,
+};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
     authentication::v1::UserInfo,
     authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec},
-    core::v1::Pod,
+    core::v1::{ConfigMap, Pod},
 };
 use kube::{Api, Client};
 use service_kit::{
@@ -44,13 +47,16 @@ pub(crate) struct Unanswered;
 #[derive(Clone)]
 pub(crate) struct Lookups {
     client: Client,
+    /// The namespace of the installation.
+    namespace: Arc<str>,
     places: Arc<Semaphore>,
 }
 
 impl Lookups {
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str) -> Self {
         Self {
             client,
+            namespace: namespace.into(),
             places: Arc::new(Semaphore::new(REVIEWS)),
         }
     }
@@ -124,6 +130,23 @@ impl Lookups {
             warn!(error = report(&error), "an object cannot be judged");
             Unanswered
         })
+    }
+
+    /// Who may ask where a policy does not say; the narrower reading when nobody answers, as everywhere.
+    pub(crate) async fn default_requesters(&self) -> DefaultRequesters {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        let found = CALLS.call("get the configuration", || api.get_opt(CONFIG_MAP));
+        let data = match found.await {
+            Ok(found) => found.and_then(|it| it.data).unwrap_or_default(),
+            Err(error) => {
+                warn!(error = report(&error), "the configuration cannot be read");
+                BTreeMap::new()
+            }
+        };
+        let mut known = Knowledge::default();
+        // Whoever follows it says what is wrong with it.
+        let _ = known.learn(&data);
+        known.default_requesters()
     }
 
     /// The pod of this name, as it is now.

@@ -6,7 +6,9 @@
 mod judge;
 
 use connectors_api::{
-    AccessPolicy, AccessPolicySpec, parse,
+    AccessPolicy, AccessPolicySpec,
+    config::{DefaultRequesters, REQUESTERS_OPEN},
+    parse,
     validate::{self, Validated},
 };
 use kube::Resource;
@@ -65,9 +67,23 @@ impl Policies {
         };
         let author = timeout_at(deadline, self.author(request, &read.object)).await;
         let author = author.unwrap_or(Author::NoAnswer);
+        let is_open = self.is_open(&read.object, deadline).await;
         let mut verdict = self.look(read, &author, deadline).await;
         verdict.author(author);
+        if is_open {
+            verdict.warn(REQUESTERS_OPEN);
+        }
         verdict.answer()
+    }
+
+    /// Whether pods of every namespace may ask by the policy, because the installation says so and the policy does not.
+    async fn is_open(&self, policy: &Value, deadline: Instant) -> bool {
+        let granted = policy.pointer("/spec/checkGrantedPermission");
+        if granted.is_none_or(|it| it.get("requesters").is_some()) {
+            return false;
+        }
+        let defaults = timeout_at(deadline, self.lookups.default_requesters()).await;
+        defaults == Ok(DefaultRequesters::Any)
     }
 
     /// Everything that is to be said about the policy. Rego costs time that others wait for, so it is run for nobody who

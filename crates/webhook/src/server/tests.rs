@@ -79,7 +79,12 @@ impl Replica {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let handler = Handler::new(
-            Admission::new(api.client(), "plugin".to_owned(), Evaluator::Fake(None)),
+            Admission::new(
+                api.client(),
+                NAMESPACE,
+                "plugin".to_owned(),
+                Evaluator::Fake(None),
+            ),
             metrics.reviews,
         );
         let mut tasks = Tasks::new();

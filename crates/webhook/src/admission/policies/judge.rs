@@ -178,6 +178,11 @@ impl Verdict {
         }
     }
 
+    /// One more thing that is legal and surely not meant.
+    pub(crate) fn warn(&mut self, words: &str) {
+        self.warnings.push(words.to_owned());
+    }
+
     /// All problems in one refusal; warnings only where there is none.
     pub(crate) fn answer(self) -> Answer {
         let Self { problems, warnings } = self;

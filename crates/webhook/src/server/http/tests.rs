@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     evaluator::Evaluator,
     metrics::Metrics,
-    testing::{FakeApi, pod},
+    testing::{FakeApi, NAMESPACE, config_map, pod},
 };
 
 mod policies;
@@ -44,7 +44,7 @@ fn handler(api: &FakeApi) -> Handler {
 fn handler_with(api: &FakeApi, evaluator: Evaluator) -> Handler {
     let metrics = Metrics::register(&Registry::new()).unwrap().reviews;
     Handler::new(
-        Admission::new(api.client(), PLUGIN.to_owned(), evaluator),
+        Admission::new(api.client(), NAMESPACE, PLUGIN.to_owned(), evaluator),
         metrics,
     )
 }

@@ -337,3 +337,37 @@ async fn what_there_is_no_room_for_is_answered_in_time() {
     drop(room);
     assert_eq!(asked().await, StatusCode::OK);
 }
+
+#[tokio::test]
+async fn whoever_names_nobody_is_warned_where_everybody_may_ask_then() {
+    let api = cluster();
+    let config = |value: &str| {
+        let data = json!({"enable-connectors-approval": "true", "default-requesters": value});
+        let metadata = json!({"name": "connectors-config", "namespace": NAMESPACE});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    };
+    let mut open = with_rego();
+    let check = &mut open["spec"]["checkGrantedPermission"]["spec"]["checks"][0];
+    check.as_object_mut().unwrap().remove("state");
+    let mut named = open.clone();
+    named["spec"]["checkGrantedPermission"]["requesters"] =
+        json!([{"kind": "ServiceAccount", "name": "ci"}]);
+    let warned = async |policy: &Value| {
+        let response = created(&api, nobody(), &ada(), policy).await;
+        assert_eq!(response["allowed"], true, "{response}");
+        response["warnings"]
+            .to_string()
+            .contains("default-requesters: Any")
+    };
+    assert!(!warned(&open).await, "nothing is known");
+    for (value, expected) in [("Namespace", false), ("Any", true), ("any", false)] {
+        api.put(&config_map("connectors-config"), config(value));
+        assert_eq!(warned(&open).await, expected, "{value}");
+        assert!(!warned(&named).await);
+        assert!(!warned(&standing(&json!({}))).await, "it has no checks");
+    }
+    api.fail(|called, path| {
+        (called == Method::GET && path.contains("configmaps")).then_some(StatusCode::FORBIDDEN)
+    });
+    assert!(!warned(&open).await, "what cannot be read stops nobody");
+}
