@@ -61,28 +61,33 @@ fn every_reason_has_its_row_in_troubleshooting() {
 
 /// The cases are tried on a real cluster, with the webhook and without it.
 #[test]
-fn the_table_of_refusals_is_that_of_the_cases() {
-    const BEGIN: &str = "<!-- cases: e2e/cases/webhook/policies.yaml -->\n";
+fn the_tables_of_refusals_are_those_of_the_cases() {
     const END: &str = "<!-- cases: end -->";
     let repository = e2e::repository();
-    let cases = fs::read_to_string(repository.join("e2e/cases/webhook/policies.yaml")).unwrap();
-    let cases: serde_json::Value = serde_yaml::from_str(&cases).unwrap();
-    let mut table = "| what is refused | in these words | by |\n|---|---|---|\n".to_owned();
-    for case in cases["cases"].as_array().unwrap() {
-        let [name, message, by] =
-            ["name", "message", "held-by"].map(|it| case[it].as_str().unwrap());
-        writeln!(table, "| {name} | {message} | {by} |").unwrap();
-    }
     let path = repository.join("docs/policies.md");
-    let text = fs::read_to_string(&path).unwrap();
-    let (before, rest) = text.split_once(BEGIN).unwrap();
-    let (now, after) = rest.split_once(END).unwrap();
-    if env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(path, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
-    } else {
-        assert_eq!(
-            now, table,
-            "UPDATE_DOCS=1 cargo test -p xtask docs writes it"
-        );
+    for file in [
+        "e2e/cases/webhook/policies.yaml",
+        "e2e/cases/webhook/requests.yaml",
+    ] {
+        let begin = format!("<!-- cases: {file} -->\n");
+        let cases = fs::read_to_string(repository.join(file)).unwrap();
+        let cases: serde_json::Value = serde_yaml::from_str(&cases).unwrap();
+        let mut table = "| what is refused | in these words | by |\n|---|---|---|\n".to_owned();
+        for case in cases["cases"].as_array().unwrap() {
+            let [name, message, by] =
+                ["name", "message", "held-by"].map(|it| case[it].as_str().unwrap());
+            writeln!(table, "| {name} | {message} | {by} |").unwrap();
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let (before, rest) = text.split_once(&begin).unwrap();
+        let (now, after) = rest.split_once(END).unwrap();
+        if env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(&path, format!("{before}{begin}{table}{END}{after}")).unwrap();
+        } else {
+            assert_eq!(
+                now, table,
+                "UPDATE_DOCS=1 cargo test -p xtask docs writes it"
+            );
+        }
     }
 }

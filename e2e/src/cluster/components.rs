@@ -198,6 +198,8 @@ fn kube_apiserver(layout: &Layout) -> Vec<String> {
         format!("--service-cluster-ip-range={}", net::SERVICE_CIDR),
         format!("--audit-policy-file={}", layout.text("audit-policy.yaml")),
         format!("--audit-log-path={}", layout.text("audit.log")),
+        // Megabytes: in one piece, for whoever replays it.
+        "--audit-log-maxsize=16384".to_owned(),
         "--profiling=false".to_owned(),
     ]
 }

@@ -9,6 +9,7 @@
 )]
 
 mod approvals;
+mod certificates;
 mod checks;
 mod endings;
 mod latency;

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::{Approval, Gate, Installation, parsed, policy};
+use crate::{
+    requests::Table,
+    support::{Approval, Gate, Installation, parsed, policy},
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -177,6 +180,7 @@ fn without_the_webhook_only_what_the_custom_resource_holds_is_held() {
     let gate = with_author("policies-alone", Gate::alone_without_mounts);
     let installation = Installation::of(&gate);
     let cases = Cases::read();
+    let requests = Table::set(&gate);
     gate.create("", &policy("kept", Approval::SignOff)).unwrap();
     {
         let _away = installation.away("webhook");
@@ -184,6 +188,11 @@ fn without_the_webhook_only_what_the_custom_resource_holds_is_held() {
         let refusal = gate.create("--dry-run=server", &plain).unwrap_err();
         assert!(
             refusal.contains("failed calling webhook \"validate.accesspolicies."),
+            "{refusal}"
+        );
+        let refusal = gate.request_by_hand("mine", "plain").unwrap_err();
+        assert!(
+            refusal.contains("failed calling webhook \"mutate.accessrequests."),
             "{refusal}"
         );
         // Connectors are other software's, which goes on.
@@ -206,6 +215,7 @@ fn without_the_webhook_only_what_the_custom_resource_holds_is_held() {
             case.name
         );
     }
+    requests.holds_without_the_webhook();
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Requests made by hand: what the admission of a request adds, and whom it turns away.
 
-use serde_json::json;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::support::{Approval, CONNECTOR, Gate, wait_until};
 
@@ -28,96 +31,187 @@ fn a_request_made_by_hand_is_filled_in_and_used_by_the_mount() {
     gate.wait_for_access("plain");
 }
 
-#[test]
-fn a_request_that_is_not_the_pods_is_refused_with_the_reason() {
-    let gate = Gate::new("request-refused");
-    gate.scene().start_pod("plain", &["wait"]).unwrap();
-    gate.scene().start_pod("over", &["say", "done"]).unwrap();
-    assert_eq!(gate.scene().wait_for_end("over"), "Succeeded");
-    let changed = |pod: &str, pointer: &str, value: &str| {
-        let mut changed = gate.hand_made("mine", pod);
-        let (parent, field) = pointer.rsplit_once('/').unwrap();
-        changed.pointer_mut(parent).unwrap()[field] = json!(value);
-        changed
-    };
-    for (what, request) in [
-        ("no such pod", gate.hand_made("mine", "nobody")),
-        (
-            "another account",
-            changed("plain", "/spec/subject/name", "builder"),
-        ),
-        (
-            "another UID",
-            changed(
-                "plain",
-                "/spec/context/objectRef/uid",
-                "00000000-0000-0000-0000-000000000000",
-            ),
-        ),
-        ("a finished pod", gate.hand_made("mine", "over")),
-        (
-            "an unknown field",
-            changed("plain", "/spec/permision", "apis"),
-        ),
-    ] {
-        let refused = gate.create("", &request).unwrap_err();
-        assert!(refused.contains("denied the request"), "{what}: {refused}");
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cases {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Case {
+    name: String,
+    #[serde(default, rename = "as")]
+    author: Option<Author>,
+    #[serde(default)]
+    pod: Option<String>,
+    #[serde(default)]
+    set: BTreeMap<String, Value>,
+    message: String,
+    held_by: HeldBy,
+    /// The same for what is let through.
+    #[serde(default)]
+    neighbour: Attempt,
+}
+
+impl Case {
+    fn refused(&self) -> Attempt {
+        Attempt {
+            author: self.author,
+            pod: self.pod.clone(),
+            set: self.set.clone(),
+        }
     }
-    let misspelt = gate
-        .create("", &changed("plain", "/spec/permision", "apis"))
-        .unwrap_err();
-    assert!(misspelt.contains("permission"), "{misspelt}");
-    gate.create("--dry-run=server", &gate.hand_made("mine", "plain"))
-        .unwrap();
+}
+
+/// What makes a request another one than the plain one.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Attempt {
+    #[serde(rename = "as")]
+    author: Option<Author>,
+    pod: Option<String>,
+    /// Fields of the spec, by their paths.
+    set: BTreeMap<String, Value>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Author {
+    Stranger,
+    /// The node plugin's account without the claim of a node, as a token that was taken elsewhere would have it.
+    Plugin,
+    PluginElsewhere,
+    PluginHere,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum HeldBy {
+    Webhook,
+    Policy,
+    Schema,
+}
+
+/// The pods that the cases are about, and somebody who may ask and see nothing.
+pub(crate) struct Table<'a> {
+    gate: &'a Gate,
+    node: String,
+}
+
+impl<'a> Table<'a> {
+    pub(crate) fn set(gate: &'a Gate) -> Self {
+        let scene = gate.scene();
+        scene.start_pod("plain", &["wait"]).unwrap();
+        scene.start_pod("over", &["say", "done"]).unwrap();
+        scene.start_pod("going", &["wait"]).unwrap();
+        assert_eq!(scene.wait_for_end("over"), "Succeeded");
+        scene.wait_for_running("going");
+        scene.wait_for_running("plain");
+        let words = r#"patch pod going --type=merge --patch {"metadata":{"finalizers":["e2e.example.com/kept"]}}"#;
+        scene.run(words).unwrap();
+        scene.run("delete pod going --wait=false").unwrap();
+        scene
+            .run(
+                "create role requests --verb=create --resource=accessrequests.connectors.alauda.io",
+            )
+            .unwrap();
+        scene
+            .run("create rolebinding requests --role=requests --user=stranger")
+            .unwrap();
+        wait_until("the stranger's right", || {
+            scene
+                .run("--as stranger auth can-i create accessrequests.connectors.alauda.io")
+                .is_ok()
+        });
+        let node = "get pod plain -o jsonpath={.spec.nodeName}";
+        Self {
+            gate,
+            node: scene.run(node).unwrap(),
+        }
+    }
+
+    fn attempt(&self, attempt: &Attempt) -> Result<Value, String> {
+        let own = self.gate.namespace();
+        let pod = attempt.pod.as_deref().unwrap_or("plain");
+        let mut request = self.gate.hand_made("tried", pod);
+        for (path, value) in &attempt.set {
+            let (parent, field) = path.rsplit_once('/').unwrap();
+            let parent = request["spec"].pointer_mut(parent).unwrap();
+            parent[field] = if value == "NAMESPACE" {
+                json!(own)
+            } else {
+                value.clone()
+            };
+        }
+        let plugin = "--as=system:serviceaccount:connectors-system:csi-node";
+        let on = |node: &str| {
+            format!("{plugin} --as-user-extra=authentication.kubernetes.io/node-name={node}")
+        };
+        let author = match attempt.author {
+            None => String::new(),
+            Some(Author::Stranger) => "--as=stranger".to_owned(),
+            Some(Author::Plugin) => plugin.to_owned(),
+            Some(Author::PluginElsewhere) => on("elsewhere"),
+            Some(Author::PluginHere) => on(&self.node),
+        };
+        let words = format!("--dry-run=server {author}");
+        self.gate.create(words.trim_end(), &request)
+    }
+
+    /// What is still refused when nobody of us is asked.
+    pub(crate) fn holds_without_the_webhook(&self) {
+        for case in Cases::read().cases {
+            let answer = self.attempt(&case.refused());
+            let is_held = case.held_by != HeldBy::Webhook;
+            assert_eq!(answer.is_err(), is_held, "{}: {answer:?}", case.name);
+        }
+    }
+}
+
+impl Drop for Table<'_> {
+    fn drop(&mut self) {
+        let words = r#"patch pod going --type=merge --patch {"metadata":{"finalizers":null}}"#;
+        let _ = self.gate.scene().run(words);
+    }
+}
+
+impl Cases {
+    fn read() -> Self {
+        serde_yaml::from_str(include_str!("../../cases/webhook/requests.yaml")).unwrap()
+    }
+}
+
+#[test]
+fn every_request_that_is_not_the_pods_is_refused_with_the_reason_and_its_neighbour_is_not() {
+    let gate = Gate::new("requests");
+    let table = Table::set(&gate);
+    for case in Cases::read().cases {
+        let refusal = table.attempt(&case.refused()).expect_err(&case.name);
+        let message = case.message.replace("NAMESPACE", gate.namespace());
+        assert!(refusal.contains(&message), "{}: {refusal}", case.name);
+        let by_webhook = refusal.contains("admission webhook");
+        let is_held = case.held_by == HeldBy::Webhook;
+        assert_eq!(by_webhook, is_held, "{}: {refusal}", case.name);
+        let neighbour = table.attempt(&case.neighbour);
+        neighbour.unwrap_or_else(|refusal| panic!("{}: {refusal}", case.name));
+    }
     assert_eq!(gate.scene().run("get accessrequests -o name").unwrap(), "");
 }
 
 #[test]
 fn who_may_not_see_a_pod_learns_nothing_about_it() {
     let gate = Gate::new("request-stranger");
-    gate.scene().start_pod("plain", &["wait"]).unwrap();
-    gate.scene()
-        .run("create role requests --verb=create --resource=accessrequests.connectors.alauda.io")
-        .unwrap();
-    gate.scene()
-        .run("create rolebinding requests --role=requests --user=stranger")
-        .unwrap();
-    wait_until("the stranger's right", || {
-        gate.scene()
-            .run("--as stranger auth can-i create accessrequests.connectors.alauda.io")
-            .is_ok()
-    });
-    let there = gate
-        .create("--as stranger", &gate.hand_made("mine", "plain"))
-        .unwrap_err();
-    let not_there = gate
-        .create("--as stranger", &gate.hand_made("mine", "nobody"))
-        .unwrap_err();
+    let table = Table::set(&gate);
+    let asked = |pod: &str| {
+        let attempt = Attempt {
+            author: Some(Author::Stranger),
+            pod: Some(pod.to_owned()),
+            set: BTreeMap::new(),
+        };
+        table.attempt(&attempt).unwrap_err()
+    };
+    let there = asked("plain");
     assert!(there.contains("denied the request"), "{there}");
-    assert_eq!(there.replace("plain", "nobody"), not_there);
-}
-
-#[test]
-fn the_node_plugin_speaks_only_for_pods_of_its_node() {
-    let gate = Gate::new("request-node");
-    gate.scene().start_pod("plain", &["wait"]).unwrap();
-    gate.scene().wait_for_running("plain");
-    // Its account without the claim of a node, as a token that was taken elsewhere would have it.
-    let plugin = "--as system:serviceaccount:connectors-system:csi-node";
-    let refused = gate
-        .create(plugin, &gate.hand_made("mine", "plain"))
-        .unwrap_err();
-    assert!(refused.contains("denied the request"), "{refused}");
-    let other =
-        format!("{plugin} --as-user-extra authentication.kubernetes.io/node-name=other-node");
-    let refused = gate
-        .create(&other, &gate.hand_made("mine", "plain"))
-        .unwrap_err();
-    assert!(refused.contains("denied the request"), "{refused}");
-    let node = gate
-        .scene()
-        .run("get pod plain -o jsonpath={.spec.nodeName}")
-        .unwrap();
-    let own = format!("{plugin} --as-user-extra authentication.kubernetes.io/node-name={node}");
-    gate.create(&own, &gate.hand_made("mine", "plain")).unwrap();
+    assert_eq!(there.replace("plain", "nobody"), asked("nobody"));
 }

@@ -1,4 +1,4 @@
-//! One life of a policy, broken at every write in every way: nobody ever holds what neither the old nor the
+//! One life of a policy, broken at every write, read and event: nobody ever holds what neither the old nor the
 //! new state of the world gives, and in the end everybody holds what he should.
 
 use std::{
@@ -12,34 +12,79 @@ use std::{
 
 use serde_json::{Value, json};
 use testkit::{CallFault, CallPoint, EventFault, EventPoint, Faults, What};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use crate::support::{Cluster, TOOLS};
+use crate::support::{Cluster, SYSTEMS, TOOLS};
 
 /// Somebody, a verb and a connector.
 type Access = BTreeSet<(String, String, String)>;
 
-/// Breaks the n-th write of controllers.
+/// Which of a controller's doings is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Write,
+    Read,
+    Event,
+}
+
+/// How it is broken.
+#[derive(Clone, Debug)]
+enum Fault {
+    Call(CallFault),
+    Event(EventFault),
+}
+
+/// Breaks the n-th of them.
 struct Nth {
+    place: Place,
     number: usize,
+    fault: Fault,
     seen: AtomicUsize,
-    fault: CallFault,
+}
+
+impl Nth {
+    fn new(place: Place, number: usize, fault: Fault) -> Arc<Self> {
+        Arc::new(Self {
+            place,
+            number,
+            fault,
+            seen: AtomicUsize::new(0),
+        })
+    }
+
+    fn seen(&self) -> usize {
+        self.seen.load(Ordering::SeqCst)
+    }
+
+    fn is_now(&self, place: Place, user: &str, resource: &str) -> bool {
+        // The lease has a campaign of its own, where it is made.
+        user.ends_with(":policy-controller")
+            && resource != "leases"
+            && place == self.place
+            && self.seen.fetch_add(1, Ordering::SeqCst) == self.number
+    }
 }
 
 impl Faults for Nth {
     fn on_call(&self, point: &CallPoint) -> CallFault {
-        let is_ours = point.user.ends_with(":policy-controller") && point.resource != "leases";
-        if !is_ours
-            || !point.verb.writes()
-            || self.seen.fetch_add(1, Ordering::SeqCst) != self.number
-        {
-            return CallFault::None;
+        let place = if point.verb.writes() {
+            Place::Write
+        } else {
+            Place::Read
+        };
+        match &self.fault {
+            Fault::Call(fault) if self.is_now(place, &point.user, &point.resource) => fault.clone(),
+            Fault::Call(_) | Fault::Event(_) => CallFault::None,
         }
-        self.fault.clone()
     }
 
-    fn on_event(&self, _: &EventPoint) -> EventFault {
-        EventFault::None
+    fn on_event(&self, point: &EventPoint) -> EventFault {
+        match &self.fault {
+            Fault::Event(fault) if self.is_now(Place::Event, &point.user, &point.resource) => {
+                fault.clone()
+            }
+            Fault::Call(_) | Fault::Event(_) => EventFault::None,
+        }
     }
 }
 
@@ -119,70 +164,103 @@ fn life() -> Vec<(Access, Change)> {
     ]
 }
 
-/// Lives it, and says how many writes that took.
-async fn live(faults: Arc<Nth>, name: &str) -> usize {
+/// How many believe that they lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaders {
+    One,
+    /// In installations of their own, so that neither knows of the other.
+    Two,
+}
+
+/// Longer than everything that only happens from time to time: a sweep, and a watch that is given up.
+const AT_LAST: Duration = Duration::from_mins(15);
+
+/// Lives it, and says how many of the places that are to be broken it has.
+async fn live(leaders: Leaders, faults: Arc<Nth>, name: &str) -> usize {
     let cluster = Cluster::new();
     cluster.server.collect_garbage(None);
     cluster.server.set_faults(faults.clone());
     let mut process = cluster.start("one");
+    let _second = (leaders == Leaders::Two).then(|| cluster.start_in(SYSTEMS[1], "two"));
     sleep(Duration::from_secs(5)).await;
     let mut old = Access::new();
     let mut objects = BTreeMap::new();
     for (number, (new, step)) in life().into_iter().enumerate() {
-        let since = cluster.now();
+        let mut since = cluster.now();
         step(&cluster);
         sleep(Duration::from_secs(15)).await;
-        let was_killed = |it: &testkit::Entry| matches!(&it.what, What::Killed(_));
+        let was_killed =
+            |it: &testkit::Entry| matches!(&it.what, What::Killed(who) if who == "one");
         if cluster.server.log_since(since).iter().any(was_killed) {
             cluster.kill(&process);
             process = cluster.start(&format!("successor-{number}"));
             sleep(Duration::from_secs(40)).await;
         }
-        for entry in cluster.server.log_since(since) {
-            let What::Change(change) = entry.what else {
-                continue;
-            };
-            if change.namespace != TOOLS
-                || !["roles", "rolebindings"].contains(&change.plural.as_str())
-            {
-                continue;
+        // What has been broken once may be missed much later.
+        let is_broken = faults.seen() > faults.number;
+        let deadline = Instant::now() + AT_LAST;
+        loop {
+            take_in(&cluster, &mut since, &mut objects, |now| {
+                let wider: Access = now
+                    .iter()
+                    .filter(|it| !old.contains(*it) && !new.contains(*it))
+                    .cloned()
+                    .collect();
+                assert_eq!(wider, Access::new(), "{name}: in step {number}");
+            });
+            if access(&objects) == new || !is_broken || Instant::now() > deadline {
+                break;
             }
-            let key = (change.plural, change.name);
-            match change.after {
-                Some(after) => objects.insert(key, after),
-                None => objects.remove(&key),
-            };
-            let now = access(&objects);
-            let wider: Access = now
-                .iter()
-                .filter(|it| !old.contains(*it) && !new.contains(*it))
-                .cloned()
-                .collect();
-            assert_eq!(wider, Access::new(), "{name}: in step {number}");
+            sleep(Duration::from_secs(15)).await;
         }
         assert_eq!(access(&objects), new, "{name}: after step {number}");
         old = new;
     }
+    sleep(Duration::from_mins(1)).await;
     assert!(cluster.objects().is_empty(), "{name}");
-    faults.seen.load(Ordering::SeqCst)
+    faults.seen()
 }
 
-fn nth(number: usize, fault: CallFault) -> Arc<Nth> {
-    Arc::new(Nth {
-        number,
-        seen: AtomicUsize::new(0),
-        fault,
-    })
+/// Goes through everything that was written since, one change after the other.
+fn take_in(
+    cluster: &Cluster,
+    since: &mut usize,
+    objects: &mut BTreeMap<(String, String), Arc<Value>>,
+    mut look: impl FnMut(&Access),
+) {
+    for entry in cluster.server.log_since(*since) {
+        *since += 1;
+        let What::Change(change) = entry.what else {
+            continue;
+        };
+        if change.namespace != TOOLS || !["roles", "rolebindings"].contains(&change.plural.as_str())
+        {
+            continue;
+        }
+        let key = (change.plural, change.name);
+        match change.after {
+            Some(after) => objects.insert(key, after),
+            None => objects.remove(&key),
+        };
+        look(&access(objects));
+    }
 }
 
-/// Breaks each write of its own life in one way.
-async fn break_each(fault: CallFault) {
-    let writes = live(nth(usize::MAX, CallFault::None), "without a fault").await;
-    // Fewer would not reach every kind of write; more would mean that some are redundant.
-    assert!((12..=24).contains(&writes), "{writes}");
-    for number in 0..writes {
-        let name = format!("{fault:?} at write {number}");
-        live(nth(number, fault.clone()), &name).await;
+/// Breaks each place of its own life in one way.
+async fn break_each(leaders: Leaders, place: Place, fault: Fault) {
+    let whole = Nth::new(place, usize::MAX, fault.clone());
+    let count = live(leaders, whole, "without a fault").await;
+    // Fewer writes would not reach every kind of them; more would mean that some are redundant.
+    let usual = match (place, leaders) {
+        (Place::Write, Leaders::One) => 12..=24,
+        (Place::Write, Leaders::Two) => 14..=60,
+        (Place::Read, _) => 40..=250,
+        (Place::Event, _) => 20..=250,
+    };
+    assert!(usual.contains(&count), "{place:?}: {count}");
+    for number in 0..count {
+        let name = format!("{fault:?} at {place:?} {number}");
+        live(leaders, Nth::new(place, number, fault.clone()), &name).await;
     }
 }
 
@@ -193,25 +271,35 @@ const fn refused(code: u16) -> CallFault {
     }
 }
 
-macro_rules! each_write {
-    ($($name:ident $fault:expr;)+) => {$(
+macro_rules! each {
+    ($($name:ident $leaders:ident $place:ident $fault:expr;)+) => {$(
         #[tokio::test(start_paused = true)]
         async fn $name() {
-            break_each($fault).await;
+            break_each(Leaders::$leaders, Place::$place, $fault).await;
         }
     )+};
 }
 
-each_write! {
-    a_write_may_meet_a_conflict refused(409);
-    a_write_may_be_one_too_many refused(429);
-    a_write_may_meet_a_broken_server refused(500);
-    a_write_may_never_arrive CallFault::LoseRequest;
-    a_write_may_be_made_and_its_answer_lost CallFault::LoseAnswer;
-    a_write_may_hang CallFault::HangBefore;
-    a_write_may_be_made_and_never_answered CallFault::HangAfter;
-    a_write_may_come_late CallFault::Delay(Duration::from_secs(8));
-    an_answer_may_be_garbage CallFault::Garbage;
-    a_process_may_end_before_a_write CallFault::KillBefore;
-    a_process_may_end_after_a_write CallFault::KillAfter;
+each! {
+    a_write_may_meet_a_conflict One Write Fault::Call(refused(409));
+    a_write_may_be_one_too_many One Write Fault::Call(refused(429));
+    a_write_may_meet_a_broken_server One Write Fault::Call(refused(500));
+    a_write_may_never_arrive One Write Fault::Call(CallFault::LoseRequest);
+    a_write_may_be_made_and_its_answer_lost One Write Fault::Call(CallFault::LoseAnswer);
+    a_write_may_hang One Write Fault::Call(CallFault::HangBefore);
+    a_write_may_be_made_and_never_answered One Write Fault::Call(CallFault::HangAfter);
+    a_write_may_come_late One Write Fault::Call(CallFault::Delay(Duration::from_secs(8)));
+    an_answer_may_be_garbage One Write Fault::Call(CallFault::Garbage);
+    a_process_may_end_before_a_write One Write Fault::Call(CallFault::KillBefore);
+    a_process_may_end_after_a_write One Write Fault::Call(CallFault::KillAfter);
+    a_read_may_meet_a_broken_server One Read Fault::Call(refused(503));
+    what_is_read_may_be_garbage One Read Fault::Call(CallFault::Garbage);
+    an_event_may_be_lost One Event Fault::Event(EventFault::Drop);
+    an_event_may_come_twice One Event Fault::Event(EventFault::Twice);
+    an_event_may_come_late One Event Fault::Event(EventFault::Delay(Duration::from_secs(20)));
+    a_watch_may_have_to_begin_anew One Event Fault::Event(EventFault::Gone);
+    a_watch_may_fall_silent One Event Fault::Event(EventFault::Silence);
+    one_of_two_leaders_may_meet_a_conflict Two Write Fault::Call(refused(409));
+    one_of_two_leaders_may_not_hear_that_it_has_written Two Write Fault::Call(CallFault::LoseAnswer);
+    one_of_two_leaders_may_write_late Two Write Fault::Call(CallFault::Delay(Duration::from_secs(8)));
 }

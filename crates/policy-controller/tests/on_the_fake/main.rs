@@ -20,3 +20,4 @@ mod follows;
 mod hands;
 mod support;
 mod trouble;
+mod worlds;

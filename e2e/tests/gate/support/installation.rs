@@ -54,7 +54,7 @@ impl<'a> Installation<'a> {
         }
     }
 
-    fn run(&self, words: &str) -> String {
+    pub(crate) fn run(&self, words: &str) -> String {
         self.kubectl
             .run(&format!("{IN_INSTALLATION} {words}"))
             .unwrap()

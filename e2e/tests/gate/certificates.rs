@@ -1,0 +1,70 @@
+//! Certificates, an authority and processes of the webhook are replaced while it is called all the time.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use crate::support::{Approval, Gate, Installation, policy, wait_until};
+
+const CALLERS: usize = 3;
+/// Before and after everything, so that it is known to work.
+const CALM: Duration = Duration::from_secs(2);
+
+/// A field of the secret with the webhook's certificate; nothing while there is none.
+fn certificate(installation: &Installation<'_>) -> Option<String> {
+    let words = r"get secret webhook-tls --ignore-not-found -o jsonpath={.data.tls\.crt}";
+    Some(installation.run(words)).filter(|it| !it.is_empty())
+}
+
+/// What the API server trusts, for every webhook of ours.
+fn trusted(installation: &Installation<'_>) -> String {
+    installation.run(
+        "get validatingwebhookconfiguration connectors-approval -o jsonpath={.webhooks[*].clientConfig.caBundle}",
+    )
+}
+
+fn replace_certificate(installation: &Installation<'_>) {
+    let before = certificate(installation);
+    installation.run("delete secret webhook-tls");
+    wait_until("another certificate", || {
+        let now = certificate(installation);
+        now.is_some() && now != before
+    });
+}
+
+#[test]
+fn no_call_fails_while_certificates_authority_and_processes_are_replaced() {
+    let gate = Gate::alone_without_mounts("certificates");
+    let installation = Installation::of(&gate);
+    let plain = policy("plain", Approval::SignOff);
+    let is_over = AtomicBool::new(false);
+    let call = || {
+        let mut calls = 0_u32;
+        while !is_over.load(Ordering::Relaxed) {
+            gate.create("--dry-run=server", &plain)?;
+            calls += 1;
+        }
+        Ok::<_, String>(calls)
+    };
+    let answers: Vec<_> = thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(call)).collect();
+        thread::sleep(CALM);
+        replace_certificate(&installation);
+        let before = trusted(&installation);
+        installation.run("delete secret connectors-ca");
+        wait_until("another authority", || trusted(&installation) != before);
+        // Signed by the other one.
+        replace_certificate(&installation);
+        installation.run("rollout restart deployment/webhook");
+        installation.wait_until_ready("webhook");
+        thread::sleep(CALM);
+        is_over.store(true, Ordering::Relaxed);
+        callers.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    for answer in answers {
+        let calls = answer.expect("a call failed");
+        assert!(calls > 10, "{calls} calls");
+    }
+}
