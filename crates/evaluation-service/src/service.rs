@@ -161,7 +161,8 @@ impl Service {
         let kept = Remembered::keeps(&asked).then(|| asked.clone());
         let (namespace, question) = evaluate::read(asked)?;
         self.callers.authorize(&caller, &namespace).await?;
-        let place = self.places.take(&namespace, question.stage).await?;
+        let purpose = question.stage.into();
+        let place = self.places.take(&namespace, purpose).await?;
         let judged = evaluate::judge(question, length, &self.rego, &place).await?;
         let Judged { answer, is_certain } = judged;
         self.metrics.checks("judged");

@@ -1,6 +1,6 @@
 //! `ValidatePolicy`: the pure rules here, the Rego modules in workers.
 
-use connectors_api::judge::{RegoFailure, Stage};
+use connectors_api::judge::RegoFailure;
 use connectors_api::validate::{self, Finding, Module, Severity, Validated};
 use evaluation_api::v1::{self, FindingSeverity, ValidatePolicyRequest, ValidatePolicyResponse};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::Refused;
 use crate::evaluate::{ALL_REGO, json, namespace_of};
-use crate::places::Places;
+use crate::places::{Places, Purpose};
 use crate::rego::Pool;
 
 /// No API server stores more.
@@ -42,7 +42,7 @@ pub(crate) async fn validate(
     let Validated { findings, modules } = looked.map_err(|_| Refused::Internal)?;
     let mut findings: Vec<v1::Finding> = findings.into_iter().map(told).collect();
     if !modules.is_empty() {
-        let place = places.take(&namespace, Stage::BeforeGrant).await?;
+        let place = places.take(&namespace, Purpose::Written).await?;
         let deadline = Instant::now() + ALL_REGO;
         for module in &modules {
             let look = async {
