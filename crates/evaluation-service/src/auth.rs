@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use connectors_api::names::GROUP;
 use evaluation_api::TOKEN_AUDIENCE;
+use http::HeaderMap;
 use k8s_openapi::api::authentication::v1::{
     TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo,
 };
@@ -30,7 +31,6 @@ use service_kit::retry::{CallError, Policy};
 use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
-use tonic::metadata::MetadataMap;
 
 use crate::error::Refused;
 use crate::metrics::Metrics;
@@ -127,8 +127,8 @@ impl Callers {
     }
 
     /// Who shows this token?
-    pub async fn authenticate(&self, metadata: &MetadataMap) -> Result<Caller, Refused> {
-        let token = bearer(metadata).ok_or(Refused::NoToken)?;
+    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Caller, Refused> {
+        let token = bearer(headers).ok_or(Refused::NoToken)?;
         let inner = &self.0;
         let digest = Sha256::digest(token).into();
         if let Some(caller) = inner.tokens.get(&digest) {

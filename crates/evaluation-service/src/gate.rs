@@ -16,10 +16,10 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 use tonic::Status;
 use tonic::body::Body;
-use tonic::metadata::MetadataMap;
 use tonic_health::pb::health_server::HealthServer;
 use tower::util::BoxCloneSyncService;
 use tower::{Service as TowerService, ServiceExt};
@@ -40,12 +40,13 @@ const LONGEST_CALL: Duration = Duration::from_secs(30);
 /// the longest names that there can be, are shorter.
 const LONGEST_QUESTIONS: usize = 2 * 1024 * 1024;
 
+const CHECK_ACCESS: &str = "CheckAccess";
 const EVALUATE_CHECKS: &str = "EvaluateChecks";
 const BATCH_CHECK_ACCESS: &str = "BatchCheckAccess";
 const VALIDATE_POLICY: &str = "ValidatePolicy";
 const WATCH_ACCESS: &str = "WatchAccess";
 const CALLS: [&str; 8] = [
-    "CheckAccess",
+    CHECK_ACCESS,
     BATCH_CHECK_ACCESS,
     WATCH_ACCESS,
     EVALUATE_CHECKS,
@@ -73,61 +74,69 @@ type Other = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
 /// The service behind the gate.
 #[derive(Clone)]
 pub(crate) struct Gate {
-    service: Service,
+    behind: Arc<Behind>,
     proof: Proof,
+}
+
+/// What is behind it. Shared: a call would otherwise begin with a copy of each of these.
+struct Behind {
+    service: Service,
     health: Other,
     reflection: Option<Other>,
     /// For calls that bring objects.
     objects: EvaluationServer<Service>,
     /// For all others.
     questions: EvaluationServer<Service>,
-    messages: Arc<Semaphore>,
+    messages: Semaphore,
 }
 
 impl Gate {
     /// For callers that show a token.
     pub(crate) fn new(service: Service) -> Self {
-        Self {
-            proof: Proof::Token,
+        let behind = Behind {
             health: BoxCloneSyncService::new(HealthServer::new(Healthy(service.clone()))),
             reflection: reflection(),
             objects: service.clone().into_server(LONGEST_MESSAGE),
             questions: service.clone().into_server(LONGEST_QUESTIONS),
             service,
-            messages: Arc::new(Semaphore::new(MESSAGES)),
+            messages: Semaphore::new(MESSAGES),
+        };
+        Self {
+            behind: Arc::new(behind),
+            proof: Proof::Token,
         }
     }
 
     /// The same for a user of this machine, who needs none.
     pub(crate) fn for_user(&self, user: u32) -> Self {
         Self {
-            proof: Proof::Connection(self.service.callers.local(user)),
-            ..self.clone()
+            behind: Arc::clone(&self.behind),
+            proof: Proof::Connection(self.behind.service.callers.local(user)),
         }
     }
 
     async fn admit(&self, request: &Request<Incoming>) -> Result<Caller, Refused> {
-        self.service.check_ready()?;
+        let service = &self.behind.service;
+        service.check_ready()?;
         if let Proof::Connection(caller) = &self.proof {
             return Ok(caller.clone());
         }
-        let metadata = MetadataMap::from_headers(request.headers().clone());
-        self.service.callers.authenticate(&metadata).await
+        service.callers.authenticate(request.headers()).await
     }
 
     async fn answer(self, mut request: Request<Incoming>) -> Response<Body> {
         let since = Instant::now();
         let path = request.uri().path();
         if path.starts_with(HEALTH) {
-            let Ok(response) = self.health.oneshot(request).await;
+            let Ok(response) = self.behind.health.clone().oneshot(request).await;
             return response;
         }
         let call = path.rsplit('/').next().unwrap_or_default();
         let call = CALLS.into_iter().find(|known| *known == call);
         let call = call.unwrap_or("other");
-        let service = self.service.clone();
+        let behind = Arc::clone(&self.behind);
         let refused = |refused: Refused| {
-            let metrics = &service.metrics;
+            let metrics = &behind.service.metrics;
             metrics.call(call, refused.code(), since.elapsed());
             Status::from(refused).into_http()
         };
@@ -143,43 +152,51 @@ impl Gate {
         };
         request.extensions_mut().insert(caller.clone());
         request.extensions_mut().insert(place.clone());
-        match timeout(LONGEST_CALL, self.pass(&caller, call, request)).await {
+        match timeout(LONGEST_CALL, behind.pass(&caller, call, request)).await {
             // Until the answer is sent, or nobody wants it any more.
             Ok(Ok(response)) => response.map(|body| Body::new(Held::new(body, place))),
             Ok(Err(error)) => refused(error),
             Err(_) => refused(Refused::TooLate),
         }
     }
+}
 
+impl Behind {
     async fn pass(
-        mut self,
+        &self,
         caller: &Caller,
         call: &str,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Refused> {
         if request.uri().path().starts_with(REFLECTION)
-            && let Some(reflection) = self.reflection
+            && let Some(reflection) = &self.reflection
         {
-            let Ok(response) = reflection.oneshot(request).await;
+            let Ok(response) = reflection.clone().oneshot(request).await;
             return Ok(response);
+        }
+        if call != CHECK_ACCESS {
+            // One question is answered in no time. Whatever else is asked leaves the task of its connection,
+            // where it would keep the other calls waiting.
+            yield_now().await;
         }
         match call {
             EVALUATE_CHECKS | VALIDATE_POLICY => {
                 // Its own share first, so that who waits for that takes nothing from others.
                 let _own = caller.message().await;
                 let _place = self.messages.acquire().await.ok();
-                let Ok(response) = self.objects.call(request).await;
+                let Ok(response) = self.objects.clone().call(request).await;
                 Ok(response)
             }
             BATCH_CHECK_ACCESS => {
                 // Empty questions are two bytes on the wire and a hundred times as many in memory.
                 let (head, body) = request.into_parts();
                 let body = count::read(body, LONGEST_QUESTIONS, MOST_QUESTIONS).await?;
-                let Ok(response) = self.questions.call(Request::from_parts(head, body)).await;
+                let request = Request::from_parts(head, body);
+                let Ok(response) = self.questions.clone().call(request).await;
                 Ok(response)
             }
             _ => {
-                let Ok(response) = self.questions.call(request).await;
+                let Ok(response) = self.questions.clone().call(request).await;
                 Ok(response)
             }
         }

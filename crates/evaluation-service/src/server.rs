@@ -1,8 +1,10 @@
 //! Connections: TCP with TLS, or a socket of this machine; HTTP/2 on both.
 
+mod at_once;
 mod calls;
 mod peers;
 mod socket;
+mod whole;
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
@@ -26,8 +28,10 @@ use tracing::{debug, warn};
 
 use crate::gate::Gate;
 use crate::service::Service;
+use at_once::AtOnce;
 use calls::{Calls, Counted};
 use peers::Peers;
+use whole::Whole;
 
 pub use socket::{LocalServer, SocketError};
 
@@ -142,7 +146,7 @@ async fn converse<S>(stream: S, gate: Gate, stop: Stop)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut builder = Builder::new(TokioExecutor::new()).http2_only();
+    let mut builder = Builder::new(AtOnce).http2_only();
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -155,7 +159,7 @@ where
         inner: gate,
         calls: calls.clone(),
     });
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(Whole(stream)), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stop.stopped() => {

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::AUTHORIZATION;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -47,13 +48,13 @@ fn a_token_has_an_owner_only_when_everything_says_so() {
     }
 }
 
-fn claiming(subject: &str) -> MetadataMap {
+fn claiming(subject: &str) -> HeaderMap {
     let claims =
         json!({"aud": TOKEN_AUDIENCE, "exp": clock::now().as_second() + 3600, "sub": subject});
     let token = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
-    let mut metadata = MetadataMap::new();
-    metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
-    metadata
+    let mut headers = HeaderMap::new();
+    headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+    headers
 }
 
 const LIMITS: CallerLimits = CallerLimits {

@@ -2,12 +2,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use serde::Deserialize;
-use tonic::metadata::MetadataMap;
 
-pub(super) fn bearer(metadata: &MetadataMap) -> Option<&str> {
-    let mut values = metadata.get_all("authorization").iter();
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
     // Two of them could mean different things to different readers.
     if values.next().is_some() {
@@ -91,18 +92,18 @@ mod tests {
 
     use super::*;
 
-    fn metadata(values: &[&str]) -> MetadataMap {
-        let mut metadata = MetadataMap::new();
+    fn headers(values: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
         for value in values {
-            metadata.append("authorization", value.parse().unwrap());
+            headers.append(AUTHORIZATION, value.parse().unwrap());
         }
-        metadata
+        headers
     }
 
     #[test]
     fn exactly_one_bearer_token_is_one() {
-        assert_eq!(bearer(&metadata(&["Bearer a.b"])), Some("a.b"));
-        assert_eq!(bearer(&metadata(&["bearer a.b"])), Some("a.b"));
+        assert_eq!(bearer(&headers(&["Bearer a.b"])), Some("a.b"));
+        assert_eq!(bearer(&headers(&["bearer a.b"])), Some("a.b"));
         for wrong in [
             &[][..],
             &[""],
@@ -112,7 +113,7 @@ mod tests {
             &["Bearer a b"],
             &["Bearer a", "Bearer b"],
         ] {
-            assert_eq!(bearer(&metadata(wrong)), None, "{wrong:?}");
+            assert_eq!(bearer(&headers(wrong)), None, "{wrong:?}");
         }
     }
 

@@ -1,48 +1,74 @@
 //! The open calls of one connection: who has none for some time is let go.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until};
 use tonic::body::Body;
 use tower::Service;
 
 use crate::gate::Held;
 
 /// Counts calls. Clones count the same ones.
-#[derive(Clone, Default)]
-pub(super) struct Calls(Arc<watch::Sender<usize>>);
+#[derive(Clone)]
+pub(super) struct Calls(Arc<Mutex<Open>>);
+
+struct Open {
+    calls: usize,
+    /// When there was no call the last time.
+    since: Instant,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Open {
+            calls: 0,
+            since: Instant::now(),
+        })))
+    }
+}
 
 /// One call, until this is dropped.
 struct Call(Calls);
 
 impl Calls {
     fn begin(&self) -> Call {
-        self.0.send_modify(|open| *open += 1);
+        self.open().calls += 1;
         Call(self.clone())
     }
 
-    /// Ends when no call was open for so long.
+    /// Ends when no call was open for so long. It looks when that can be the case for the first time,
+    /// because being told of each call would cost each call.
     pub(super) async fn idle(&self, limit: Duration) {
-        let mut open = self.0.subscribe();
-        // The sender is ours, so that waiting cannot fail.
-        while open.wait_for(|open| *open == 0).await.is_ok() {
-            if timeout(limit, open.changed()).await.is_err() {
+        loop {
+            let end = {
+                let Open { calls, since } = *self.open();
+                let since = if calls == 0 { since } else { Instant::now() };
+                since + limit
+            };
+            if end <= Instant::now() {
                 return;
             }
+            sleep_until(end).await;
         }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        // Nothing in between can fail.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.0.0.send_modify(|open| *open -= 1);
+        let mut open = self.0.open();
+        open.calls -= 1;
+        open.since = Instant::now();
     }
 }
 
@@ -80,7 +106,7 @@ where
 mod tests {
     use http_body_util::Full;
     use hyper::body::Bytes;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -127,10 +153,10 @@ mod tests {
             calls: calls.clone(),
         };
         let response = service.call(Request::new(())).await.unwrap();
-        assert_eq!(*calls.0.borrow(), 1);
+        assert_eq!(calls.open().calls, 1);
         drop(response);
-        assert_eq!(*calls.0.borrow(), 0);
+        assert_eq!(calls.open().calls, 0);
         drop(service.call(Request::new(())));
-        assert_eq!(*calls.0.borrow(), 0);
+        assert_eq!(calls.open().calls, 0);
     }
 }
