@@ -5,6 +5,7 @@
 //! away without a word is noticed by HTTP/2 pings within seconds.
 
 mod channel;
+mod gathered;
 mod roots;
 mod session;
 mod token;

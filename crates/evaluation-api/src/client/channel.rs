@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
 
+use super::gathered::Gathered;
 use super::roots::Roots;
 
 const CONNECT: Duration = Duration::from_secs(3);
@@ -55,7 +56,8 @@ pub(super) fn open(
         let (address, name, roots) = (address.clone(), name.clone(), roots.clone());
         async move {
             let config = roots.config().await?;
-            connect(address, name, config).await.map(TokioIo::new)
+            let stream = connect(address, name, config).await?;
+            Ok::<_, io::Error>(TokioIo::new(Gathered::new(stream)))
         }
     });
     Ok(watched(Endpoint::from(uri)).connect_with_connector_lazy(connector))
@@ -65,7 +67,10 @@ pub(super) fn open(
 pub(super) fn open_socket(path: PathBuf) -> Channel {
     let connector = tower::service_fn(move |_: Uri| {
         let path = path.clone();
-        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        async move {
+            let stream = UnixStream::connect(path).await?;
+            Ok::<_, io::Error>(TokioIo::new(Gathered::new(stream)))
+        }
     });
     // The host is not looked at; HTTP/2 wants one.
     let endpoint = Endpoint::from_static("http://localhost");
