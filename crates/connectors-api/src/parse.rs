@@ -61,6 +61,10 @@ where
         });
     };
     spec::<K::Spec>(inner)?;
+    // To keep in mind where one is costs more than to read; so only who stumbles is asked where.
+    if let Ok(read) = K::deserialize(object) {
+        return Ok(read);
+    }
     serde_path_to_error::deserialize(object).map_err(|error| {
         let path = error.path().to_string();
         ParseError {
@@ -77,6 +81,9 @@ pub fn spec<S: DeserializeOwned>(spec: &Value) -> Result<S, ParseError> {
 
 /// Reads a part of a `spec`, which is at this path.
 pub(crate) fn part<S: DeserializeOwned>(part: &Value, at: &str) -> Result<S, ParseError> {
+    if let Ok(read) = S::deserialize(Node(part)) {
+        return Ok(read);
+    }
     serde_path_to_error::deserialize(Node(part)).map_err(|error| {
         let path = Path {
             at,

@@ -19,6 +19,10 @@ pub enum Plain {}
 
 impl<K: DeserializeOwned> Parse<K> for Plain {
     fn parse(json: &str) -> Result<K, String> {
+        // To keep in mind where one is costs more than to read; so only who stumbles is asked where.
+        if let Ok(object) = serde_json::from_str(json) {
+            return Ok(object);
+        }
         let mut text = serde_json::Deserializer::from_str(json);
         serde_path_to_error::deserialize(&mut text).map_err(|error| {
             let path = error.path().to_string();
