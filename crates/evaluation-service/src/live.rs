@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::error::Refused;
-use crate::world::ParsedRequest;
+use crate::world::Strict;
 
 /// Reads at the same time.
 const READS: usize = 16;
@@ -26,7 +26,7 @@ const POLICY: Policy = Policy {
     pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(500)),
 };
 
-type Read = Guarded<AccessRequest, ParsedRequest>;
+type Read = Guarded<AccessRequest, Strict>;
 
 /// Reads single objects. Clones share their turns.
 #[derive(Clone)]

@@ -3,6 +3,7 @@
 mod follow;
 mod heard;
 mod lively;
+mod read;
 mod requests;
 mod sources;
 mod surroundings;
@@ -20,8 +21,8 @@ use heard::Heard;
 
 pub use follow::Follow;
 pub use heard::fresh_for;
+pub use read::Strict;
 pub use requests::{About, KnownPolicy, KnownRequest, Requests, Tuple};
-pub use sources::ParsedRequest;
 pub(crate) use surroundings::Labels;
 pub use surroundings::{Policy, Surroundings};
 

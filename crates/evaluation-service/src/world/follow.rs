@@ -21,7 +21,8 @@ use tracing::warn;
 use super::Shared;
 use super::heard::listening;
 use super::lively::Lively;
-use super::sources::{ParsedPolicy, ParsedRequest, Source};
+use super::read::{Rbac, Strict};
+use super::sources::Source;
 use crate::metrics::Metrics;
 
 /// What the watches need.
@@ -41,12 +42,12 @@ pub struct Follow<'a> {
 impl Follow<'_> {
     /// Starts all watches.
     pub fn start(&self, tasks: &mut Tasks) {
-        self.start_one::<Role, Plain>(tasks);
-        self.start_one::<RoleBinding, Plain>(tasks);
-        self.start_one::<ClusterRole, Plain>(tasks);
-        self.start_one::<ClusterRoleBinding, Plain>(tasks);
-        self.start_one::<AccessRequest, ParsedRequest>(tasks);
-        self.start_one::<AccessPolicy, ParsedPolicy>(tasks);
+        self.start_one::<Role, Rbac>(tasks);
+        self.start_one::<RoleBinding, Rbac>(tasks);
+        self.start_one::<ClusterRole, Rbac>(tasks);
+        self.start_one::<ClusterRoleBinding, Rbac>(tasks);
+        self.start_one::<AccessRequest, Strict>(tasks);
+        self.start_one::<AccessPolicy, Strict>(tasks);
         self.start_one::<PartialObjectMeta<Connector>, Plain>(tasks);
         self.start_one::<PartialObjectMeta<Namespace>, Plain>(tasks);
     }
@@ -64,7 +65,7 @@ impl Follow<'_> {
         let begin = move || {
             let watch = Watch {
                 name: K::NAME,
-                config: Config::default(),
+                config: Config::default().page_size(K::PAGE),
                 // Released below: first the list must be in the world.
                 ready: None,
                 metrics: &watches,
@@ -195,7 +196,7 @@ mod tests {
         Metrics::register(&prometheus::Registry::new()).unwrap()
     }
 
-    type GuardedRequest = Guarded<AccessRequest, ParsedRequest>;
+    type GuardedRequest = Guarded<AccessRequest, Strict>;
 
     fn json(phase: &str) -> serde_json::Value {
         serde_json::to_value(request("a", phase)).unwrap()
@@ -226,7 +227,7 @@ mod tests {
     fn bindings_of_a_list_count_as_they_come_and_those_it_lacks_go_at_its_end() {
         let (shared, metrics) = (Shared::default(), metrics());
         let mut listed = None;
-        let mut take = |event| take::<RoleBinding, Plain>(&shared, &metrics, event, &mut listed);
+        let mut take = |event| take::<RoleBinding, Rbac>(&shared, &metrics, event, &mut listed);
         let binding = |name| guarded(&serde_json::to_string(&role_binding(name)).unwrap());
         shared.change(|world| Role::apply(world, role("a", POD_FORM)));
         let is_bound = || {
@@ -281,13 +282,13 @@ mod tests {
         let mut changes = shared.changes();
         let mut listed = None;
         let binding = serde_json::to_string(&role_binding("b")).unwrap();
-        take::<RoleBinding, Plain>(
+        take::<RoleBinding, Rbac>(
             &shared,
             &metrics,
             Event::Apply(guarded(&binding)),
             &mut listed,
         );
-        take::<RoleBinding, Plain>(
+        take::<RoleBinding, Rbac>(
             &shared,
             &metrics,
             Event::Delete(guarded(&binding)),

@@ -3,40 +3,20 @@
 use std::fmt::Debug;
 
 use authz::{IndexError, Listing, RbacObject};
-use connectors_api::{AccessPolicy, AccessRequest, Connector, parse};
+use connectors_api::{AccessPolicy, AccessRequest, Connector};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::PartialObjectMeta;
 use serde::de::DeserializeOwned;
-use service_kit::watches::{Parse, Unreadable};
+use service_kit::watches::Unreadable;
 use tracing::warn;
 
 use super::{Change, KnownRequest, Shared, World};
 
-/// Reads requests as strictly as everybody else does: what a service does not understand as a whole
-/// gives nobody access.
-#[derive(Clone, Copy, Debug)]
-pub enum ParsedRequest {}
-
-impl Parse<AccessRequest> for ParsedRequest {
-    fn parse(json: &str) -> Result<AccessRequest, String> {
-        let value = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        parse::object(&value).map_err(|error| error.to_string())
-    }
-}
-
-/// Reads policies as strictly as everybody else does.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ParsedPolicy {}
-
-impl Parse<AccessPolicy> for ParsedPolicy {
-    fn parse(json: &str) -> Result<AccessPolicy, String> {
-        let value = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        parse::object(&value).map_err(|error| error.to_string())
-    }
-}
+/// Objects of a page whose objects are several times as long as roles and bindings.
+const LONG_PAGE: u32 = 100;
 
 /// A kind that is followed.
 pub(super) trait Source:
@@ -46,6 +26,8 @@ pub(super) trait Source:
     const PLACE: usize;
     /// Whether nothing but metadata is asked for.
     const METADATA_ONLY: bool = false;
+    /// How many objects are asked for at a time: they are in memory twice, as text and read.
+    const PAGE: u32 = 500;
 
     /// What is held of a list until it is complete.
     type Listing: Send;
@@ -137,6 +119,7 @@ fn apply_rbac<K: RbacObject>(world: &mut World, object: K) -> Vec<Change> {
 impl Source for AccessRequest {
     const NAME: &'static str = "accessrequests";
     const PLACE: usize = 4;
+    const PAGE: u32 = LONG_PAGE;
     type Listing = Vec<KnownRequest>;
 
     fn begin(_world: &World) -> Vec<KnownRequest> {
@@ -173,6 +156,7 @@ impl Source for AccessRequest {
 impl Source for AccessPolicy {
     const NAME: &'static str = "accesspolicies";
     const PLACE: usize = 5;
+    const PAGE: u32 = LONG_PAGE;
     type Listing = Vec<Self>;
 
     fn begin(_world: &World) -> Vec<Self> {

@@ -1,0 +1,214 @@
+//! How the text of an object is read, without what nobody here looks at.
+//!
+//! More than half of a stored object tells who wrote which of its fields. Read like the rest, that becomes the
+//! larger part of the work and of the memory of a start.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use connectors_api::parse;
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::core::object::HasSpec;
+use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+use service_kit::watches::{Parse, Plain};
+
+/// Reads roles and bindings as far as decisions need them.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rbac {}
+
+/// Reads our own kinds as strictly as everybody else does: what a service does not understand as a whole
+/// gives nobody access.
+#[derive(Clone, Copy, Debug)]
+pub enum Strict {}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    namespace: Option<String>,
+    name: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    deletion_timestamp: Option<Time>,
+}
+
+impl From<Metadata> for ObjectMeta {
+    fn from(metadata: Metadata) -> Self {
+        let Metadata {
+            namespace,
+            name,
+            uid,
+            resource_version,
+            labels,
+            deletion_timestamp,
+        } = metadata;
+        Self {
+            namespace,
+            name,
+            uid,
+            resource_version,
+            labels,
+            deletion_timestamp,
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct ReadRole {
+    metadata: Metadata,
+    rules: Option<Vec<PolicyRule>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReadBinding {
+    metadata: Metadata,
+    role_ref: RoleRef,
+    subjects: Option<Vec<Subject>>,
+}
+
+impl Parse<Role> for Rbac {
+    fn parse(json: &str) -> Result<Role, String> {
+        let ReadRole { metadata, rules } = Plain::parse(json)?;
+        let metadata = metadata.into();
+        Ok(Role { metadata, rules })
+    }
+}
+
+impl Parse<ClusterRole> for Rbac {
+    fn parse(json: &str) -> Result<ClusterRole, String> {
+        let ReadRole { metadata, rules } = Plain::parse(json)?;
+        Ok(ClusterRole {
+            metadata: metadata.into(),
+            rules,
+            // Whatever is aggregated is written into the rules by the controller of Kubernetes.
+            aggregation_rule: None,
+        })
+    }
+}
+
+macro_rules! bindings {
+    ($($kind:ident)+) => {$(
+        impl Parse<$kind> for Rbac {
+            fn parse(json: &str) -> Result<$kind, String> {
+                let ReadBinding { metadata, role_ref, subjects } = Plain::parse(json)?;
+                let metadata = metadata.into();
+                Ok($kind { metadata, role_ref, subjects })
+            }
+        }
+    )+};
+}
+
+bindings! { RoleBinding ClusterRoleBinding }
+
+impl<K> Parse<K> for Strict
+where
+    K: HasSpec + DeserializeOwned,
+    K::Spec: DeserializeOwned,
+{
+    fn parse(json: &str) -> Result<K, String> {
+        let Object(object) = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        parse::object(&object).map_err(|error| error.to_string())
+    }
+}
+
+/// An object as a tree, without the history of its fields.
+struct Object(Value);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let object = deserializer.deserialize_map(Level::Object)?;
+        Ok(Self(Value::Object(object)))
+    }
+}
+
+/// Where in an object a map is.
+#[derive(Clone, Copy)]
+enum Level {
+    Object,
+    Metadata,
+}
+
+impl<'de> DeserializeSeed<'de> for Level {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_map(self).map(Value::Object)
+    }
+}
+
+impl<'de> Visitor<'de> for Level {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Object => "an object",
+            Self::Metadata => "its metadata",
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(field) = fields.next_key::<String>()? {
+            let value = match (self, field.as_str()) {
+                (Self::Metadata, "managedFields") => {
+                    fields.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+                (Self::Object, "metadata") => fields.next_value_seed(Self::Metadata)?,
+                (Self::Object | Self::Metadata, _) => fields.next_value()?,
+            };
+            map.insert(field, value);
+        }
+        Ok(map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use connectors_api::AccessRequest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{POD_FORM, request, role, role_binding};
+
+    /// The text of an object as the API server has it, with a history.
+    fn stored(object: impl serde::Serialize) -> String {
+        let mut object = serde_json::to_value(object).unwrap();
+        object["metadata"]["managedFields"] = json!([{"fieldsV1": {"f:metadata": {}}}]);
+        object["metadata"]["annotations"] = json!({"a": "b"});
+        object.to_string()
+    }
+
+    #[test]
+    fn nothing_is_missing_that_decides() {
+        let read: Role = Rbac::parse(&stored(role("a", POD_FORM))).unwrap();
+        assert_eq!(read, role("a", POD_FORM));
+        let read: RoleBinding = Rbac::parse(&stored(role_binding("a"))).unwrap();
+        assert_eq!(read, role_binding("a"));
+        let asked = request("a", "Granted");
+        let read: AccessRequest = Strict::parse(&stored(&asked)).unwrap();
+        assert_eq!(read.metadata.managed_fields, None);
+        assert_eq!((read.spec, read.status), (asked.spec, asked.status));
+        assert_eq!(read.metadata.name, asked.metadata.name);
+    }
+
+    #[test]
+    fn what_is_odd_is_told_with_its_place_and_without_its_value() {
+        let mut odd = serde_json::to_value(role_binding("a")).unwrap();
+        odd["subjects"] = json!("hunter2");
+        let problem = <Rbac as Parse<RoleBinding>>::parse(&odd.to_string()).unwrap_err();
+        assert!(problem.starts_with("subjects: "), "{problem}");
+        assert!(!problem.contains("hunter2"), "{problem}");
+        for text in ["[]", "{", r#"{"metadata":[]}"#] {
+            assert!(<Strict as Parse<AccessRequest>>::parse(text).is_err());
+            assert!(<Rbac as Parse<Role>>::parse(text).is_err());
+        }
+    }
+}
