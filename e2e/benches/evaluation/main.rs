@@ -136,16 +136,17 @@ impl Bench {
         self.crowded(&ways, &questions, grants);
     }
 
-    /// One caller, who asks one after the other, each way in turn.
+    /// One caller, who asks one after the other: in each round some questions one way, then the same another
+    /// way. And then each question every way, so that one comes when the API server is still busy with what
+    /// follows its own answer.
     fn alone(&mut self, ways: &Ways, questions: &[Question], grants: usize, musts: [f64; 2]) {
         let mut all = [(); 3].map(|()| Times::default());
         let mut ratios = [Vec::new(), Vec::new()];
         for round in 0..ROUNDS {
             let mut times = [(); 3].map(|()| Times::default());
             self.one.block_on(async {
-                for at in 0..OF_ROUND {
-                    let question = &questions[(round * OF_ROUND + at) % questions.len()];
-                    for (times, (_, ways)) in times.iter_mut().zip(ways) {
+                for (times, (_, ways)) in times.iter_mut().zip(ways) {
+                    for question in of_round(questions, round) {
                         times.add(load::once(&ways[0], question).await);
                     }
                 }
@@ -175,6 +176,18 @@ impl Bench {
             );
             self.table
                 .at_least(&what, ratios[ROUNDS / 2], "×", must, aim);
+        }
+        let mut mixed = [(); 3].map(|()| Times::default());
+        self.one.block_on(async {
+            for question in (0..ROUNDS).flat_map(|round| of_round(questions, round)) {
+                for (times, (_, ways)) in mixed.iter_mut().zip(ways) {
+                    times.add(load::once(&ways[0], question).await);
+                }
+            }
+        });
+        for ((name, _), times) in ways.iter().zip(&mixed) {
+            let what = format!("{name}, each question every way, p50; {grants} bindings");
+            self.table.figure(&what, times.median(), "µs");
         }
     }
 
@@ -285,6 +298,15 @@ impl Bench {
         let size = self.program.size() as f64 / 1e6;
         table.at_most("the program, stripped", size, "MB", 16.0, 10.0);
     }
+}
+
+/// The questions of a round.
+fn of_round(questions: &[Question], round: usize) -> impl Iterator<Item = &Question> {
+    questions
+        .iter()
+        .cycle()
+        .skip(round * OF_ROUND)
+        .take(OF_ROUND)
 }
 
 /// Every question, every way: all answers are what they are to be, and so the same.
