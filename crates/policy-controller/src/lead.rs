@@ -1,5 +1,6 @@
 //! What a leader does, in its order: what belongs to no policy any more goes, then every policy is looked at,
-//! those that hold something first; and the same again every few minutes, for whatever no event told.
+//! those that hold something first; and the same again every few minutes, for whatever no event told. A part of the
+//! policies is read anew each time, for what the caches do not know.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::{
     queue::Urgency,
-    reconcile::{Reconciler, Swept},
+    reconcile::{Reconciler, Swept, Turn},
     world::Job,
 };
 
@@ -62,7 +63,8 @@ pub async fn lead(
 async fn go_on(reconciler: &Reconciler, first_sweep: &mut Option<Part>, every: Duration) {
     let queue = &reconciler.queue;
     queue.close();
-    let left = swept(reconciler).await;
+    // The caches were listed a moment ago.
+    let left = swept(reconciler, None).await;
     wake_all(reconciler, Urgency::Urgent);
     wake_left(reconciler, left);
     queue.open();
@@ -70,6 +72,7 @@ async fn go_on(reconciler: &Reconciler, first_sweep: &mut Option<Part>, every: D
     while queue.depth() > 0 && Instant::now() < deadline {
         sleep(MOMENT).await;
     }
+    let mut turn = Turn::default();
     loop {
         wake_all(reconciler, Urgency::Normal);
         if let Some(part) = first_sweep.take() {
@@ -77,7 +80,8 @@ async fn go_on(reconciler: &Reconciler, first_sweep: &mut Option<Part>, every: D
         }
         // Not all replicas of all installations at the same moment.
         sleep(every.mul_f64(0.9 + chance::fraction() / 5.0)).await;
-        let left = swept(reconciler).await;
+        let left = swept(reconciler, Some(turn)).await;
+        turn = turn.next();
         wake_left(reconciler, left);
     }
 }
@@ -98,11 +102,11 @@ fn wake_all(reconciler: &Reconciler, least: Urgency) {
     }
 }
 
-/// Says what could not be taken away.
-async fn swept(reconciler: &Reconciler) -> Vec<Job> {
+/// Says what is not as it should be.
+async fn swept(reconciler: &Reconciler, turn: Option<Turn>) -> Vec<Job> {
     let mut pauses = PAUSES;
     for _ in 0..ATTEMPTS {
-        let swept = reconciler.sweep().await;
+        let swept = reconciler.sweep(turn).await;
         let is_whole = swept.as_ref().is_ok_and(|it| it.left.is_empty());
         let result = if is_whole { "ok" } else { "failed" };
         let sweeps = &reconciler.metrics.sweeps;

@@ -3,7 +3,12 @@
 //! The caches only say whether something is to be done at all. If so, everything is read live, and the same
 //! functions decide on that.
 
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+};
 
 use connectors_api::policy_reason::{Event, PermissionSynced};
 use futures::FutureExt;
@@ -234,9 +239,10 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Takes away what is managed for policies that are not there. What cannot be taken away is tried again
-    /// from the queue and keeps nothing else from going.
-    pub async fn sweep(&self) -> Result<Swept, ReconcileError> {
+    /// Takes away what is managed for policies that are not there, and looks at those whose turn it is whatever the
+    /// caches show: what a watch lost is found like that. What fails is tried again from the queue and keeps nothing
+    /// else from being done.
+    pub async fn sweep(&self, turn: Option<Turn>) -> Result<Swept, ReconcileError> {
         // Policies after the objects: what an object is made for is there before it.
         let managed = self.live.managed_jobs().await?;
         let policies = self.live.jobs().await?;
@@ -250,16 +256,45 @@ impl Reconciler {
                 }
             }
         }
+        for job in policies
+            .iter()
+            .filter(|job| turn.is_some_and(|it| it.is_of(job)))
+        {
+            if let Err(error) = self.reconcile(job, Tells::OfPolicies).await {
+                warn!(?job, error = report(&error), "a policy is looked at again");
+                swept.left.push(job.clone());
+            }
+        }
         Ok(swept)
     }
 }
 
-/// What a sweep came to, in policies that are not there any more.
+/// A part of all policies, so that each has its turn after some sweeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn(u64);
+
+impl Turn {
+    const COUNT: u64 = 3;
+
+    /// The one after this.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self((self.0 + 1) % Self::COUNT)
+    }
+
+    fn is_of(self, job: &Job) -> bool {
+        let mut hasher = DefaultHasher::new();
+        job.hash(&mut hasher);
+        hasher.finish() % Self::COUNT == self.0
+    }
+}
+
+/// What a sweep came to.
 #[derive(Debug, Default)]
 pub struct Swept {
-    /// Nothing is left of so many.
+    /// So many policies are not there any more, and now nothing is left of them.
     pub removed: usize,
-    /// Something is left of these.
+    /// These are not as they should be.
     pub left: Vec<Job>,
 }
 

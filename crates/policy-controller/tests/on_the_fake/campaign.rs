@@ -172,8 +172,8 @@ enum Leaders {
     Two,
 }
 
-/// Longer than everything that only happens from time to time: a sweep, and a watch that is given up.
-const AT_LAST: Duration = Duration::from_mins(15);
+/// Longer than everything that only happens from time to time: a turn of every policy, and a watch that is given up.
+const AT_LAST: Duration = Duration::from_mins(20);
 
 /// Lives it, and says how many of the places that are to be broken it has.
 async fn live(leaders: Leaders, faults: Arc<Nth>, name: &str) -> usize {
