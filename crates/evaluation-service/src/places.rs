@@ -21,6 +21,8 @@ const MOST_NEW: usize = 9;
 const MOST_WRITTEN: usize = 3;
 /// Of those, calls of one policy namespace.
 const MOST_OF_ONE: usize = 5;
+/// The same about policies as they are written: one is left to others.
+const MOST_WRITTEN_BY_ONE: usize = MOST_WRITTEN - 1;
 /// Calls that are evaluated at the same time: anybody's, and those after a grant only.
 const FOR_ALL: usize = 6;
 const FOR_GRANTED: usize = 2;
@@ -28,6 +30,8 @@ const FOR_GRANTED: usize = 2;
 const FOR_WRITTEN: usize = 2;
 /// Of those, calls of one policy namespace.
 const RUNNING_OF_ONE: usize = 3;
+/// The same about policies as they are written.
+const RUNNING_WRITTEN_BY_ONE: usize = 1;
 /// How long a call waits for its turn. The caller comes again.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -40,6 +44,24 @@ pub(crate) enum Purpose {
     New,
     /// Whether a policy could decide at all.
     Written,
+}
+
+impl Purpose {
+    /// How many calls one namespace may have open.
+    const fn most_of_one(self) -> usize {
+        match self {
+            Self::Granted | Self::New => MOST_OF_ONE,
+            Self::Written => MOST_WRITTEN_BY_ONE,
+        }
+    }
+
+    /// How many of them run.
+    const fn running_of_one(self) -> usize {
+        match self {
+            Self::Granted | Self::New => RUNNING_OF_ONE,
+            Self::Written => RUNNING_WRITTEN_BY_ONE,
+        }
+    }
 }
 
 impl From<Stage> for Purpose {
@@ -153,13 +175,13 @@ impl Places {
                     || calls_for(&[Purpose::New, Purpose::Written]) >= MOST_NEW
             }
         };
-        if is_too_many || shares.get(&key).map_or(0, calls) >= MOST_OF_ONE {
+        if is_too_many || shares.get(&key).map_or(0, calls) >= purpose.most_of_one() {
             return None;
         }
         let share = shares.entry(key.clone()).or_insert_with(|| {
             Arc::new(Share {
                 calls: Mutex::default(),
-                running: Arc::new(Semaphore::new(RUNNING_OF_ONE)),
+                running: Arc::new(Semaphore::new(purpose.running_of_one())),
                 workers: Arc::new(Semaphore::new(self.0.workers)),
             })
         });
@@ -296,6 +318,16 @@ mod tests {
         drop(waiting);
         // And where all of that is taken, there is a turn for them.
         let _written = take(&places, "x", WRITTEN).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_writes_many_policies_leaves_a_turn_to_others() {
+        let places = Places::new(8);
+        let _running = take(&places, "greedy", WRITTEN).await;
+        let _waiting = places.count(("greedy".to_owned(), WRITTEN)).unwrap();
+        let refused = places.take("greedy", WRITTEN).now_or_never();
+        assert!(matches!(refused, Some(Err(Refused::TooBusy))));
+        let _other = take(&places, "other", WRITTEN).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,9 @@
 //! The controller itself, without what makes it a process: no arguments, no ports, no signals.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use kube::Client;
 use prometheus::Registry;
@@ -96,6 +99,7 @@ pub fn start(
             metrics.clone(),
         ),
         live,
+        unseen: Mutex::default(),
         inspections: Arc::default(),
         events: Events::new(client.clone(), &identity),
         metrics,

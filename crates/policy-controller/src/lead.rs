@@ -102,7 +102,7 @@ fn wake_all(reconciler: &Reconciler, least: Urgency) {
     }
 }
 
-/// Says what is not as it should be.
+/// Says what could not be taken away.
 async fn swept(reconciler: &Reconciler, turn: Option<Turn>) -> Vec<Job> {
     let mut pauses = PAUSES;
     for _ in 0..ATTEMPTS {

@@ -4,10 +4,10 @@
 //! functions decide on that.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     panic::AssertUnwindSafe,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use connectors_api::policy_reason::{Event, PermissionSynced};
@@ -29,7 +29,7 @@ use crate::{
         status::Known,
         wanted,
     },
-    queue::{Done, Queue, Taken},
+    queue::{Done, Queue, Taken, Urgency},
     seen::{Kind, Managed, Name, Owner},
     world::{Job, World},
 };
@@ -83,6 +83,8 @@ pub struct Reconciler {
     pub live: Live,
     /// Writes.
     pub applier: Applier,
+    /// Whose next look is on live reads, whatever the caches show.
+    pub unseen: Mutex<HashSet<Job>>,
     /// What is known of checks.
     pub inspections: Arc<Inspections>,
     /// Tells people.
@@ -119,7 +121,8 @@ impl Reconciler {
         let span = info_span!("policy", namespace, uid);
         let look = async {
             // A process that does not lead starts nothing.
-            if !(self.leads)() || self.is_settled(&taken.job) {
+            let is_unseen = self.unseen().remove(&taken.job);
+            if !(self.leads)() || (!is_unseen && self.is_settled(&taken.job)) {
                 return Ok(Done::Well);
             }
             let done = self.reconcile(&taken.job, Tells::OfPolicies).await;
@@ -129,15 +132,24 @@ impl Reconciler {
             }
             done
         };
-        // One policy must not stop the work on all others.
-        AssertUnwindSafe(look.instrument(span))
-            .catch_unwind()
-            .await
-            .unwrap_or_else(|_| {
-                self.metrics.panics.inc();
-                error!(job = ?taken.job, "a look panicked");
-                Err(ReconcileError::Panicked)
-            })
+        self.alone(look.instrument(span)).await
+    }
+
+    /// One policy must not stop the work on all others.
+    async fn alone(
+        &self,
+        look: impl Future<Output = Result<Done, ReconcileError>>,
+    ) -> Result<Done, ReconcileError> {
+        let looked = AssertUnwindSafe(look).catch_unwind().await;
+        looked.unwrap_or_else(|_| {
+            self.metrics.panics.inc();
+            error!("a look panicked");
+            Err(ReconcileError::Panicked)
+        })
+    }
+
+    fn unseen(&self) -> MutexGuard<'_, HashSet<Job>> {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the caches show nothing to do.
@@ -239,7 +251,7 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Takes away what is managed for policies that are not there, and looks at those whose turn it is whatever the
+    /// Takes away what is managed for policies that are not there, and has those looked at whose turn it is whatever the
     /// caches show: what a watch lost is found like that. What fails is tried again from the queue and keeps nothing
     /// else from being done.
     pub async fn sweep(&self, turn: Option<Turn>) -> Result<Swept, ReconcileError> {
@@ -248,7 +260,7 @@ impl Reconciler {
         let policies = self.live.jobs().await?;
         let mut swept = Swept::default();
         for job in managed.difference(&policies) {
-            match self.reconcile(job, Tells::Everything).await {
+            match self.alone(self.reconcile(job, Tells::Everything)).await {
                 Ok(_) => swept.removed += 1,
                 Err(error) => {
                     warn!(?job, error = report(&error), "what no policy owns stays");
@@ -260,10 +272,8 @@ impl Reconciler {
             .iter()
             .filter(|job| turn.is_some_and(|it| it.is_of(job)))
         {
-            if let Err(error) = self.reconcile(job, Tells::OfPolicies).await {
-                warn!(?job, error = report(&error), "a policy is looked at again");
-                swept.left.push(job.clone());
-            }
+            self.unseen().insert(job.clone());
+            self.queue.wake(job.clone(), Urgency::Normal);
         }
         Ok(swept)
     }
@@ -294,7 +304,7 @@ impl Turn {
 pub struct Swept {
     /// So many policies are not there any more, and now nothing is left of them.
     pub removed: usize,
-    /// These are not as they should be.
+    /// Something is left of these.
     pub left: Vec<Job>,
 }
 

@@ -60,7 +60,7 @@ impl Admission {
 /// Labels a connector with its class. What cannot be read is none of our business: other software owns connectors.
 pub(crate) fn label_connector(request: &Request) -> Answer {
     let object = request.object.as_ref();
-    let object = object.and_then(|it| serde_json::from_str::<Value>(it.get()).ok());
+    let object = object.and_then(|it| connectors::read(it.get()));
     Answer::patched(object.as_ref().and_then(connectors::labelled))
 }
 

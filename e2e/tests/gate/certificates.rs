@@ -25,6 +25,15 @@ fn trusted(installation: &Installation<'_>) -> String {
     )
 }
 
+/// Ends the calls when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn replace_certificate(installation: &Installation<'_>) {
     let before = certificate(installation);
     installation.run("delete secret webhook-tls");
@@ -49,6 +58,8 @@ fn no_call_fails_while_certificates_authority_and_processes_are_replaced() {
         Ok::<_, String>(calls)
     };
     let answers: Vec<_> = thread::scope(|scope| {
+        // Also when something below fails: the scope waits for the callers.
+        let over = Over(&is_over);
         let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(call)).collect();
         thread::sleep(CALM);
         replace_certificate(&installation);
@@ -60,7 +71,7 @@ fn no_call_fails_while_certificates_authority_and_processes_are_replaced() {
         installation.run("rollout restart deployment/webhook");
         installation.wait_until_ready("webhook");
         thread::sleep(CALM);
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         callers.into_iter().map(|it| it.join().unwrap()).collect()
     });
     for answer in answers {

@@ -171,15 +171,6 @@ impl Facts {
             first: Vec::new(),
             may_be_more: suspects.is_cut,
         };
-        if suspects.everywhere {
-            let everywhere = [Vec::new(), vec![ALL_ACCOUNTS.to_owned()]];
-            for groups in everywhere {
-                if let Some(what) = self.forges(Who::of(groups), None, resource).await? {
-                    forgers.first.push(what);
-                    break;
-                }
-            }
-        }
         for (namespace, accounts) in &suspects.places {
             if forgers.first.len() > MOST_NAMED {
                 forgers.may_be_more = true;

@@ -1,13 +1,15 @@
 //! When a policy's checks are looked at, and what is done with what was found.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use connectors_api::{
     AccessPolicy,
     config::{CONFIG_MAP, DefaultRequesters, Knowledge},
+    judge::needs_proof,
     policy_reason::ChecksValid,
     validate::{self, Severity},
 };
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use serde_json::Value;
@@ -16,13 +18,13 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep},
 };
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::{
     Inspections,
     facts::Facts,
     suspects::Suspects,
-    verdict::{self, Found, Verdict},
+    verdict::{self, Found, OpenBy, Verdict},
 };
 use crate::{
     apply::Leads,
@@ -32,6 +34,8 @@ use crate::{
 
 /// How soon a new policy is looked at.
 const PACE: Duration = Duration::from_secs(1);
+/// As many are looked at before it is asked who is due.
+const MOST_AT_A_TIME: usize = 8;
 /// How often the configuration is read.
 const CONFIG_EVERY: Duration = Duration::from_secs(15);
 /// When somebody who did not answer is asked again.
@@ -154,7 +158,15 @@ impl Inspector {
                 return;
             }
             let at = Instant::now();
-            let verdict = self.inspect(&job, &policy, defaults).await;
+            // One policy must not stop the look at all others.
+            let inspected = AssertUnwindSafe(self.inspect(&job, &policy, defaults));
+            let verdict = inspected.catch_unwind().await.unwrap_or_else(|_| {
+                error!(?job, "a look at checks panicked");
+                Verdict {
+                    reason: ChecksValid::ChecksNotJudged,
+                    message: "looking at the checks failed".to_owned(),
+                }
+            });
             let found = Inspection {
                 generation: policy.metadata.generation,
                 defaults,
@@ -189,7 +201,16 @@ impl Inspector {
                     || found.is_due(now, rights)
             })
         };
-        subjects.into_iter().filter(is_due).collect()
+        // Whoever nobody has looked at goes first; after some, it is asked anew who that is.
+        let (again, first): (Vec<_>, Vec<_>) = subjects
+            .into_iter()
+            .filter(is_due)
+            .partition(|it| known.contains_key(&it.job));
+        first
+            .into_iter()
+            .chain(again)
+            .take(MOST_AT_A_TIME)
+            .collect()
     }
 
     async fn inspect(
@@ -213,7 +234,6 @@ impl Inspector {
             wrong: errors
                 .map(|it| format!("{}: {}", it.path, it.message))
                 .collect(),
-            is_open: granted.requesters.is_none() && defaults == DefaultRequesters::Any,
             ..Found::default()
         };
         if !validated.modules.is_empty() && found.wrong.is_empty() {
@@ -231,8 +251,14 @@ impl Inspector {
                 state.around(&job.namespace),
             )
         };
+        found.open = match (suspects.everywhere, &granted.requesters) {
+            (false, _) => None,
+            (true, None) => Some(OpenBy::Installation),
+            (true, Some(_)) => Some(OpenBy::Policy),
+        };
         let checks = &granted.spec.checks;
-        let kinds: BTreeSet<_> = checks.iter().map(|it| &it.selector.object_ref).collect();
+        let judged = checks.iter().filter(|it| !needs_proof(it));
+        let kinds: BTreeSet<_> = judged.map(|it| &it.selector.object_ref).collect();
         for kind in kinds {
             let of_kind = self.facts.kind(kind, &suspects).await;
             found.kinds.insert(kind.clone(), of_kind);

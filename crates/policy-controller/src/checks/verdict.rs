@@ -32,8 +32,17 @@ pub struct Found {
     pub unread: Option<String>,
     /// The kinds.
     pub kinds: BTreeMap<ObjectKind, KindFound>,
-    /// Pods of every namespace may ask, because the installation says so and the policy does not.
-    pub is_open: bool,
+    /// Pods of every namespace may ask: who says so.
+    pub open: Option<OpenBy>,
+}
+
+/// Who lets pods of every namespace ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenBy {
+    /// The installation, of policies that name nobody.
+    Installation,
+    /// The policy itself.
+    Policy,
 }
 
 /// What was found out about a kind.
@@ -135,11 +144,23 @@ pub fn verdict(checks: &[Check], found: &Found) -> Verdict {
         let message = "the API server does not say what may be read and written".to_owned();
         return says(ChecksValid::ChecksNotJudged, message);
     }
-    if found.is_open {
-        return says(ChecksValid::RequestersOpen, REQUESTERS_OPEN.to_owned());
+    match found.open {
+        Some(OpenBy::Installation) => {
+            return says(ChecksValid::RequestersOpen, REQUESTERS_OPEN.to_owned());
+        }
+        Some(OpenBy::Policy) => {
+            let message = "spec.checkGrantedPermission.requesters lets pods of every namespace ask, with approvals from \
+                           their own namespaces; name accounts, or namespaces by label";
+            return says(ChecksValid::RequestersOpen, message.to_owned());
+        }
+        None => {}
     }
     match forgeable(found) {
         Some(message) => says(ChecksValid::ChecksForgeable, message),
+        None if found.kinds.values().any(was_cut) => {
+            let message = "too many may ask to look at everybody: nobody of the first could write his own approval";
+            says(ChecksValid::ChecksValid, message.to_owned())
+        }
         None => says(ChecksValid::ChecksValid, String::new()),
     }
 }
@@ -154,6 +175,10 @@ fn rule_for(Resource { group, plural }: &Resource) -> String {
         "add {{apiGroup: {group}, resources: [{plural}]}} to checks.kinds in the chart's values, or get, list and watch of \
          it to a ClusterRole with the label {READER_LABEL}"
     )
+}
+
+fn was_cut(kind: &KindFound) -> bool {
+    matches!(kind, KindFound::Readable(forgers) if forgers.may_be_more)
 }
 
 fn forgeable(found: &Found) -> Option<String> {

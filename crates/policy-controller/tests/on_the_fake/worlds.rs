@@ -371,22 +371,27 @@ impl Stage {
         }
     }
 
-    /// What the API server would decide from.
-    fn access(&self) -> BTreeSet<(String, String, String)> {
+    /// What the API server would decide from, of everything that is ours in any namespace: where, who, verb, group and
+    /// resource, connector.
+    fn access(&self) -> BTreeSet<[String; 5]> {
         let mut access = BTreeSet::new();
         let all = |plural: &str| -> Vec<Value> {
             let objects = self.cluster.server.list(plural).into_iter();
-            objects
-                .filter(|it| it["metadata"]["namespace"] == TOOLS)
-                .collect()
+            let is_ours = |it: &Value| {
+                it["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "connectors-approval"
+            };
+            objects.filter(is_ours).collect()
         };
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let roles = all("roles");
         for binding in all("rolebindings") {
-            let role = roles
-                .iter()
-                .find(|it| it["metadata"]["name"] == binding["roleRef"]["name"]);
+            assert_eq!(binding["roleRef"]["kind"], "Role");
+            let place = &binding["metadata"]["namespace"];
+            let role = roles.iter().find(|it| {
+                it["metadata"]["namespace"] == *place
+                    && it["metadata"]["name"] == binding["roleRef"]["name"]
+            });
             for subject in list(&binding["subjects"]) {
                 let name = match subject["namespace"].as_str() {
                     Some(namespace) => format!("{namespace}/{}", text(&subject["name"])),
@@ -394,9 +399,17 @@ impl Stage {
                 };
                 let who = format!("{} {name}", text(&subject["kind"]));
                 for rule in role.iter().flat_map(|it| list(&it["rules"])) {
+                    let what = format!("{} {}", rule["apiGroups"], rule["resources"]);
                     for verb in list(&rule["verbs"]) {
                         for connector in list(&rule["resourceNames"]) {
-                            access.insert((who.clone(), text(&verb), text(&connector)));
+                            let verb = text(&verb);
+                            access.insert([
+                                text(place),
+                                who.clone(),
+                                verb,
+                                what.clone(),
+                                text(&connector),
+                            ]);
                         }
                     }
                 }
@@ -438,7 +451,10 @@ fn live(changes: &[(Change, bool)]) -> Result<(), TestCaseError> {
             sleep(SETTLED).await;
             let expected = stage.world.access().into_iter();
             let expected: BTreeSet<_> = expected
-                .map(|(who, verb, connector)| (who, verb.to_owned(), connector.to_owned()))
+                .map(|(who, verb, connector)| {
+                    let what = r#"["connectors.alauda.io"] ["connectors/apis"]"#;
+                    [TOOLS, &who, verb, what, connector].map(str::to_owned)
+                })
                 .collect();
             prop_assert_eq!(stage.access(), expected, "after change {}", number);
         }

@@ -1,10 +1,43 @@
 //! The class of a connector as labels, by which policies select connectors: pure.
 
+use std::collections::BTreeMap;
+
 use connectors_api::{labels, names};
 use json_patch::Patch;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::mutate::labels_of;
+
+/// What is read of a connector, however large the rest is.
+#[derive(Deserialize)]
+struct Read {
+    #[serde(default)]
+    metadata: Option<Metadata>,
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    connector_class_name: String,
+}
+
+/// The class and the labels of a connector. What is absent or null stays absent: to add it is to replace it.
+pub(crate) fn read(text: &str) -> Option<Value> {
+    let Read { metadata, spec } = serde_json::from_str(text).ok()?;
+    let mut object = json!({"spec": {"connectorClassName": spec.connector_class_name}});
+    if let Some(Metadata { labels }) = metadata {
+        object["metadata"] = labels.map_or(json!({}), |labels| json!({"labels": labels}));
+    }
+    Some(object)
+}
 
 /// What makes both labels say what the spec says; nothing when they do. A class whose name is no value of a label has
 /// none: half a name would select the connectors of another class.
@@ -65,6 +98,32 @@ mod tests {
         let bare = json!({"spec": {"connectorClassName": "oci"}});
         assert_eq!(after(&bare)["metadata"]["labels"], both);
         assert_eq!(labelled(&connector("oci", &both)), None, "nothing to do");
+    }
+
+    #[test]
+    fn what_is_read_of_a_connector_makes_the_same_of_it() {
+        for metadata in [
+            json!({}),
+            json!({"labels": null}),
+            json!({"labels": {}}),
+            json!({"name": "c", "labels": {"a": "b", "connectors.cpaas.io/connectorclass": "git"}}),
+        ] {
+            let mut whole =
+                json!({"metadata": metadata, "spec": {"connectorClassName": "oci", "x": [{}]}});
+            let patch = labelled(&read(&whole.to_string()).unwrap()).unwrap();
+            let expected = after(&whole);
+            json_patch::patch(&mut whole, &patch).unwrap();
+            assert_eq!(whole, expected);
+        }
+        for odd in [
+            "",
+            "[1]",
+            "{}",
+            r#"{"spec":{}}"#,
+            r#"{"spec":{"connectorClassName":7}}"#,
+        ] {
+            assert_eq!(read(odd), None, "{odd}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use service_kit::report;
 use tokio::time::{Instant, timeout_at};
 use tracing::{error, info};
 
-use super::weight::{self, HEAVIEST, Scales};
+use super::weight::{self, CONNECTORS, POLICIES, REQUESTS, Room, Scales};
 use crate::{
     admission::{self, Admission},
     metrics::{Outcome, ReviewMetrics},
@@ -29,6 +29,8 @@ use crate::{
 
 /// The API server waits five seconds: our own words are better than its.
 const ANSWER: Duration = Duration::from_secs(4);
+/// The API server has the whole body when it calls.
+const BODY: Duration = Duration::from_millis(1500);
 /// Objects have at most 1.5 MiB in etcd, and the API server takes requests of 3 MiB.
 pub(super) const LARGEST: usize = 4 * 1024 * 1024;
 
@@ -74,7 +76,17 @@ impl Page {
 pub(crate) struct Handler {
     admission: Admission,
     metrics: ReviewMetrics,
-    scales: Scales,
+    policies: Scales,
+    requests: Scales,
+    connectors: Scales,
+}
+
+/// Why a body is not read.
+enum Unread {
+    TooLarge,
+    Broken,
+    Late,
+    NoRoom,
 }
 
 impl Handler {
@@ -82,7 +94,9 @@ impl Handler {
         Self {
             admission,
             metrics,
-            scales: Scales::default(),
+            policies: Scales::new(POLICIES),
+            requests: Scales::new(REQUESTS),
+            connectors: Scales::new(CONNECTORS),
         }
     }
 
@@ -124,35 +138,40 @@ impl Handler {
         if !is_json(&request) {
             return malformed(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only application/json");
         }
-        // What does not say how long it is may be as long as anything.
-        let length = request.body().size_hint().upper();
-        let length = length.and_then(|it| usize::try_from(it).ok());
-        let length = length.unwrap_or(LARGEST);
-        if length > LARGEST {
-            return malformed(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
-        }
-        let Ok(_room) = self.scales.body(length, deadline).await else {
-            return full();
-        };
-        let body = Limited::new(request.into_body(), LARGEST).collect();
-        let body = match timeout_at(deadline, body).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+        let scales = self.scales(page);
+        let read = read(scales, request.into_body(), deadline);
+        let read = timeout_at(deadline.min(Instant::now() + BODY), read).await;
+        let (body, room) = match read.unwrap_or(Err(Unread::Late)) {
+            Ok(read) => read,
+            Err(Unread::TooLarge) => {
                 return malformed(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
             }
-            Ok(Err(_)) => return malformed(StatusCode::BAD_REQUEST, "the body cannot be read"),
-            Err(_) => return malformed(StatusCode::REQUEST_TIMEOUT, "the body did not come"),
+            Err(Unread::Broken) => {
+                return malformed(StatusCode::BAD_REQUEST, "the body cannot be read");
+            }
+            Err(Unread::Late) => {
+                return malformed(StatusCode::REQUEST_TIMEOUT, "the body did not come");
+            }
+            Err(Unread::NoRoom) => return full(),
         };
         let asked = match review::parse(&body) {
             Ok(asked) => asked,
             Err(error) => return malformed(StatusCode::BAD_REQUEST, &error.to_string()),
         };
-        drop(body);
-        let weight = asked.object.as_ref().map_or(0, |it| weight::of(it.get()));
-        let answer = if weight > HEAVIEST {
-            too_heavy(page)
+        drop((body, room));
+        let weight = match page {
+            // Nothing becomes a tree.
+            Page::MutateConnectors => 0,
+            Page::MutateAccessRequests
+            | Page::ValidateAccessRequests
+            | Page::ValidateAccessPolicies => {
+                asked.object.as_ref().map_or(0, |it| weight::of(it.get()))
+            }
+        };
+        let answer = if scales.is_too_heavy(weight) {
+            too_heavy()
         } else {
-            let Ok(_room) = self.scales.tree(weight, deadline).await else {
+            let Ok(_room) = scales.tree(weight, deadline).await else {
                 return full();
             };
             self.judge(page, &asked, deadline).await
@@ -187,6 +206,14 @@ impl Handler {
         }
     }
 
+    const fn scales(&self, page: Page) -> &Scales {
+        match page {
+            Page::MutateAccessRequests | Page::ValidateAccessRequests => &self.requests,
+            Page::ValidateAccessPolicies => &self.policies,
+            Page::MutateConnectors => &self.connectors,
+        }
+    }
+
     async fn judge(&self, page: Page, asked: &review::Request, deadline: Instant) -> Answer {
         let Admission { policies, requests } = &self.admission;
         match page {
@@ -198,18 +225,44 @@ impl Handler {
     }
 }
 
-/// What would take too much memory is not read.
-fn too_heavy(page: Page) -> Answer {
-    match page {
-        // Connectors belong to other software.
-        Page::MutateConnectors => Answer::allowed(),
-        Page::MutateAccessRequests | Page::ValidateAccessRequests | Page::ValidateAccessPolicies => {
-            Answer::Refused(Refusal {
-                status: RefusalStatus::Invalid,
-                message: "the object has too many parts to be read; leave out fields that the kind does not have".to_owned(),
-            })
+/// The whole body, which takes room as it comes.
+async fn read<B>(scales: &Scales, body: B, deadline: Instant) -> Result<(Vec<u8>, Room), Unread>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut body = std::pin::pin!(Limited::new(body, LARGEST));
+    let mut text = Vec::new();
+    let no_room = |_| Unread::NoRoom;
+    let mut room = scales.body(None, 0, deadline).await.map_err(no_room)?;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                Unread::TooLarge
+            } else {
+                Unread::Broken
+            }
+        })?;
+        if let Ok(data) = frame.into_data() {
+            let length = text.len() + data.len();
+            room = scales
+                .body(Some(room), length, deadline)
+                .await
+                .map_err(no_room)?;
+            text.extend_from_slice(&data);
         }
     }
+    Ok((text, room))
+}
+
+/// What would take too much memory is not read.
+fn too_heavy() -> Answer {
+    Answer::Refused(Refusal {
+        status: RefusalStatus::Invalid,
+        message:
+            "the object has too many parts to be read; leave out fields that the kind does not have"
+                .to_owned(),
+    })
 }
 
 fn full() -> (Response<Full<Bytes>>, Outcome) {

@@ -63,11 +63,28 @@ fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
         ..with(readable(&[], false))
     };
     let open = Found {
-        is_open: true,
+        open: Some(OpenBy::Installation),
         ..with(readable(&["x may"], false))
     };
+    let open_by_policy = Found {
+        open: Some(OpenBy::Policy),
+        ..with(readable(&[], false))
+    };
+    assert_eq!(
+        verdict(&sign_off(), &with(readable(&[], false))).message,
+        ""
+    );
     for (found, reason, words) in [
-        (with(readable(&[], true)), ChecksValid::ChecksValid, ""),
+        (
+            with(readable(&[], true)),
+            ChecksValid::ChecksValid,
+            "too many may ask",
+        ),
+        (
+            open_by_policy,
+            ChecksValid::RequestersOpen,
+            "requesters lets pods of every namespace ask",
+        ),
         (
             wrong,
             ChecksValid::ChecksInvalid,

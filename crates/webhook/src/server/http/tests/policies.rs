@@ -328,14 +328,20 @@ async fn what_there_is_no_room_for_is_answered_in_time() {
         assert!(start.elapsed() < ANSWER);
         answer.status()
     };
-    let all = usize::MAX;
-    let room = handler.scales.body(all, deadline).await.unwrap();
-    assert_eq!(asked().await, StatusCode::SERVICE_UNAVAILABLE);
+    let all = 8 << 20;
+    let scales = &handler.policies;
+    let room = scales.body(None, all, deadline).await.unwrap();
+    assert_eq!(asked().await, StatusCode::REQUEST_TIMEOUT);
     drop(room);
-    let room = handler.scales.tree(all, deadline).await.unwrap();
+    let room = scales.tree(5 * all, deadline).await.unwrap();
     assert_eq!(asked().await, StatusCode::SERVICE_UNAVAILABLE);
     drop(room);
     assert_eq!(asked().await, StatusCode::OK);
+    // Requests have room of their own.
+    let _room = scales.tree(5 * all, deadline).await.unwrap();
+    let review = super::review(&ada(), &super::object(Some("u1"))).to_string();
+    let answer = handler.answer(post(VALIDATE, review)).await;
+    assert_eq!(answer.status(), StatusCode::OK);
 }
 
 #[tokio::test]
