@@ -18,7 +18,6 @@ use std::{collections::BTreeSet, fs::File, io::BufReader};
 
 use e2e::harness::Scene;
 
-use calls::Call;
 use rights::Right;
 
 /// Calls that are refused because a test wants them to be: who, what, and why.
