@@ -1,5 +1,10 @@
 //! The local cluster itself: whatever happens to it, `down` leaves nothing and `up` works again.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "tests fail by panicking, and most of this crate is helpers of tests"
+)]
+
 mod interrupted;
 mod living;
 mod machine;

@@ -77,20 +77,20 @@ impl Programs {
 
     /// The cluster's program, which finds these and the administrator's programs only.
     fn only_these(&self) -> Command {
-        self.command(self.0.path().display().to_string())
+        command(&self.0.path().display().to_string())
     }
 
     fn before_the_others(&self) -> Command {
         let path = std::env::var("PATH").unwrap();
-        self.command(format!("{}:{path}", self.0.path().display()))
+        command(&format!("{}:{path}", self.0.path().display()))
     }
+}
 
-    fn command(&self, path: String) -> Command {
-        assert!(Path::new(PROGRAM).is_absolute());
-        let mut command = Command::new(PROGRAM);
-        command.env("PATH", path);
-        command
-    }
+fn command(path: &str) -> Command {
+    assert!(Path::new(PROGRAM).is_absolute());
+    let mut command = Command::new(PROGRAM);
+    command.env("PATH", path);
+    command
 }
 
 /// Runs `up`, which must be refused without having started anything; gives the message.

@@ -131,8 +131,12 @@ mod tests {
     }
 
     fn said(events: &[Value]) -> Vec<String> {
-        let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
-        let calls = read(lines.as_bytes());
+        let mut log = String::new();
+        for event in events {
+            log.push_str(&event.to_string());
+            log.push('\n');
+        }
+        let calls = read(log.as_bytes());
         calls
             .iter()
             .map(|it| format!("{} {it} {}", it.account, it.allowed))

@@ -76,12 +76,12 @@ impl<'a> World<'a> {
             client,
             moment: 0,
         };
-        world.apply(world.surroundings());
-        world.apply(world.policies());
+        world.apply(&world.surroundings());
+        world.apply(&world.policies());
         world
     }
 
-    fn apply(&self, objects: Vec<Value>) {
+    fn apply(&self, objects: &[Value]) {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let list = list.to_string();
         self.kubectl
@@ -131,17 +131,14 @@ impl<'a> World<'a> {
     fn policies(&self) -> Vec<Value> {
         let rows = self.table.policies.iter().zip(&self.own);
         rows.map(|(row, own)| {
-            let mut policy = match &row.example {
-                Some(file) => {
+            let mut policy = if let Some(file) = &row.example {
                     let file = e2e::repository().join("e2e/examples/source").join(file);
                     let text = std::fs::read_to_string(file).unwrap().replace("devops-ns1", own);
                     serde_yaml::from_str(&text).unwrap()
-                }
-                None => {
+                } else {
                     let spec = self.put_names(&row.spec.to_string(), own);
                     let spec: Value = serde_json::from_str(&spec).unwrap();
                     json!({"apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy", "spec": spec})
-                }
             };
             policy["metadata"] = json!({"name": "policy", "namespace": own});
             policy
@@ -182,7 +179,9 @@ impl<'a> World<'a> {
                 thread::scope(|scope| {
                     let of_each = self.own.iter().map(|own| scope.spawn(|| make(own)));
                     let running: Vec<_> = of_each.collect();
-                    running.into_iter().for_each(|it| it.join().unwrap());
+                    for it in running {
+                        it.join().unwrap();
+                    }
                 });
             } else {
                 make("");
