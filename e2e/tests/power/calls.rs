@@ -61,14 +61,13 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 fn calls(event: &Value) -> Vec<Call> {
     let mut calls: Vec<Call> = made(event).into_iter().collect();
     // Server-side apply of something that is not there needs the right to create it, too.
-    if let Some(call) = calls.first().filter(|it| it.verb == "patch") {
-        if event["responseStatus"]["code"] == 201 {
-            let verb = "create".to_owned();
-            calls.push(Call {
-                verb,
-                ..call.clone()
-            });
-        }
+    let is_new = event["responseStatus"]["code"] == 201;
+    if let Some(call) = calls.first().filter(|it| is_new && it.verb == "patch") {
+        let verb = "create".to_owned();
+        calls.push(Call {
+            verb,
+            ..call.clone()
+        });
     }
     calls.extend(asked_about(event));
     calls
