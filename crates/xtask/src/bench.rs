@@ -24,6 +24,10 @@ enum Subject {
     Authz,
     /// The evaluation service beside a real API server
     Evaluation,
+    /// The policy-controller beside a real API server
+    Policies,
+    /// The webhook, alone and behind a real API server
+    Webhook,
 }
 
 /// A benchmark of a crate, optimised as what ships is.
@@ -44,11 +48,10 @@ const AUTHZ: [Program; 2] = [
     },
 ];
 
-/// They start the release program of the service.
-const EVALUATION: [Program; 1] = [Program {
-    package: "e2e",
-    name: "evaluation",
-}];
+/// They start release programs.
+const EVALUATION: [Program; 1] = [Program::beside_an_api_server("evaluation")];
+const POLICIES: [Program; 1] = [Program::beside_an_api_server("policies")];
+const WEBHOOK: [Program; 1] = [Program::beside_an_api_server("webhook")];
 
 /// What a program compares with: the variable that it looks at, and what is in it.
 type Beside<'a> = (&'static str, &'a OsStr);
@@ -58,6 +61,18 @@ impl Subject {
         match self {
             Self::Authz => &AUTHZ,
             Self::Evaluation => &EVALUATION,
+            Self::Policies => &POLICIES,
+            Self::Webhook => &WEBHOOK,
+        }
+    }
+
+    /// The service that is measured beside an API server.
+    const fn service(self) -> Option<&'static str> {
+        match self {
+            Self::Authz => None,
+            Self::Evaluation => Some("evaluation-service"),
+            Self::Policies => Some("policy-controller"),
+            Self::Webhook => Some("webhook"),
         }
     }
 }
@@ -67,15 +82,15 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     for program in programs {
         program.run(&["--no-run"], None)?;
     }
-    match (args.subject, &args.cluster) {
-        (Subject::Authz, None) => print(programs, None),
-        (Subject::Authz, Some(_)) => anyhow::bail!("what is measured needs no cluster"),
-        (Subject::Evaluation, Some(cluster)) => {
-            build_service()?;
+    match (args.subject.service(), &args.cluster) {
+        (None, None) => print(programs, None),
+        (None, Some(_)) => anyhow::bail!("what is measured needs no cluster"),
+        (Some(service), Some(cluster)) => {
+            build(service)?;
             print(programs, Some(on(cluster)))
         }
-        (Subject::Evaluation, None) => {
-            build_service()?;
+        (Some(service), None) => {
+            build(service)?;
             on_own_cluster(|cluster| print(programs, Some(on(cluster))))
         }
     }
@@ -98,13 +113,10 @@ fn on_own_cluster(run: impl FnOnce(&ClusterName) -> anyhow::Result<()>) -> anyho
     Ok(ended?)
 }
 
-fn build_service() -> anyhow::Result<()> {
+fn build(service: &str) -> anyhow::Result<()> {
     let cargo = Tool::ending_with_us(env!("CARGO")).dir(e2e::repository());
     let build = ["build", "--release", "--locked", "--quiet"];
-    Ok(cargo
-        .args(build)
-        .args(["--package", "evaluation-service"])
-        .run()?)
+    Ok(cargo.args(build).args(["--package", service]).run()?)
 }
 
 /// Prints the rows of all programs, and fails when one of them does.
@@ -125,6 +137,13 @@ fn print(programs: &[Program], beside: Option<Beside<'_>>) -> anyhow::Result<()>
 }
 
 impl Program {
+    const fn beside_an_api_server(name: &'static str) -> Self {
+        Self {
+            package: "e2e",
+            name,
+        }
+    }
+
     fn run(&self, more: &[&str], beside: Option<Beside<'_>>) -> anyhow::Result<()> {
         let Self { package, name } = self;
         let mut cargo = Tool::ending_with_us(env!("CARGO")).dir(e2e::repository());

@@ -14,11 +14,9 @@
 
 mod ask;
 mod grants;
-mod load;
-mod place;
 mod service;
-#[path = "../../../crates/authz/benches/table/mod.rs"]
-mod table;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,12 +28,13 @@ use kube::Api;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use ask::Way;
+use ask::{Asker, Way};
 use grants::Question;
-use load::Times;
-use place::Place;
-use service::{Program, Running, worked_here};
-use table::Table;
+use service::{Program, Running};
+use support::load::{self, Caller as _, Times};
+use support::place::Place;
+use support::process::worked_here;
+use support::table::Table;
 
 const FEW: usize = 10;
 const MANY: usize = 10_000;
@@ -97,8 +96,8 @@ struct Bench {
     place: Place,
 }
 
-/// The three ways, each with its name.
-type Ways = [(&'static str, Vec<Way>); 3];
+/// The three ways, each with its name, and somebody for each of its connections.
+type Ways = [(&'static str, Vec<Asker>); 3];
 
 impl Bench {
     fn grow(&self, numbers: std::ops::Range<usize>) {
@@ -111,8 +110,8 @@ impl Bench {
         eprintln!("made in {:.0?}", began.elapsed());
     }
 
-    fn ways(&self, service: &Running) -> Ways {
-        self.one.block_on(async {
+    fn ways(&self, service: &Running, questions: &Arc<[Question]>) -> Ways {
+        let ways = self.one.block_on(async {
             let tls = (0..CONNECTIONS)
                 .map(|_| Way::Service(self.program.over_tls(service, self.token.clone())));
             let socket = (0..CONNECTIONS).map(|_| Way::Service(self.program.over_socket()));
@@ -123,31 +122,36 @@ impl Bench {
                 ("Unix socket", socket.collect()),
                 ("SubjectAccessReview", vec![reviews]),
             ]
-        })
+        });
+        let asker = |way| Asker {
+            way,
+            questions: Arc::clone(questions),
+        };
+        ways.map(|(name, ways): (_, Vec<Way>)| (name, ways.into_iter().map(asker).collect()))
     }
 
     /// The figures of so many bindings of one service account.
     fn compare(&mut self, service: &Running, grants: usize, tls: f64, socket: f64) {
-        let ways = self.ways(service);
         let questions: Arc<[Question]> =
             grants::questions(&self.place.namespace, grants, QUESTIONS).into();
-        self.one.block_on(prove(&ways, &questions));
-        self.alone(&ways, &questions, grants, [tls, socket]);
-        self.crowded(&ways, &questions, grants);
+        let ways = self.ways(service, &questions);
+        self.one.block_on(prove(&ways));
+        self.alone(&ways, grants, [tls, socket]);
+        self.crowded(&ways, grants);
     }
 
     /// One caller, who asks one after the other: in each round some questions one way, then the same another
     /// way. And then each question every way, so that one comes when the API server is still busy with what
     /// follows its own answer.
-    fn alone(&mut self, ways: &Ways, questions: &[Question], grants: usize, musts: [f64; 2]) {
+    fn alone(&mut self, ways: &Ways, grants: usize, musts: [f64; 2]) {
         let mut all = [(); 3].map(|()| Times::default());
         let mut ratios = [Vec::new(), Vec::new()];
         for round in 0..ROUNDS {
             let mut times = [(); 3].map(|()| Times::default());
             self.one.block_on(async {
-                for (times, (_, ways)) in times.iter_mut().zip(ways) {
-                    for question in of_round(questions, round) {
-                        times.add(load::once(&ways[0], question).await);
+                for (times, (_, askers)) in times.iter_mut().zip(ways) {
+                    for number in of_round(round) {
+                        times.add(load::once(&askers[0], number).await);
                     }
                 }
             });
@@ -179,9 +183,9 @@ impl Bench {
         }
         let mut mixed = [(); 3].map(|()| Times::default());
         self.one.block_on(async {
-            for question in (0..ROUNDS).flat_map(|round| of_round(questions, round)) {
-                for (times, (_, ways)) in mixed.iter_mut().zip(ways) {
-                    times.add(load::once(&ways[0], question).await);
+            for number in (0..ROUNDS).flat_map(of_round) {
+                for (times, (_, askers)) in mixed.iter_mut().zip(ways) {
+                    times.add(load::once(&askers[0], number).await);
                 }
             }
         });
@@ -192,18 +196,17 @@ impl Bench {
     }
 
     /// Many callers, who come at their times.
-    fn crowded(&mut self, ways: &Ways, questions: &Arc<[Question]>, grants: usize) {
-        let callers =
-            |ways: &[Way]| -> Vec<Way> { ways.iter().cloned().cycle().take(CALLERS).collect() };
-        let callers = ways.each_ref().map(|(_, ways)| callers(ways));
-        let most = self
-            .one
-            .block_on(load::closed_loop(&callers[2], questions, LOAD));
+    fn crowded(&mut self, ways: &Ways, grants: usize) {
+        let callers = |askers: &[Asker]| -> Vec<Asker> {
+            askers.iter().cloned().cycle().take(CALLERS).collect()
+        };
+        let callers = ways.each_ref().map(|(_, askers)| callers(askers));
+        let most = self.one.block_on(load::closed_loop(&callers[2], LOAD));
         let rate = (most * SHARE).floor();
         let mut all = [(); 3].map(|()| Times::default());
         for _ in 0..LOADS {
             for (all, callers) in all.iter_mut().zip(&callers) {
-                let times = load::open_loop(callers, questions, rate, LOAD);
+                let times = load::open_loop(callers, rate, LOAD);
                 all.extend(self.one.block_on(times));
             }
         }
@@ -224,9 +227,7 @@ impl Bench {
             let ratio = review.p99() / ours.p99();
             self.table.at_least(&what, ratio, "×", 50.0, 100.0);
         }
-        let service = self
-            .one
-            .block_on(load::closed_loop(&callers[1], questions, LOAD));
+        let service = self.one.block_on(load::closed_loop(&callers[1], LOAD));
         let what = |name: &str| {
             format!("{name}, {CALLERS} callers who ask again at once; {grants} bindings")
         };
@@ -238,7 +239,7 @@ impl Bench {
     /// Many questions at a time.
     fn batches(&mut self, service: &Running) {
         let questions = grants::questions(&self.place.namespace, MANY, BATCH * BATCHERS);
-        let worked = || service.worked() + worked_here();
+        let worked = || service.process.worked() + worked_here();
         let (began, before) = (Instant::now(), worked());
         let decisions = self.all.block_on(async {
             let mut running = JoinSet::new();
@@ -277,9 +278,9 @@ impl Bench {
         let mut memory = Vec::new();
         for _ in 0..STARTS {
             let service = self.program.start();
-            ready.add(service.ready_after);
+            ready.add(service.process.ready_after);
             std::thread::sleep(IDLE);
-            memory.push(service.memory());
+            memory.push(service.process.memory());
         }
         memory.sort_unstable_by(|(one, _), (other, _)| one.total_cmp(other));
         let (resident, peak) = memory[STARTS / 2];
@@ -295,28 +296,24 @@ impl Bench {
         table.figure(&format!("the most that was resident; {with}"), peak, "MB");
         let what = format!("from its start to ready; {with}");
         table.at_most(&what, ready.median() / 1e6, "s", 0.8, 0.4);
-        let size = self.program.size() as f64 / 1e6;
+        let size = Program::size() as f64 / 1e6;
         table.at_most("the program, stripped", size, "MB", 16.0, 10.0);
     }
 }
 
 /// The questions of a round.
-fn of_round(questions: &[Question], round: usize) -> impl Iterator<Item = &Question> {
-    questions
-        .iter()
-        .cycle()
-        .skip(round * OF_ROUND)
-        .take(OF_ROUND)
+fn of_round(round: usize) -> std::ops::Range<usize> {
+    round * OF_ROUND..(round + 1) * OF_ROUND
 }
 
 /// Every question, every way: all answers are what they are to be, and so the same.
-async fn prove(ways: &Ways, questions: &[Question]) {
-    for question in questions {
-        for (_, ways) in ways {
-            ways[0].ask(question).await;
+async fn prove(ways: &Ways) {
+    for number in 0..QUESTIONS {
+        for (_, askers) in ways {
+            askers[0].ask(number).await;
         }
     }
-    eprintln!("{} questions, three ways: no difference", questions.len());
+    eprintln!("{QUESTIONS} questions, three ways: no difference");
 }
 
 async fn batches(client: Evaluation, questions: Vec<Question>) -> usize {

@@ -32,9 +32,8 @@ impl Place {
     /// the cluster's network. The forwarder that leads in from outside would be measured as well.
     pub(crate) fn enter() -> Self {
         let variable = |name: &str| {
-            env::var(name).unwrap_or_else(|_| {
-                panic!("{name} is not set: run this with `cargo xtask bench evaluation`")
-            })
+            env::var(name)
+                .unwrap_or_else(|_| panic!("{name} is not set: run this with `cargo xtask bench`"))
         };
         let name: ClusterName = variable("E2E_CLUSTER").parse().unwrap();
         let cluster = Cluster::find(&name).unwrap().expect("the cluster is up");

@@ -1,14 +1,17 @@
 //! Latencies: of one caller, and of many who come at their times whether answers come or not.
 
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::ask::Way;
-use crate::grants::Question;
+/// Somebody who asks. Clones share a connection.
+pub(crate) trait Caller: Clone + Send + 'static {
+    /// Asks the question of this number, and fails when the answer is not what it is to be: a wrong answer
+    /// has no speed.
+    fn ask(&self, number: usize) -> impl Future<Output = ()> + Send;
+}
 
 /// Times of answers.
 #[derive(Clone, Default)]
@@ -45,31 +48,25 @@ impl Times {
 }
 
 /// One question of one caller.
-pub(crate) async fn once(way: &Way, question: &Question) -> Duration {
+pub(crate) async fn once(caller: &impl Caller, number: usize) -> Duration {
     let began = Instant::now();
-    way.ask(question).await;
+    caller.ask(number).await;
     began.elapsed()
 }
 
 /// So many calls a second for so long, by callers who take turns. A call's time counts from when it was to
 /// begin: who has to wait for the caller's last answer waits.
-pub(crate) async fn open_loop(
-    callers: &[Way],
-    questions: &Arc<[Question]>,
-    rate: f64,
-    length: Duration,
-) -> Times {
+pub(crate) async fn open_loop(callers: &[impl Caller], rate: f64, length: Duration) -> Times {
     let mut senders = Vec::new();
     let mut running = JoinSet::new();
-    for (number, way) in callers.iter().cloned().enumerate() {
+    for (number, caller) in callers.iter().cloned().enumerate() {
         let (sender, mut planned) = mpsc::unbounded_channel::<Instant>();
         senders.push(sender);
-        let questions = Arc::clone(questions);
         running.spawn(async move {
             let mut times = Times::default();
             let mut at = number * 17;
             while let Some(planned) = planned.recv().await {
-                way.ask(&questions[at % questions.len()]).await;
+                caller.ask(at).await;
                 times.add(planned.elapsed());
                 at += 1;
             }
@@ -99,19 +96,14 @@ pub(crate) async fn open_loop(
 }
 
 /// As many answers a second as callers get who ask again at once.
-pub(crate) async fn closed_loop(
-    callers: &[Way],
-    questions: &Arc<[Question]>,
-    length: Duration,
-) -> f64 {
+pub(crate) async fn closed_loop(callers: &[impl Caller], length: Duration) -> f64 {
     let mut running = JoinSet::new();
     let end = Instant::now() + length;
-    for (number, way) in callers.iter().cloned().enumerate() {
-        let questions = Arc::clone(questions);
+    for (number, caller) in callers.iter().cloned().enumerate() {
         running.spawn(async move {
             let mut answers = 0_u32;
-            for question in questions.iter().cycle().skip(number * 17) {
-                way.ask(question).await;
+            for at in number * 17.. {
+                caller.ask(at).await;
                 answers += 1;
                 if Instant::now() >= end {
                     break;

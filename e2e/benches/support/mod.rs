@@ -1,0 +1,9 @@
+//! What programs that measure services share: the place, the processes, the callers, the table.
+
+#![allow(dead_code, reason = "no program needs all of it")]
+
+pub(crate) mod load;
+pub(crate) mod place;
+pub(crate) mod process;
+#[path = "../../../crates/authz/benches/table/mod.rs"]
+pub(crate) mod table;

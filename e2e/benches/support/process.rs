@@ -1,0 +1,127 @@
+//! A service as it ships: a release program, a process of its own.
+
+use std::env;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long it may take to be ready, or to end.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A service, until this is dropped.
+pub(crate) struct Process {
+    child: Child,
+    admin: SocketAddr,
+    /// From its start to its being ready.
+    pub(crate) ready_after: Duration,
+}
+
+/// The release program of this name, which is beside this one.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let this = env::current_exe().unwrap();
+    this.ancestors().nth(2).unwrap().join(name)
+}
+
+/// An address that nobody listens at.
+pub(crate) fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+impl Process {
+    /// Starts a program and waits until it is ready.
+    pub(crate) fn start(name: &str, arguments: &[String]) -> Self {
+        let admin = free_address();
+        let began = Instant::now();
+        // It does not outlive this process, however this ends.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM", "--"])
+            .arg(program(name))
+            .args(arguments)
+            .arg(format!("--admin-address={admin}"))
+            .arg("--log-filter=warn")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut it = Self {
+            child,
+            admin,
+            ready_after: Duration::ZERO,
+        };
+        while !it.is_ready() {
+            assert!(began.elapsed() < PATIENCE, "{name} is not ready");
+            let ended = it.child.try_wait().unwrap();
+            assert!(ended.is_none(), "{name} ended: {ended:?}");
+            sleep(Duration::from_millis(2));
+        }
+        it.ready_after = began.elapsed();
+        it
+    }
+
+    /// What is resident of it now, and what was at most, in MB; processes that it started are not in it.
+    pub(crate) fn memory(&self) -> (f64, f64) {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.and_then(|it| it.trim_start_matches(':').split_whitespace().next());
+            let kib: f64 = number.unwrap().parse().unwrap();
+            kib * 1024.0 / 1e6
+        };
+        (field("VmRSS"), field("VmHWM"))
+    }
+
+    /// The processor time that it has used.
+    pub(crate) fn worked(&self) -> Duration {
+        worked(&self.child.id().to_string())
+    }
+
+    fn is_ready(&self) -> bool {
+        let answer = || {
+            let mut stream = TcpStream::connect(self.admin)?;
+            stream.write_all(
+                b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+            )?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok::<_, io::Error>(answer)
+        };
+        answer().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let ended = Pid::from_raw(self.child.id().cast_signed())
+            .ok_or(())
+            .and_then(|process| kill_process(process, Signal::TERM).map_err(drop));
+        let began = Instant::now();
+        while ended.is_ok() && began.elapsed() < PATIENCE {
+            if self.child.try_wait().is_ok_and(|it| it.is_some()) {
+                return;
+            }
+            sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The processor time of this process.
+pub(crate) fn worked_here() -> Duration {
+    worked("self")
+}
+
+/// User and system time, the fourteenth and fifteenth fields, in hundredths of a second.
+fn worked(process: &str) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let times = fields.split_whitespace().skip(11).take(2);
+    let ticks: u64 = times.map(|it| it.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(ticks * 10)
+}

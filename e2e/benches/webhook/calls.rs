@@ -1,0 +1,182 @@
+//! What is called, and what is to be answered: reviews for the webhook itself, objects for the API server.
+
+use http::Request;
+use kube::Client;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::installed::NODE_PLUGIN;
+use crate::support::load::Caller;
+
+/// Who writes policies and connectors.
+pub(crate) const AUTHOR: &str = "author";
+pub(crate) const POD: &str = "waiting";
+const ACCOUNT: &str = "default";
+const GROUP: &str = "connectors.alauda.io";
+
+/// A kind of call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Connector,
+    Policy,
+    Request,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Connector, Self::Policy, Self::Request];
+
+    /// What it is, in the words of the table.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Connector => "labels for a connector",
+            Self::Policy => "a policy, with a review of its author's rights",
+            Self::Request => "a request of the node plugin, with a look at the pod",
+        }
+    }
+
+    const fn resource(self) -> &'static str {
+        match self {
+            Self::Connector => "connectors",
+            Self::Policy => "accesspolicies",
+            Self::Request => "accessrequests",
+        }
+    }
+
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Connector => "/mutate/connectors",
+            Self::Policy => "/validate/accesspolicies",
+            Self::Request => "/validate/accessrequests",
+        }
+    }
+
+    /// The object of this number.
+    pub(crate) fn object(self, place: &Around, number: usize) -> Value {
+        let (kind, spec) = match self {
+            Self::Connector => ("Connector", json!({"connectorClassName": "harbor"})),
+            Self::Policy => ("AccessPolicy", policy(number)),
+            Self::Request => ("AccessRequest", request(place, number)),
+        };
+        json!({
+            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": kind,
+            "metadata": {"name": format!("it-{number}"), "namespace": place.namespace},
+            "spec": spec,
+        })
+    }
+
+    fn user(self, place: &Around) -> Value {
+        match self {
+            Self::Connector | Self::Policy => {
+                json!({"username": AUTHOR, "groups": ["system:authenticated"]})
+            }
+            Self::Request => json!({
+                "username": NODE_PLUGIN,
+                "groups": ["system:serviceaccounts", "system:authenticated"],
+                "extra": {"authentication.kubernetes.io/node-name": [place.node]},
+            }),
+        }
+    }
+}
+
+/// What objects refer to.
+#[derive(Clone)]
+pub(crate) struct Around {
+    pub(crate) namespace: String,
+    pub(crate) node: String,
+    pub(crate) pod_uid: String,
+}
+
+fn policy(number: usize) -> Value {
+    json!({
+        "connector": {"selector": {"matchLabels": {"tier": format!("tier-{}", number % 10)}}},
+        "defaultPermission": {
+            "roleTemplate": {"rules": [{
+                "apiGroups": [GROUP], "resources": ["connectors/apis"], "verbs": ["*"],
+            }]},
+            "bindingTemplate": {"subjects": [{"kind": "ServiceAccount", "name": format!("builder-{number}")}]},
+        },
+    })
+}
+
+fn request(place: &Around, number: usize) -> Value {
+    json!({
+        "subject": {"kind": "ServiceAccount", "namespace": place.namespace, "name": ACCOUNT},
+        "connectorRef": {"name": format!("connector-{number}")},
+        "context": {"objectRef": {
+            "apiVersion": "v1", "kind": "Pod", "namespace": place.namespace, "name": POD, "uid": place.pod_uid,
+        }},
+        "permission": "apis",
+    })
+}
+
+/// Calls the webhook itself.
+#[derive(Clone)]
+pub(crate) struct Reviewer {
+    pub(crate) kind: Kind,
+    pub(crate) client: Client,
+    pub(crate) around: Around,
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    response: Response,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    allowed: bool,
+    #[serde(default)]
+    patch: Option<String>,
+}
+
+impl Caller for Reviewer {
+    async fn ask(&self, number: usize) {
+        let Self {
+            kind,
+            client,
+            around,
+        } = self;
+        let resource = json!({"group": GROUP, "version": "v1alpha1", "resource": kind.resource()});
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": format!("00000000-0000-4000-8000-{number:012}"), "operation": "CREATE", "resource": resource,
+                "namespace": around.namespace, "name": format!("it-{number}"), "userInfo": kind.user(around),
+                "object": kind.object(around, number), "dryRun": true,
+            },
+        });
+        let request = Request::post(kind.path()).header("content-type", "application/json");
+        let request = request.body(review.to_string().into_bytes()).unwrap();
+        let answer: Answered = client.request(request).await.unwrap();
+        let Response { allowed, patch } = answer.response;
+        assert!(allowed, "{kind:?} {number}");
+        assert_eq!(patch.is_some(), matches!(kind, Kind::Connector));
+    }
+}
+
+/// Creates objects through the API server, which stores nothing of it.
+#[derive(Clone)]
+pub(crate) struct Creator {
+    pub(crate) kind: Kind,
+    pub(crate) client: Client,
+    pub(crate) around: Around,
+}
+
+impl Caller for Creator {
+    async fn ask(&self, number: usize) {
+        let Self {
+            kind,
+            client,
+            around,
+        } = self;
+        let path = format!(
+            "/apis/connectors.alauda.io/v1alpha1/namespaces/{}/{}?dryRun=All",
+            around.namespace,
+            kind.resource()
+        );
+        let object = kind.object(around, number).to_string().into_bytes();
+        let request = Request::post(path).header("content-type", "application/json");
+        let created: Value = client.request(request.body(object).unwrap()).await.unwrap();
+        assert!(created["metadata"]["uid"].is_string(), "{created}");
+    }
+}
