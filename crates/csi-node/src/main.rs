@@ -3,15 +3,15 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use csi_node::{Args, run};
+use service_kit::process::{self, Threads};
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match csi_node::run(csi_node::Args::parse()).await {
-        Ok(outcome) => outcome.exit(),
-        Err(error) => {
-            // Logging itself may be what did not start.
-            eprintln!("csi-node: {}", service_kit::report(&error));
-            ExitCode::FAILURE
-        }
-    }
+/// A mount that hangs keeps its thread, and must not keep others from theirs.
+const THREADS: Threads = Threads {
+    blocking: 512,
+    ..Threads::FEW
+};
+
+fn main() -> ExitCode {
+    process::main("csi-node", THREADS, run(Args::parse()))
 }

@@ -4,14 +4,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use request_controller::{Args, run};
+use service_kit::process::{self, Threads};
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match run(Args::parse()).await {
-        Ok(outcome) => outcome.exit(),
-        Err(error) => {
-            eprintln!("request-controller: {}", service_kit::report(&error));
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> ExitCode {
+    process::main("request-controller", Threads::FEW, run(Args::parse()))
 }

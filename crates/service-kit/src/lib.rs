@@ -19,6 +19,7 @@ pub mod kinds;
 pub mod lease;
 pub mod lists;
 pub mod name;
+pub mod process;
 pub mod readiness;
 pub mod retry;
 pub mod reviews;

@@ -3,15 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use service_kit::process::{self, Threads};
+use webhook::{Args, run};
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match webhook::run(webhook::Args::parse()).await {
-        Ok(outcome) => outcome.exit(),
-        Err(error) => {
-            // Logs may be what could not be set up.
-            eprintln!("webhook: {}", service_kit::report(&error));
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> ExitCode {
+    process::main("webhook", Threads::FEW, run(Args::parse()))
 }

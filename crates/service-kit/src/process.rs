@@ -1,0 +1,100 @@
+//! From `main` to the end of the process.
+
+use std::{error::Error, io, process::ExitCode, thread};
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{report, shutdown::Outcome};
+
+/// The most threads that a process has. Each keeps memory for itself, and what is left over on a large machine is for
+/// others: a service waits for answers most of the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads {
+    /// For what never blocks; not more than there are processors.
+    pub working: usize,
+    /// For what does.
+    pub blocking: usize,
+}
+
+impl Threads {
+    /// For a service that reads a file or a large object now and then.
+    pub const FEW: Self = Self {
+        working: 4,
+        blocking: 4,
+    };
+
+    fn runtime(self) -> io::Result<Runtime> {
+        let Self { working, blocking } = self;
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        Builder::new_multi_thread()
+            .worker_threads(working.min(processors))
+            .max_blocking_threads(blocking)
+            .enable_all()
+            .build()
+    }
+}
+
+/// Runs a service to its end, and says why it cannot be run. To be called by `main`.
+pub fn main<E: Error>(
+    name: &str,
+    threads: Threads,
+    service: impl Future<Output = Result<Outcome, E>>,
+) -> ExitCode {
+    // Logs may be what could not be set up.
+    let failed = |error: &dyn Error| {
+        eprintln!("{name}: {}", report(error));
+        ExitCode::FAILURE
+    };
+    let runtime = match threads.runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error),
+    };
+    match runtime.block_on(service) {
+        Ok(outcome) => outcome.exit(),
+        Err(error) => failed(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        process::ExitCode,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering::SeqCst},
+        },
+    };
+
+    use tokio::task::{JoinSet, spawn_blocking};
+
+    use super::{Threads, main};
+
+    #[test]
+    fn a_service_that_cannot_be_run_fails() {
+        let service = async { Err(io::Error::other("no")) };
+        assert_eq!(main("it", Threads::FEW, service), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn not_more_blocks_at_a_time_than_is_said() {
+        let threads = Threads {
+            working: 1,
+            blocking: 2,
+        };
+        let [now, most] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        threads.runtime().unwrap().block_on(async {
+            let mut running = JoinSet::new();
+            for _ in 0..20 {
+                let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+                running.spawn(spawn_blocking(move || {
+                    most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                    now.fetch_sub(1, SeqCst);
+                }));
+            }
+            running.join_all().await;
+        });
+        assert!((1..=2).contains(&most.load(SeqCst)));
+    }
+}
