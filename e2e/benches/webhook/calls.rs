@@ -1,11 +1,12 @@
 //! What is called, and what is to be answered: reviews for the webhook itself, objects for the API server.
 
 use http::Request;
+use http_body_util::{BodyExt, Full};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::installed::NODE_PLUGIN;
+use crate::installed::{Connection, NODE_PLUGIN};
 use crate::support::load::Caller;
 
 /// Who writes policies and connectors.
@@ -113,7 +114,7 @@ fn request(place: &Around, number: usize) -> Value {
 #[derive(Clone)]
 pub(crate) struct Reviewer {
     pub(crate) kind: Kind,
-    pub(crate) client: Client,
+    pub(crate) connection: Connection,
     pub(crate) around: Around,
 }
 
@@ -133,7 +134,7 @@ impl Caller for Reviewer {
     async fn ask(&self, number: usize) {
         let Self {
             kind,
-            client,
+            connection,
             around,
         } = self;
         let resource = json!({"group": GROUP, "version": "v1alpha1", "resource": kind.resource()});
@@ -145,9 +146,12 @@ impl Caller for Reviewer {
                 "object": kind.object(around, number), "dryRun": true,
             },
         });
-        let request = Request::post(kind.path()).header("content-type", "application/json");
-        let request = request.body(review.to_string().into_bytes()).unwrap();
-        let answer: Answered = client.request(request).await.unwrap();
+        let url = format!("https://webhook{}", kind.path());
+        let request = Request::post(url).header("content-type", "application/json");
+        let request = request.body(Full::from(review.to_string())).unwrap();
+        let answer = connection.clone().send_request(request).await.unwrap();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let answer: Answered = serde_json::from_slice(&body).unwrap();
         let Response { allowed, patch } = answer.response;
         assert!(allowed, "{kind:?} {number}");
         assert_eq!(patch.is_some(), matches!(kind, Kind::Connector));

@@ -1,13 +1,20 @@
 //! The webhook as an API server calls it: its process, its service, and the configurations of the chart.
 
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use e2e::{Deadline, install, poll};
-use kube::{Client, Config};
-use rustls::pki_types::CertificateDer;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use crate::support::place::Place;
 use crate::support::process::{Process, free_address};
@@ -17,11 +24,14 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Namespaces with this label are the webhook's; the others are as if there were none.
 const LABEL: &str = "bench-webhook";
 
+/// Clones send over one connection.
+pub(crate) type Connection = SendRequest<Full<Bytes>>;
+
 /// A running webhook that the API server calls for the objects of one namespace.
 pub(crate) struct Installed<'a> {
     place: &'a Place,
     pub(crate) process: Process,
-    url: String,
+    port: u16,
     configurations: Vec<String>,
 }
 
@@ -50,26 +60,37 @@ impl<'a> Installed<'a> {
         Self {
             place,
             process,
-            url: format!("https://127.0.0.1:{port}"),
+            port,
             configurations,
         }
     }
 
-    /// A client that calls it as the API server does, over connections of its own.
-    pub(crate) fn client(&self) -> Client {
+    /// A connection as the API server keeps one, for many calls at a time.
+    pub(crate) async fn connect(&self) -> Connection {
         let words = "get configmap connectors-ca -o jsonpath={.data.ca\\.crt}";
         let namespace = &self.place.namespace;
         let bundle = self
             .place
             .kubectl
             .run(&format!("--namespace {namespace} {words}"));
-        let roots = CertificateDer::pem_slice_iter(bundle.unwrap().as_bytes())
-            .map(|it| it.unwrap().to_vec())
-            .collect();
-        let mut config = Config::new(self.url.parse().unwrap());
-        config.root_cert = Some(roots);
-        config.tls_server_name = Some(format!("webhook.{namespace}.svc"));
-        Client::try_from(config).unwrap()
+        let mut roots = RootCertStore::empty();
+        for root in CertificateDer::pem_slice_iter(bundle.unwrap().as_bytes()) {
+            roots.add(root.unwrap()).unwrap();
+        }
+        let mut tls = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let name = ServerName::try_from(format!("webhook.{namespace}.svc")).unwrap();
+        let stream = TlsConnector::from(Arc::new(tls))
+            .connect(name, stream)
+            .await;
+        let handshake = handshake(TokioExecutor::new(), TokioIo::new(stream.unwrap()));
+        let (connection, work) = handshake.await.unwrap();
+        tokio::spawn(work);
+        connection
     }
 
     /// Waits until the API server calls it: a connector gets the label of its class then.
