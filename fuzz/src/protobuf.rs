@@ -7,7 +7,8 @@ use connectors_api::judge::{Question, Stage, prepare};
 use connectors_api::reason::AccessCheckReady;
 use connectors_api::validate;
 use evaluation_api::access::{
-    AccessAnswer, AccessQuestion, AccessTarget, Decision, TokenAnswer, TokenQuestion, WhoCan,
+    AccessAnswer, AccessQuestion, AccessTarget, AskedAtOnce, Decision, TokenAnswer, TokenQuestion,
+    WhoCan,
 };
 use evaluation_api::refusal::Refusal;
 use evaluation_api::v1::{self, AccessDecision};
@@ -25,9 +26,7 @@ pub fn check(data: &[u8]) {
         b'a' => decoded(message, |it: v1::CheckAccessRequest| {
             it.question.into_iter().for_each(question);
         }),
-        b'b' => decoded(message, |it: v1::BatchCheckAccessRequest| {
-            it.questions.into_iter().for_each(question);
-        }),
+        b'b' => batch(message),
         b'c' => decoded(message, |it: v1::WatchAccessRequest| match it.action {
             Some(v1::watch_access_request::Action::Subscribe(subscribe)) => {
                 subscribe.question.into_iter().for_each(question);
@@ -73,14 +72,38 @@ fn comes_back<W: From<T>, T: TryFrom<W, Error: Debug + PartialEq> + Clone + Part
     }
 }
 
+/// Read where it lies, a batch is what its generated type makes of it.
+fn batch(message: &[u8]) {
+    let read = AskedAtOnce::read(message, usize::MAX);
+    let Ok(wire) = v1::BatchCheckAccessRequest::decode(message) else {
+        assert!(read.is_err());
+        return;
+    };
+    let v1::BatchCheckAccessRequest { questions, details } = wire;
+    let owned: Vec<Result<AccessQuestion, _>> =
+        questions.iter().map(|it| it.clone().try_into()).collect();
+    let questions_read = owned
+        .iter()
+        .map(|it| it.as_ref().map(AccessQuestion::borrowed));
+    let expected = AskedAtOnce {
+        questions: questions_read
+            .map(|it| it.map_err(|error| *error))
+            .collect(),
+        details,
+    };
+    assert_eq!(read, Ok(expected));
+    questions.into_iter().for_each(question);
+}
+
 fn question(wire: v1::AccessQuestion) {
     comes_back::<_, AccessQuestion>(wire.clone());
+    let understood: Result<AccessQuestion, _> = wire.try_into();
     if let Ok(AccessQuestion {
         subject,
         connector,
         verb,
         ..
-    }) = wire.try_into()
+    }) = understood
     {
         for name in [
             subject.namespace,

@@ -1,11 +1,14 @@
 //! Questions about access and their answers, as types that need no second look.
 
 mod answer;
+mod asked;
 mod batch;
 mod question;
 mod who_can;
 
 pub use answer::{AccessAnswer, AnswerError, Binding, Decision, RequestSeen, wire_time};
+pub(crate) use asked::written;
+pub use asked::{AskedAtOnce, ReadError};
 pub use batch::Permitted;
 pub(crate) use batch::{decisions, details};
 pub use question::{

@@ -4,6 +4,7 @@
 //! renews it; every connection trusts the roots that the caller knows at that moment. A server that went
 //! away without a word is noticed by HTTP/2 pings within seconds.
 
+mod batch;
 mod channel;
 mod gathered;
 mod roots;
@@ -30,14 +31,13 @@ use tonic::{Request, Response, Status};
 
 use crate::LONGEST_MESSAGE;
 use crate::access::{
-    self, AccessAnswer, AccessQuestion, AccessTarget, AnswerError, Permitted, TokenAnswer,
-    TokenQuestion, WhoCan,
+    AccessAnswer, AccessQuestion, AccessTarget, AnswerError, TokenAnswer, TokenQuestion, WhoCan,
 };
 use crate::refusal::Reason;
 use crate::v1::{
-    BatchCheckAccessRequest, BatchCheckAccessResponse, CheckAccessRequest, EvaluateChecksRequest,
-    EvaluateChecksResponse, ExplainRequest, ExplainResponse, ValidatePolicyRequest,
-    ValidatePolicyResponse, evaluation_client::EvaluationClient,
+    CheckAccessRequest, EvaluateChecksRequest, EvaluateChecksResponse, ExplainRequest,
+    ExplainResponse, ValidatePolicyRequest, ValidatePolicyResponse,
+    evaluation_client::EvaluationClient,
 };
 use crate::verdict::{self, UnknownVerdict};
 use roots::Roots;
@@ -195,6 +195,7 @@ type Stub = EvaluationClient<Channel>;
 /// What calls and the stream have in common.
 #[derive(Clone, Debug)]
 struct Service {
+    channel: Channel,
     stub: Stub,
     proof: Proof,
 }
@@ -233,10 +234,14 @@ impl Client {
     }
 
     fn of(channel: Channel, proof: Proof) -> Self {
-        let stub = EvaluationClient::new(channel)
+        let stub = EvaluationClient::new(channel.clone())
             .max_decoding_message_size(LONGEST_MESSAGE)
             .max_encoding_message_size(LONGEST_MESSAGE);
-        let service = Service { stub, proof };
+        let service = Service {
+            channel,
+            stub,
+            proof,
+        };
         let watcher = AccessWatcher::start(service.clone());
         Self { service, watcher }
     }
@@ -250,41 +255,6 @@ impl Client {
         let response = call.ask(async |mut stub, it| stub.check_access(it).await);
         let answer = response.await?.answer.ok_or(AnswerError::Empty)?;
         Ok(answer.try_into()?)
-    }
-
-    /// The same for at most [`crate::MOST_QUESTIONS`] questions: one decision per question, in their
-    /// order.
-    pub async fn batch_check_access(
-        &self,
-        questions: Vec<AccessQuestion>,
-    ) -> Result<Vec<Result<Permitted, Refusal>>, CallError> {
-        let count = questions.len();
-        let response = self.batch(questions, false).await?;
-        Ok(access::decisions(response, count)?)
-    }
-
-    /// The same with reasons, bindings and requests, which costs more.
-    pub async fn batch_check_access_in_detail(
-        &self,
-        questions: Vec<AccessQuestion>,
-    ) -> Result<Vec<Result<AccessAnswer, Refusal>>, CallError> {
-        let count = questions.len();
-        let response = self.batch(questions, true).await?;
-        Ok(access::details(response, count)?)
-    }
-
-    async fn batch(
-        &self,
-        questions: Vec<AccessQuestion>,
-        details: bool,
-    ) -> Result<BatchCheckAccessResponse, CallError> {
-        let request = BatchCheckAccessRequest {
-            questions: questions.into_iter().map(Into::into).collect(),
-            details,
-        };
-        let call = self.call("BatchCheckAccess", CHECK_ACCESS, request);
-        call.ask(async |mut stub, it| stub.batch_check_access(it).await)
-            .await
     }
 
     /// Who may use a connector now?
@@ -361,7 +331,7 @@ impl<M> Call<M> {
         send: impl AsyncFnOnce(Stub, Request<M>) -> Result<Response<A>, Status>,
     ) -> Result<A, CallError> {
         let Self {
-            service: Service { stub, proof },
+            service: Service { stub, proof, .. },
             name: call,
             limit,
             message,

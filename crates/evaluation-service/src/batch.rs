@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use authz::User;
 use evaluation_api::MOST_QUESTIONS;
-use evaluation_api::access::{AccessQuestion, ServiceAccountName, wire_time};
+use evaluation_api::access::{
+    AccessQuestion, AskedAtOnce, ReadError, ServiceAccountName, wire_time,
+};
 use evaluation_api::v1::{
-    AccessAnswer, AccessDecision, BatchCheckAccessRequest, BatchCheckAccessResponse, BatchRefusal,
-    Refusal,
+    AccessAnswer, AccessDecision, BatchCheckAccessResponse, BatchRefusal, Refusal,
 };
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -21,22 +22,23 @@ use crate::world::World;
 /// Reviews of one call at the same time: others have callers to be reviewed as well.
 const REVIEWS: usize = 8;
 
-/// Questions that were read, each with its refusal if it has one already.
-pub(crate) struct Batch {
-    questions: Vec<Result<AccessQuestion, Refusal>>,
+/// Questions that were read, each with its refusal if it has one already. Their text is in the message.
+pub(crate) struct Batch<'a> {
+    questions: Vec<Result<AccessQuestion<&'a str>, Box<Refusal>>>,
     details: bool,
 }
 
-impl Batch {
-    pub(crate) fn read(request: BatchCheckAccessRequest) -> Result<Self, Refused> {
-        let BatchCheckAccessRequest { questions, details } = request;
-        if questions.len() > MOST_QUESTIONS {
-            return Err(Refused::TooManyAtOnce);
-        }
-        let read =
-            |question| AccessQuestion::try_from(question).map_err(|it| Refused::from(it).into());
+impl<'a> Batch<'a> {
+    pub(crate) fn read(message: &'a [u8]) -> Result<Self, Refused> {
+        let asked = AskedAtOnce::read(message, MOST_QUESTIONS).map_err(|error| match error {
+            ReadError::Malformed => Refused::NoMessage,
+            ReadError::TooMany => Refused::TooManyAtOnce,
+        })?;
+        let AskedAtOnce { questions, details } = asked;
+        let refusal = |error| Box::new(Refused::from(error).into());
+        let questions = questions.into_iter().map(|it| it.map_err(refusal));
         Ok(Self {
-            questions: questions.into_iter().map(read).collect(),
+            questions: questions.collect(),
             details,
         })
     }
@@ -44,9 +46,10 @@ impl Batch {
     /// Refuses what the caller may not ask about.
     pub(crate) async fn authorize(&mut self, callers: &Callers, caller: &Caller) {
         let asked = self.questions.iter().flatten();
-        let namespaces: BTreeSet<&str> = asked
-            .map(|question| question.connector.namespace.as_str())
-            .collect();
+        let mut namespaces: Vec<&str> = asked.map(|it| it.connector.namespace).collect();
+        // Neighbours mostly ask about the same one.
+        namespaces.dedup();
+        let namespaces: BTreeSet<&str> = namespaces.into_iter().collect();
         let namespaces: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
         let review = async |namespace: String| {
             let refused = callers.authorize(caller, &namespace).await.err();
@@ -63,9 +66,9 @@ impl Batch {
         }
         for question in &mut self.questions {
             if let Ok(asked) = question
-                && let Some(refusal) = refused.get(&asked.connector.namespace)
+                && let Some(refusal) = refused.get(asked.connector.namespace)
             {
-                *question = Err(refusal.clone());
+                *question = Err(Box::new(refusal.clone()));
             }
         }
     }
@@ -86,7 +89,7 @@ impl Batch {
         for (place, question) in (0..).zip(self.questions) {
             let (decision, answer) = match question {
                 Ok(question) => {
-                    let asked = Asked::new(&question, users.of(&question.subject));
+                    let asked = Asked::new(question, users.of(question.subject));
                     if self.details {
                         let answer = AccessAnswer::from(check::answer_asked(world, &asked, now));
                         (answer.decision(), answer)
@@ -98,7 +101,7 @@ impl Batch {
                     }
                 }
                 Err(refusal) => {
-                    let refusal = Some(refusal);
+                    let refusal = Some(*refusal);
                     let question = place;
                     response.refusals.push(BatchRefusal { question, refusal });
                     (AccessDecision::Unspecified, AccessAnswer::default())
@@ -128,21 +131,22 @@ impl Batch {
 
 /// The user of the last question: neighbours often ask about the same one.
 #[derive(Default)]
-struct Users(Option<(ServiceAccountName, User)>);
+struct Users<'a>(Option<(ServiceAccountName<&'a str>, User)>);
 
-impl Users {
-    fn of(&mut self, subject: &ServiceAccountName) -> &User {
-        let last = self.0.take().filter(|(last, _)| last == subject);
+impl<'a> Users<'a> {
+    fn of(&mut self, subject: ServiceAccountName<&'a str>) -> &User {
+        let last = self.0.take().filter(|(last, _)| *last == subject);
         let (_, user) = self
             .0
-            .insert(last.unwrap_or_else(|| (subject.clone(), check::user(subject))));
+            .insert(last.unwrap_or_else(|| (subject, check::user(subject))));
         user
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use evaluation_api::v1;
+    use evaluation_api::v1::{self, BatchCheckAccessRequest};
+    use prost::Message;
 
     use super::*;
     use crate::fixtures::{POD_FORM, question, request, role, role_binding};
@@ -159,9 +163,11 @@ mod tests {
         Metrics::register(&prometheus::Registry::new()).unwrap()
     }
 
-    fn asked(questions: Vec<v1::AccessQuestion>, details: bool) -> Batch {
-        let request = BatchCheckAccessRequest { questions, details };
-        Batch::read(request).map_err(|it| it.to_string()).unwrap()
+    /// The answer to a message.
+    fn answered(questions: Vec<v1::AccessQuestion>, details: bool) -> BatchCheckAccessResponse {
+        let message = BatchCheckAccessRequest { questions, details }.encode_to_vec();
+        let batch = Batch::read(&message).map_err(|it| it.to_string()).unwrap();
+        batch.answer(&world(), Timestamp::UNIX_EPOCH, &metrics())
     }
 
     fn another_pod() -> AccessQuestion {
@@ -176,11 +182,11 @@ mod tests {
         let questions = [question(), another_pod(), question()];
         let wire: Vec<v1::AccessQuestion> = questions.iter().cloned().map(Into::into).collect();
         let alone = questions.map(|it| AccessAnswer::from(check::answer(&world, &it, now)));
-        let brief = asked(wire.clone(), false).answer(&world, now, &metrics());
+        let brief = answered(wire.clone(), false);
         assert_eq!(brief.decisions, [3, 1, 3]);
         assert_eq!(brief.decisions, alone.each_ref().map(|it| it.decision));
         assert!(brief.answers.is_empty() && brief.refusals.is_empty());
-        let whole = asked(wire, true).answer(&world, now, &metrics());
+        let whole = answered(wire, true);
         assert_eq!(whole.decisions, brief.decisions);
         assert_eq!(whole.answers, alone);
     }
@@ -188,7 +194,7 @@ mod tests {
     #[test]
     fn a_question_that_is_none_is_refused_in_its_place() {
         let wire = vec![question().into(), v1::AccessQuestion::default()];
-        let answer = asked(wire, true).answer(&world(), Timestamp::UNIX_EPOCH, &metrics());
+        let answer = answered(wire, true);
         assert_eq!(answer.decisions, [3, 0]);
         assert_eq!(answer.answers[1], AccessAnswer::default());
         let [
@@ -204,15 +210,18 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_questions() {
-        let read = |count| {
-            Batch::read(BatchCheckAccessRequest {
-                questions: vec![v1::AccessQuestion::default(); count],
-                details: false,
-            })
+    fn there_is_an_end_to_questions_and_no_beginning_without_a_message() {
+        let message = |count| {
+            let questions = vec![v1::AccessQuestion::default(); count];
+            let details = false;
+            BatchCheckAccessRequest { questions, details }.encode_to_vec()
         };
-        assert!(read(MOST_QUESTIONS).is_ok());
-        let refused = read(MOST_QUESTIONS + 1).err();
-        assert!(matches!(refused, Some(Refused::TooManyAtOnce)));
+        assert!(Batch::read(&message(MOST_QUESTIONS)).is_ok());
+        let refused = |message: &[u8]| Batch::read(message).err();
+        assert!(matches!(
+            refused(&message(MOST_QUESTIONS + 1)),
+            Some(Refused::TooManyAtOnce)
+        ));
+        assert!(matches!(refused(b"\x80"), Some(Refused::NoMessage)));
     }
 }

@@ -22,7 +22,7 @@ use crate::world::{About, KnownPolicy, KnownRequest, World};
 
 /// A question with what is made of it once.
 pub(crate) struct Asked<'a> {
-    question: &'a AccessQuestion,
+    question: AccessQuestion<&'a str>,
     user: &'a User,
     /// The subresource of the pod form, once it was needed.
     pod_form: OnceCell<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// The user is the subject of the question.
-    pub(crate) const fn new(question: &'a AccessQuestion, user: &'a User) -> Self {
+    pub(crate) const fn new(question: AccessQuestion<&'a str>, user: &'a User) -> Self {
         Self {
             question,
             user,
@@ -38,14 +38,14 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn pod_form(&self, pod: &PodRef) -> &str {
+    fn pod_form(&self, pod: PodRef<&str>) -> &str {
         self.pod_form.get_or_init(|| {
             let AccessQuestion {
                 subject,
                 permission,
                 ..
             } = self.question;
-            AccessResource::subresource_of_pod(*permission, &subject.namespace, &pod.name)
+            AccessResource::subresource_of_pod(permission, subject.namespace, pod.name)
         })
     }
 
@@ -56,26 +56,29 @@ impl<'a> Asked<'a> {
     ) -> impl Iterator<Item = Grant<'b>> + use<'b> {
         world.rbac.allowing(&Attributes {
             user: self.user,
-            verb: &self.question.verb,
-            target: target(&self.question.connector, subresource),
+            verb: self.question.verb,
+            target: target(self.question.connector, subresource),
         })
     }
 }
 
 /// What an access to a connector is about.
-pub(crate) fn target<'a>(connector: &'a ConnectorName, subresource: &'a str) -> Target<'a> {
+pub(crate) const fn target<'a>(
+    connector: ConnectorName<&'a str>,
+    subresource: &'a str,
+) -> Target<'a> {
     Target::Resource(ResourceRequest {
         group: GROUP,
         resource: CONNECTORS,
         subresource,
-        namespace: &connector.namespace,
-        name: &connector.name,
+        namespace: connector.namespace,
+        name: connector.name,
     })
 }
 
 /// The user that a service account is.
-pub(crate) fn user(subject: &ServiceAccountName) -> User {
-    User::service_account(&subject.namespace, &subject.name)
+pub(crate) fn user(subject: ServiceAccountName<&str>) -> User {
+    User::service_account(subject.namespace, subject.name)
 }
 
 /// What a question comes to.
@@ -122,12 +125,13 @@ impl Found<'_> {
 /// The answer to a question, from what is known, at this time.
 #[must_use]
 pub fn answer(world: &World, question: &AccessQuestion, now: Timestamp) -> AccessAnswer {
-    let user = user(&question.subject);
+    let question = question.borrowed();
+    let user = user(question.subject);
     answer_asked(world, &Asked::new(question, &user), now)
 }
 
 pub(crate) fn answer_asked(world: &World, asked: &Asked<'_>, now: Timestamp) -> AccessAnswer {
-    let deciding = deciding(world, asked.question);
+    let deciding = deciding(world, &asked.question);
     let (decision, reason) = match decide(world, asked, || deciding, now) {
         Found::Standing(grant) => (Decision::AllowedStanding(binding(&grant)), reason(&grant)),
         Found::Pod(grant) => (Decision::AllowedPod(binding(&grant)), reason(&grant)),
@@ -143,12 +147,12 @@ pub(crate) fn answer_asked(world: &World, asked: &Asked<'_>, now: Timestamp) -> 
 
 /// What a question comes to, from what is known, at this time.
 pub(crate) fn find<'a>(world: &'a World, asked: &'a Asked<'a>, now: Timestamp) -> Found<'a> {
-    decide(world, asked, || deciding(world, asked.question), now)
+    decide(world, asked, || deciding(world, &asked.question), now)
 }
 
-pub(crate) fn deciding<'a>(
+pub(crate) fn deciding<'a, T: AsRef<str>>(
     world: &'a World,
-    question: &AccessQuestion,
+    question: &AccessQuestion<T>,
 ) -> Option<&'a KnownRequest> {
     About::of_question(question).and_then(|about| world.requests.deciding(about))
 }
@@ -166,7 +170,7 @@ fn decide<'a>(
         return Found::Standing(grant);
     }
     // Without the UID of a pod nobody can tell whose permission the pod form is.
-    let pod = question.pod.as_ref().filter(|pod| !pod.uid.is_empty());
+    let pod = question.pod.filter(|pod| !pod.uid.is_empty());
     let Some(pod) = pod else {
         return Found::No(Why::NoStanding);
     };
@@ -195,9 +199,8 @@ pub(crate) fn is_ours_and_going(grant: &Grant<'_>) -> bool {
 
 /// Whether the binding was written for this request, and the request lets this pod in now. A request
 /// that does not decide for its pod lets nobody in, whatever it says of itself.
-fn is_of(grant: &Grant<'_>, request: &KnownRequest, question: &AccessQuestion) -> bool {
+fn is_of(grant: &Grant<'_>, request: &KnownRequest, question: AccessQuestion<&str>) -> bool {
     let Grant { binding, .. } = grant;
-    let pod = question.pod.as_ref();
     let uid = request.uid.as_deref().filter(|uid| !uid.is_empty());
     is_ours(grant)
         && !binding.is_deleting()
@@ -208,7 +211,7 @@ fn is_of(grant: &Grant<'_>, request: &KnownRequest, question: &AccessQuestion) -
         && request.phase == Some(Phase::Granted)
         // The rest of the tuple is how the request was found.
         && request.is_in_pods_namespace
-        && pod.is_some_and(|pod| *pod.name == *request.pod_name)
+        && question.pod.is_some_and(|pod| *pod.name == *request.pod_name)
 }
 
 /// Whether the request, and of its policies the one that the binding was written for, still grant. The
@@ -243,7 +246,7 @@ fn reason(grant: &Grant<'_>) -> String {
     format!("RBAC: allowed by {grant}")
 }
 
-fn no(question: &AccessQuestion, why: &str) -> String {
+fn no(question: AccessQuestion<&str>, why: &str) -> String {
     let AccessQuestion {
         subject,
         connector,

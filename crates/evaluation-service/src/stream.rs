@@ -156,7 +156,7 @@ impl Running {
             }
             Action::Subscribe(Subscribe { id, question }) => {
                 self.questions.take_id(id)?;
-                let question = AccessQuestion::try_from(question.unwrap_or_default());
+                let question: Result<AccessQuestion, _> = question.unwrap_or_default().try_into();
                 let opened = question
                     .map_err(Refused::from)
                     .and_then(|question| self.open(id, question));

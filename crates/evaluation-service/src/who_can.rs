@@ -18,7 +18,7 @@ const MOST_ERRORS: usize = 32;
 #[must_use]
 pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
     let subresource = target.permission.as_str();
-    let wanted = check::target(&target.connector, subresource);
+    let wanted = check::target(target.connector.borrowed(), subresource);
     let authz::WhoCan { subjects, errors } = world.rbac.who_can(&target.verb, wanted);
     let standing = subjects
         .iter()
@@ -50,7 +50,7 @@ fn standing(world: &World, target: &AccessTarget, subject: &Subject) -> Vec<Stan
     let grants = world.rbac.allowing(&Attributes {
         user: &user,
         verb: &target.verb,
-        target: check::target(&target.connector, target.permission.as_str()),
+        target: check::target(target.connector.borrowed(), target.permission.as_str()),
     });
     let counting = grants.filter(|grant| !check::is_ours_and_going(grant));
     let access = |grant| StandingAccess {
@@ -121,8 +121,9 @@ fn pod(
         uid: tuple.pod_uid.to_string(),
     };
     let question = target.clone().asked_by(subject, Some(pod));
-    let user = check::user(&question.subject);
-    let answer = check::answer_asked(world, &Asked::new(&question, &user), now);
+    let asked = question.borrowed();
+    let user = check::user(asked.subject);
+    let answer = check::answer_asked(world, &Asked::new(asked, &user), now);
     let Decision::AllowedPod(binding) = answer.decision else {
         return None;
     };

@@ -322,7 +322,7 @@ async fn batches(client: Evaluation, questions: Vec<Question>) -> usize {
     let end = Instant::now() + BATCHING;
     let mut decisions = 0;
     while Instant::now() < end {
-        let answers = client.batch_check_access(asked.clone()).await.unwrap();
+        let answers = client.batch_check_access(&asked).await.unwrap();
         let answers = answers.into_iter().map(Result::unwrap);
         assert!(
             answers

@@ -141,9 +141,8 @@ async fn batch(
     let questions = questions.map(|connector| question(account.clone(), connector));
     // All questions are answered from one look at the cluster. `batch_check_access` says yes or no alone and is made
     // for very many; this one says why as well.
-    let answers = client
-        .batch_check_access_in_detail(questions.collect())
-        .await?;
+    let questions: Vec<_> = questions.collect();
+    let answers = client.batch_check_access_in_detail(&questions).await?;
     for (connector, answer) in connectors.iter().zip(answers) {
         // One question may be refused while others are answered: here, because nobody let us ask about that
         // namespace.

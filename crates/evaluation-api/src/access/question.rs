@@ -8,22 +8,24 @@ use thiserror::Error;
 
 use crate::v1;
 
+mod wire;
+
 /// The longest verb, and the longest UID.
 const LONGEST: usize = 63;
 
-/// May a service account use a connector now?
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct AccessQuestion {
+/// May a service account use a connector now? The text is the question's own, or lies elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AccessQuestion<T = String> {
     /// Who wants to use the connector.
-    pub subject: ServiceAccountName,
+    pub subject: ServiceAccountName<T>,
     /// The connector.
-    pub connector: ConnectorName,
+    pub connector: ConnectorName<T>,
     /// The capability.
     pub permission: Permission,
     /// The verb. A mount needs `*`, which only permissions for `*` cover.
-    pub verb: String,
+    pub verb: T,
     /// The pod that asks. Without one, only what is held at any time counts.
-    pub pod: Option<PodRef>,
+    pub pod: Option<PodRef<T>>,
 }
 
 /// What is wanted of a connector, whoever wants it.
@@ -57,30 +59,30 @@ impl AccessTarget {
 }
 
 /// A service account.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ServiceAccountName {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ServiceAccountName<T = String> {
     /// Its namespace.
-    pub namespace: String,
+    pub namespace: T,
     /// Its name.
-    pub name: String,
+    pub name: T,
 }
 
 /// A connector.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ConnectorName {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectorName<T = String> {
     /// Its namespace.
-    pub namespace: String,
+    pub namespace: T,
     /// Its name.
-    pub name: String,
+    pub name: T,
 }
 
 /// A pod in the namespace of the service account that it runs as.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PodRef {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PodRef<T = String> {
     /// Its name.
-    pub name: String,
+    pub name: T,
     /// Its UID. With an empty one the question is as good as one without a pod.
-    pub uid: String,
+    pub uid: T,
 }
 
 /// Why a question is none.
@@ -135,6 +137,91 @@ impl AccessQuestion {
     }
 }
 
+impl<T: AsRef<str>> AccessQuestion<T> {
+    /// The same question, with its text where it lies.
+    #[must_use]
+    pub fn borrowed(&self) -> AccessQuestion<&str> {
+        AccessQuestion {
+            subject: self.subject.borrowed(),
+            connector: self.connector.borrowed(),
+            permission: self.permission,
+            verb: self.verb.as_ref(),
+            pod: self.pod.as_ref().map(PodRef::borrowed),
+        }
+    }
+}
+
+impl<T: AsRef<str>> ServiceAccountName<T> {
+    /// The same, with its text where it lies.
+    #[must_use]
+    pub fn borrowed(&self) -> ServiceAccountName<&str> {
+        ServiceAccountName {
+            namespace: self.namespace.as_ref(),
+            name: self.name.as_ref(),
+        }
+    }
+}
+
+impl<T: AsRef<str>> ConnectorName<T> {
+    /// The same, with its text where it lies.
+    #[must_use]
+    pub fn borrowed(&self) -> ConnectorName<&str> {
+        ConnectorName {
+            namespace: self.namespace.as_ref(),
+            name: self.name.as_ref(),
+        }
+    }
+}
+
+impl<T: AsRef<str>> PodRef<T> {
+    /// The same, with its text where it lies.
+    #[must_use]
+    pub fn borrowed(&self) -> PodRef<&str> {
+        PodRef {
+            name: self.name.as_ref(),
+            uid: self.uid.as_ref(),
+        }
+    }
+}
+
+/// A question as it came: whether it is one is to be seen.
+pub(super) struct Came<T> {
+    pub(super) subject: Option<ServiceAccountName<T>>,
+    pub(super) connector: Option<ConnectorName<T>>,
+    pub(super) permission: T,
+    pub(super) verb: T,
+    pub(super) pod: Option<PodRef<T>>,
+}
+
+impl<T: AsRef<str>> Came<T> {
+    pub(super) fn question(self) -> Result<AccessQuestion<T>, QuestionError> {
+        let Self {
+            subject,
+            connector,
+            permission,
+            verb,
+            pod,
+        } = self;
+        let subject = subject.ok_or(QuestionError::Missing("subject"))?;
+        check("subject.namespace", &subject.namespace, is_dns_label)?;
+        check("subject.name", &subject.name, is_dns_subdomain)?;
+        let (connector, permission) = target(connector, &permission, &verb)?;
+        if let Some(PodRef { name, uid }) = &pod {
+            check("pod.name", name, is_dns_subdomain)?;
+            if uid.as_ref().len() > LONGEST {
+                return Err(QuestionError::Uid);
+            }
+        }
+        Ok(AccessQuestion {
+            subject,
+            connector,
+            permission,
+            verb,
+            pod,
+        })
+    }
+}
+
 impl TryFrom<v1::AccessQuestion> for AccessQuestion {
     type Error = QuestionError;
 
@@ -146,22 +233,14 @@ impl TryFrom<v1::AccessQuestion> for AccessQuestion {
             verb,
             pod,
         } = question;
-        let subject = subject.ok_or(QuestionError::Missing("subject"))?;
-        check("subject.namespace", &subject.namespace, is_dns_label)?;
-        check("subject.name", &subject.name, is_dns_subdomain)?;
-        let target = target(connector, &permission, verb)?;
-        let pod = pod.map(|v1::Pod { name, uid }| {
-            check("pod.name", &name, is_dns_subdomain)?;
-            if uid.len() > LONGEST {
-                return Err(QuestionError::Uid);
-            }
-            Ok(PodRef { name, uid })
-        });
-        let subject = ServiceAccountName {
-            namespace: subject.namespace,
-            name: subject.name,
+        let came = Came {
+            subject: subject.map(Into::into),
+            connector: connector.map(Into::into),
+            permission,
+            verb,
+            pod: pod.map(Into::into),
         };
-        Ok(target.asked_by(subject, pod.transpose()?))
+        came.question()
     }
 }
 
@@ -174,7 +253,13 @@ impl TryFrom<v1::WhoCanRequest> for AccessTarget {
             permission,
             verb,
         } = request;
-        target(connector, &permission, verb)
+        let connector = connector.map(Into::into);
+        let (connector, permission) = target(connector, &permission, &verb)?;
+        Ok(Self {
+            connector,
+            permission,
+            verb,
+        })
     }
 }
 
@@ -197,7 +282,12 @@ impl TryFrom<v1::ReviewTokenRequest> for TokenQuestion {
             permission,
             verb,
         } = request;
-        let target = target(connector, &permission, verb)?;
+        let target = v1::WhoCanRequest {
+            connector,
+            permission,
+            verb,
+        };
+        let target = target.try_into()?;
         if token.is_empty() {
             return Err(QuestionError::Missing("token"));
         }
@@ -214,112 +304,36 @@ impl fmt::Debug for TokenQuestion {
     }
 }
 
-fn target(
-    connector: Option<v1::Connector>,
-    permission: &str,
-    verb: String,
-) -> Result<AccessTarget, QuestionError> {
-    let v1::Connector { namespace, name } = connector.ok_or(QuestionError::Missing("connector"))?;
-    check("connector.namespace", &namespace, is_dns_label)?;
-    check("connector.name", &name, is_dns_subdomain)?;
-    let permission = Permission::from_segment(permission).ok_or(QuestionError::Permission)?;
+/// What is wanted of a connector, but for the verb, which may be moved on.
+fn target<T: AsRef<str>>(
+    connector: Option<ConnectorName<T>>,
+    permission: &T,
+    verb: &T,
+) -> Result<(ConnectorName<T>, Permission), QuestionError> {
+    let connector = connector.ok_or(QuestionError::Missing("connector"))?;
+    check("connector.namespace", &connector.namespace, is_dns_label)?;
+    check("connector.name", &connector.name, is_dns_subdomain)?;
+    let permission = Permission::from_segment(permission.as_ref());
+    let permission = permission.ok_or(QuestionError::Permission)?;
+    let verb = verb.as_ref();
     if verb.is_empty() || verb.len() > LONGEST {
         return Err(QuestionError::Verb);
     }
-    Ok(AccessTarget {
-        connector: ConnectorName { namespace, name },
-        permission,
-        verb,
-    })
+    Ok((connector, permission))
 }
 
-fn check(field: &'static str, text: &str, valid: fn(&str) -> bool) -> Result<(), QuestionError> {
+fn check(
+    field: &'static str,
+    text: &impl AsRef<str>,
+    valid: fn(&str) -> bool,
+) -> Result<(), QuestionError> {
+    let text = text.as_ref();
     if text.is_empty() {
         Err(QuestionError::Missing(field))
     } else if valid(text) {
         Ok(())
     } else {
         Err(QuestionError::Name(field))
-    }
-}
-
-impl From<ConnectorName> for v1::Connector {
-    fn from(ConnectorName { namespace, name }: ConnectorName) -> Self {
-        Self { namespace, name }
-    }
-}
-
-impl From<ServiceAccountName> for v1::ServiceAccount {
-    fn from(ServiceAccountName { namespace, name }: ServiceAccountName) -> Self {
-        Self { namespace, name }
-    }
-}
-
-impl From<v1::ServiceAccount> for ServiceAccountName {
-    fn from(v1::ServiceAccount { namespace, name }: v1::ServiceAccount) -> Self {
-        Self { namespace, name }
-    }
-}
-
-impl From<PodRef> for v1::Pod {
-    fn from(PodRef { name, uid }: PodRef) -> Self {
-        Self { name, uid }
-    }
-}
-
-impl From<v1::Pod> for PodRef {
-    fn from(v1::Pod { name, uid }: v1::Pod) -> Self {
-        Self { name, uid }
-    }
-}
-
-impl From<AccessTarget> for v1::WhoCanRequest {
-    fn from(target: AccessTarget) -> Self {
-        let AccessTarget {
-            connector,
-            permission,
-            verb,
-        } = target;
-        Self {
-            connector: Some(connector.into()),
-            permission: permission.as_str().to_owned(),
-            verb,
-        }
-    }
-}
-
-impl From<TokenQuestion> for v1::ReviewTokenRequest {
-    fn from(TokenQuestion { token, target }: TokenQuestion) -> Self {
-        let v1::WhoCanRequest {
-            connector,
-            permission,
-            verb,
-        } = target.into();
-        Self {
-            token,
-            connector,
-            permission,
-            verb,
-        }
-    }
-}
-
-impl From<AccessQuestion> for v1::AccessQuestion {
-    fn from(question: AccessQuestion) -> Self {
-        let AccessQuestion {
-            subject,
-            connector,
-            permission,
-            verb,
-            pod,
-        } = question;
-        Self {
-            subject: Some(subject.into()),
-            connector: Some(connector.into()),
-            permission: permission.as_str().to_owned(),
-            verb,
-            pod: pod.map(Into::into),
-        }
     }
 }
 

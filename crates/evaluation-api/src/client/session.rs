@@ -94,7 +94,9 @@ async fn begin(
     service: &Service,
     unwritten: mpsc::Receiver<WatchAccessRequest>,
 ) -> Result<Streaming<WatchAccessResponse>, CallError> {
-    let Service { mut stub, proof } = service.clone();
+    let Service {
+        mut stub, proof, ..
+    } = service.clone();
     let request = proof.shown_with(ReceiverStream::new(unwritten), None)?;
     super::answered("WatchAccess", stub.watch_access(request).await)
 }

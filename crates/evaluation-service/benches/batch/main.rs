@@ -88,7 +88,7 @@ async fn batches(client: Client, questions: Vec<(AccessQuestion, bool)>) -> usiz
     let end = Instant::now() + LENGTH;
     let mut decisions = 0;
     while Instant::now() < end {
-        let answers = client.batch_check_access(asked.clone()).await.unwrap();
+        let answers = client.batch_check_access(&asked).await.unwrap();
         let answers = answers.into_iter().map(Result::unwrap);
         assert!(
             answers

@@ -234,7 +234,9 @@ mod tests {
             let world = shared.read();
             let (_, subresource) = POD_FORM.split_once('/').unwrap();
             let connector = question().connector;
-            let who = world.rbac.who_can("*", target(&connector, subresource));
+            let who = world
+                .rbac
+                .who_can("*", target(connector.borrowed(), subresource));
             !who.subjects.is_empty()
         };
         shared.read().heard.note(Role::PLACE, Timestamp::UNIX_EPOCH);

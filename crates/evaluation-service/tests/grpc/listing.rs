@@ -38,7 +38,7 @@ async fn many_questions_are_answered_or_refused_each_for_itself_with_one_review_
     let mut questions = vec![question(); 100];
     questions.extend([other_pod, elsewhere.clone(), elsewhere, none]);
 
-    let decisions = world.client.batch_check_access(questions.clone()).await;
+    let decisions = world.client.batch_check_access(&questions).await;
     let decisions = decisions.unwrap();
     assert_eq!(decisions.len(), 104);
     assert!(decisions[..100].iter().all(|it| *it == Ok(Permitted::Pod)));
@@ -53,7 +53,7 @@ async fn many_questions_are_answered_or_refused_each_for_itself_with_one_review_
     }
     assert_eq!(world.api.access_reviews().len(), 2);
 
-    let details = world.client.batch_check_access_in_detail(questions).await;
+    let details = world.client.batch_check_access_in_detail(&questions).await;
     let details = details.unwrap();
     let answer = details[0].as_ref().unwrap();
     assert!(matches!(&answer.decision, Decision::AllowedPod(it) if it.uid == "binding-uid"));
@@ -67,13 +67,20 @@ async fn many_questions_are_answered_or_refused_each_for_itself_with_one_review_
 async fn more_questions_than_allowed_are_not_even_read() {
     let world = World::new().await;
     let asked = |count| vec![question(); count];
-    let most = world.client.batch_check_access(asked(1024)).await;
+    let most = world.client.batch_check_access(&asked(1024)).await;
     assert_eq!(most.unwrap().len(), 1024);
-    let error = world.client.batch_check_access(asked(1025)).await;
+    let error = world.client.batch_check_access(&asked(1025)).await;
     let error = error.unwrap_err();
     assert_eq!(error.code(), Some(Code::InvalidArgument));
     assert_eq!(error.reason(), Some(Reason::TooLong));
-    assert_eq!(world.client.batch_check_access(vec![]).await.unwrap(), []);
+    assert_eq!(
+        world
+            .client
+            .batch_check_access::<String>(&[])
+            .await
+            .unwrap(),
+        []
+    );
 }
 
 #[tokio::test]

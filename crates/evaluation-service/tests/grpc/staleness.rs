@@ -51,7 +51,7 @@ async fn after_a_long_silence_nothing_is_answered_and_what_was_said_does_not_cou
     stale(&world).await;
     let who = world.client.who_can(crate::listing::target()).await;
     assert_eq!(who.unwrap_err().reason(), Some(Reason::CacheStale));
-    let batch = world.client.batch_check_access(vec![question()]).await;
+    let batch = world.client.batch_check_access(&[question()]).await;
     assert_eq!(batch.unwrap_err().reason(), Some(Reason::CacheStale));
 
     // One bookmark on each watch is enough, and the stream comes back by itself.

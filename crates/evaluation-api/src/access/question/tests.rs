@@ -22,15 +22,15 @@ fn question() -> v1::AccessQuestion {
 #[test]
 fn a_question_comes_back_as_it_was_sent() {
     let mut wire = question();
-    let parsed = AccessQuestion::try_from(wire.clone()).unwrap();
+    let parsed = AccessQuestion::<String>::try_from(wire.clone()).unwrap();
     assert_eq!(v1::AccessQuestion::from(parsed), wire);
     wire.pod = None;
-    let parsed = AccessQuestion::try_from(wire.clone()).unwrap();
+    let parsed = AccessQuestion::<String>::try_from(wire.clone()).unwrap();
     assert_eq!(v1::AccessQuestion::from(parsed), wire);
 }
 
 fn target() -> AccessTarget {
-    let question = AccessQuestion::try_from(question()).unwrap();
+    let question = AccessQuestion::<String>::try_from(question()).unwrap();
     AccessTarget {
         connector: question.connector,
         permission: question.permission,
@@ -97,6 +97,6 @@ fn every_field_is_looked_at() {
     for (change, error) in cases {
         let mut wire = question();
         change(&mut wire);
-        assert_eq!(AccessQuestion::try_from(wire), Err(error));
+        assert_eq!(AccessQuestion::<String>::try_from(wire), Err(error));
     }
 }

@@ -34,15 +34,22 @@ pub struct About<'a> {
 impl<'a> About<'a> {
     /// What a question is about; nothing when no pod asks.
     #[must_use]
-    pub fn of_question(question: &'a AccessQuestion) -> Option<Self> {
-        let pod = question.pod.as_ref().filter(|pod| !pod.uid.is_empty())?;
+    pub fn of_question<T: AsRef<str>>(question: &'a AccessQuestion<T>) -> Option<Self> {
+        let AccessQuestion {
+            subject,
+            connector,
+            permission,
+            pod,
+            ..
+        } = question.borrowed();
+        let pod = pod.filter(|pod| !pod.uid.is_empty())?;
         Some(Self {
-            namespace: &question.connector.namespace,
-            connector: &question.connector.name,
-            permission: question.permission,
-            subject_namespace: &question.subject.namespace,
-            subject: &question.subject.name,
-            pod_uid: &pod.uid,
+            namespace: connector.namespace,
+            connector: connector.name,
+            permission,
+            subject_namespace: subject.namespace,
+            subject: subject.name,
+            pod_uid: pod.uid,
         })
     }
 }
