@@ -4,9 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use authz::User;
 use evaluation_api::MOST_QUESTIONS;
-use evaluation_api::access::{
-    AccessQuestion, AskedAtOnce, ReadError, ServiceAccountName, wire_time,
-};
+use evaluation_api::access::{AccessQuestion, AskedAtOnce, ReadError, wire_time};
 use evaluation_api::v1::{
     AccessAnswer, AccessDecision, BatchCheckAccessResponse, BatchRefusal, Refusal,
 };
@@ -85,20 +83,21 @@ impl<'a> Batch<'a> {
             fresh_as_of: world.fresh_as_of().map(wire_time),
             ..BatchCheckAccessResponse::default()
         };
-        let mut users = Users::default();
+        let mut neighbour = Neighbour::default();
         for (place, question) in (0..).zip(self.questions) {
             let (decision, answer) = match question {
                 Ok(question) => {
-                    let asked = Asked::new(question, users.of(question.subject));
-                    if self.details {
+                    let known = neighbour.of(question);
+                    let asked = Asked::new(question, &known.user).knowing(known.lacks_standing);
+                    let (decision, answer) = if self.details {
                         let answer = AccessAnswer::from(check::answer_asked(world, &asked, now));
                         (answer.decision(), answer)
                     } else {
-                        (
-                            check::find(world, &asked, now).word(),
-                            AccessAnswer::default(),
-                        )
-                    }
+                        let decision = check::find(world, &asked, now).word();
+                        (decision, AccessAnswer::default())
+                    };
+                    known.lacks_standing = decision != AccessDecision::AllowedStanding;
+                    (decision, answer)
                 }
                 Err(refusal) => {
                     let refusal = Some(*refusal);
@@ -129,22 +128,40 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The user of the last question: neighbours often ask about the same one.
+/// What is known from the last question: neighbours often ask about the same account and connector.
 #[derive(Default)]
-struct Users<'a>(Option<(ServiceAccountName<&'a str>, User)>);
+struct Neighbour<'a>(Option<Known<'a>>);
 
-impl<'a> Users<'a> {
-    fn of(&mut self, subject: ServiceAccountName<&'a str>) -> &User {
-        let last = self.0.take().filter(|(last, _)| *last == subject);
-        let (_, user) = self
-            .0
-            .insert(last.unwrap_or_else(|| (subject, check::user(subject))));
-        user
+struct Known<'a> {
+    /// But for its pod.
+    question: AccessQuestion<&'a str>,
+    user: User,
+    lacks_standing: bool,
+}
+
+impl<'a> Neighbour<'a> {
+    /// What holds for a question as well.
+    fn of(&mut self, question: AccessQuestion<&'a str>) -> &mut Known<'a> {
+        let question = AccessQuestion {
+            pod: None,
+            ..question
+        };
+        let user = match self.0.take() {
+            Some(known) if known.question == question => return self.0.insert(known),
+            Some(known) if known.question.subject == question.subject => known.user,
+            Some(_) | None => check::user(question.subject),
+        };
+        self.0.insert(Known {
+            question,
+            user,
+            lacks_standing: false,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use evaluation_api::access::Permission;
     use evaluation_api::v1::{self, BatchCheckAccessRequest};
     use prost::Message;
 
@@ -163,11 +180,19 @@ mod tests {
         Metrics::register(&prometheus::Registry::new()).unwrap()
     }
 
-    /// The answer to a message.
     fn answered(questions: Vec<v1::AccessQuestion>, details: bool) -> BatchCheckAccessResponse {
+        answered_in(&world(), questions, details)
+    }
+
+    /// The answer to a message.
+    fn answered_in(
+        world: &World,
+        questions: Vec<v1::AccessQuestion>,
+        details: bool,
+    ) -> BatchCheckAccessResponse {
         let message = BatchCheckAccessRequest { questions, details }.encode_to_vec();
         let batch = Batch::read(&message).map_err(|it| it.to_string()).unwrap();
-        batch.answer(&world(), Timestamp::UNIX_EPOCH, &metrics())
+        batch.answer(world, Timestamp::UNIX_EPOCH, &metrics())
     }
 
     fn another_pod() -> AccessQuestion {
@@ -189,6 +214,45 @@ mod tests {
         let whole = answered(wire, true);
         assert_eq!(whole.decisions, brief.decisions);
         assert_eq!(whole.answers, alone);
+    }
+
+    #[test]
+    fn no_answer_depends_on_who_asks_before() {
+        let mut standing = world();
+        standing.rbac.apply(role("s", "connectors/apis")).unwrap();
+        let mut binding = role_binding("s");
+        binding.metadata.labels = None;
+        standing.rbac.apply(binding).unwrap();
+        let mut others = vec![question(), another_pod()];
+        for change in [
+            (|it| it.pod = None) as fn(&mut AccessQuestion),
+            |it| it.subject.name = "another".to_owned(),
+            |it| it.subject.namespace = "another".to_owned(),
+            |it| it.connector.name = "another".to_owned(),
+            |it| it.connector.namespace = "another".to_owned(),
+            |it| it.permission = Permission::Proxy,
+            |it| it.verb = "get".to_owned(),
+        ] {
+            let mut other = question();
+            change(&mut other);
+            others.push(other);
+        }
+        let now = Timestamp::UNIX_EPOCH;
+        for world in [world(), standing] {
+            for (first, second) in others
+                .iter()
+                .flat_map(|one| others.iter().map(move |it| (one, it)))
+            {
+                let pair = [first, second];
+                let alone = pair.map(|it| AccessAnswer::from(check::answer(&world, it, now)));
+                for details in [false, true] {
+                    let wire = pair.map(|it| it.clone().into());
+                    let both = answered_in(&world, wire.into(), details);
+                    assert_eq!(both.decisions, alone.each_ref().map(|it| it.decision));
+                    assert!(!details || both.answers == alone);
+                }
+            }
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ use crate::world::{About, KnownPolicy, KnownRequest, World};
 pub(crate) struct Asked<'a> {
     question: AccessQuestion<&'a str>,
     user: &'a User,
+    /// A question that differs in its pod alone was found to have no standing permission.
+    lacks_standing: bool,
     /// The subresource of the pod form, once it was needed.
     pod_form: OnceCell<String>,
 }
@@ -34,8 +36,16 @@ impl<'a> Asked<'a> {
         Self {
             question,
             user,
+            lacks_standing: false,
             pod_form: OnceCell::new(),
         }
+    }
+
+    /// The same where it is known already whether there is no standing permission: it does not depend on
+    /// the pod, and nobody needs to look for it again in the same world.
+    pub(crate) const fn knowing(mut self, lacks_standing: bool) -> Self {
+        self.lacks_standing = lacks_standing;
+        self
     }
 
     fn pod_form(&self, pod: PodRef<&str>) -> &str {
@@ -164,10 +174,12 @@ fn decide<'a>(
     now: Timestamp,
 ) -> Found<'a> {
     let question = asked.question;
-    // The subresource of the standing form is the permission alone.
-    let mut standing = asked.allowing(world, question.permission.as_str());
-    if let Some(grant) = standing.find(|grant| !is_ours_and_going(grant)) {
-        return Found::Standing(grant);
+    if !asked.lacks_standing {
+        // The subresource of the standing form is the permission alone.
+        let mut standing = asked.allowing(world, question.permission.as_str());
+        if let Some(grant) = standing.find(|grant| !is_ours_and_going(grant)) {
+            return Found::Standing(grant);
+        }
     }
     // Without the UID of a pod nobody can tell whose permission the pod form is.
     let pod = question.pod.filter(|pod| !pod.uid.is_empty());
