@@ -249,6 +249,30 @@ fn a_worker_ends_with_its_input() {
     assert_eq!((said, worker.wait().unwrap().success()), (vec![], true));
 }
 
+/// How little a process counts: 19 is the least.
+fn niceness(process: &str) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields.split_whitespace().nth(16).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_worker_counts_less_than_the_service() {
+    let worker = tokio::process::Command::new(env!("CARGO_BIN_EXE_evaluation-service"))
+        .args(["rego-worker", "1000", "134217728"])
+        .stdin(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let process = worker.id().unwrap().to_string();
+    let less = (niceness("self") + 10).min(19);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while niceness(&process) != less {
+        assert!(Instant::now() < deadline, "{}", niceness(&process));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// Pieces of modules that take long, much memory or a deep stack; no piece holds the word of a yes.
 fn costly() -> impl Strategy<Value = String> {
     let wrapped = |open: &'static str, close: &'static str| {

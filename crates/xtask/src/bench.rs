@@ -28,6 +28,8 @@ enum Subject {
     Policies,
     /// The webhook, alone and behind a real API server
     Webhook,
+    /// Checks that Rego decides: in the process, over the wire, and by a real OPA
+    Rego,
 }
 
 /// A benchmark of a crate, optimised as what ships is.
@@ -52,6 +54,7 @@ const AUTHZ: [Program; 2] = [
 const EVALUATION: [Program; 1] = [Program::beside_an_api_server("evaluation")];
 const POLICIES: [Program; 1] = [Program::beside_an_api_server("policies")];
 const WEBHOOK: [Program; 1] = [Program::beside_an_api_server("webhook")];
+const REGO: [Program; 1] = [Program::beside_an_api_server("rego")];
 
 /// What a program compares with: the variable that it looks at, and what is in it.
 type Beside<'a> = (&'static str, &'a OsStr);
@@ -63,6 +66,7 @@ impl Subject {
             Self::Evaluation => &EVALUATION,
             Self::Policies => &POLICIES,
             Self::Webhook => &WEBHOOK,
+            Self::Rego => &REGO,
         }
     }
 
@@ -70,7 +74,7 @@ impl Subject {
     const fn service(self) -> Option<&'static str> {
         match self {
             Self::Authz => None,
-            Self::Evaluation => Some("evaluation-service"),
+            Self::Evaluation | Self::Rego => Some("evaluation-service"),
             Self::Policies => Some("policy-controller"),
             Self::Webhook => Some("webhook"),
         }
@@ -81,6 +85,10 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let programs = args.subject.programs();
     for program in programs {
         program.run(&["--no-run"], None)?;
+    }
+    if let Subject::Rego = args.subject {
+        // Now, and not between the rows of a table or inside the network of a cluster.
+        e2e::cluster::opa(&Progress::default())?;
     }
     match (args.subject.service(), &args.cluster) {
         (None, None) => print(programs, None),

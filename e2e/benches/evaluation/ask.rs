@@ -25,7 +25,7 @@ pub(crate) struct Asker {
 }
 
 impl Caller for Asker {
-    async fn ask(&self, number: usize) {
+    async fn call(&self, number: usize) {
         let question = &self.questions[number % self.questions.len()];
         let is_allowed = match &self.way {
             Way::Service(client) => {

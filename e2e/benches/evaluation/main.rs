@@ -310,7 +310,7 @@ fn of_round(round: usize) -> std::ops::Range<usize> {
 async fn prove(ways: &Ways) {
     for number in 0..QUESTIONS {
         for (_, askers) in ways {
-            askers[0].ask(number).await;
+            askers[0].call(number).await;
         }
     }
     eprintln!("{QUESTIONS} questions, three ways: no difference");

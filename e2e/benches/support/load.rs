@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Somebody who asks. Clones share a connection.
+/// Somebody who calls again and again. Clones share a connection.
 pub(crate) trait Caller: Clone + Send + 'static {
-    /// Asks the question of this number, and fails when the answer is not what it is to be: a wrong answer
-    /// has no speed.
-    fn ask(&self, number: usize) -> impl Future<Output = ()> + Send;
+    /// The call of this number. A wrong answer ends the run: it has no speed.
+    fn call(&self, number: usize) -> impl Future<Output = ()> + Send;
 }
 
 /// Times of answers.
@@ -47,10 +46,10 @@ impl Times {
     }
 }
 
-/// One question of one caller.
+/// One call of one caller.
 pub(crate) async fn once(caller: &impl Caller, number: usize) -> Duration {
     let began = Instant::now();
-    caller.ask(number).await;
+    caller.call(number).await;
     began.elapsed()
 }
 
@@ -66,7 +65,7 @@ pub(crate) async fn open_loop(callers: &[impl Caller], rate: f64, length: Durati
             let mut times = Times::default();
             let mut at = number * 17;
             while let Some(planned) = planned.recv().await {
-                caller.ask(at).await;
+                caller.call(at).await;
                 times.add(planned.elapsed());
                 at += 1;
             }
@@ -103,7 +102,7 @@ pub(crate) async fn closed_loop(callers: &[impl Caller], length: Duration) -> f6
         running.spawn(async move {
             let mut answers = 0_u32;
             for at in number * 17.. {
-                caller.ask(at).await;
+                caller.call(at).await;
                 answers += 1;
                 if Instant::now() >= end {
                     break;

@@ -78,13 +78,17 @@ impl Place {
 
     /// A token of a service account of this run, which may ask about its namespace.
     pub(crate) fn token(&self, account: &str) -> PathBuf {
-        let namespace = &self.namespace;
+        self.token_in(&self.namespace, account)
+    }
+
+    /// The same in another namespace.
+    pub(crate) fn token_in(&self, namespace: &str, account: &str) -> PathBuf {
         let run = |words: &str| {
             self.kubectl
                 .run(&format!("--namespace {namespace} {words}"))
         };
         run(&format!("create serviceaccount {account}")).unwrap();
-        self.role(account);
+        self.role(namespace, account);
         run(&format!(
             "create rolebinding {account} --role={account} --serviceaccount={namespace}:{account}"
         ))
@@ -92,19 +96,19 @@ impl Place {
         let token = run(&format!(
             "create token {account} --audience connectors-evaluation --duration 4h"
         ));
-        let file = self.file(account);
+        let file = self.file(&format!("{namespace}-{account}"));
         fs::write(&file, token.unwrap()).unwrap();
         file
     }
 
     /// kubectl makes roles only for what the API server serves, and evaluations are a word of ours.
-    fn role(&self, name: &str) {
+    fn role(&self, namespace: &str, name: &str) {
         let may_ask = json!({
             "apiGroups": ["connectors.alauda.io"], "resources": ["evaluations"], "verbs": ["create"],
         });
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": {"name": name, "namespace": self.namespace}, "rules": [may_ask],
+            "metadata": {"name": name, "namespace": namespace}, "rules": [may_ask],
         });
         self.kubectl.apply(&role.to_string()).unwrap();
     }

@@ -47,6 +47,8 @@ impl Process {
             .arg(format!("--admin-address={admin}"))
             .arg("--log-filter=warn")
             .stdin(Stdio::null())
+            // What it logs is no row of the table.
+            .stdout(io::stderr())
             .spawn()
             .unwrap();
         let mut it = Self {
@@ -62,6 +64,11 @@ impl Process {
         }
         it.ready_after = began.elapsed();
         it
+    }
+
+    /// As the operating system counts it.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// What is resident of it now, and what was at most, in MB; processes that it started are not in it.

@@ -131,7 +131,7 @@ struct Response {
 }
 
 impl Caller for Reviewer {
-    async fn ask(&self, number: usize) {
+    async fn call(&self, number: usize) {
         let Self {
             kind,
             connection,
@@ -167,7 +167,7 @@ pub(crate) struct Creator {
 }
 
 impl Caller for Creator {
-    async fn ask(&self, number: usize) {
+    async fn call(&self, number: usize) {
         let Self {
             kind,
             client,

@@ -1,4 +1,4 @@
-//! The cluster's own programs, and Helm, built by the ordinary Go client from the modules under `e2e/tools`.
+//! The cluster's own programs, and a few others, built by the ordinary Go client from the modules under `e2e/tools`.
 //!
 //! Each module is built once into the cache, under a key made of everything that decides the result.
 
@@ -96,6 +96,18 @@ const GRPCURL: Module = Module {
 /// Finds grpcurl in the cache, or builds it.
 pub fn grpcurl(progress: &Progress) -> Result<PathBuf, ToolsError> {
     Ok(GRPCURL.ensure(progress)?.join("grpcurl"))
+}
+
+/// Not part of a cluster: what the evaluation of checks is compared with.
+const OPA: Module = Module {
+    name: "opa",
+    single: Some("opa"),
+    version_packages: &[],
+};
+
+/// Finds the server of Open Policy Agent in the cache, or builds it.
+pub fn opa(progress: &Progress) -> Result<PathBuf, ToolsError> {
+    Ok(OPA.ensure(progress)?.join("opa"))
 }
 
 /// The directories of all built tools.

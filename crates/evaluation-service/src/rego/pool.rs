@@ -10,7 +10,7 @@ use std::time::Duration;
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
 use serde_json::Value;
 use thiserror::Error;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -95,7 +95,8 @@ struct Worker {
     /// Killed when it is dropped, by whatever turn of events.
     _process: Child,
     input: ChildStdin,
-    output: ChildStdout,
+    /// Length and content of a reply come with one read.
+    output: BufReader<ChildStdout>,
     jobs: usize,
 }
 
@@ -247,7 +248,7 @@ impl Inner {
         Ok(Worker {
             _process: process,
             input,
-            output,
+            output: BufReader::new(output),
             jobs: 0,
         })
     }

@@ -12,7 +12,7 @@ pub(crate) struct Bomb {
 
 /// How an evaluation ends that takes too long, and one that takes too much memory. Where a module wants
 /// both without end, it depends on the machine which of them comes first.
-const TIME: &str = "longer than";
+pub(crate) const TIME: &str = "longer than";
 pub(crate) const MEMORY: &str = "used too much memory or processor time";
 
 /// One of each kind.

@@ -1,0 +1,216 @@
+//! A check that Rego decides: in the process, through the service, and by a real server of Open Policy
+//! Agent, as rows of a table; `cargo xtask bench rego` runs it.
+//!
+//! The same objects to all of them, in one run, in turn; no object comes twice, so that nobody's memory
+//! answers. Every answer is compared with what it is to be. The service is the release program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_precision_loss,
+    reason = "a benchmark that cannot go on ends, and figures are rounded"
+)]
+
+mod bombs;
+mod check;
+#[path = "../../../crates/authz/benches/clock/mod.rs"]
+mod clock;
+mod crowd;
+#[path = "../evaluation/grants.rs"]
+#[allow(dead_code, reason = "another program needs the rest")]
+mod grants;
+#[path = "../../../crates/evaluation-service/tests/bombs/list.rs"]
+mod list;
+mod opa;
+mod remembered;
+#[path = "../evaluation/service.rs"]
+#[allow(dead_code, reason = "another program needs the rest")]
+mod service;
+#[path = "../support/mod.rs"]
+mod support;
+mod ways;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use e2e::Progress;
+use evaluation_api::v1::CheckVerdict;
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+
+use check::Check;
+use opa::Opa;
+use service::Program;
+use support::load::Times;
+use support::place::Place;
+use support::table::Table;
+use ways::{Question, WAYS, Way};
+
+/// Rounds of one caller, and questions of each.
+const ROUNDS: usize = 11;
+const OF_ROUND: usize = 300;
+
+fn main() -> ExitCode {
+    // Before the network is another one: it may have to be built.
+    let opa = e2e::cluster::opa(&Progress::default()).unwrap();
+    let place = Place::enter();
+    let program = Program::new(&place);
+    let mut table = Table::default();
+    let check = Check::new(&place.namespace);
+    remembered::rows(&mut table, &check);
+    let service = program.start();
+    compare(&mut table, &check, &opa, &program, &place);
+    crowd::rows(&mut table, &check, &service, &program, &place);
+    drop(service);
+    table.end()
+}
+
+/// The figures of one caller.
+fn compare(table: &mut Table, check: &Check, opa: &Path, program: &Program, place: &Place) {
+    let opa = Opa::start(opa, check.module(), place.files.path());
+    // One thread, so that nothing is handed from one to another. It goes with its connections.
+    let one = Builder::new_current_thread().enable_all().build().unwrap();
+    let ways = one.block_on(Way::all(check, program, &opa));
+    let mut bench = Bench {
+        one,
+        ways,
+        check: check.clone(),
+        asked: 0,
+    };
+    bench.prove();
+    bench.alone(table);
+}
+
+struct Bench {
+    one: Runtime,
+    ways: [(&'static str, Way); WAYS],
+    check: Check,
+    /// Objects that there were.
+    asked: usize,
+}
+
+impl Bench {
+    fn question(&mut self, change: impl FnOnce(&mut Value)) -> Question {
+        self.asked += 1;
+        let mut object = self.check.object(self.asked);
+        change(&mut object);
+        Question::new(&self.check, self.asked, object.to_string())
+    }
+
+    /// What passes, what does not, and what nobody can read: all of them say the same.
+    fn prove(&mut self) {
+        let mut questions = Vec::new();
+        for (status, verdict) in statuses() {
+            let question = self.question(|object| match status {
+                Some(status) => object["status"] = status,
+                None => drop(object.as_object_mut().unwrap().remove("status")),
+            });
+            questions.push((question, verdict));
+        }
+        for text in [
+            "",
+            "{",
+            "{\"status\": {\"state\": \"approved\"}",
+            "approved",
+        ] {
+            self.asked += 1;
+            let question = Question::new(&self.check, self.asked, text.to_owned());
+            questions.push((question, CheckVerdict::Failed));
+        }
+        let count = questions.len();
+        self.one.block_on(async {
+            for (question, verdict) in questions {
+                for (name, way) in &mut self.ways {
+                    let (said, _) = way.ask(&question).await;
+                    assert_eq!(said, verdict, "{name}: {question:?}");
+                }
+            }
+        });
+        eprintln!("{count} objects, every way: no difference");
+    }
+
+    /// One caller, who asks one after the other: in each round some questions one way, then the same another
+    /// way.
+    fn alone(&mut self, table: &mut Table) {
+        let mut all = [(); WAYS].map(|()| Times::default());
+        let mut ratios = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            let mut times = [(); WAYS].map(|()| Times::default());
+            let questions: Vec<_> = (0..OF_ROUND).map(|_| self.usual()).collect();
+            self.one.block_on(async {
+                for (times, (name, way)) in times.iter_mut().zip(&mut self.ways) {
+                    for (question, verdict) in &questions {
+                        let (said, took) = way.ask(question).await;
+                        assert_eq!(said, *verdict, "{name}: {question:?}");
+                        times.add(took);
+                    }
+                }
+            });
+            let [_, _, opa, ..] = &times;
+            for (ratios, ours) in ratios.iter_mut().zip(&times) {
+                ratios.push(opa.median() / ours.median());
+            }
+            for (all, times) in all.iter_mut().zip(times) {
+                all.extend(times);
+            }
+        }
+        for ((name, _), times) in self.ways.iter().zip(&all) {
+            table.figure(&format!("a check, {name}, p50"), times.median(), "µs");
+            table.figure(&format!("a check, {name}, p99"), times.p99(), "µs");
+        }
+        for (((name, _), must), mut ratios) in self.ways.iter().zip([5.0, 3.0]).zip(ratios) {
+            ratios.sort_unstable_by(f64::total_cmp);
+            let (least, most) = (ratios[0], ratios[ROUNDS - 1]);
+            let what = format!(
+                "OPA over its REST API / {name}, p50 ({least:.1} to {most:.1} in {ROUNDS} rounds)"
+            );
+            let ratio = ratios[ROUNDS / 2];
+            table.at_least(&what, ratio, "×", must, 15.0);
+        }
+    }
+
+    /// An object in one of its states, and what is to be said about it.
+    fn usual(&mut self) -> (Question, CheckVerdict) {
+        let mut verdict = CheckVerdict::Unspecified;
+        let question = self.question(|object| {
+            verdict = match object["status"]["state"].as_str() {
+                Some("approved") => CheckVerdict::Passed,
+                Some("rejected") => CheckVerdict::Rejected,
+                _ => CheckVerdict::Pending,
+            };
+        });
+        (question, verdict)
+    }
+}
+
+/// What the status of an object may be, and what that means.
+fn statuses() -> Vec<(Option<Value>, CheckVerdict)> {
+    let word = |word: &str| Some(json!({"state": word}));
+    let state = |state: Value| Some(json!({"state": state}));
+    let (passed, pending) = (CheckVerdict::Passed, CheckVerdict::Pending);
+    vec![
+        (word("approved"), passed),
+        (word("passed"), passed),
+        (word("rejected"), CheckVerdict::Rejected),
+        (word("pending"), pending),
+        (word(""), pending),
+        (word("expired"), pending),
+        (word("Approved"), pending),
+        (word("approved "), pending),
+        (word("\u{430}pproved"), pending),
+        (word(&"x".repeat(63)), pending),
+        (word(&"x".repeat(64)), CheckVerdict::Failed),
+        (state(json!(null)), pending),
+        (state(json!(true)), CheckVerdict::Failed),
+        (state(json!(1)), CheckVerdict::Failed),
+        (state(json!(["approved"])), CheckVerdict::Failed),
+        (state(json!({"state": "approved"})), CheckVerdict::Failed),
+        (Some(json!({})), pending),
+        (Some(json!({"State": "approved"})), pending),
+        (Some(json!(null)), pending),
+        (Some(json!("approved")), pending),
+        (Some(json!(["approved"])), pending),
+        (None, pending),
+    ]
+}

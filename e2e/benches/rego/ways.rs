@@ -1,0 +1,141 @@
+//! The ways to have an object judged, and what each of them is given.
+
+use std::time::{Duration, Instant};
+
+use connectors_api::check_state::{CheckOutcome, ObjectState};
+use connectors_api::judge::{self, RegoAnswer, RegoFailure};
+use connectors_api::rego::{Answer, CheckModule};
+use evaluation_api::client::{Client, Code};
+use evaluation_api::v1::{CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse};
+use evaluation_service::evaluate;
+use hyper::body::Bytes;
+
+use crate::check::Check;
+use crate::opa::{Connection, Opa};
+use crate::service::Program;
+
+/// Longer than any evaluation takes.
+const LIMIT: Duration = Duration::from_secs(1);
+const CONTEXT: &str = "{}";
+/// The evaluator alone, the service, OPA over either kind of connection, and what the service does without
+/// the ways in between.
+pub(crate) const WAYS: usize = 5;
+
+/// Where an object is judged.
+pub(crate) enum Way {
+    /// By the evaluator alone.
+    Process(CheckModule),
+    /// The same around it as in the service, without a service: what goes in and comes out is the same.
+    Whole(CheckModule),
+    /// By the service, whole: policy, pod and object go in, checks and rules come out.
+    Service(Client),
+    /// By the server of Open Policy Agent.
+    Opa(Connection),
+}
+
+/// One object, as each of them is given it. Made before the clock runs.
+#[derive(Debug)]
+pub(crate) struct Question {
+    object: String,
+    asked: EvaluateChecksRequest,
+    posted: Bytes,
+}
+
+impl Question {
+    pub(crate) fn new(check: &Check, number: usize, object: String) -> Self {
+        Self {
+            asked: check.question(number, object.as_bytes()),
+            posted: Connection::question(&object),
+            object,
+        }
+    }
+}
+
+impl Way {
+    /// All of them, each with its name.
+    pub(crate) async fn all(
+        check: &Check,
+        program: &Program,
+        opa: &Opa,
+    ) -> [(&'static str, Self); WAYS] {
+        let module = CheckModule::parse(check.module(), LIMIT).unwrap();
+        let whole = Self::Whole(module.clone());
+        [
+            ("in the process", Self::Process(module)),
+            (
+                "EvaluateChecks over the Unix socket",
+                Self::Service(program.over_socket()),
+            ),
+            ("OPA over its REST API", Self::Opa(opa.connect().await)),
+            (
+                "OPA over its REST API on a Unix socket",
+                Self::Opa(opa.connect_to_socket().await),
+            ),
+            ("whole, in the process", whole),
+        ]
+    }
+
+    /// Asks. What the service is asked twice it remembers.
+    pub(crate) async fn ask(&mut self, question: &Question) -> (CheckVerdict, Duration) {
+        let Question {
+            object,
+            asked,
+            posted,
+        } = question;
+        match self {
+            Self::Process(module) => {
+                let began = Instant::now();
+                let answer = module.evaluate_json(object, CONTEXT);
+                let said = answer.map_or(CheckVerdict::Failed, |it| verdict(&it.state));
+                (said, began.elapsed())
+            }
+            Self::Whole(module) => {
+                let asked = asked.clone();
+                let began = Instant::now();
+                let said = whole(module, asked).map_or(CheckVerdict::Failed, |it| it.verdict());
+                (said, began.elapsed())
+            }
+            Self::Service(client) => {
+                let asked = asked.clone();
+                let began = Instant::now();
+                let said = match client.evaluate_checks(asked).await {
+                    Ok(answer) => answer.verdict(),
+                    Err(error) if error.code() == Some(Code::InvalidArgument) => {
+                        CheckVerdict::Failed
+                    }
+                    Err(error) => panic!("{error}"),
+                };
+                (said, began.elapsed())
+            }
+            Self::Opa(connection) => {
+                let posted = posted.clone();
+                let began = Instant::now();
+                let said = connection.ask(posted).await;
+                (said, began.elapsed())
+            }
+        }
+    }
+}
+
+/// What the service does with a question, with the module at hand.
+fn whole(module: &CheckModule, asked: EvaluateChecksRequest) -> Option<EvaluateChecksResponse> {
+    let (_, question) = evaluate::read(asked).ok()?;
+    let prepared = judge::prepare(question).ok()?;
+    let jobs = prepared.rego_jobs().map(|job| {
+        let Answer { state, message } = module
+            .evaluate(job.input, job.context)
+            .map_err(|error| RegoFailure::Failed(error.to_string()))?;
+        Ok(RegoAnswer { state, message })
+    });
+    let answers: Vec<_> = jobs.collect();
+    Some(evaluate::told(prepared.finish(answers)))
+}
+
+/// What a state means before a grant.
+pub(crate) fn verdict(state: &ObjectState) -> CheckVerdict {
+    match state.outcome() {
+        CheckOutcome::Passed => CheckVerdict::Passed,
+        CheckOutcome::Pending | CheckOutcome::NotHolding => CheckVerdict::Pending,
+        CheckOutcome::Rejected => CheckVerdict::Rejected,
+    }
+}
