@@ -72,7 +72,7 @@ fn sent(policy: &Value) -> Sent<'_> {
 /// Asks it.
 #[derive(Clone)]
 pub(crate) enum Evaluator {
-    Service(Client),
+    Service(Box<Client>),
     /// Says the same of every policy; nothing, and never, without words.
     #[cfg(test)]
     Fake(Option<Vec<v1::Finding>>),
@@ -81,7 +81,7 @@ pub(crate) enum Evaluator {
 impl Evaluator {
     /// To be called inside a runtime.
     pub(crate) fn new(settings: Settings) -> Result<Self, UrlError> {
-        Client::new(settings).map(Self::Service)
+        Client::new(settings).map(|client| Self::Service(Box::new(client)))
     }
 
     /// Everything that is to be said about a policy.
