@@ -10,14 +10,15 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
     authentication::v1::UserInfo,
     authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec},
-    core::v1::{ConfigMap, Pod},
+    core::v1::{ConfigMap, Pod, PodSpec, PodStatus},
 };
 use kube::{Api, Client};
+use serde::Deserialize;
 use service_kit::{
     report,
     retry::{Backoff, Policy},
     reviews,
-    watches::Guarded,
+    watches::{Guarded, Identity, Parse, read},
 };
 use tokio::sync::Semaphore;
 use tracing::warn;
@@ -151,7 +152,7 @@ impl Lookups {
 
     /// The pod of this name, as it is now.
     pub(crate) async fn pod(&self, namespace: &str, name: &str) -> Seen {
-        let api: Api<Guarded<Pod>> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Guarded<Pod, PodFields>> = Api::namespaced(self.client.clone(), namespace);
         let call = format!("get pod {namespace}/{name}");
         match CALLS.call(call, || api.get_opt(name)).await {
             Ok(None) => Seen::Missing,
@@ -189,6 +190,53 @@ fn update_of(namespace: &str, connector: Option<&str>) -> ResourceAttributes {
     }
 }
 
+/// What is looked at of a pod, however large the rest is.
+#[derive(Clone, Copy, Debug)]
+enum PodFields {}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PodText {
+    metadata: Identity,
+    spec: PodSpecText,
+    status: PodStatusText,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodSpecText {
+    service_account_name: Option<String>,
+    node_name: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PodStatusText {
+    phase: Option<String>,
+}
+
+impl Parse<Pod> for PodFields {
+    fn parse(json: &str) -> Result<Pod, String> {
+        let PodText {
+            metadata,
+            spec,
+            status,
+        } = read(json)?;
+        Ok(Pod {
+            metadata: metadata.into(),
+            spec: Some(PodSpec {
+                service_account_name: spec.service_account_name,
+                node_name: spec.node_name,
+                ..PodSpec::default()
+            }),
+            status: Some(PodStatus {
+                phase: status.phase,
+                ..PodStatus::default()
+            }),
+        })
+    }
+}
+
 /// Nothing for a pod without a UID, which no server sends.
 fn facts(pod: Pod) -> Option<PodFacts> {
     let spec = pod.spec.unwrap_or_default();
@@ -205,13 +253,30 @@ fn facts(pod: Pod) -> Option<PodFacts> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
+    use service_kit::watches::Parse;
 
-    use super::{PodFacts, facts};
+    use super::{PodFacts, PodFields, facts};
 
-    fn of(pod: serde_json::Value) -> Option<PodFacts> {
-        facts(serde_json::from_value::<Pod>(pod).unwrap())
+    fn of(pod: &serde_json::Value) -> Option<PodFacts> {
+        facts(PodFields::parse(&pod.to_string()).unwrap())
+    }
+
+    #[test]
+    fn a_pod_says_which_it_is_whose_where_and_whether_it_goes() {
+        let pod = json!({
+            "metadata": {"name": "p", "uid": "u", "deletionTimestamp": "2026-01-02T03:04:05Z"},
+            "spec": {"serviceAccountName": "ci", "nodeName": "n", "containers": [{"name": "c"}]},
+            "status": {"phase": "Running", "podIP": "10.0.0.1"},
+        });
+        let facts = PodFacts {
+            uid: "u".to_owned(),
+            account: "ci".to_owned(),
+            node: Some("n".to_owned()),
+            finished: false,
+            deleting: true,
+        };
+        assert_eq!(of(&pod), Some(facts));
     }
 
     #[test]
@@ -224,9 +289,10 @@ mod tests {
             ),
             (json!({"containers": []}), "default"),
         ] {
-            let pod = of(json!({"metadata": {"uid": "u"}, "spec": spec})).unwrap();
+            let pod = of(&json!({"metadata": {"uid": "u"}, "spec": spec})).unwrap();
             assert_eq!(pod.account, account);
             assert_eq!(pod.node, None);
+            assert!(!pod.deleting);
         }
     }
 
@@ -239,14 +305,21 @@ mod tests {
             ("Succeeded", true),
             ("Failed", true),
         ] {
-            let pod = of(json!({"metadata": {"uid": "u"}, "status": {"phase": phase}})).unwrap();
+            let pod = of(&json!({"metadata": {"uid": "u"}, "status": {"phase": phase}})).unwrap();
             assert_eq!(pod.finished, finished, "{phase}");
         }
     }
 
     #[test]
     fn a_pod_without_a_uid_is_none() {
-        assert_eq!(of(json!({"metadata": {}})), None);
-        assert_eq!(of(json!({"metadata": {"uid": ""}})), None);
+        assert_eq!(of(&json!({"metadata": {}})), None);
+        assert_eq!(of(&json!({"metadata": {"uid": ""}})), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_pod() {
+        for odd in [json!({"metadata": 1}), json!({"spec": {"nodeName": 1}})] {
+            assert!(PodFields::parse(&odd.to_string()).is_err(), "{odd}");
+        }
     }
 }

@@ -307,7 +307,7 @@ async fn what_cannot_be_judged_is_refused_and_may_be_tried_again() {
     );
     let api = cluster();
     let mut odd = running();
-    odd["spec"]["containers"] = json!(1);
+    odd["spec"]["nodeName"] = json!(1);
     api.put(&pod("team", "build-1"), odd);
     denied(
         &validated(&api, &ada(), &object(Some("u1"))).await,
