@@ -7,6 +7,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rcgen::{CertificateParams, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
@@ -72,7 +74,6 @@ fn without_its_lists_it_is_alive_and_not_ready_and_ends_when_told() {
     };
     let admin = line("serving health and metrics");
     let address = admin.split("address=").nth(1).unwrap().trim().to_owned();
-    // By now every part has been taken and none can have its list.
     line("watch interrupted");
     let get = |path: &str| {
         let mut connection = TcpStream::connect(&address).unwrap();
@@ -82,8 +83,17 @@ fn without_its_lists_it_is_alive_and_not_ready_and_ends_when_told() {
         answer
     };
     assert!(get("/healthz").starts_with("HTTP/1.0 200"));
-    let ready = get("/readyz");
-    assert!(ready.starts_with("HTTP/1.0 503"), "{ready}");
+    // A watch may fail before its neighbours are there, so that the start itself has to be waited for.
+    let started = Instant::now();
+    let ready = loop {
+        let ready = get("/readyz");
+        assert!(ready.starts_with("HTTP/1.0 503"), "{ready}");
+        if !ready.contains("waiting for start") {
+            break ready;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "{ready}");
+        thread::sleep(Duration::from_millis(20));
+    };
     for part in [
         "accessrequests",
         "accesspolicies",
