@@ -3,18 +3,16 @@
 mod http;
 mod weight;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 
-use hyper::{Request, body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use ::http::{HeaderValue, header};
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use service_kit::{report, shutdown::Stop};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{Notify, Semaphore},
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
@@ -27,15 +25,15 @@ mod tests;
 
 /// Who connects and does not get to the point is let go after this.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-const HEADERS: Duration = Duration::from_secs(5);
-/// An API server keeps one connection or a few; whoever holds more keeps others waiting, but costs no
-/// memory.
-const CONNECTIONS: u32 = 256;
-/// Reviews that one connection may have open.
-const STREAMS: u32 = 128;
+const FIRST: Duration = Duration::from_secs(5);
+/// Longer than the 90 seconds for which an API server keeps a connection that it does not use. Closed from here, one
+/// could meet a review that is on its way, and an API server does not ask twice.
+const IDLE: Duration = Duration::from_secs(150);
+/// An API server has a connection for each review at a time, and keeps 25 for each path.
+const CONNECTIONS: u32 = 512;
 /// A machine without free file descriptors is given time to get some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Until everybody knows that this process is stopping, new connections still come.
+/// Until everybody knows that this process is stopping, new connections and reviews still come.
 const LINGER: Duration = Duration::from_secs(3);
 
 /// Answers until it is time to stop, and then until everything that was asked is answered.
@@ -47,13 +45,9 @@ pub(crate) async fn serve(
 ) {
     let places = Arc::new(Semaphore::new(CONNECTIONS as usize));
     let acceptor = TlsAcceptor::from(tls);
-    let lingered = async {
-        stop.stopped().await;
-        sleep(LINGER).await;
-    };
     let accepting = accept(&listener, &acceptor, &handler, &places, &stop);
     tokio::select! {
-        () = lingered => {}
+        () = left(&stop) => {}
         () = accepting => {}
     }
     drop(listener);
@@ -101,31 +95,47 @@ async fn converse(connection: TcpStream, acceptor: TlsAcceptor, handler: Handler
         }
         Err(_) => return,
     };
-    let service = service_fn(move |request: Request<Incoming>| {
-        let handler = handler.clone();
-        async move { Ok::<_, std::convert::Infallible>(handler.answer(request).await) }
+    let asked = Notify::new();
+    let service = service_fn(|request: Request<Incoming>| {
+        asked.notify_one();
+        let (handler, stop) = (&handler, &stop);
+        async move {
+            let mut response = handler.answer(request).await;
+            if stop.is_stopping() {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
+    let conversation = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
-        .keep_alive_interval(Duration::from_secs(30));
-    let conversation = builder.serve_connection(TokioIo::new(connection), service);
+        .header_read_timeout(IDLE)
+        .serve_connection(TokioIo::new(connection), service);
     let mut conversation = std::pin::pin!(conversation);
     let ended = tokio::select! {
         ended = &mut conversation => ended,
-        () = stop.stopped() => {
+        () = silent(&asked) => return,
+        () = left(&stop) => {
             // What is being answered is answered; what comes later goes to another replica.
             conversation.as_mut().graceful_shutdown();
             conversation.await
         }
     };
     if let Err(error) = ended {
-        debug!(error = report(error.as_ref()), "a connection broke");
+        debug!(error = report(&error), "a connection broke");
     }
+}
+
+/// Waits until nobody has asked anything for too long; for ever, once somebody has.
+async fn silent(asked: &Notify) {
+    if timeout(FIRST, asked.notified()).await.is_ok() {
+        pending().await
+    }
+}
+
+/// Waits until whoever calls has had the time to go elsewhere: each answer until then tells him to.
+async fn left(stop: &Stop) {
+    stop.stopped().await;
+    sleep(LINGER).await;
 }

@@ -46,7 +46,8 @@ impl Serving {
         let mut config = ServerConfig::builder()
             .with_no_client_auth()
             .with_cert_resolver(resolver);
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // API servers call webhooks with nothing else, so that their calls are spread over the replicas.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         // A resumed session shows no certificate, and would outlive the one it was made under.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;

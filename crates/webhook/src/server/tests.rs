@@ -2,10 +2,7 @@ use std::sync::Mutex;
 
 use ::http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
-use hyper::{
-    body::Bytes,
-    client::conn::{http1, http2},
-};
+use hyper::{body::Bytes, client::conn::http1};
 use jiff::{SignedDuration, Timestamp};
 use prometheus::Registry;
 use rustls::{
@@ -15,7 +12,7 @@ use rustls::{
 use serde_json::{Value, json};
 use service_kit::{
     clock,
-    readiness::Readiness,
+    readiness::{Readiness, Status},
     retry::Policy,
     shutdown::{Outcome, Signal, Tasks},
 };
@@ -276,15 +273,9 @@ async fn certificates_rotate_while_requests_run_and_none_fails() {
 async fn a_replica_that_stops_answers_what_it_was_asked() {
     let mut replica = Replica::start().await;
     replica.keeper.pass().await.unwrap();
-    // As the API server does it: one connection that stays open.
-    let connection = replica.caller().handshake().await.unwrap();
-    let (mut idle, open) = http2::handshake(TokioExecutor::new(), connection)
-        .await
-        .unwrap();
-    let open = tokio::spawn(open);
-    let answer = idle.send_request(Caller::request()).await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
-    answer.into_body().collect().await.unwrap();
+    // As the API server does it: a connection that stays open.
+    let mut idle = replica.caller().connect().await.unwrap();
+    Caller::create(&mut idle).await.unwrap();
     let mut asking = replica.caller().connect().await.unwrap();
     // The answer waits for the API server until its own deadline.
     replica.api.hang();
@@ -303,7 +294,75 @@ async fn a_replica_that_stops_answers_what_it_was_asked() {
     let answer = timeout(Duration::from_millis(200), asked).await.unwrap();
     let answer = answer.unwrap().unwrap();
     assert_eq!(answer["response"]["status"]["code"], 503);
-    open.await.unwrap().unwrap();
-    assert!(idle.is_closed());
+    closed(&idle).await;
     assert!(TcpStream::connect(replica.address).await.is_err());
+}
+
+/// The clock goes on by so much, and nothing else happens meanwhile.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    sleep(time).await;
+    tokio::time::resume();
+}
+
+/// Waits until the connection is closed, which it is or soon will be.
+async fn closed(sender: &Sender) {
+    let ended = async {
+        while !sender.is_closed() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LINGER / 2, ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_outlives_what_an_api_server_keeps_unused() {
+    let mut replica = Replica::start().await;
+    replica.keeper.pass().await.unwrap();
+    let mut kept = replica.caller().connect().await.unwrap();
+    for idle in [0, 5, 30, 90] {
+        pass(Duration::from_secs(idle)).await;
+        Caller::create(&mut kept).await.unwrap();
+    }
+    pass(IDLE + Duration::from_secs(1)).await;
+    Caller::create(&mut kept).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn who_connects_and_asks_nothing_is_let_go() {
+    let mut replica = Replica::start().await;
+    replica.keeper.pass().await.unwrap();
+    let mut silent = replica.caller().connect().await.unwrap();
+    // The other side has accepted it when it has answered somebody who came later.
+    let mut asking = replica.caller().connect().await.unwrap();
+    Caller::create(&mut asking).await.unwrap();
+    pass(FIRST + Duration::from_secs(1)).await;
+    Caller::create(&mut asking).await.unwrap();
+    Caller::create(&mut silent).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_replica_that_stops_answers_on_kept_connections_until_everybody_knows() {
+    let mut replica = Replica::start().await;
+    replica.keeper.pass().await.unwrap();
+    let mut kept = replica.caller().connect().await.unwrap();
+    let mut unused = replica.caller().connect().await.unwrap();
+    for sender in [&mut kept, &mut unused] {
+        Caller::create(sender).await.unwrap();
+    }
+    let signals = futures::stream::iter([Signal::Terminate]);
+    let signals = futures::StreamExt::chain(signals, futures::stream::pending());
+    let readiness = replica.readiness.clone();
+    let patience = Duration::from_secs(15);
+    let (told, tasks) = (readiness.clone(), replica.tasks);
+    let stopping = tokio::spawn(async move { tasks.run(signals, &told, patience).await });
+    while readiness.status() != Status::Stopping {
+        tokio::task::yield_now().await;
+    }
+    Caller::create(&mut kept).await.unwrap();
+    // It was told to go elsewhere, and the other one can be used still.
+    closed(&kept).await;
+    assert!(!unused.is_closed());
+    assert_eq!(stopping.await.unwrap(), Outcome::Drained);
+    closed(&unused).await;
 }
