@@ -16,6 +16,14 @@ use tempfile::TempDir;
 /// How long the API server may take to come back.
 const PATIENCE: Duration = Duration::from_mins(2);
 
+/// To be called inside the runtime that is to use it.
+pub(crate) async fn client(kubeconfig: &Path) -> Client {
+    let config = Kubeconfig::read_from(kubeconfig).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(config, &options).await;
+    Client::try_from(config.unwrap()).unwrap()
+}
+
 /// A namespace of this run in a cluster, and the way to it.
 pub(crate) struct Place {
     pub(crate) kubectl: Kubectl,
@@ -66,10 +74,7 @@ impl Place {
 
     /// The administrator: nothing that the API server limits by priority holds for it.
     pub(crate) async fn client(&self) -> Client {
-        let config = Kubeconfig::read_from(&self.kubeconfig).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(config, &options).await;
-        Client::try_from(config.unwrap()).unwrap()
+        client(&self.kubeconfig).await
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {

@@ -1,10 +1,13 @@
 //! What is called, and what is to be answered: reviews for the webhook itself, objects for the API server.
 
+use std::sync::Arc;
+
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use crate::installed::{Connection, NODE_PLUGIN};
 use crate::support::load::Caller;
@@ -14,6 +17,9 @@ pub(crate) const AUTHOR: &str = "author";
 pub(crate) const POD: &str = "waiting";
 const ACCOUNT: &str = "default";
 const GROUP: &str = "connectors.alauda.io";
+
+/// Where the API server says what somebody may do.
+pub(crate) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /// A kind of call.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +36,17 @@ impl Kind {
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Connector => "labels for a connector",
-            Self::Policy => "a policy, with a review of its author's rights",
-            Self::Request => "a request of the node plugin, with a look at the pod",
+            Self::Policy => "a policy",
+            Self::Request => "a request of the node plugin",
+        }
+    }
+
+    /// What the webhook asks the API server for it.
+    pub(crate) const fn waits_for(self) -> Option<&'static str> {
+        match self {
+            Self::Connector => None,
+            Self::Policy => Some("a review of its author's rights"),
+            Self::Request => Some("a look at its pod"),
         }
     }
 
@@ -87,6 +102,11 @@ pub(crate) struct Around {
     pub(crate) pod_uid: String,
 }
 
+/// Where the pod is.
+pub(crate) fn pod_path(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/pods/{POD}")
+}
+
 fn policy(number: usize) -> Value {
     json!({
         "connector": {"selector": {"matchLabels": {"tier": format!("tier-{}", number % 10)}}},
@@ -110,11 +130,11 @@ fn request(place: &Around, number: usize) -> Value {
     })
 }
 
-/// Calls the webhook itself.
+/// Calls the webhook itself. Clones share a connection, and take turns.
 #[derive(Clone)]
 pub(crate) struct Reviewer {
     pub(crate) kind: Kind,
-    pub(crate) connection: Connection,
+    pub(crate) connection: Arc<Mutex<Connection>>,
     pub(crate) around: Around,
 }
 
@@ -149,12 +169,53 @@ impl Caller for Reviewer {
         let url = format!("https://webhook{}", kind.path());
         let request = Request::post(url).header("content-type", "application/json");
         let request = request.body(Full::from(review.to_string())).unwrap();
-        let answer = connection.clone().send_request(request).await.unwrap();
+        let mut connection = connection.lock().await;
+        connection.ready().await.unwrap();
+        let answer = connection.send_request(request).await.unwrap();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         let answer: Answered = serde_json::from_slice(&body).unwrap();
         let Response { allowed, patch } = answer.response;
         assert!(allowed, "{kind:?} {number}");
         assert_eq!(patch.is_some(), matches!(kind, Kind::Connector));
+    }
+}
+
+/// Asks the API server what the webhook asks it.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    pub(crate) kind: Kind,
+    pub(crate) client: Client,
+    pub(crate) around: Around,
+}
+
+impl Caller for Asker {
+    async fn call(&self, number: usize) {
+        let Self {
+            kind,
+            client,
+            around,
+        } = self;
+        let namespace = &around.namespace;
+        let (request, body) = match kind {
+            Kind::Connector => return,
+            Kind::Policy => {
+                let review = json!({
+                    "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {},
+                    "spec": {"user": AUTHOR, "groups": ["system:authenticated"], "resourceAttributes": {
+                        "namespace": namespace, "verb": "create", "group": GROUP, "resource": "connectors",
+                    }},
+                });
+                (Request::post(REVIEWS), review.to_string().into_bytes())
+            }
+            Kind::Request => (Request::get(pod_path(namespace)), Vec::new()),
+        };
+        let request = request.header("content-type", "application/json");
+        let answer: Value = client.request(request.body(body).unwrap()).await.unwrap();
+        let is_right = match kind {
+            Kind::Request => answer["metadata"]["uid"] == around.pod_uid.as_str(),
+            Kind::Connector | Kind::Policy => answer["status"]["allowed"] == true,
+        };
+        assert!(is_right, "{number}: {answer}");
     }
 }
 

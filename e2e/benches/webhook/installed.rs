@@ -1,14 +1,15 @@
 //! The webhook as an API server calls it: its process, its service, and the configurations of the chart.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use e2e::{Deadline, install, poll};
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::client::conn::http2::{SendRequest, handshake};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -24,29 +25,68 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Namespaces with this label are the webhook's; the others are as if there were none.
 const LABEL: &str = "bench-webhook";
 
-/// Clones send over one connection.
+/// Carries one review at a time.
 pub(crate) type Connection = SendRequest<Full<Bytes>>;
 
 /// A running webhook that the API server calls for the objects of one namespace.
 pub(crate) struct Installed<'a> {
+    pub(crate) replica: Replica<'a>,
+    configurations: Vec<String>,
+}
+
+/// A process of the webhook.
+pub(crate) struct Replica<'a> {
     place: &'a Place,
     pub(crate) process: Process,
     port: u16,
-    configurations: Vec<String>,
 }
 
 impl<'a> Installed<'a> {
     /// Starts it and has the API server call it, as the chart says, for the namespace that carries its label.
     pub(crate) fn new(place: &'a Place) -> Self {
-        let namespace = &place.namespace;
         let port = free_address().port();
+        let configurations = configure(place, port);
+        Self {
+            replica: Replica::start(place, &place.kubeconfig, port),
+            configurations,
+        }
+    }
+
+    /// Waits until the API server calls it: a connector gets the label of its class then.
+    pub(crate) fn wait(&self, connector: &Value) {
+        let place = self.replica.place;
+        let words = format!(
+            "--namespace {} create --dry-run=server -o jsonpath={{.metadata.labels}} -f -",
+            place.namespace
+        );
+        let is_labelled = || match place.kubectl.run_with_input(&words, &connector.to_string()) {
+            Ok(labels) if labels.contains("harbor") => Ok(()),
+            Ok(labels) => Err(format!("its labels are {labels:?}")),
+            Err(error) => Err(error.to_string()),
+        };
+        poll(
+            "a labelled connector",
+            Deadline::after(PATIENCE),
+            is_labelled,
+        )
+        .unwrap();
+    }
+}
+
+impl<'a> Replica<'a> {
+    /// One that nobody calls by himself, with another way to the API server.
+    pub(crate) fn beside(place: &'a Place, kubeconfig: &Path) -> Self {
+        Self::start(place, kubeconfig, free_address().port())
+    }
+
+    fn start(place: &'a Place, kubeconfig: &Path, port: u16) -> Self {
+        let namespace = &place.namespace;
         let token = place.file("token");
         fs::write(&token, "none").unwrap();
-        let configurations = configure(place, port);
         let process = Process::start(
             "webhook",
             &[
-                format!("--kubeconfig={}", place.kubeconfig.display()),
+                format!("--kubeconfig={}", kubeconfig.display()),
                 format!("--namespace={namespace}"),
                 format!("--listen-address=0.0.0.0:{port}"),
                 format!("--mutating-configuration={namespace}"),
@@ -61,18 +101,16 @@ impl<'a> Installed<'a> {
             place,
             process,
             port,
-            configurations,
         }
     }
 
-    /// A connection as the API server keeps one, for many calls at a time.
-    pub(crate) async fn connect(&self) -> Connection {
+    /// Connections as an API server keeps them, each for one call at a time.
+    pub(crate) async fn connect(&self, count: usize) -> Vec<Connection> {
         let words = "get configmap connectors-ca -o jsonpath={.data.ca\\.crt}";
-        let namespace = &self.place.namespace;
-        let bundle = self
-            .place
-            .kubectl
-            .run(&format!("--namespace {namespace} {words}"));
+        let Place {
+            kubectl, namespace, ..
+        } = self.place;
+        let bundle = kubectl.run(&format!("--namespace {namespace} {words}"));
         let mut roots = RootCertStore::empty();
         for root in CertificateDer::pem_slice_iter(bundle.unwrap().as_bytes()) {
             roots.add(root.unwrap()).unwrap();
@@ -80,44 +118,26 @@ impl<'a> Installed<'a> {
         let mut tls = ClientConfig::builder()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        tls.alpn_protocols = vec![b"h2".to_vec()];
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
-        stream.set_nodelay(true).unwrap();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let connector = TlsConnector::from(Arc::new(tls));
         let name = ServerName::try_from(format!("webhook.{namespace}.svc")).unwrap();
-        let stream = TlsConnector::from(Arc::new(tls))
-            .connect(name, stream)
-            .await;
-        let handshake = handshake(TokioExecutor::new(), TokioIo::new(stream.unwrap()));
-        let (connection, work) = handshake.await.unwrap();
-        tokio::spawn(work);
-        connection
-    }
-
-    /// Waits until the API server calls it: a connector gets the label of its class then.
-    pub(crate) fn wait(&self, connector: &Value) {
-        let kubectl = &self.place.kubectl;
-        let words = format!(
-            "--namespace {} create --dry-run=server -o jsonpath={{.metadata.labels}} -f -",
-            self.place.namespace
-        );
-        let is_labelled = || match kubectl.run_with_input(&words, &connector.to_string()) {
-            Ok(labels) if labels.contains("harbor") => Ok(()),
-            Ok(labels) => Err(format!("its labels are {labels:?}")),
-            Err(error) => Err(error.to_string()),
-        };
-        poll(
-            "a labelled connector",
-            Deadline::after(PATIENCE),
-            is_labelled,
-        )
-        .unwrap();
+        let mut connections = Vec::new();
+        for _ in 0..count {
+            let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            let stream = connector.connect(name.clone(), stream).await.unwrap();
+            let (connection, work) = handshake(TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(work);
+            connections.push(connection);
+        }
+        connections
     }
 }
 
 impl Drop for Installed<'_> {
     fn drop(&mut self) {
         for name in &self.configurations {
-            if let Err(error) = self.place.kubectl.run(&format!("delete {name}")) {
+            if let Err(error) = self.replica.place.kubectl.run(&format!("delete {name}")) {
                 eprintln!("{name} stays: {error}");
             }
         }
