@@ -15,7 +15,7 @@ use futures::FutureExt;
 use kube::core::Status;
 use service_kit::{report, retry::CallError, shutdown::Stop};
 use thiserror::Error;
-use tracing::{Instrument, debug, error, info_span, warn};
+use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use crate::{
     apply::{Applier, ApplyError, Clock, Leads},
@@ -49,6 +49,14 @@ pub enum ReconcileError {
 }
 
 impl ReconcileError {
+    /// Whether it happens where nothing is wrong: somebody else was first, or leads now.
+    const fn is_routine(&self) -> bool {
+        matches!(
+            self,
+            Self::Apply(ApplyError::Conflict(_) | ApplyError::NotLeading)
+        )
+    }
+
     /// One word for metrics.
     const fn cause(&self) -> &'static str {
         match self {
@@ -109,7 +117,12 @@ impl Reconciler {
             let done = self.look(&taken).await.unwrap_or_else(|problem| {
                 let failures = &self.metrics.failures;
                 failures.with_label_values(&[problem.cause()]).inc();
-                warn!(job = ?taken.job, problem = report(&problem), "it is looked at again");
+                let (job, problem_is) = (&taken.job, report(&problem));
+                if problem.is_routine() {
+                    info!(?job, problem = problem_is, "it is looked at again");
+                } else {
+                    warn!(?job, problem = problem_is, "it is looked at again");
+                }
                 Done::Failed
             });
             self.queue.done(&taken.job, done);

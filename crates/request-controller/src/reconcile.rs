@@ -11,7 +11,7 @@ use futures::FutureExt;
 use service_kit::{report, retry::CallError, shutdown::Stop};
 use thiserror::Error;
 use tokio::time::Instant;
-use tracing::{Instrument, debug, error, info_span, warn};
+use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use crate::{
     api::{Live, Name},
@@ -49,6 +49,14 @@ pub enum ReconcileError {
 }
 
 impl ReconcileError {
+    /// Whether it happens where nothing is wrong: somebody else was first, or leads now.
+    const fn is_routine(&self) -> bool {
+        matches!(
+            self,
+            Self::Apply(ApplyError::Conflict(_) | ApplyError::NotLeading)
+        )
+    }
+
     /// One word for metrics.
     const fn cause(&self) -> &'static str {
         match self {
@@ -130,7 +138,12 @@ impl Reconciler {
                         .failures
                         .with_label_values(&[problem.cause()])
                         .inc();
-                    warn!(job = ?taken.job, problem = report(problem), "it is looked at again");
+                    let (job, problem_is) = (&taken.job, report(problem));
+                    if problem.is_routine() {
+                        info!(?job, problem = problem_is, "it is looked at again");
+                    } else {
+                        warn!(?job, problem = problem_is, "it is looked at again");
+                    }
                     problem.looked()
                 }
             };

@@ -31,6 +31,8 @@ const FIRST: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(150);
 /// An API server has a connection for each review at a time, and keeps 25 for each path.
 const CONNECTIONS: u32 = 512;
+/// The longest head of a review, and what is read ahead of its body: an API server's is a few hundred bytes.
+const HEAD: usize = 32 * 1024;
 /// A machine without free file descriptors is given time to get some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Until everybody knows that this process is stopping, new connections and reviews still come.
@@ -111,6 +113,7 @@ async fn converse(connection: TcpStream, acceptor: TlsAcceptor, handler: Handler
     let conversation = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE)
+        .max_buf_size(HEAD)
         .serve_connection(TokioIo::new(connection), service);
     let mut conversation = std::pin::pin!(conversation);
     let ended = tokio::select! {
@@ -130,7 +133,7 @@ async fn converse(connection: TcpStream, acceptor: TlsAcceptor, handler: Handler
 /// Waits until nobody has asked anything for too long; for ever, once somebody has.
 async fn silent(asked: &Notify) {
     if timeout(FIRST, asked.notified()).await.is_ok() {
-        pending().await
+        pending::<()>().await;
     }
 }
 

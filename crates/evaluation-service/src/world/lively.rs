@@ -14,7 +14,7 @@ use futures::stream::BoxStream;
 use kube::runtime::watcher::Event;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
-use tracing::warn;
+use tracing::info;
 
 /// Longer than the minute between two bookmarks, shorter than the shortest bound on staleness.
 const SILENCE: Duration = Duration::from_secs(75);
@@ -63,7 +63,8 @@ impl<K, B: Fn() -> BoxStream<'static, Event<K>>> Lively<K, B> {
                     self.silent_at = self.silent_at.map(|_| later());
                 }
                 () = silence => {
-                    warn!(watch = name, "nothing came for {SILENCE:?}: the watch begins anew");
+                    // Of a kind that nobody uses nothing comes, either.
+                    info!(watch = name, "nothing came for {SILENCE:?}: the watch begins anew");
                     self.events = (self.begin)();
                     self.silent_at = None;
                 }

@@ -157,7 +157,7 @@ impl Caller {
         Ok(TokioIo::new(connection))
     }
 
-    fn request() -> Request<Full<Bytes>> {
+    fn review() -> String {
         let review = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {
@@ -173,15 +173,19 @@ impl Caller {
                 }},
             },
         });
+        review.to_string()
+    }
+
+    fn request(review: String) -> Request<Full<Bytes>> {
         Request::post("https://webhook.connectors-system.svc/validate/accessrequests")
             .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(review.to_string())))
+            .body(Full::from(review))
             .unwrap()
     }
 
     async fn create(sender: &mut Sender) -> Result<Value, hyper::Error> {
         sender.ready().await?;
-        let response = sender.send_request(Self::request()).await?;
+        let response = sender.send_request(Self::request(Self::review())).await?;
         assert_eq!(response.status(), StatusCode::OK);
         let body = response.into_body().collect().await?.to_bytes();
         Ok(serde_json::from_slice(&body).unwrap())
@@ -339,6 +343,24 @@ async fn who_connects_and_asks_nothing_is_let_go() {
     pass(FIRST + Duration::from_secs(1)).await;
     Caller::create(&mut asking).await.unwrap();
     Caller::create(&mut silent).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_head_has_an_end_and_a_body_may_be_longer() {
+    let mut replica = Replica::start().await;
+    replica.keeper.pass().await.unwrap();
+    let long_body = Caller::request(" ".repeat(40 * HEAD) + &Caller::review());
+    let mut long_head = Caller::request(Caller::review());
+    let value = "x".repeat(4 * HEAD).parse().unwrap();
+    long_head.headers_mut().insert("x-long", value);
+    for (request, status) in [
+        (long_body, StatusCode::OK),
+        (long_head, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+    ] {
+        let mut sender = replica.caller().connect().await.unwrap();
+        let answer = sender.send_request(request).await.unwrap();
+        assert_eq!(answer.status(), status);
+    }
 }
 
 #[tokio::test]
