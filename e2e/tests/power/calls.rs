@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, fmt, io::BufRead};
 
 use e2e::install::NAMESPACE;
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// The accounts of the installation, as users.
 const PREFIX: &str = "system:serviceaccount:";
@@ -36,6 +38,22 @@ impl fmt::Display for Call {
     }
 }
 
+/// What is read of a line. Objects may be nested as deeply as somebody likes.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event<'a> {
+    user: Value,
+    verb: String,
+    #[serde(default)]
+    object_ref: Value,
+    #[serde(default)]
+    response_status: Value,
+    #[serde(default)]
+    annotations: Value,
+    #[serde(borrow)]
+    response_object: Option<&'a RawValue>,
+}
+
 /// All calls of an audit log, up to a line that the API server is still writing.
 pub(crate) fn read(mut log: impl BufRead) -> BTreeSet<Call> {
     let mut found = BTreeSet::new();
@@ -46,7 +64,7 @@ pub(crate) fn read(mut log: impl BufRead) -> BTreeSet<Call> {
         if !line.ends_with(b"\n") {
             return found;
         }
-        let event: Result<Value, _> = serde_json::from_slice(&line);
+        let event: Result<Event<'_>, _> = serde_json::from_slice(&line);
         let event = event.unwrap_or_else(|error| {
             panic!("{error} in a line of {} bytes of the audit log", line.len())
         });
@@ -58,10 +76,10 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-fn calls(event: &Value) -> Vec<Call> {
+fn calls(event: &Event<'_>) -> Vec<Call> {
     let mut calls: Vec<Call> = made(event).into_iter().collect();
     // Server-side apply of something that is not there needs the right to create it, too.
-    let is_new = event["responseStatus"]["code"] == 201;
+    let is_new = event.response_status["code"] == 201;
     if let Some(call) = calls.first().filter(|it| is_new && it.verb == "patch") {
         let verb = "create".to_owned();
         calls.push(Call {
@@ -73,17 +91,17 @@ fn calls(event: &Value) -> Vec<Call> {
     calls
 }
 
-fn made(event: &Value) -> Option<Call> {
-    let object = &event["objectRef"];
+fn made(event: &Event<'_>) -> Option<Call> {
+    let object = &event.object_ref;
     let resource = match (text(object, "resource"), text(object, "subresource")) {
         ("", _) => return None,
         (resource, "") => resource.to_owned(),
         (resource, part) => format!("{resource}/{part}"),
     };
-    let decision = text(&event["annotations"], "authorization.k8s.io/decision");
+    let decision = text(&event.annotations, "authorization.k8s.io/decision");
     Some(Call {
-        account: account(text(&event["user"], "username"))?,
-        verb: text(event, "verb").to_owned(),
+        account: account(text(&event.user, "username"))?,
+        verb: event.verb.clone(),
         group: text(object, "apiGroup").to_owned(),
         resource,
         namespace: text(object, "namespace").to_owned(),
@@ -93,11 +111,14 @@ fn made(event: &Value) -> Option<Call> {
 }
 
 /// The right to ask the evaluation service is used by being asked about: there is no such object.
-fn asked_about(event: &Value) -> Option<Call> {
-    let spec = &event["responseObject"]["spec"];
+fn asked_about(event: &Event<'_>) -> Option<Call> {
+    if text(&event.object_ref, "resource") != "subjectaccessreviews" {
+        return None;
+    }
+    let answer: Value = serde_json::from_str(event.response_object?.get()).unwrap();
+    let spec = &answer["spec"];
     let asked = &spec["resourceAttributes"];
-    let is_question = text(&event["objectRef"], "resource") == "subjectaccessreviews";
-    if !is_question || text(asked, "resource") != "evaluations" {
+    if text(asked, "resource") != "evaluations" {
         return None;
     }
     Some(Call {
@@ -107,7 +128,7 @@ fn asked_about(event: &Value) -> Option<Call> {
         resource: "evaluations".to_owned(),
         namespace: text(asked, "namespace").to_owned(),
         name: text(asked, "name").to_owned(),
-        allowed: event["responseObject"]["status"]["allowed"] == true,
+        allowed: answer["status"]["allowed"] == true,
     })
 }
 
@@ -180,6 +201,16 @@ mod tests {
             let log = [whole.as_bytes(), b"\n", &begun.as_bytes()[..end]].concat();
             assert_eq!(read(log.as_slice()).len(), 1, "{end}");
         }
+    }
+
+    #[test]
+    fn what_somebody_nests_deeply_is_not_read() {
+        let webhook = "system:serviceaccount:connectors-system:webhook";
+        let secret = json!({"resource": "secrets"});
+        let line = event(webhook, "create", &secret, "allow", 201).to_string();
+        let deep = "{\"a\":".repeat(1000) + "1" + &"}".repeat(1000);
+        let line = line.replacen('{', &format!("{{\"responseObject\":{deep},"), 1) + "\n";
+        assert_eq!(read(line.as_bytes()).len(), 1);
     }
 
     #[test]
