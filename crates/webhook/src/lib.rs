@@ -46,7 +46,7 @@ use server::Handler;
 pub use args::Args;
 pub use error::RunError;
 
-/// Longer than lingering and one answer take, shorter than the kubelet waits.
+/// Longer than lingering and the last answers take, shorter than the kubelet waits.
 const DRAIN: Duration = Duration::from_secs(15);
 
 /// Runs until the process is to end.

@@ -3,16 +3,17 @@
 mod http;
 mod weight;
 
-use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use ::http::{HeaderValue, header};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt;
 use rustls::ServerConfig;
 use service_kit::{report, shutdown::Stop};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Notify, Semaphore},
+    sync::Semaphore,
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
@@ -23,20 +24,24 @@ pub(crate) use http::{Handler, Page};
 #[cfg(test)]
 mod tests;
 
-/// Who connects and does not get to the point is let go after this.
+/// Who connects and does not shake hands is let go after this.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-const FIRST: Duration = Duration::from_secs(5);
-/// Longer than the 90 seconds for which an API server keeps a connection that it does not use. Closed from here, one
-/// could meet a review that is on its way, and an API server does not ask twice.
+/// Longer than the 90 seconds for which an API server keeps a connection that it does not use, or has not used yet. Closed
+/// from here, one could meet a review that is on its way, and an API server does not ask twice. A head that comes in pieces
+/// has as long.
 const IDLE: Duration = Duration::from_secs(150);
+/// Who does not take what he asked for is let go after so many milliseconds.
+const UNREAD: u32 = 30_000;
 /// An API server has a connection for each review at a time, and keeps 25 for each path.
 const CONNECTIONS: u32 = 512;
 /// The longest head of a review, and what is read ahead of its body: an API server's is a few hundred bytes.
-const HEAD: usize = 32 * 1024;
+const HEAD: usize = 16 * 1024;
 /// A machine without free file descriptors is given time to get some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Until everybody knows that this process is stopping, new connections and reviews still come.
 const LINGER: Duration = Duration::from_secs(3);
+/// What is being answered after that has so long: longer than any answer takes.
+const LAST: Duration = Duration::from_secs(5);
 
 /// Answers until it is time to stop, and then until everything that was asked is answered.
 pub(crate) async fn serve(
@@ -66,6 +71,9 @@ async fn accept(
     stop: &Stop,
 ) {
     loop {
+        if places.available_permits() == 0 {
+            warn!("{CONNECTIONS} connections are open: others have to wait");
+        }
         // The semaphore is never closed.
         let Ok(place) = Arc::clone(places).acquire_owned().await else {
             return;
@@ -89,6 +97,7 @@ async fn accept(
 async fn converse(connection: TcpStream, acceptor: TlsAcceptor, handler: Handler, stop: Stop) {
     // An answer is one small write: waiting to fill a packet would only make it late.
     let _ = connection.set_nodelay(true);
+    let _ = sockopt::set_tcp_user_timeout(&connection, UNREAD);
     let connection = match timeout(HANDSHAKE, acceptor.accept(connection)).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
@@ -97,9 +106,7 @@ async fn converse(connection: TcpStream, acceptor: TlsAcceptor, handler: Handler
         }
         Err(_) => return,
     };
-    let asked = Notify::new();
     let service = service_fn(|request: Request<Incoming>| {
-        asked.notify_one();
         let (handler, stop) = (&handler, &stop);
         async move {
             let mut response = handler.answer(request).await;
@@ -117,23 +124,20 @@ async fn converse(connection: TcpStream, acceptor: TlsAcceptor, handler: Handler
         .serve_connection(TokioIo::new(connection), service);
     let mut conversation = std::pin::pin!(conversation);
     let ended = tokio::select! {
+        // What has come is answered, whatever time it is.
+        biased;
         ended = &mut conversation => ended,
-        () = silent(&asked) => return,
         () = left(&stop) => {
             // What is being answered is answered; what comes later goes to another replica.
             conversation.as_mut().graceful_shutdown();
-            conversation.await
+            let Ok(ended) = timeout(LAST, conversation).await else {
+                return;
+            };
+            ended
         }
     };
     if let Err(error) = ended {
         debug!(error = report(&error), "a connection broke");
-    }
-}
-
-/// Waits until nobody has asked anything for too long; for ever, once somebody has.
-async fn silent(asked: &Notify) {
-    if timeout(FIRST, asked.notified()).await.is_ok() {
-        pending::<()>().await;
     }
 }
 

@@ -16,7 +16,7 @@ use service_kit::{
     retry::Policy,
     shutdown::{Outcome, Signal, Tasks},
 };
-use tokio::{net::TcpStream, sync::watch};
+use tokio::{io::AsyncWriteExt, net::TcpStream, sync::watch};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::*;
@@ -333,16 +333,34 @@ async fn a_connection_outlives_what_an_api_server_keeps_unused() {
 }
 
 #[tokio::test]
-async fn who_connects_and_asks_nothing_is_let_go() {
+async fn a_connection_may_be_made_long_before_it_is_used() {
     let mut replica = Replica::start().await;
     replica.keeper.pass().await.unwrap();
-    let mut silent = replica.caller().connect().await.unwrap();
-    // The other side has accepted it when it has answered somebody who came later.
-    let mut asking = replica.caller().connect().await.unwrap();
-    Caller::create(&mut asking).await.unwrap();
-    pass(FIRST + Duration::from_secs(1)).await;
-    Caller::create(&mut asking).await.unwrap();
-    Caller::create(&mut silent).await.unwrap_err();
+    let mut unused = replica.caller().connect().await.unwrap();
+    let mut never = replica.caller().connect().await.unwrap();
+    // The other side has accepted them when it has answered somebody who came later.
+    let mut last = replica.caller().connect().await.unwrap();
+    Caller::create(&mut last).await.unwrap();
+    pass(Duration::from_secs(90)).await;
+    Caller::create(&mut unused).await.unwrap();
+    pass(IDLE).await;
+    Caller::create(&mut never).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn half_a_head_holds_up_no_stop() {
+    let mut replica = Replica::start().await;
+    replica.keeper.pass().await.unwrap();
+    let mut half = replica.caller().handshake().await.unwrap().into_inner();
+    half.write_all(b"P").await.unwrap();
+    let mut last = replica.caller().connect().await.unwrap();
+    Caller::create(&mut last).await.unwrap();
+    let signals = futures::stream::iter([Signal::Terminate]);
+    let signals = futures::StreamExt::chain(signals, futures::stream::pending());
+    tokio::time::pause();
+    let drain = Duration::from_secs(15);
+    let stopping = replica.tasks.run(signals, &replica.readiness, drain);
+    assert_eq!(stopping.await, Outcome::Drained);
 }
 
 #[tokio::test]
