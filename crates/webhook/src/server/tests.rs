@@ -287,11 +287,9 @@ async fn a_replica_that_stops_answers_what_it_was_asked() {
     while replica.api.waiting() == 0 {
         tokio::task::yield_now().await;
     }
-    let signals = futures::stream::iter([Signal::Terminate]);
-    let signals = futures::StreamExt::chain(signals, futures::stream::pending());
     let stopping = replica
         .tasks
-        .run(signals, &replica.readiness, Duration::from_secs(15));
+        .run(terminated(), &replica.readiness, Duration::from_secs(15));
     let outcome = stopping.await;
     assert_eq!(outcome, Outcome::Drained);
     // It was answered before the process could have ended.
@@ -300,6 +298,12 @@ async fn a_replica_that_stops_answers_what_it_was_asked() {
     assert_eq!(answer["response"]["status"]["code"], 503);
     closed(&idle).await;
     assert!(TcpStream::connect(replica.address).await.is_err());
+}
+
+/// What the kubelet sends.
+fn terminated() -> impl futures::Stream<Item = Signal> + Unpin {
+    let once = futures::stream::iter([Signal::Terminate]);
+    futures::StreamExt::chain(once, futures::stream::pending())
 }
 
 /// The clock goes on by so much, and nothing else happens meanwhile.
@@ -355,11 +359,9 @@ async fn half_a_head_holds_up_no_stop() {
     half.write_all(b"P").await.unwrap();
     let mut last = replica.caller().connect().await.unwrap();
     Caller::create(&mut last).await.unwrap();
-    let signals = futures::stream::iter([Signal::Terminate]);
-    let signals = futures::StreamExt::chain(signals, futures::stream::pending());
     tokio::time::pause();
     let drain = Duration::from_secs(15);
-    let stopping = replica.tasks.run(signals, &replica.readiness, drain);
+    let stopping = replica.tasks.run(terminated(), &replica.readiness, drain);
     assert_eq!(stopping.await, Outcome::Drained);
 }
 
@@ -390,12 +392,10 @@ async fn a_replica_that_stops_answers_on_kept_connections_until_everybody_knows(
     for sender in [&mut kept, &mut unused] {
         Caller::create(sender).await.unwrap();
     }
-    let signals = futures::stream::iter([Signal::Terminate]);
-    let signals = futures::StreamExt::chain(signals, futures::stream::pending());
     let readiness = replica.readiness.clone();
     let patience = Duration::from_secs(15);
     let (told, tasks) = (readiness.clone(), replica.tasks);
-    let stopping = tokio::spawn(async move { tasks.run(signals, &told, patience).await });
+    let stopping = tokio::spawn(async move { tasks.run(terminated(), &told, patience).await });
     while readiness.status() != Status::Stopping {
         tokio::task::yield_now().await;
     }
