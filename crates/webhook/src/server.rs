@@ -70,10 +70,14 @@ async fn accept(
     places: &Arc<Semaphore>,
     stop: &Stop,
 ) {
+    let mut is_told = false;
     loop {
-        if places.available_permits() == 0 {
+        let free = places.available_permits();
+        if free == 0 && !is_told {
             warn!("{CONNECTIONS} connections are open: others have to wait");
         }
+        // Told again only when there was much room in between.
+        is_told = free == 0 || (is_told && free < CONNECTIONS as usize / 2);
         // The semaphore is never closed.
         let Ok(place) = Arc::clone(places).acquire_owned().await else {
             return;
