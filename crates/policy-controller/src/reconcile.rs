@@ -117,11 +117,11 @@ impl Reconciler {
             let done = self.look(&taken).await.unwrap_or_else(|problem| {
                 let failures = &self.metrics.failures;
                 failures.with_label_values(&[problem.cause()]).inc();
-                let (job, problem_is) = (&taken.job, report(&problem));
+                let (job, why) = (&taken.job, report(&problem));
                 if problem.is_routine() {
-                    info!(?job, problem = problem_is, "it is looked at again");
+                    info!(?job, problem = why, "it is looked at again");
                 } else {
-                    warn!(?job, problem = problem_is, "it is looked at again");
+                    warn!(?job, problem = why, "it is looked at again");
                 }
                 Done::Failed
             });

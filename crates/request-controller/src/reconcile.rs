@@ -138,11 +138,11 @@ impl Reconciler {
                         .failures
                         .with_label_values(&[problem.cause()])
                         .inc();
-                    let (job, problem_is) = (&taken.job, report(problem));
+                    let (job, why) = (&taken.job, report(problem));
                     if problem.is_routine() {
-                        info!(?job, problem = problem_is, "it is looked at again");
+                        info!(?job, problem = why, "it is looked at again");
                     } else {
-                        warn!(?job, problem = problem_is, "it is looked at again");
+                        warn!(?job, problem = why, "it is looked at again");
                     }
                     problem.looked()
                 }

@@ -180,68 +180,67 @@ impl Caller for Reviewer {
     }
 }
 
-/// Asks the API server what the webhook asks it.
+/// What the API server is called for.
+#[derive(Clone, Copy)]
+pub(crate) enum Call {
+    /// What the webhook asks it for a review.
+    Question,
+    /// An object, of which it stores nothing.
+    Creation,
+}
+
+/// Calls the API server.
 #[derive(Clone)]
-pub(crate) struct Asker {
+pub(crate) struct Direct {
     pub(crate) kind: Kind,
+    pub(crate) call: Call,
     pub(crate) client: Client,
     pub(crate) around: Around,
 }
 
-impl Caller for Asker {
-    async fn call(&self, number: usize) {
-        let Self {
-            kind,
-            client,
-            around,
-        } = self;
+impl Direct {
+    fn request(&self, number: usize) -> Request<Vec<u8>> {
+        let Self { kind, around, .. } = self;
         let namespace = &around.namespace;
-        let (request, body) = match kind {
-            Kind::Connector => return,
-            Kind::Policy => {
+        let (request, body) = match (self.call, kind) {
+            (Call::Question, Kind::Connector) => panic!("a connector waits for nothing"),
+            (Call::Question, Kind::Policy) => {
                 let review = json!({
                     "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {},
                     "spec": {"user": AUTHOR, "groups": ["system:authenticated"], "resourceAttributes": {
                         "namespace": namespace, "verb": "create", "group": GROUP, "resource": "connectors",
                     }},
                 });
-                (Request::post(REVIEWS), review.to_string().into_bytes())
+                (Request::post(REVIEWS), review.to_string())
             }
-            Kind::Request => (Request::get(pod_path(namespace)), Vec::new()),
+            (Call::Question, Kind::Request) => (Request::get(pod_path(namespace)), String::new()),
+            (Call::Creation, _) => {
+                let path = format!(
+                    "/apis/{GROUP}/v1alpha1/namespaces/{namespace}/{}?dryRun=All",
+                    kind.resource()
+                );
+                let object = kind.object(around, number);
+                (Request::post(path), object.to_string())
+            }
         };
         let request = request.header("content-type", "application/json");
-        let answer: Value = client.request(request.body(body).unwrap()).await.unwrap();
-        let is_right = match kind {
-            Kind::Request => answer["metadata"]["uid"] == around.pod_uid.as_str(),
-            Kind::Connector | Kind::Policy => answer["status"]["allowed"] == true,
-        };
-        assert!(is_right, "{number}: {answer}");
+        request.body(body.into_bytes()).unwrap()
+    }
+
+    fn is_right(&self, answer: &Value) -> bool {
+        match (self.call, self.kind) {
+            (Call::Question, Kind::Request) => {
+                answer["metadata"]["uid"] == self.around.pod_uid.as_str()
+            }
+            (Call::Question, _) => answer["status"]["allowed"] == true,
+            (Call::Creation, _) => answer["metadata"]["uid"].is_string(),
+        }
     }
 }
 
-/// Creates objects through the API server, which stores nothing of it.
-#[derive(Clone)]
-pub(crate) struct Creator {
-    pub(crate) kind: Kind,
-    pub(crate) client: Client,
-    pub(crate) around: Around,
-}
-
-impl Caller for Creator {
+impl Caller for Direct {
     async fn call(&self, number: usize) {
-        let Self {
-            kind,
-            client,
-            around,
-        } = self;
-        let path = format!(
-            "/apis/connectors.alauda.io/v1alpha1/namespaces/{}/{}?dryRun=All",
-            around.namespace,
-            kind.resource()
-        );
-        let object = kind.object(around, number).to_string().into_bytes();
-        let request = Request::post(path).header("content-type", "application/json");
-        let created: Value = client.request(request.body(object).unwrap()).await.unwrap();
-        assert!(created["metadata"]["uid"].is_string(), "{created}");
+        let answer: Value = self.client.request(self.request(number)).await.unwrap();
+        assert!(self.is_right(&answer), "{number}: {answer}");
     }
 }

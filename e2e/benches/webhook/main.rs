@@ -26,7 +26,7 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
 
-use calls::{AUTHOR, Around, Asker, Creator, Kind, POD, Reviewer};
+use calls::{AUTHOR, Around, Call, Direct, Kind, POD, Reviewer};
 use installed::{Installed, Replica};
 use stand_in::StandIn;
 use support::load::{self, Caller, Times};
@@ -129,15 +129,7 @@ impl Bench<'_> {
         for _ in 0..ROUNDS {
             for (kind, [reviews, answers]) in &mut all {
                 reviews.extend(self.reviews(&replica, *kind));
-                answers.extend(self.one.block_on(async {
-                    let client = self.place.client().await;
-                    let asker = Asker {
-                        kind: *kind,
-                        client,
-                        around: self.around.clone(),
-                    };
-                    loaded(&vec![asker; CALLERS], ALONE).await
-                }));
+                answers.extend(self.direct(*kind, Call::Question, &self.around, ALONE));
             }
         }
         let (_, most) = replica.process.memory();
@@ -173,22 +165,26 @@ impl Bench<'_> {
         })
     }
 
+    /// Calls of the API server.
+    fn direct(&self, kind: Kind, call: Call, around: &Around, rate: f64) -> Times {
+        self.one.block_on(async {
+            let caller = Direct {
+                kind,
+                call,
+                client: self.place.client().await,
+                around: around.clone(),
+            };
+            loaded(&vec![caller; CALLERS], rate).await
+        })
+    }
+
     /// Through the API server, in turn in a namespace that has the webhook and in one that has not.
     fn through(&mut self) {
         for kind in Kind::ALL {
             let mut all = [Times::default(), Times::default()];
             for _ in 0..ROUNDS {
                 for (times, around) in all.iter_mut().zip([&self.around, &self.beside]) {
-                    let more = self.one.block_on(async {
-                        let creator = Creator {
-                            kind,
-                            client: self.place.client().await,
-                            around: around.clone(),
-                        };
-                        let callers = vec![creator; CALLERS];
-                        loaded(&callers, THROUGH).await
-                    });
-                    times.extend(more);
+                    times.extend(self.direct(kind, Call::Creation, around, THROUGH));
                 }
             }
             let [with, without] = &all;

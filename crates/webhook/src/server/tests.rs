@@ -10,14 +10,11 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 use serde_json::{Value, json};
-use service_kit::{
-    clock,
-    readiness::{Readiness, Status},
-    retry::Policy,
-    shutdown::{Outcome, Signal, Tasks},
-};
-use tokio::{io::AsyncWriteExt, net::TcpStream, sync::watch};
+use service_kit::{clock, readiness::Readiness, retry::Policy, shutdown::Tasks};
+use tokio::{net::TcpStream, sync::watch};
 use tokio_rustls::{TlsConnector, client::TlsStream};
+
+mod connections;
 
 use super::*;
 use crate::{
@@ -100,6 +97,13 @@ impl Replica {
             ahead,
             trusted,
         }
+    }
+
+    /// With its first certificate, that everybody trusts.
+    async fn serving() -> Self {
+        let mut replica = Self::start().await;
+        replica.keeper.pass().await.unwrap();
+        replica
     }
 
     fn later(&self, time: SignedDuration) {
@@ -228,8 +232,7 @@ async fn this_process_trusts_whom_everybody_is_told_to_trust() {
 
 #[tokio::test]
 async fn certificates_rotate_while_requests_run_and_none_fails() {
-    let mut replica = Replica::start().await;
-    replica.keeper.pass().await.unwrap();
+    let mut replica = Replica::serving().await;
     let first = replica.certificate();
     let (done, running) = tokio::sync::watch::channel(false);
     let calls: Vec<_> = [true, false]
@@ -271,138 +274,4 @@ async fn certificates_rotate_while_requests_run_and_none_fails() {
     for call in calls {
         assert!(call.await.unwrap() > 3);
     }
-}
-
-#[tokio::test]
-async fn a_replica_that_stops_answers_what_it_was_asked() {
-    let mut replica = Replica::start().await;
-    replica.keeper.pass().await.unwrap();
-    // As the API server does it: a connection that stays open.
-    let mut idle = replica.caller().connect().await.unwrap();
-    Caller::create(&mut idle).await.unwrap();
-    let mut asking = replica.caller().connect().await.unwrap();
-    // The answer waits for the API server until its own deadline.
-    replica.api.hang();
-    let asked = tokio::spawn(async move { Caller::create(&mut asking).await });
-    while replica.api.waiting() == 0 {
-        tokio::task::yield_now().await;
-    }
-    let stopping = replica
-        .tasks
-        .run(terminated(), &replica.readiness, Duration::from_secs(15));
-    let outcome = stopping.await;
-    assert_eq!(outcome, Outcome::Drained);
-    // It was answered before the process could have ended.
-    let answer = timeout(Duration::from_millis(200), asked).await.unwrap();
-    let answer = answer.unwrap().unwrap();
-    assert_eq!(answer["response"]["status"]["code"], 503);
-    closed(&idle).await;
-    assert!(TcpStream::connect(replica.address).await.is_err());
-}
-
-/// What the kubelet sends.
-fn terminated() -> impl futures::Stream<Item = Signal> + Unpin {
-    let once = futures::stream::iter([Signal::Terminate]);
-    futures::StreamExt::chain(once, futures::stream::pending())
-}
-
-/// The clock goes on by so much, and nothing else happens meanwhile.
-async fn pass(time: Duration) {
-    tokio::time::pause();
-    sleep(time).await;
-    tokio::time::resume();
-}
-
-/// Waits until the connection is closed, which it is or soon will be.
-async fn closed(sender: &Sender) {
-    let ended = async {
-        while !sender.is_closed() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LINGER / 2, ended).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_connection_outlives_what_an_api_server_keeps_unused() {
-    let mut replica = Replica::start().await;
-    replica.keeper.pass().await.unwrap();
-    let mut kept = replica.caller().connect().await.unwrap();
-    for idle in [0, 5, 30, 90] {
-        pass(Duration::from_secs(idle)).await;
-        Caller::create(&mut kept).await.unwrap();
-    }
-    pass(IDLE + Duration::from_secs(1)).await;
-    Caller::create(&mut kept).await.unwrap_err();
-}
-
-#[tokio::test]
-async fn a_connection_may_be_made_long_before_it_is_used() {
-    let mut replica = Replica::start().await;
-    replica.keeper.pass().await.unwrap();
-    let mut unused = replica.caller().connect().await.unwrap();
-    let mut never = replica.caller().connect().await.unwrap();
-    // The other side has accepted them when it has answered somebody who came later.
-    let mut last = replica.caller().connect().await.unwrap();
-    Caller::create(&mut last).await.unwrap();
-    pass(Duration::from_secs(90)).await;
-    Caller::create(&mut unused).await.unwrap();
-    pass(IDLE).await;
-    Caller::create(&mut never).await.unwrap_err();
-}
-
-#[tokio::test]
-async fn half_a_head_holds_up_no_stop() {
-    let mut replica = Replica::start().await;
-    replica.keeper.pass().await.unwrap();
-    let mut half = replica.caller().handshake().await.unwrap().into_inner();
-    half.write_all(b"P").await.unwrap();
-    let mut last = replica.caller().connect().await.unwrap();
-    Caller::create(&mut last).await.unwrap();
-    tokio::time::pause();
-    let drain = Duration::from_secs(15);
-    let stopping = replica.tasks.run(terminated(), &replica.readiness, drain);
-    assert_eq!(stopping.await, Outcome::Drained);
-}
-
-#[tokio::test]
-async fn a_head_has_an_end_and_a_body_may_be_longer() {
-    let mut replica = Replica::start().await;
-    replica.keeper.pass().await.unwrap();
-    let long_body = Caller::request(" ".repeat(40 * HEAD) + &Caller::review());
-    let mut long_head = Caller::request(Caller::review());
-    let value = "x".repeat(4 * HEAD).parse().unwrap();
-    long_head.headers_mut().insert("x-long", value);
-    for (request, status) in [
-        (long_body, StatusCode::OK),
-        (long_head, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
-    ] {
-        let mut sender = replica.caller().connect().await.unwrap();
-        let answer = sender.send_request(request).await.unwrap();
-        assert_eq!(answer.status(), status);
-    }
-}
-
-#[tokio::test]
-async fn a_replica_that_stops_answers_on_kept_connections_until_everybody_knows() {
-    let mut replica = Replica::start().await;
-    replica.keeper.pass().await.unwrap();
-    let mut kept = replica.caller().connect().await.unwrap();
-    let mut unused = replica.caller().connect().await.unwrap();
-    for sender in [&mut kept, &mut unused] {
-        Caller::create(sender).await.unwrap();
-    }
-    let readiness = replica.readiness.clone();
-    let patience = Duration::from_secs(15);
-    let (told, tasks) = (readiness.clone(), replica.tasks);
-    let stopping = tokio::spawn(async move { tasks.run(terminated(), &told, patience).await });
-    while readiness.status() != Status::Stopping {
-        tokio::task::yield_now().await;
-    }
-    Caller::create(&mut kept).await.unwrap();
-    // It was told to go elsewhere, and the other one can be used still.
-    closed(&kept).await;
-    assert!(!unused.is_closed());
-    assert_eq!(stopping.await.unwrap(), Outcome::Drained);
-    closed(&unused).await;
 }
