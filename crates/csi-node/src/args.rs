@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use connectors_api::{PositiveDuration, duration::DurationError};
+use evaluation_api::args::EvaluationArgs;
 use service_kit::args::CommonArgs;
 
 /// Holds pods at their volume mount until access to their connectors is there
@@ -33,25 +34,13 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER", default_value = "/var/lib/kubelet")]
     pub(crate) kubelet_dir: PathBuf,
 
-    /// Where the evaluation service is
-    #[arg(
-        long,
-        value_name = "URL",
-        default_value = "https://evaluation-service.connectors-system.svc:8443"
-    )]
-    pub(crate) evaluation_url: String,
+    /// Where the evaluation service is, and what it is shown.
+    #[command(flatten)]
+    pub(crate) evaluation: EvaluationArgs,
 
     /// The certificates that the evaluation service is trusted by
     #[arg(long, value_name = "FILE", default_value = "/etc/connectors/ca/ca.crt")]
     pub(crate) evaluation_ca: PathBuf,
-
-    /// The token that is shown to the evaluation service
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/run/secrets/connectors-evaluation/token"
-    )]
-    pub(crate) evaluation_token: PathBuf,
 
     /// How long a mount may be held; the kubelet gives up after two minutes
     #[arg(long, value_name = "DURATION", default_value = "115s", value_parser = duration)]

@@ -6,18 +6,14 @@ use std::{
     time::Duration,
 };
 
-use evaluation_api::client::{
-    Client as EvaluationClient, Settings as EvaluationSettings, UrlError,
+use evaluation_api::{
+    args::EvaluationArgs,
+    client::{Client as EvaluationClient, UrlError},
 };
-use kube::Client;
-use prometheus::Registry;
 use service_kit::{
-    admin::{Admin, BindError},
-    args::CommonArgs,
-    client::{ConnectError, connect},
-    readiness::{Part, Readiness},
-    shutdown::{Outcome, SignalError, Stop, Tasks, signals},
-    telemetry::{self, TelemetryError},
+    readiness::Part,
+    shell::{Shell, ShellError},
+    shutdown::{Outcome, Stop},
     tls::{ClientTls, TlsError, TlsMetrics},
     watches::WatchMetrics,
 };
@@ -46,18 +42,9 @@ const DRAIN: Duration = Duration::from_secs(20);
 /// Why the process cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// It cannot log.
+    /// What every service needs is not there.
     #[error(transparent)]
-    Telemetry(#[from] TelemetryError),
-    /// It cannot say how it is.
-    #[error(transparent)]
-    Admin(#[from] BindError),
-    /// It cannot be told to end.
-    #[error(transparent)]
-    Signals(#[from] SignalError),
-    /// There is no cluster.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
+    Shell(#[from] ShellError),
     /// There is nothing to trust the evaluation service by.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -85,38 +72,21 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         node_name,
         driver_name,
         kubelet_dir,
-        evaluation_url,
+        evaluation,
         evaluation_ca,
-        evaluation_token,
         hold,
         max_held,
     } = args;
-    let CommonArgs {
-        log_filter,
-        log_format,
-        admin_address,
-        kubeconfig,
-    } = common;
-    telemetry::init(&log_filter, log_format)?;
-    let signals = signals()?;
-    let registry = Registry::new();
-    let (readiness, start) = Readiness::starting();
-    let admin = Admin::bind(admin_address).await?;
-    admin.start(readiness.clone(), registry.clone());
-    let client = connect(kubeconfig.as_deref()).await?;
-    let kubernetes = Live::new(client.clone(), &node_name);
-    let mut process = Process {
-        tasks: Tasks::new(),
-        registry,
-        readiness,
-    };
+    let shell = Shell::begin(common).await?;
+    let mut process = Process { shell };
+    let kubernetes = Live::new(process.shell.client.clone(), &node_name);
     let driver = Driver {
-        evaluator: process.evaluator(evaluation_url, evaluation_ca, evaluation_token)?,
+        evaluator: process.evaluator(evaluation, evaluation_ca)?,
         mounter: Arc::new(Linux::new(&driver_name)),
-        switch: process.switch(client, namespace)?,
+        switch: process.switch(namespace)?,
         object: process.driver_object(kubernetes.clone(), driver_name.clone()),
-        metrics: Metrics::register(&process.registry)?,
-        stop: process.tasks.stop(),
+        metrics: Metrics::register(&process.shell.registry)?,
+        stop: process.shell.tasks.stop(),
         room: Room::new(usize::try_from(max_held).unwrap_or(usize::MAX)),
         told: Told::default(),
         locks: Locks::default(),
@@ -130,48 +100,39 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     // Before any call, so that nothing is swept that is being made.
     driver.mounter.sweep(&driver.settings.pods);
     process.serve(driver, driver_name, &kubelet_dir)?;
-    start.ready();
-    let Process {
-        tasks, readiness, ..
-    } = process;
-    Ok(tasks.run(signals, &readiness, DRAIN).await)
+    Ok(process.shell.run(DRAIN).await)
 }
 
 /// What the parts of the process are started with.
 struct Process {
-    tasks: Tasks,
-    registry: Registry,
-    readiness: Readiness,
+    shell: Shell,
 }
 
 impl Process {
     fn evaluator(
         &mut self,
-        url: String,
+        evaluation: EvaluationArgs,
         roots: PathBuf,
-        token_file: PathBuf,
     ) -> Result<EvaluationClient, StartError> {
-        let metrics = TlsMetrics::register(&self.registry)?;
+        let metrics = TlsMetrics::register(&self.shell.registry)?;
         let tls = ClientTls::load(roots, &["h2"], &metrics)?;
-        let settings = EvaluationSettings {
-            url,
-            tls: tls.config(),
-            token_file,
-        };
-        self.tasks
-            .spawn_infallible("roots", tls.follow(self.tasks.stop()));
-        EvaluationClient::new(settings).map_err(StartError::Url)
+        let config = tls.config();
+        self.shell
+            .tasks
+            .spawn_infallible("roots", tls.follow(self.shell.tasks.stop()));
+        EvaluationClient::new(evaluation.settings(config)).map_err(StartError::Url)
     }
 
-    fn switch(&mut self, client: Client, namespace: String) -> Result<Switch, StartError> {
+    fn switch(&mut self, namespace: String) -> Result<Switch, StartError> {
+        let client = self.shell.client.clone();
         let (sender, switch) = watch::channel(None);
-        let ready = self.readiness.part("configuration");
+        let ready = self.shell.readiness.part("configuration");
         let metrics = (
-            WatchMetrics::register(&self.registry)?,
-            SwitchMetrics::register(&self.registry)?,
+            WatchMetrics::register(&self.shell.registry)?,
+            SwitchMetrics::register(&self.shell.registry)?,
         );
-        let stop = self.tasks.stop();
-        self.tasks.spawn_infallible(
+        let stop = self.shell.tasks.stop();
+        self.shell.tasks.spawn_infallible(
             "configuration",
             follow_config(client, namespace, sender, ready, metrics, stop),
         );
@@ -180,16 +141,18 @@ impl Process {
 
     fn driver_object(&mut self, kubernetes: Live, name: String) -> DriverObject {
         let (sender, object) = watch::channel(None);
-        let ready = self.readiness.part("CSIDriver object");
-        let stop = self.tasks.stop();
-        self.tasks.spawn_infallible("driver object", async move {
-            tokio::select! {
-                () = stop.stopped() => return,
-                () = check_driver(&kubernetes, &name, &sender) => ready.ready(),
-            }
-            // Whoever waits for the object would otherwise see it go.
-            stop.stopped().await;
-        });
+        let ready = self.shell.readiness.part("CSIDriver object");
+        let stop = self.shell.tasks.stop();
+        self.shell
+            .tasks
+            .spawn_infallible("driver object", async move {
+                tokio::select! {
+                    () = stop.stopped() => return,
+                    () = check_driver(&kubernetes, &name, &sender) => ready.ready(),
+                }
+                // Whoever waits for the object would otherwise see it go.
+                stop.stopped().await;
+            });
         object
     }
 
@@ -207,26 +170,27 @@ impl Process {
         let (registrar, registered) = Registrar::new(&name, endpoint.display().to_string());
         let identity = DriverIdentity {
             name,
-            readiness: self.readiness.clone(),
+            readiness: self.shell.readiness.clone(),
         };
         let node = DriverNode(Arc::new(driver));
         let serve = serve_csi(
             Socket::bind(&endpoint)?,
             identity,
             node,
-            stopped(self.tasks.stop()),
+            stopped(self.shell.tasks.stop()),
         );
-        self.tasks.spawn("driver", serve);
+        self.shell.tasks.spawn("driver", serve);
         info!(socket = %endpoint.display(), "serving the driver");
         let serve = serve_registration(
             Socket::bind(&registration)?,
             registrar,
-            stopped(self.tasks.stop()),
+            stopped(self.shell.tasks.stop()),
         );
-        self.tasks.spawn("registration", serve);
-        let part = self.readiness.part("registration with the kubelet");
-        let stop = self.tasks.stop();
-        self.tasks
+        self.shell.tasks.spawn("registration", serve);
+        let part = self.shell.readiness.part("registration with the kubelet");
+        let stop = self.shell.tasks.stop();
+        self.shell
+            .tasks
             .spawn("registered", await_registration(registered, part, stop));
         Ok(())
     }
@@ -269,7 +233,10 @@ fn registration_socket(driver: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use service_kit::readiness::Status;
+    use service_kit::{
+        readiness::{Readiness, Status},
+        shutdown::Tasks,
+    };
 
     use super::*;
 

@@ -9,6 +9,8 @@
 //! an error, and every error is for its caller the same as no answer.
 
 pub mod access;
+#[cfg(feature = "args")]
+pub mod args;
 pub mod client;
 pub mod refusal;
 pub mod verdict;

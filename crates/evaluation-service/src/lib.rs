@@ -42,13 +42,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use prometheus::Registry;
-use service_kit::admin::{self, Admin};
-use service_kit::args::CommonArgs;
-use service_kit::client::{self, ConnectError};
-use service_kit::readiness::Readiness;
-use service_kit::shutdown::{Outcome, SignalError, Tasks, signals};
-use service_kit::telemetry::{self, TelemetryError};
+use service_kit::process::{self, Threads};
+use service_kit::shell::{Shell, ShellError};
+use service_kit::shutdown::Outcome;
 use service_kit::tls::{ServerTls, TlsError, TlsMetrics};
 use service_kit::watches::WatchMetrics;
 use thiserror::Error;
@@ -63,30 +59,29 @@ use server::{LocalServer, Server};
 use service::Service;
 use world::{Follow, Shared};
 
+/// It answers on every processor. What blocks are files and objects too large to be read between two answers.
+const THREADS: Threads = Threads {
+    working: usize::MAX,
+    blocking: 16,
+};
 /// How long calls may take to end when the process does.
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// Why the process cannot begin.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// Logs cannot be set up.
+    /// What every service needs is not there.
     #[error(transparent)]
-    Telemetry(#[from] TelemetryError),
+    Shell(#[from] ShellError),
     /// A metric cannot be made.
     #[error("cannot make the metrics")]
     Metrics(#[from] prometheus::Error),
-    /// The admin address is taken.
-    #[error(transparent)]
-    Admin(#[from] admin::BindError),
     /// The API address is taken.
     #[error(transparent)]
     Bind(#[from] server::BindError),
     /// The socket is taken.
     #[error(transparent)]
     Socket(#[from] server::SocketError),
-    /// There is no way to the cluster.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
     /// There is no certificate to serve with.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -96,12 +91,6 @@ pub enum StartError {
     /// The program cannot find itself.
     #[error("cannot find the program of this process")]
     Program(#[source] std::io::Error),
-    /// Signals cannot be listened to.
-    #[error(transparent)]
-    Signals(#[from] SignalError),
-    /// There is no runtime.
-    #[error("cannot start the runtime")]
-    Runtime(#[source] std::io::Error),
 }
 
 /// The whole process: the service, or one of its workers.
@@ -113,20 +102,7 @@ pub fn main() -> ExitCode {
     {
         return rego::run_worker(rest);
     }
-    match serve(Args::parse()) {
-        Ok(outcome) => outcome.exit(),
-        Err(error) => {
-            eprintln!("evaluation-service: {}", service_kit::report(&error));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn serve(args: Args) -> Result<Outcome, StartError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
-    runtime.map_err(StartError::Runtime)?.block_on(run(args))
+    process::main("evaluation-service", THREADS, run(Args::parse()))
 }
 
 /// Runs the service until it is told to end.
@@ -148,43 +124,36 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         rego_output_size: _,
         rego_module_size: _,
     } = args;
-    let CommonArgs {
-        log_filter,
-        log_format,
-        admin_address,
-        kubeconfig,
-    } = common;
-    telemetry::init(&log_filter, log_format)?;
-    let signals = signals()?;
-    let registry = Registry::new();
-    let metrics = Metrics::register(&registry)?;
-    let watches = WatchMetrics::register(&registry)?;
-    let tls_metrics = TlsMetrics::register(&registry)?;
-    let (readiness, start) = Readiness::starting();
-    let admin = Admin::bind(admin_address).await?;
-    admin.start(readiness.clone(), registry);
+    let mut shell = Shell::begin(common).await?;
+    let metrics = Metrics::register(&shell.registry)?;
+    let watches = WatchMetrics::register(&shell.registry)?;
+    let tls_metrics = TlsMetrics::register(&shell.registry)?;
 
     let tls = ServerTls::load(tls_certificate, tls_key, &["h2"], &tls_metrics)?;
     let server = Server::bind(listen_address).await?;
     let local = listen_socket.map(LocalServer::bind).transpose()?;
-    let client = client::connect(kubeconfig.as_deref()).await?;
     let program = env::current_exe().map_err(StartError::Program)?;
     let rego = Pool::start(program, limits, metrics.clone()).await?;
 
-    let mut tasks = Tasks::new();
+    let Shell {
+        client,
+        readiness,
+        tasks,
+        ..
+    } = &mut shell;
     let shared = Arc::new(Shared::default());
     let follow = Follow {
-        client: &client,
+        client,
         shared: &shared,
-        readiness: &readiness,
+        readiness,
         watches: &watches,
         metrics: &metrics,
     };
-    follow.start(&mut tasks);
+    follow.start(tasks);
     let service = Service {
         shared,
         live: Live::new(client.clone()),
-        callers: Callers::new(client, metrics.clone(), caller_limits),
+        callers: Callers::new(client.clone(), metrics.clone(), caller_limits),
         places: Places::new(rego.workers()),
         rego,
         remembered: Arc::default(),
@@ -204,6 +173,5 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         server.run(service, config, stop).await;
     });
     tasks.spawn_infallible("tls", tls.follow(tasks.stop()));
-    start.ready();
-    Ok(tasks.run(signals, &readiness, DRAIN).await)
+    Ok(shell.run(DRAIN).await)
 }

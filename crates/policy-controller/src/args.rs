@@ -4,6 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Parser;
 use connectors_api::PositiveDuration;
+use evaluation_api::args::EvaluationArgs;
 use service_kit::args::CommonArgs;
 
 /// Keeps the standing permissions of access policies in force.
@@ -24,23 +25,12 @@ pub struct Args {
     /// Who this process is among the replicas: the name of its pod
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: String,
-    /// Where the evaluation service is, which looks at the Rego of policies
-    #[arg(
-        long,
-        value_name = "URL",
-        default_value = "https://evaluation-service.connectors-system.svc:8443"
-    )]
-    pub evaluation_url: String,
+    /// Where the evaluation service is, and what it is shown.
+    #[command(flatten)]
+    pub evaluation: EvaluationArgs,
     /// The file with the CA of the evaluation service; read again when it changes
     #[arg(long, value_name = "FILE", default_value = "/etc/connectors/ca/ca.crt")]
     pub evaluation_ca: PathBuf,
-    /// The file with the token for the evaluation service; read again for each call
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/run/secrets/connectors-evaluation/token"
-    )]
-    pub evaluation_token: PathBuf,
     /// How often everything managed is compared with the policies, such as 5m
     #[arg(long, value_name = "TIME", default_value = "5m")]
     pub sweep_interval: PositiveDuration,

@@ -1,27 +1,15 @@
 //! Why the process cannot start.
 
 use evaluation_api::client::UrlError;
-use service_kit::{
-    admin::BindError, client::ConnectError, shutdown::SignalError, telemetry::TelemetryError,
-    tls::TlsError,
-};
+use service_kit::{shell::ShellError, tls::TlsError};
 use thiserror::Error;
 
 /// Why the process cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// It cannot log.
+    /// What every service needs is not there.
     #[error(transparent)]
-    Telemetry(#[from] TelemetryError),
-    /// It cannot say how it is.
-    #[error(transparent)]
-    Admin(#[from] BindError),
-    /// It cannot be asked to end.
-    #[error(transparent)]
-    Signals(#[from] SignalError),
-    /// It has no client for the Kubernetes API.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
+    Shell(#[from] ShellError),
     /// It cannot check who the evaluation service is.
     #[error(transparent)]
     Tls(#[from] TlsError),

@@ -37,17 +37,13 @@ pub mod world;
 
 use std::{sync::Arc, time::Duration};
 
-use evaluation_api::client::{Client as EvaluationClient, Settings as EvaluationSettings};
+use evaluation_api::client::Client as EvaluationClient;
 use jiff::{Timestamp, Unit};
-use prometheus::Registry;
 use service_kit::{
-    admin::Admin,
-    args::CommonArgs,
-    client, clock,
+    clock,
     lease::Terms as LeaseTerms,
-    readiness::Readiness,
-    shutdown::{Outcome, Tasks, signals},
-    telemetry,
+    shell::Shell,
+    shutdown::Outcome,
     tls::{ClientTls, TlsMetrics},
 };
 
@@ -63,38 +59,23 @@ const DRAIN: Duration = Duration::from_secs(20);
 pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let sweep_every = args.sweep_every();
     let Args {
-        common:
-            CommonArgs {
-                log_filter,
-                log_format,
-                admin_address,
-                kubeconfig,
-            },
+        common,
         namespace,
         identity,
-        evaluation_url,
+        evaluation,
         evaluation_ca,
-        evaluation_token,
         sweep_interval: _,
     } = args;
-    telemetry::init(&log_filter, log_format)?;
-    let registry = Registry::new();
-    let tls = ClientTls::load(evaluation_ca, &["h2"], &TlsMetrics::register(&registry)?)?;
-    let (readiness, start) = Readiness::starting();
-    Admin::bind(admin_address)
-        .await?
-        .start(readiness.clone(), registry.clone());
-    let signals = signals()?;
-    let client = client::connect(kubeconfig.as_deref()).await?;
-    let evaluator = EvaluationClient::new(EvaluationSettings {
-        url: evaluation_url,
-        tls: tls.config(),
-        token_file: evaluation_token,
-    })?;
-    let mut tasks = Tasks::new();
-    tasks.spawn_infallible("evaluation-ca", tls.follow(tasks.stop()));
+    let mut shell = Shell::begin(common).await?;
+    let tls_metrics = TlsMetrics::register(&shell.registry)?;
+    let tls = ClientTls::load(evaluation_ca, &["h2"], &tls_metrics)?;
+    let evaluator = EvaluationClient::new(evaluation.settings(tls.config()))?;
+    let stop = shell.tasks.stop();
+    shell
+        .tasks
+        .spawn_infallible("evaluation-ca", tls.follow(stop));
     let settings = Settings {
-        client,
+        client: shell.client.clone(),
         validator: Arc::new(evaluator),
         clock: Arc::new(|| whole_seconds(clock::now())),
         namespace,
@@ -102,9 +83,13 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         lease: LeaseTerms::default(),
         sweep_every,
     };
-    controller::start(settings, &registry, &mut tasks, &readiness)?;
-    start.ready();
-    Ok(tasks.run(signals, &readiness, DRAIN).await)
+    controller::start(
+        settings,
+        &shell.registry,
+        &mut shell.tasks,
+        &shell.readiness,
+    )?;
+    Ok(shell.run(DRAIN).await)
 }
 
 /// As statuses have it; the API server keeps no more.

@@ -23,6 +23,7 @@ pub mod process;
 pub mod readiness;
 pub mod retry;
 pub mod reviews;
+pub mod shell;
 pub mod shutdown;
 pub mod telemetry;
 pub mod tls;

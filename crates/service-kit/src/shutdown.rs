@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, Stream, StreamExt, stream};
+use futures::{
+    FutureExt, Stream, StreamExt,
+    stream::{self, BoxStream},
+};
 use thiserror::Error;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -43,7 +46,7 @@ pub enum Signal {
 }
 
 /// Listens from the moment of this call: signals before the first poll are not lost.
-pub fn signals() -> Result<impl Stream<Item = Signal> + Unpin, SignalError> {
+pub fn signals() -> Result<BoxStream<'static, Signal>, SignalError> {
     let terminate = signal(SignalKind::terminate()).map_err(SignalError)?;
     let interrupt = signal(SignalKind::interrupt()).map_err(SignalError)?;
     let next = |(mut terminate, mut interrupt): (

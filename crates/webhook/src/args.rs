@@ -1,7 +1,8 @@
 //! The arguments of this service.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::net::SocketAddr;
 
+use evaluation_api::args::EvaluationArgs;
 use service_kit::args::CommonArgs;
 
 /// Admission of policies and requests, and the certificates of the installation
@@ -41,27 +42,13 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "connectors-approval")]
     pub validating_configuration: String,
 
-    /// Where the evaluation service is, which looks at the Rego of policies
-    #[arg(
-        long,
-        value_name = "URL",
-        default_value = "https://evaluation-service.connectors-system.svc:8443"
-    )]
-    pub evaluation_url: String,
-
-    /// The token for the evaluation service, of audience connectors-evaluation
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/run/secrets/connectors-evaluation/token"
-    )]
-    pub evaluation_token: PathBuf,
+    /// Where the evaluation service is, and what it is shown.
+    #[command(flatten)]
+    pub evaluation: EvaluationArgs,
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use clap::{CommandFactory, Parser};
 
     use super::Args;
@@ -80,9 +67,6 @@ mod tests {
         assert_eq!(args.node_plugin_account, account);
         assert_eq!(args.mutating_configuration, "connectors-approval");
         assert_eq!(args.validating_configuration, "connectors-approval");
-        let url = "https://evaluation-service.connectors-system.svc:8443";
-        assert_eq!(args.evaluation_url, url);
-        assert!(args.evaluation_token.is_absolute());
     }
 
     #[test]
@@ -94,8 +78,6 @@ mod tests {
             "--node-plugin-account=a",
             "--mutating-configuration=m",
             "--validating-configuration=v",
-            "--evaluation-url=https://u:1",
-            "--evaluation-token=/t",
         ])
         .unwrap();
         let given = [
@@ -105,8 +87,6 @@ mod tests {
             &args.validating_configuration,
         ];
         assert_eq!(given, ["n", "a", "m", "v"]);
-        assert_eq!(args.evaluation_url, "https://u:1");
-        assert_eq!(args.evaluation_token, PathBuf::from("/t"));
         assert_eq!(args.listen_address, ([127, 0, 0, 1], 1).into());
     }
 }

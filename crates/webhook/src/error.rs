@@ -3,29 +3,18 @@
 use std::{io, net::SocketAddr};
 
 use evaluation_api::client::UrlError;
-use service_kit::{
-    admin::BindError, client::ConnectError, shutdown::SignalError, telemetry::TelemetryError,
-};
+use service_kit::shell::ShellError;
 use thiserror::Error;
 
 /// Why the process cannot start.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// It could not say what it does.
-    #[error("cannot log")]
-    Telemetry(#[from] TelemetryError),
+    /// What every service needs is not there.
+    #[error(transparent)]
+    Shell(#[from] ShellError),
     /// A metric was registered twice.
     #[error("cannot make the metrics")]
     Metrics(#[from] prometheus::Error),
-    /// It could not say how it is.
-    #[error("cannot serve health and metrics")]
-    Admin(#[from] BindError),
-    /// It could not be told to stop.
-    #[error("cannot be told to stop")]
-    Signals(#[from] SignalError),
-    /// It could not ask the API server anything.
-    #[error("cannot reach a cluster")]
-    Connect(#[from] ConnectError),
     /// Where the evaluation service should be is no place.
     #[error("cannot ask the evaluation service")]
     Evaluation(#[from] UrlError),

@@ -23,17 +23,7 @@ mod testing;
 
 use std::{sync::Arc, time::Duration};
 
-use evaluation_api::client::Settings;
-use prometheus::Registry;
-use service_kit::{
-    admin::Admin,
-    args::CommonArgs,
-    client, clock,
-    readiness::Readiness,
-    retry::Policy,
-    shutdown::{Outcome, Tasks, signals},
-    telemetry,
-};
+use service_kit::{clock, retry::Policy, shell::Shell, shutdown::Outcome};
 use tokio::net::TcpListener;
 use tracing::info;
 
@@ -52,47 +42,35 @@ const DRAIN: Duration = Duration::from_secs(15);
 /// Runs until the process is to end.
 pub async fn run(args: Args) -> Result<Outcome, RunError> {
     let Args {
-        common:
-            CommonArgs {
-                log_filter,
-                log_format,
-                admin_address,
-                kubeconfig,
-            },
+        common,
         namespace,
         listen_address,
         node_plugin_account,
         mutating_configuration,
         validating_configuration,
-        evaluation_url,
-        evaluation_token,
+        evaluation,
     } = args;
-    telemetry::init(&log_filter, log_format)?;
-    let registry = Registry::new();
-    let metrics = Metrics::register(&registry)?;
-    let (readiness, start) = Readiness::starting();
-    Admin::bind(admin_address)
-        .await?
-        .start(readiness.clone(), registry);
-    let signals = signals()?;
+    let mut shell = Shell::begin(common).await?;
+    let metrics = Metrics::register(&shell.registry)?;
     let failed = |source| RunError::Listen {
         address: listen_address,
         source,
     };
     let listener = TcpListener::bind(listen_address).await.map_err(failed)?;
-    let client = client::connect(kubeconfig.as_deref()).await?;
 
     let serving = Serving::default();
     let tls = serving.config();
     let place = Place {
-        client: client.clone(),
+        client: shell.client.clone(),
         policy: Policy::default(),
         namespace: namespace.clone(),
         mutating: mutating_configuration,
         validating: validating_configuration,
         creator: certs::creator(),
     };
-    let ready = readiness.part("a certificate that the API server was told to trust");
+    let ready = shell
+        .readiness
+        .part("a certificate that the API server was told to trust");
     let (roots, tls_roots) = evaluator::trust();
     let keeper = Keeper::new(
         place,
@@ -102,19 +80,15 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
         metrics.certificates,
         ready,
     );
-    let evaluator = Evaluator::new(Settings {
-        url: evaluation_url,
-        tls: tls_roots,
-        token_file: evaluation_token,
-    })?;
+    let evaluator = Evaluator::new(evaluation.settings(tls_roots))?;
+    let client = shell.client.clone();
     let admission = Admission::new(client, &namespace, node_plugin_account, evaluator);
     let handler = Handler::new(admission, metrics.reviews);
 
-    let mut tasks = Tasks::new();
+    let tasks = &mut shell.tasks;
     let stop = tasks.stop();
     tasks.spawn_infallible("certificates", keeper.keep(stop.clone()));
     tasks.spawn_infallible("admission", server::serve(listener, tls, handler, stop));
     info!(address = %listen_address, "admission starts");
-    start.ready();
-    Ok(tasks.run(signals, &readiness, DRAIN).await)
+    Ok(shell.run(DRAIN).await)
 }

@@ -1,0 +1,79 @@
+//! The arguments of a service that asks the evaluation service. It flattens them into its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use tokio::sync::watch;
+
+use crate::client::Settings;
+
+/// Where the evaluation service is, and what it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct EvaluationArgs {
+    /// Where the evaluation service is
+    #[arg(
+        long = "evaluation-url",
+        value_name = "URL",
+        default_value = "https://evaluation-service.connectors-system.svc:8443"
+    )]
+    pub url: String,
+
+    /// The file with the token for the evaluation service, of audience connectors-evaluation; read again for
+    /// each call
+    #[arg(
+        long = "evaluation-token",
+        value_name = "FILE",
+        default_value = "/var/run/secrets/connectors-evaluation/token"
+    )]
+    pub token: PathBuf,
+}
+
+impl EvaluationArgs {
+    /// For a client that trusts whom this configuration does.
+    #[must_use]
+    pub fn settings(self, tls: watch::Receiver<Arc<ClientConfig>>) -> Settings {
+        let Self { url, token } = self;
+        Settings {
+            url,
+            tls,
+            token_file: token,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::EvaluationArgs;
+
+    #[derive(Debug, Parser)]
+    struct Service {
+        #[command(flatten)]
+        evaluation: EvaluationArgs,
+    }
+
+    fn parse(args: &[&str]) -> EvaluationArgs {
+        let service = Service::try_parse_from(["service"].iter().chain(args)).unwrap();
+        service.evaluation
+    }
+
+    #[test]
+    fn the_declaration_is_sound() {
+        Service::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_has_a_default_for_a_pod_in_a_cluster_and_can_be_given() {
+        let EvaluationArgs { url, token } = parse(&[]);
+        assert_eq!(url, "https://evaluation-service.connectors-system.svc:8443");
+        assert!(token.is_absolute());
+        let given = parse(&["--evaluation-url=https://u:1", "--evaluation-token=/t"]);
+        let expected = EvaluationArgs {
+            url: "https://u:1".to_owned(),
+            token: "/t".into(),
+        };
+        assert_eq!(given, expected);
+    }
+}

@@ -1,0 +1,87 @@
+//! What every service begins with, and ends by.
+
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use kube::Client;
+use prometheus::Registry;
+use thiserror::Error;
+
+use crate::{
+    admin::{Admin, BindError},
+    args::CommonArgs,
+    client::{self, ConnectError},
+    readiness::{Part, Readiness},
+    shutdown::{Outcome, Signal, SignalError, Tasks, signals},
+    telemetry::{self, TelemetryError},
+};
+
+/// Why a process cannot begin.
+#[derive(Debug, Error)]
+pub enum ShellError {
+    /// It cannot log.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    /// It cannot be told to end.
+    #[error(transparent)]
+    Signals(#[from] SignalError),
+    /// It cannot say how it is.
+    #[error(transparent)]
+    Admin(#[from] BindError),
+    /// It has no client for the Kubernetes API.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+/// A process that logs, says how it is, can be told to end, and has a client for the Kubernetes API.
+pub struct Shell {
+    /// For the Kubernetes API.
+    pub client: Client,
+    /// Of the metrics that the admin server shows.
+    pub registry: Registry,
+    /// Whether everything has caught up. Not before [`run`](Self::run).
+    pub readiness: Readiness,
+    /// What runs until the process is to end.
+    pub tasks: Tasks,
+    signals: BoxStream<'static, Signal>,
+    start: Part,
+}
+
+impl Shell {
+    /// The first thing that a process does with its arguments.
+    pub async fn begin(args: CommonArgs) -> Result<Self, ShellError> {
+        let CommonArgs {
+            log_filter,
+            log_format,
+            admin_address,
+            kubeconfig,
+        } = args;
+        telemetry::init(&log_filter, log_format)?;
+        let signals = signals()?;
+        let registry = Registry::new();
+        let (readiness, start) = Readiness::starting();
+        let admin = Admin::bind(admin_address).await?;
+        admin.start(readiness.clone(), registry.clone());
+        Ok(Self {
+            client: client::connect(kubeconfig.as_deref()).await?,
+            registry,
+            readiness,
+            tasks: Tasks::new(),
+            signals,
+            start,
+        })
+    }
+
+    /// Everything has been started: waits until the process is to end, and then so long for its tasks.
+    pub async fn run(self, drain: Duration) -> Outcome {
+        let Self {
+            readiness,
+            tasks,
+            signals,
+            start,
+            ..
+        } = self;
+        start.ready();
+        tasks.run(signals, &readiness, drain).await
+    }
+}
