@@ -15,6 +15,8 @@ use crate::stage::{APPS, SECOND_SYSTEM, SYSTEM};
 const LEASE: Duration = Duration::from_secs(15);
 /// What a pod of another namespace is told, whatever the reason.
 const UNSAID: &str = "Decide";
+/// What a look at a request begins with, and what an end is recorded in.
+const LOOKED_AT: [&str; 2] = ["accessrequests", "pods"];
 /// What no sentence to a pod of another namespace speaks of.
 const SECRETS: [&str; 4] = ["policy", "check", "signoff", "for-"];
 
@@ -36,8 +38,8 @@ pub(super) struct Conduct {
     led: BTreeMap<String, Duration>,
     /// Who tried to delete which binding.
     tried: BTreeSet<(String, String)>,
-    /// Who tried to record something in which request, which is what an end begins with.
-    recording: BTreeSet<(String, String)>,
+    /// Whose look at which request came to nothing: it, or its pod, could not be read, or nothing recorded in it.
+    stumbled: BTreeSet<(String, String, String)>,
 }
 
 impl Conduct {
@@ -69,9 +71,13 @@ impl Conduct {
             let tried = (point.process.clone(), point.name.clone());
             self.tried.insert(tried);
         }
-        if point.verb == Verb::Update && point.resource == "accessrequests" && !answered {
-            let recording = (point.process.clone(), point.name.clone());
-            self.recording.insert(recording);
+        let looks = matches!(point.verb, Verb::Get | Verb::Update)
+            && LOOKED_AT.contains(&point.resource.as_str());
+        // That there is no such object is an answer.
+        if looks && !answered && call.code != Some(404) {
+            let (process, resource) = (point.process.clone(), point.resource.clone());
+            self.stumbled
+                .insert((process, resource, point.name.clone()));
         }
     }
 
@@ -131,8 +137,17 @@ impl Conduct {
             let binding = snapshot.by_uid("rolebindings", uid)?;
             let name = text(binding, "/metadata/name");
             let tried = (by.to_owned(), name.to_owned());
-            let recording = (by.to_owned(), label(binding, "accessRequest").to_owned());
-            let begun = self.tried.contains(&tried) || self.recording.contains(&recording);
+            let namespace = text(binding, "/metadata/namespace");
+            let request = label(binding, "accessRequest");
+            let found = snapshot.get("accessrequests", namespace, request);
+            let pod = found.map(|it| text(it, "/spec/context/objectRef/name"));
+            let stumbled = |resource: &str, name: &str| {
+                let stumbled = (by.to_owned(), resource.to_owned(), name.to_owned());
+                self.stumbled.contains(&stumbled)
+            };
+            let begun = self.tried.contains(&tried)
+                || stumbled("accessrequests", request)
+                || pod.is_some_and(|it| stumbled("pods", it));
             (since < led && !begun).then_some(name)
         });
         left.map(|name| format!("{by} grants before it takes back {name}, which it found"))
