@@ -213,7 +213,7 @@ async fn answer(
     question: EvaluateChecksRequest,
 ) -> Result<EvaluateChecksResponse, Unanswered> {
     let Some(mood) = mood else {
-        return truth(question);
+        return truth(&question);
     };
     let checks: Vec<String> = question
         .candidates
@@ -227,7 +227,7 @@ async fn answer(
         Mood::Refuses => Err(refusal(Code::InvalidArgument)),
         Mood::Slow => {
             sleep(Duration::from_secs(3)).await;
-            truth(question)
+            truth(&question)
         }
         Mood::Silent => pending().await,
         Mood::BareYes => Ok(EvaluateChecksResponse {
@@ -235,7 +235,7 @@ async fn answer(
             ..EvaluateChecksResponse::default()
         }),
         Mood::OtherPod => {
-            let mut answer = truth(question)?;
+            let mut answer = truth(&question)?;
             answer.rules = vec![GrantedRule {
                 verbs: vec!["*".to_owned()],
                 resources: vec!["connectors/apis/v1/pod/apps/somebody-else".to_owned()],
@@ -243,7 +243,7 @@ async fn answer(
             Ok(answer)
         }
         Mood::UnknownVerdict => {
-            let mut answer = truth(question)?;
+            let mut answer = truth(&question)?;
             answer.verdict = 4711;
             for check in &mut answer.checks {
                 check.verdict = 4711;
@@ -252,7 +252,7 @@ async fn answer(
         }
         Mood::StillPending => {
             let before = question.stage == i32::from(EvaluationStage::BeforeGrant);
-            let mut answer = truth(question)?;
+            let mut answer = truth(&question)?;
             if !before {
                 return Ok(answer);
             }
@@ -267,10 +267,10 @@ async fn answer(
             for candidates in &mut question.candidates {
                 candidates.objects.retain(|it| approves(it));
             }
-            truth(question)
+            truth(&question)
         }
         Mood::OtherChecks => {
-            let mut answer = truth(question)?;
+            let mut answer = truth(&question)?;
             answer.verdict = yes;
             for (index, check) in answer.checks.iter_mut().enumerate() {
                 check.check = format!("not-{}", checks.get(index).cloned().unwrap_or_default());
@@ -296,7 +296,7 @@ fn refusal(code: Code) -> Unanswered {
 }
 
 /// What the evaluation service says, without the way to it.
-fn truth(question: EvaluateChecksRequest) -> Result<EvaluateChecksResponse, Unanswered> {
+fn truth(question: &EvaluateChecksRequest) -> Result<EvaluateChecksResponse, Unanswered> {
     let (_, question) = evaluate::read(question).map_err(|_| refusal(Code::InvalidArgument))?;
     let prepared = judge::prepare(question).map_err(|_| refusal(Code::InvalidArgument))?;
     let answers: Vec<_> = prepared.rego_jobs().map(|job| rego(&job)).collect();

@@ -9,10 +9,29 @@ const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "labels"];
 /// of another one its identity, labels and service account. What else a pod holds is its tenant's.
 #[must_use]
 pub fn of(pod: &Value, policy_namespace: &str) -> Value {
-    let namespace = pod.pointer("/metadata/namespace").and_then(Value::as_str);
-    if namespace == Some(policy_namespace) {
-        return pod.clone();
+    if is_in(pod, policy_namespace) {
+        pod.clone()
+    } else {
+        seen_from_elsewhere(pod)
     }
+}
+
+/// The same of a pod that nobody else needs.
+#[must_use]
+pub fn into(pod: Value, policy_namespace: &str) -> Value {
+    if is_in(&pod, policy_namespace) {
+        pod
+    } else {
+        seen_from_elsewhere(&pod)
+    }
+}
+
+fn is_in(pod: &Value, namespace: &str) -> bool {
+    let own = pod.pointer("/metadata/namespace").and_then(Value::as_str);
+    own == Some(namespace)
+}
+
+fn seen_from_elsewhere(pod: &Value) -> Value {
     let mut view = Map::new();
     copy(pod, &["apiVersion", "kind"], &mut view);
     view.insert("metadata".to_owned(), part(pod, "metadata", &IDENTITY));
@@ -42,7 +61,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::of;
+    use super::{into, of};
     use crate::testing::json_values;
 
     #[test]
@@ -50,6 +69,7 @@ mod tests {
         let pod =
             json!({"metadata": {"namespace": "a", "annotations": {"x": "y"}}, "spec": {"env": 1}});
         assert_eq!(of(&pod, "a"), pod);
+        assert_eq!(into(pod.clone(), "a"), pod);
     }
 
     #[test]
@@ -77,6 +97,7 @@ mod tests {
         #[test]
         fn nothing_else_is_ever_seen(pod in json_values()) {
             let view = of(&pod, "no-such-namespace");
+            prop_assert_eq!(&into(pod, "no-such-namespace"), &view);
             let keys = |value: &serde_json::Value| -> Vec<String> {
                 value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
             };

@@ -150,7 +150,7 @@ pub enum RegoFailure {
 pub struct Prepared {
     spec: CheckGrantedSpec,
     permission: Permission,
-    view: Value,
+    /// The pod as the policy may see it.
     data: TemplateData,
     /// The policy and the pod are not in one namespace.
     is_foreign: bool,
@@ -177,8 +177,7 @@ pub fn prepare(question: Question) -> Result<Prepared, JudgeError> {
         mut candidates,
         stage,
     } = input::check(question)?;
-    let view = context_view::of(&pod, &policy_namespace);
-    let data = TemplateData::of(view.clone());
+    let data = TemplateData::of(context_view::into(pod, &policy_namespace));
     let prepare = |check: &Check| {
         let found = candidates.remove(&check.name).unwrap_or_default();
         let mut objects: Vec<Object> = found.into_iter().map(Object::read).collect();
@@ -194,7 +193,6 @@ pub fn prepare(question: Question) -> Result<Prepared, JudgeError> {
         is_foreign: pod_namespace != policy_namespace,
         spec,
         permission,
-        view,
         data,
         stage,
     })
@@ -225,7 +223,8 @@ impl PreparedCheck {
 impl Prepared {
     /// What has to be asked, always in the same order.
     pub fn rego_jobs(&self) -> impl Iterator<Item = RegoJob<'_>> {
-        self.checks.iter().flat_map(|check| check.jobs(&self.view))
+        let context = self.data.object();
+        self.checks.iter().flat_map(|check| check.jobs(context))
     }
 
     /// The judgement, given the answers in the order of the questions. One that is missing is a failure.
@@ -238,7 +237,6 @@ impl Prepared {
         let Self {
             spec,
             permission,
-            view: _,
             data,
             is_foreign,
             checks,

@@ -80,7 +80,9 @@ impl TemplateData {
         )])))
     }
 
-    fn object(&self) -> &Value {
+    /// The context object.
+    #[must_use]
+    pub fn object(&self) -> &Value {
         self.0.get("object").unwrap_or(&Value::Null)
     }
 }

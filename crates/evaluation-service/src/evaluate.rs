@@ -36,7 +36,7 @@ pub(crate) struct Judged {
 }
 
 /// What is asked, and the namespace whose permission it needs.
-pub fn read(request: EvaluateChecksRequest) -> Result<(String, Question), Refused> {
+pub fn read(request: &EvaluateChecksRequest) -> Result<(String, Question), Refused> {
     let EvaluateChecksRequest {
         policy,
         context_object,
@@ -44,25 +44,25 @@ pub fn read(request: EvaluateChecksRequest) -> Result<(String, Question), Refuse
         candidates,
         stage,
     } = request;
-    let stage = match EvaluationStage::try_from(stage) {
+    let stage = match EvaluationStage::try_from(*stage) {
         Ok(EvaluationStage::BeforeGrant) => Stage::BeforeGrant,
         Ok(EvaluationStage::AfterGrant) => Stage::AfterGrant,
         Ok(EvaluationStage::Unspecified) | Err(_) => return Err(Refused::Stage),
     };
-    let policy = json("policy", &policy)?;
+    let policy = json("policy", policy)?;
     let namespace = namespace_of(&policy);
     let mut found = BTreeMap::new();
     for v1::Candidates { check, objects } in candidates {
         let read = |object: &Vec<u8>| json(&format!("candidates of check {check:?}"), object);
         let objects = objects.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         if found.insert(check.clone(), objects).is_some() {
-            return Err(Refused::CheckTwice(check));
+            return Err(Refused::CheckTwice(check.clone()));
         }
     }
     let question = Question {
         policy,
-        context: json("context_object", &context_object)?,
-        connector,
+        context: json("context_object", context_object)?,
+        connector: connector.clone(),
         candidates: found,
         stage,
     };

@@ -159,15 +159,14 @@ impl Service {
             return Ok(known.answer.clone());
         }
         let length = asked.encoded_len();
-        let kept = Remembered::keeps(&asked).then(|| asked.clone());
-        let (namespace, question) = evaluate::read(asked)?;
+        let (namespace, question) = evaluate::read(&asked)?;
         self.callers.authorize(&caller, &namespace).await?;
         let purpose = question.stage.into();
         let place = self.places.take(&namespace, purpose).await?;
         let judged = evaluate::judge(question, length, &self.rego, &place).await?;
         let Judged { answer, is_certain } = judged;
         self.metrics.checks("judged");
-        if let Some(asked) = kept.filter(|_| is_certain) {
+        if is_certain && Remembered::keeps(&asked) {
             self.remembered.remember(asked, namespace, answer.clone());
         }
         Ok(answer)

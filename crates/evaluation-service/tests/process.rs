@@ -35,6 +35,12 @@ fn certificates(directory: &Path) -> Vec<String> {
     ]
 }
 
+/// Of a cluster that does not answer.
+fn kubeconfig(directory: &Path) {
+    let config = r#"{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}"#;
+    fs::write(directory.join("config"), config).unwrap();
+}
+
 fn failed(command: &mut Command) -> String {
     let Output { status, stderr, .. } = command.output().unwrap();
     assert_eq!(status.code(), Some(1));
@@ -45,6 +51,7 @@ fn failed(command: &mut Command) -> String {
 fn it_does_not_start_without_a_certificate_and_names_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let arguments = certificates(directory.path());
+    kubeconfig(directory.path());
     fs::remove_file(directory.path().join("tls.crt")).unwrap();
     let said = failed(program().args(arguments));
     assert!(said.contains("tls.crt"), "{said}");
@@ -60,8 +67,7 @@ fn it_does_not_start_without_a_cluster() {
 #[test]
 fn without_its_lists_it_is_alive_and_not_ready_and_ends_when_told() {
     let directory = tempfile::tempdir().unwrap();
-    let config = r#"{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}"#;
-    fs::write(directory.path().join("config"), config).unwrap();
+    kubeconfig(directory.path());
     let mut process = program()
         .args(certificates(directory.path()))
         .stdout(Stdio::piped())

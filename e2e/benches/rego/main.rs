@@ -33,11 +33,16 @@ mod ways;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
 
 use e2e::Progress;
 use evaluation_api::v1::CheckVerdict;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 use check::Check;
 use opa::Opa;
@@ -50,6 +55,9 @@ use ways::{Question, WAYS, Way};
 /// Rounds of one caller, and questions of each.
 const ROUNDS: usize = 11;
 const OF_ROUND: usize = 300;
+/// Callers at the same time, as many as one namespace may have, and questions that they share in a round.
+const CALLERS: usize = 4;
+const OF_ROUND_TOGETHER: usize = 1_000;
 
 fn main() -> ExitCode {
     // Before the network is another one: it may have to be built.
@@ -80,6 +88,21 @@ fn compare(table: &mut Table, check: &Check, opa: &Path, program: &Program, plac
     };
     bench.prove();
     bench.alone(table);
+    let ways = bench.one.block_on(async {
+        let ours = async || Way::Service(program.over_socket());
+        let theirs = async || Way::Opa(opa.connect().await);
+        [together(ours).await, together(theirs).await]
+    });
+    bench.together(table, &ways);
+}
+
+/// Several callers, each with a connection of its own.
+async fn together(way: impl AsyncFn() -> Way) -> Vec<Arc<Mutex<Way>>> {
+    let mut all = Vec::new();
+    for _ in 0..CALLERS {
+        all.push(Arc::new(Mutex::new(way().await)));
+    }
+    all
 }
 
 struct Bench {
@@ -170,6 +193,38 @@ impl Bench {
         }
     }
 
+    /// Several callers at the same time, who share the questions of a round and ask again at once.
+    fn together(&mut self, table: &mut Table, [ours, theirs]: &[Vec<Arc<Mutex<Way>>>; 2]) {
+        let mut rates = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            let questions: Vec<_> = (0..OF_ROUND_TOGETHER).map(|_| self.usual()).collect();
+            let questions = Arc::new(questions);
+            for (rates, ways) in rates.iter_mut().zip([ours, theirs]) {
+                let began = Instant::now();
+                self.one.block_on(all_asked(ways, &questions));
+                rates.push(OF_ROUND_TOGETHER as f64 / began.elapsed().as_secs_f64());
+            }
+        }
+        let mut ratios: Vec<f64> = rates[0].iter().zip(&rates[1]).map(|(a, b)| a / b).collect();
+        for (name, mut rates) in [
+            "EvaluateChecks over the Unix socket",
+            "OPA over its REST API",
+        ]
+        .into_iter()
+        .zip(rates)
+        {
+            rates.sort_unstable_by(f64::total_cmp);
+            let what = format!("checks, {name}, {CALLERS} callers who ask again at once");
+            table.figure(&what, rates[ROUNDS / 2], "calls/s");
+        }
+        ratios.sort_unstable_by(f64::total_cmp);
+        let (least, most) = (ratios[0], ratios[ROUNDS - 1]);
+        let what = format!(
+            "calls a second, EvaluateChecks / OPA ({least:.1} to {most:.1} in {ROUNDS} rounds)"
+        );
+        table.figure(&what, ratios[ROUNDS / 2], "×");
+    }
+
     /// An object in one of its states, and what is to be said about it.
     fn usual(&mut self) -> (Question, CheckVerdict) {
         let mut verdict = CheckVerdict::Unspecified;
@@ -182,6 +237,23 @@ impl Bench {
         });
         (question, verdict)
     }
+}
+
+/// Every caller takes the next question until there is none.
+async fn all_asked(ways: &[Arc<Mutex<Way>>], questions: &Arc<Vec<(Question, CheckVerdict)>>) {
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut callers = JoinSet::new();
+    for way in ways {
+        let (way, next, questions) = (Arc::clone(way), Arc::clone(&next), Arc::clone(questions));
+        callers.spawn(async move {
+            let mut way = way.lock().await;
+            while let Some((question, verdict)) = questions.get(next.fetch_add(1, Relaxed)) {
+                let (said, _) = way.ask(question).await;
+                assert_eq!(said, *verdict, "{question:?}");
+            }
+        });
+    }
+    callers.join_all().await;
 }
 
 /// What the status of an object may be, and what that means.

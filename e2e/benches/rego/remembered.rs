@@ -24,7 +24,7 @@ pub(crate) fn rows(table: &mut Table, check: &Check) {
     let remembered = Remembered::default();
     let questions: Vec<_> = (0..QUESTIONS).map(|number| asked(check, number)).collect();
     for asked in &questions {
-        let (namespace, question) = read(asked.clone()).unwrap();
+        let (namespace, question) = read(asked).unwrap();
         let prepared = judge::prepare(question).unwrap();
         // What the module would say; it is not what is measured here.
         let answers: Vec<_> = prepared.rego_jobs().map(|job| says(job.input)).collect();

@@ -90,7 +90,6 @@ impl Way {
                 (said, began.elapsed())
             }
             Self::Whole(module) => {
-                let asked = asked.clone();
                 let began = Instant::now();
                 let said = whole(module, asked).map_or(CheckVerdict::Failed, |it| it.verdict());
                 (said, began.elapsed())
@@ -118,7 +117,7 @@ impl Way {
 }
 
 /// What the service does with a question, with the module at hand.
-fn whole(module: &CheckModule, asked: EvaluateChecksRequest) -> Option<EvaluateChecksResponse> {
+fn whole(module: &CheckModule, asked: &EvaluateChecksRequest) -> Option<EvaluateChecksResponse> {
     let (_, question) = evaluate::read(asked).ok()?;
     let prepared = judge::prepare(question).ok()?;
     let jobs = prepared.rego_jobs().map(|job| {
