@@ -51,8 +51,6 @@ struct State {
     unrecorded: Option<u16>,
     /// What nobody can delete from now on.
     kept: Option<Undeletable>,
-    /// Streams that lost a line, and end with the next one: process and resource.
-    broken: BTreeSet<(String, String)>,
 }
 
 impl State {
@@ -228,10 +226,6 @@ impl Faults for Injector {
     fn on_event(&self, point: &EventPoint) -> EventFault {
         let id = event_id(point);
         let mut state = self.state();
-        let stream = (point.process.clone(), point.resource.clone());
-        if state.broken.remove(&stream) {
-            return EventFault::Gone;
-        }
         state.met.events.push(id.clone());
         let found = self.faults.iter().find_map(|fault| {
             let Fault::Event { at, what } = fault else {
@@ -245,10 +239,7 @@ impl Faults for Injector {
         state.met.faults += 1;
         state.met.last = Some(Instant::now());
         match what {
-            EventTrouble::Drop => {
-                state.broken.insert(stream);
-                EventFault::Drop
-            }
+            EventTrouble::Drop => EventFault::Drop,
             EventTrouble::Twice => EventFault::Twice,
             EventTrouble::Late => EventFault::Delay(LATE_EVENT),
             EventTrouble::VeryLate => EventFault::Delay(VERY_LATE_EVENT),

@@ -32,6 +32,8 @@ pub(crate) struct Events {
     bookmark: Option<Instant>,
     /// Sent once more, without asking.
     again: Option<Line>,
+    /// A line was left out, and its reader is to learn of that.
+    lost: bool,
     over: bool,
 }
 
@@ -53,6 +55,7 @@ impl Events {
             ends,
             bookmark: None,
             again: None,
+            lost: false,
             over: false,
             watch,
         };
@@ -88,7 +91,11 @@ impl Events {
             changed.as_mut().enable();
             match self.look() {
                 Next::Line(line, point) => {
-                    let fault = self.fault(&point);
+                    let fault = if self.lost {
+                        EventFault::Gone
+                    } else {
+                        self.fault(&point)
+                    };
                     if let EventFault::Delay(time) = fault {
                         sleep(time).await;
                         if self.is_killed() {
@@ -171,7 +178,10 @@ impl Events {
     async fn send(&mut self, line: Line, fault: EventFault) -> Option<Option<String>> {
         match fault {
             EventFault::None | EventFault::Delay(_) => Some(Some(self.text(&line))),
-            EventFault::Drop => None,
+            EventFault::Drop => {
+                self.lost = true;
+                None
+            }
             EventFault::Twice => {
                 let text = self.text(&line);
                 self.again = Some(line);

@@ -172,7 +172,7 @@ pub enum EventFault {
     /// Not at all.
     #[default]
     None,
-    /// It is left out.
+    /// It is left out. A 410 comes instead of the next line of the stream, which is how a client learns of it.
     Drop,
     /// It comes twice.
     Twice,
