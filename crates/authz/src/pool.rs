@@ -1,27 +1,42 @@
 //! Values that many objects have in common, each kept once.
 
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use crate::hash::HashSet;
+use hashbrown::HashTable;
+
+use crate::hash::Hashing;
 
 #[derive(Debug)]
-pub(crate) struct Pool<T>(HashSet<Arc<T>>);
+pub(crate) struct Pool<T> {
+    hashing: Hashing,
+    values: HashTable<Arc<T>>,
+}
 
 impl<T> Default for Pool<T> {
     fn default() -> Self {
-        Self(HashSet::default())
+        Self {
+            hashing: Hashing::default(),
+            values: HashTable::new(),
+        }
     }
 }
 
 impl<T: Hash + Eq> Pool<T> {
-    /// The one value that equals this one.
-    pub(crate) fn share(&mut self, value: T) -> Arc<T> {
-        if let Some(shared) = self.0.get(&value) {
+    /// The one value that equals a draft of it, which hashes as the value does. Made of it when there is
+    /// none yet, because a draft may borrow what it says.
+    pub(crate) fn share<D: Hash + PartialEq<T>>(
+        &mut self,
+        draft: D,
+        make: impl FnOnce(D) -> T,
+    ) -> Arc<T> {
+        let Self { hashing, values } = self;
+        let hash = hashing.hash_one(&draft);
+        if let Some(shared) = values.find(hash, |it| draft == **it) {
             return Arc::clone(shared);
         }
-        let shared = Arc::new(value);
-        self.0.insert(Arc::clone(&shared));
+        let shared = Arc::new(make(draft));
+        values.insert_unique(hash, Arc::clone(&shared), |it| hashing.hash_one(it));
         shared
     }
 
@@ -29,13 +44,17 @@ impl<T: Hash + Eq> Pool<T> {
     pub(crate) fn give_back(&mut self, shared: Arc<T>) {
         // One here, one in the pool.
         if Arc::strong_count(&shared) == 2 {
-            self.0.remove(&shared);
+            let hash = self.hashing.hash_one(&shared);
+            let found = self.values.find_entry(hash, |it| Arc::ptr_eq(it, &shared));
+            if let Ok(found) = found {
+                found.remove();
+            }
         }
         drop(shared);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.values.is_empty()
     }
 }
 
@@ -45,14 +64,17 @@ mod tests {
 
     #[test]
     fn equal_values_are_one_until_the_last_is_given_back() {
-        let mut pool = Pool::default();
-        let (one, same) = (pool.share("a"), pool.share("a"));
+        let mut pool = Pool::<String>::default();
+        let (one, same) = (
+            pool.share("a", str::to_owned),
+            pool.share("a", str::to_owned),
+        );
         assert!(Arc::ptr_eq(&one, &same));
-        assert!(!Arc::ptr_eq(&one, &pool.share("b")));
+        assert!(!Arc::ptr_eq(&one, &pool.share("b", str::to_owned)));
         pool.give_back(one);
-        assert!(Arc::ptr_eq(&same, &pool.share("a")));
+        assert!(Arc::ptr_eq(&same, &pool.share("a", str::to_owned)));
         pool.give_back(same);
-        let b = pool.share("b");
+        let b = pool.share("b", str::to_owned);
         assert!(!pool.is_empty());
         pool.give_back(b);
         assert!(pool.is_empty());

@@ -92,7 +92,7 @@ type Number = u32;
 
 impl RbacIndex {
     /// Takes an object as it is now, new or changed.
-    pub fn apply<K: RbacObject>(&mut self, object: K) -> Result<(), IndexError> {
+    pub fn apply<K: RbacObject>(&mut self, object: &K) -> Result<(), IndexError> {
         self.put(object).map(drop)
     }
 
@@ -109,9 +109,9 @@ impl RbacIndex {
 
     /// Takes all objects of a kind, as a new list shows them: what it does not show was deleted. What
     /// cannot be indexed is left out and told.
-    pub fn reset<K: RbacObject>(
+    pub fn reset<'a, K: RbacObject + 'a>(
         &mut self,
-        objects: impl IntoIterator<Item = K>,
+        objects: impl IntoIterator<Item = &'a K>,
     ) -> Vec<IndexError> {
         let mut listing = Listing::begin(self);
         let mut errors = Vec::new();
@@ -129,14 +129,13 @@ impl RbacIndex {
         scopes && self.shapes.is_empty() && self.common.is_empty()
     }
 
-    fn put<K: RbacObject>(&mut self, object: K) -> Result<Number, IndexError> {
-        let (mut metadata, content) = object.split();
-        let (namespace, name) = (metadata.namespace.take(), metadata.name.take());
-        let (namespace, name) = place::<K>(namespace.as_deref(), name.as_deref())?;
-        Ok(match content {
+    fn put<K: RbacObject>(&mut self, object: &K) -> Result<Number, IndexError> {
+        let metadata = object.metadata();
+        let (namespace, name) = key::<K>(metadata)?;
+        Ok(match object.content() {
             Content::Rules(rules) => self.put_role(namespace, name, rules).0,
             Content::Binding(role, subjects) => {
-                let id = self.put_binding(namespace, name, metadata, &role, subjects);
+                let id = self.put_binding(namespace, name, metadata, role, subjects);
                 id.0
             }
         })
@@ -159,26 +158,23 @@ impl RbacIndex {
     }
 }
 
-fn key<K: RbacObject>(metadata: &ObjectMeta) -> Result<(Option<&str>, &str), IndexError> {
-    place::<K>(metadata.namespace.as_deref(), metadata.name.as_deref())
-}
-
 /// Where an object is, and its name there.
-fn place<'a, K: RbacObject>(
-    namespace: Option<&'a str>,
-    name: Option<&'a str>,
-) -> Result<(Option<&'a str>, &'a str), IndexError> {
+fn key<K: RbacObject>(metadata: &ObjectMeta) -> Result<(Option<&str>, &str), IndexError> {
     let kind = K::KIND;
-    let given = |text: Option<&'a str>| text.filter(|text| !text.is_empty());
-    let name = given(name).ok_or(IndexError::NoName { kind })?;
+    let name = given(metadata.name.as_deref()).ok_or(IndexError::NoName { kind })?;
     if !K::NAMESPACED {
         return Ok((None, name));
     }
-    match given(namespace) {
+    match given(metadata.namespace.as_deref()) {
         Some(namespace) => Ok((Some(namespace), name)),
         None => Err(IndexError::NoNamespace {
             kind,
             name: name.to_owned(),
         }),
     }
+}
+
+/// Empty is not given.
+fn given(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
 }

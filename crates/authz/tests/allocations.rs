@@ -93,8 +93,8 @@ fn the_reason_of_a_yes_is_one_piece_however_long_the_names_are() {
         name: long.clone(),
         ..Subject::default()
     }]);
-    index.apply(role).unwrap();
-    index.apply(binding).unwrap();
+    index.apply(&role).unwrap();
+    index.apply(&binding).unwrap();
     let user = User {
         name: long,
         groups: Vec::new(),

@@ -170,8 +170,8 @@ mod tests {
 
     fn world() -> World {
         let mut world = World::default();
-        world.rbac.apply(role("r", POD_FORM)).unwrap();
-        world.rbac.apply(role_binding("r")).unwrap();
+        world.rbac.apply(&role("r", POD_FORM)).unwrap();
+        world.rbac.apply(&role_binding("r")).unwrap();
         world.requests.apply(request("a", "Granted"));
         world
     }
@@ -219,10 +219,10 @@ mod tests {
     #[test]
     fn no_answer_depends_on_who_asks_before() {
         let mut standing = world();
-        standing.rbac.apply(role("s", "connectors/apis")).unwrap();
+        standing.rbac.apply(&role("s", "connectors/apis")).unwrap();
         let mut binding = role_binding("s");
         binding.metadata.labels = None;
-        standing.rbac.apply(binding).unwrap();
+        standing.rbac.apply(&binding).unwrap();
         let mut others = vec![question(), another_pod()];
         for change in [
             (|it| it.pod = None) as fn(&mut AccessQuestion),

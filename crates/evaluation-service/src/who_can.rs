@@ -158,8 +158,8 @@ mod tests {
 
     fn world() -> World {
         let mut world = World::default();
-        world.rbac.apply(role("pod", POD_FORM)).unwrap();
-        world.rbac.apply(role_binding("pod")).unwrap();
+        world.rbac.apply(&role("pod", POD_FORM)).unwrap();
+        world.rbac.apply(&role_binding("pod")).unwrap();
         world
     }
 
@@ -188,10 +188,10 @@ mod tests {
     #[test]
     fn standing_holders_are_listed_with_each_of_their_bindings() {
         let mut world = world();
-        world.rbac.apply(role("all", "connectors/apis")).unwrap();
+        world.rbac.apply(&role("all", "connectors/apis")).unwrap();
         let mut binding = role_binding("all");
         binding.metadata.labels = None;
-        world.rbac.apply(binding).unwrap();
+        world.rbac.apply(&binding).unwrap();
         let cluster: ClusterRole = serde_json::from_value(json!({
             "metadata": {"name": "any"},
             "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
@@ -203,8 +203,8 @@ mod tests {
             "subjects": [{"kind": "Group", "name": "admins"}, {"kind": "User", "name": "alice"}],
         }))
         .unwrap();
-        world.rbac.apply(cluster).unwrap();
-        world.rbac.apply(bound).unwrap();
+        world.rbac.apply(&cluster).unwrap();
+        world.rbac.apply(&bound).unwrap();
         let who = who_can(&world, &target(), NOW);
         let listed: BTreeSet<_> = who
             .standing
@@ -224,14 +224,14 @@ mod tests {
     #[test]
     fn a_binding_of_ours_on_its_way_out_and_one_without_a_role_list_nobody() {
         let mut world = world();
-        world.rbac.apply(role("all", "connectors/apis")).unwrap();
+        world.rbac.apply(&role("all", "connectors/apis")).unwrap();
         let mut going = role_binding("all");
         let time = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         going.metadata.deletion_timestamp = Some(time);
-        world.rbac.apply(going).unwrap();
+        world.rbac.apply(&going).unwrap();
         let mut loose: RoleBinding = role_binding("loose");
         loose.role_ref.name = "gone".to_owned();
-        world.rbac.apply(loose).unwrap();
+        world.rbac.apply(&loose).unwrap();
         let who = who_can(&world, &target(), NOW);
         assert_eq!(who.standing, []);
         assert_eq!(who.errors.len(), 1, "{who:?}");

@@ -23,10 +23,10 @@ impl Rbac {
         }
         self.remove(key, object);
         let applied = match key.plural.as_str() {
-            "roles" => read::<Role>(object).map(|it| self.0.apply(it)),
-            "rolebindings" => read::<RoleBinding>(object).map(|it| self.0.apply(it)),
-            "clusterroles" => read::<ClusterRole>(object).map(|it| self.0.apply(it)),
-            "clusterrolebindings" => read::<ClusterRoleBinding>(object).map(|it| self.0.apply(it)),
+            "roles" => read::<Role>(object).map(|it| self.0.apply(&it)),
+            "rolebindings" => read::<RoleBinding>(object).map(|it| self.0.apply(&it)),
+            "clusterroles" => read::<ClusterRole>(object).map(|it| self.0.apply(&it)),
+            "clusterrolebindings" => read::<ClusterRoleBinding>(object).map(|it| self.0.apply(&it)),
             _ => return,
         };
         if !matches!(applied, Some(Ok(()))) {

@@ -13,44 +13,72 @@ use crate::pool::Pool;
 
 /// Whom a binding is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Subject {
+pub enum Subject<T = Box<str>> {
     /// The user of this name, service accounts by their user names included.
-    User(Box<str>),
+    User(T),
     /// Every member of this group.
-    Group(Box<str>),
+    Group(T),
     /// A service account.
     ServiceAccount {
         /// Its namespace: the one given, else that of the binding.
-        namespace: Box<str>,
+        namespace: T,
         /// Its name.
-        name: Box<str>,
+        name: T,
     },
 }
 
-impl Subject {
+impl<'a> Subject<&'a str> {
     /// Reads a subject of a binding. None for one that reaches nobody: of another kind, or a service
     /// account for which neither subject nor binding names a namespace.
-    fn parse(subject: rbac::Subject, binding_namespace: Option<&str>) -> Option<Self> {
+    fn parse(subject: &'a rbac::Subject, binding_namespace: Option<&'a str>) -> Option<Self> {
         let rbac::Subject {
             api_group: _, // Kubernetes does not look at it either when it decides
             kind,
             name,
             namespace,
         } = subject;
-        let name = name.into_boxed_str();
         match kind.as_str() {
             "User" => Some(Self::User(name)),
             "Group" => Some(Self::Group(name)),
             "ServiceAccount" => {
-                let given = namespace.filter(|namespace| !namespace.is_empty());
-                let namespace = given.map(String::into_boxed_str);
-                let namespace = namespace.or_else(|| binding_namespace.map(Into::into))?;
+                let given = namespace.as_deref().filter(|it| !it.is_empty());
+                let namespace = given.or(binding_namespace)?;
                 Some(Self::ServiceAccount { namespace, name })
             }
             _ => None,
         }
     }
 
+    fn keep(self) -> Subject {
+        match self {
+            Self::User(name) => Subject::User(name.into()),
+            Self::Group(name) => Subject::Group(name.into()),
+            Self::ServiceAccount { namespace, name } => Subject::ServiceAccount {
+                namespace: namespace.into(),
+                name: name.into(),
+            },
+        }
+    }
+}
+
+impl PartialEq<Subject> for Subject<&str> {
+    fn eq(&self, other: &Subject) -> bool {
+        match (self, other) {
+            (Self::User(name), Subject::User(other))
+            | (Self::Group(name), Subject::Group(other)) => **name == **other,
+            (
+                Self::ServiceAccount { namespace, name },
+                Subject::ServiceAccount {
+                    namespace: other_namespace,
+                    name: other,
+                },
+            ) => **namespace == **other_namespace && **name == **other,
+            (Self::User(_) | Self::Group(_) | Self::ServiceAccount { .. }, _) => false,
+        }
+    }
+}
+
+impl Subject {
     /// True when the user is meant.
     #[must_use]
     pub fn applies_to(&self, user: &User) -> bool {
@@ -123,8 +151,8 @@ pub(super) struct Place {
 impl Binding {
     pub(super) fn new(
         place: Place,
-        metadata: ObjectMeta,
-        subjects: Vec<rbac::Subject>,
+        metadata: &ObjectMeta,
+        subjects: &[rbac::Subject],
         common: &mut Common,
     ) -> Self {
         let Place {
@@ -136,20 +164,24 @@ impl Binding {
         for subject in subjects {
             known.extend(Subject::parse(subject, namespace.as_deref()));
         }
-        let subjects = common.subjects.share(known);
-        let labels = metadata.labels.unwrap_or_default();
-        let mut keys = Vec::with_capacity(labels.len());
-        let mut texts = Vec::with_capacity(labels.len() + 1);
-        texts.push(metadata.uid.unwrap_or_default());
+        let own = |known: Vec<Subject<&str>>| known.into_iter().map(Subject::keep).collect();
+        let subjects = common.subjects.share(known, own);
+        let labels = metadata.labels.iter().flatten();
+        let (mut keys, mut texts) = (
+            Vec::new(),
+            vec![metadata.uid.as_deref().unwrap_or_default()],
+        );
         for (key, value) in labels {
-            keys.push(key);
-            texts.push(value);
+            keys.push(key.as_str());
+            texts.push(value.as_str());
         }
+        let own = |keys: Vec<&str>| keys.into_iter().map(str::to_owned).collect();
+        let keys = common.keys.share(keys, own);
         Self {
             namespace,
             name,
             texts: Pieces::from(texts.as_slice()),
-            keys: common.keys.share(keys),
+            keys,
             subjects,
             role,
             deleting: metadata.deletion_timestamp.is_some(),

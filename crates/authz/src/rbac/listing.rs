@@ -28,7 +28,7 @@ impl<K: RbacObject> Listing<K> {
     }
 
     /// Takes an object of it. An error says that it is left out.
-    pub fn show(&mut self, index: &mut RbacIndex, object: K) -> Result<(), IndexError> {
+    pub fn show(&mut self, index: &mut RbacIndex, object: &K) -> Result<(), IndexError> {
         let number = index.put(object)?;
         self.unseen.remove(&number);
         Ok(())

@@ -15,12 +15,12 @@ impl RbacObject for ClusterRoleBinding {}
 
 /// What an object says beside its metadata.
 #[derive(Debug)]
-pub enum Content {
+pub enum Content<'a> {
     /// The rules of a role. A cluster role that aggregates others has theirs here already, written by
     /// the controller of Kubernetes; the API server looks no further either.
-    Rules(Vec<PolicyRule>),
+    Rules(&'a [PolicyRule]),
     /// The role and the subjects of a binding.
-    Binding(rbac::RoleRef, Vec<rbac::Subject>),
+    Binding(&'a rbac::RoleRef, &'a [rbac::Subject]),
 }
 
 /// Which of the two halves of RBAC a kind belongs to.
@@ -33,61 +33,45 @@ pub enum Half {
 }
 
 mod sealed {
-    use super::{Content, Half, ObjectMeta};
+    use super::{Content, Half};
 
     pub trait Sealed {
         const NAMESPACED: bool;
         const HALF: Half;
-        fn split(self) -> (ObjectMeta, Content);
+        fn content(&self) -> Content<'_>;
     }
 }
 
 impl sealed::Sealed for Role {
     const NAMESPACED: bool = true;
     const HALF: Half = Half::Roles;
-    fn split(self) -> (ObjectMeta, Content) {
-        let Self { metadata, rules } = self;
-        (metadata, Content::Rules(rules.unwrap_or_default()))
+    fn content(&self) -> Content<'_> {
+        Content::Rules(self.rules.as_deref().unwrap_or_default())
     }
 }
 
 impl sealed::Sealed for ClusterRole {
     const NAMESPACED: bool = false;
     const HALF: Half = Half::Roles;
-    fn split(self) -> (ObjectMeta, Content) {
-        let Self {
-            metadata,
-            rules,
-            aggregation_rule: _,
-        } = self;
-        (metadata, Content::Rules(rules.unwrap_or_default()))
+    fn content(&self) -> Content<'_> {
+        Content::Rules(self.rules.as_deref().unwrap_or_default())
     }
 }
 
 impl sealed::Sealed for RoleBinding {
     const NAMESPACED: bool = true;
     const HALF: Half = Half::Bindings;
-    fn split(self) -> (ObjectMeta, Content) {
-        let Self {
-            metadata,
-            role_ref,
-            subjects,
-        } = self;
-        let subjects = subjects.unwrap_or_default();
-        (metadata, Content::Binding(role_ref, subjects))
+    fn content(&self) -> Content<'_> {
+        let subjects = self.subjects.as_deref().unwrap_or_default();
+        Content::Binding(&self.role_ref, subjects)
     }
 }
 
 impl sealed::Sealed for ClusterRoleBinding {
     const NAMESPACED: bool = false;
     const HALF: Half = Half::Bindings;
-    fn split(self) -> (ObjectMeta, Content) {
-        let Self {
-            metadata,
-            role_ref,
-            subjects,
-        } = self;
-        let subjects = subjects.unwrap_or_default();
-        (metadata, Content::Binding(role_ref, subjects))
+    fn content(&self) -> Content<'_> {
+        let subjects = self.subjects.as_deref().unwrap_or_default();
+        Content::Binding(&self.role_ref, subjects)
     }
 }

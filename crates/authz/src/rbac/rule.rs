@@ -32,8 +32,46 @@ pub(super) struct Shape {
     urls: Vec<String>,
 }
 
+/// The same, as it stands in a rule.
+#[derive(Hash)]
+struct ShapeOf<'a> {
+    verbs: &'a [String],
+    groups: &'a [String],
+    names: &'a [String],
+    urls: &'a [String],
+}
+
+impl PartialEq<Shape> for ShapeOf<'_> {
+    fn eq(&self, other: &Shape) -> bool {
+        let Shape {
+            verbs,
+            groups,
+            names,
+            urls,
+        } = other;
+        self.verbs == verbs && self.groups == groups && self.names == names && self.urls == urls
+    }
+}
+
+impl From<ShapeOf<'_>> for Shape {
+    fn from(shape: ShapeOf<'_>) -> Self {
+        let ShapeOf {
+            verbs,
+            groups,
+            names,
+            urls,
+        } = shape;
+        Self {
+            verbs: verbs.to_vec(),
+            groups: groups.to_vec(),
+            names: names.to_vec(),
+            urls: urls.to_vec(),
+        }
+    }
+}
+
 impl Rule {
-    pub(super) fn new(rule: PolicyRule, shapes: &mut Pool<Shape>) -> Self {
+    pub(super) fn new(rule: &PolicyRule, shapes: &mut Pool<Shape>) -> Self {
         let PolicyRule {
             api_groups,
             non_resource_urls,
@@ -41,14 +79,15 @@ impl Rule {
             resources,
             verbs,
         } = rule;
+        let shape = ShapeOf {
+            verbs,
+            groups: api_groups.as_deref().unwrap_or_default(),
+            names: resource_names.as_deref().unwrap_or_default(),
+            urls: non_resource_urls.as_deref().unwrap_or_default(),
+        };
         Self {
-            shape: shapes.share(Shape {
-                verbs,
-                groups: api_groups.unwrap_or_default(),
-                names: resource_names.unwrap_or_default(),
-                urls: non_resource_urls.unwrap_or_default(),
-            }),
-            resources: Pieces::from(resources.unwrap_or_default().as_slice()),
+            shape: shapes.share(shape, Shape::from),
+            resources: Pieces::from(resources.as_deref().unwrap_or_default()),
         }
     }
 

@@ -40,8 +40,8 @@ fn role(name: &str, resource: String, connector: &str) -> rbac::Role {
 /// that all pods share.
 fn grant(index: &mut RbacIndex, number: usize) {
     let name = format!("grant-{number}");
-    index.apply(role(&name, pod(number), "harbor")).unwrap();
-    index.apply(binding(number, &name)).unwrap();
+    index.apply(&role(&name, pod(number), "harbor")).unwrap();
+    index.apply(&binding(number, &name)).unwrap();
 }
 
 fn binding(number: usize, role: &str) -> rbac::RoleBinding {
@@ -109,7 +109,7 @@ fn a_connector_meets_only_the_rules_that_name_it() {
         let name = format!("standing-{number}");
         let connector = if number == 3 { "harbor" } else { &name };
         let standing = role(&name, "connectors/apis".to_owned(), connector);
-        index.apply(standing).unwrap();
+        index.apply(&standing).unwrap();
     }
     assert_eq!(candidates(&index, "connectors/apis").at_most(), 1);
 }
@@ -117,7 +117,7 @@ fn a_connector_meets_only_the_rules_that_name_it() {
 #[test]
 fn a_rule_for_all_resources_is_met_once() {
     let mut index = RbacIndex::default();
-    index.apply(role("all", "*".to_owned(), "harbor")).unwrap();
+    index.apply(&role("all", "*".to_owned(), "harbor")).unwrap();
     assert_eq!(candidates(&index, "connectors/apis").at_most(), 1);
 }
 
@@ -178,7 +178,7 @@ fn a_role_with_many_bindings_is_looked_up_by_the_user() {
     let mut index = RbacIndex::default();
     grant(&mut index, 0);
     for number in 1..GRANTS {
-        index.apply(binding(number, "grant-0")).unwrap();
+        index.apply(&binding(number, "grant-0")).unwrap();
     }
     let resource = pod(0);
     let question = |user| Attributes {
@@ -202,8 +202,8 @@ fn a_rule_with_two_long_lists_takes_no_room_for_their_product() {
         rule.resources = Some(numbered("r"));
         rule.resource_names = Some(numbered("n"));
     }
-    let keys = |role: rbac::Role| {
-        let rules = role.rules.into_iter().flatten();
+    let keys = |role: &rbac::Role| {
+        let rules = role.rules.iter().flatten();
         let mut shapes = Pool::default();
         let rules: Vec<Rule> = rules.map(|rule| Rule::new(rule, &mut shapes)).collect();
         for rule in &rules {
@@ -212,10 +212,10 @@ fn a_rule_with_two_long_lists_takes_no_room_for_their_product() {
         }
         rules.iter().flat_map(Rule::pairs).count()
     };
-    assert_eq!(keys(wide.clone()), 100);
+    assert_eq!(keys(&wide), 100);
     for rule in wide.rules.iter_mut().flatten() {
         rule.resources = Some(vec!["r0".to_owned(), "r1".to_owned()]);
         rule.resource_names = Some(vec!["n0".to_owned(), "n1".to_owned()]);
     }
-    assert_eq!(keys(wide), 4);
+    assert_eq!(keys(&wide), 4);
 }

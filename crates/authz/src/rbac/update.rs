@@ -16,14 +16,10 @@ impl RbacIndex {
         &mut self,
         namespace: Option<&str>,
         name: &str,
-        rules: Vec<rbac::PolicyRule>,
+        rules: &[rbac::PolicyRule],
     ) -> RoleId {
-        // Not collected, which would reuse the larger block of the list and cut it down.
-        let mut packed = Vec::with_capacity(rules.len());
-        for rule in rules {
-            packed.push(Rule::new(rule, &mut self.shapes));
-        }
-        let rules = packed.into_boxed_slice();
+        let rules = rules.iter().map(|rule| Rule::new(rule, &mut self.shapes));
+        let rules: Box<[Rule]> = rules.collect();
         let id = self.role_id(namespace, kind_in(namespace), name);
         if self.roles.get(id.0).and_then(|role| role.rules.as_ref()) == Some(&rules) {
             self.give_back(rules);
@@ -69,9 +65,9 @@ impl RbacIndex {
         &mut self,
         namespace: Option<&str>,
         name: &str,
-        metadata: ObjectMeta,
+        metadata: &ObjectMeta,
         role: &rbac::RoleRef,
-        subjects: Vec<rbac::Subject>,
+        subjects: &[rbac::Subject],
     ) -> BindingId {
         let kind = RoleKind::parse(&role.kind);
         let home = match kind {

@@ -6,7 +6,7 @@ use k8s_openapi::api::rbac::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use authz::{Attributes, RbacIndex, ResourceRequest, Target, User};
+use authz::{Attributes, Listing, RbacIndex, ResourceRequest, Target, User};
 
 /// The API group of the rules, and of the owner.
 const GROUP: &str = "connectors.alauda.io";
@@ -269,8 +269,8 @@ fn of_every_cluster(index: &mut RbacIndex) {
                 ..Subject::default()
             }]),
         };
-        assert_eq!(index.apply(role), Ok(()));
-        assert_eq!(index.apply(binding), Ok(()));
+        assert_eq!(index.apply(&role), Ok(()));
+        assert_eq!(index.apply(&binding), Ok(()));
     }
 }
 
@@ -280,10 +280,16 @@ pub(crate) fn index(count: usize, holders: Holders) -> RbacIndex {
     let mut index = RbacIndex::default();
     of_every_cluster(&mut index);
     let grants = || (0..count).map(|number| Grant::new(number, holders));
-    let errors = index.reset(grants().map(|grant| grant.role()));
-    assert_eq!(errors, []);
-    let errors = index.reset(grants().map(|grant| grant.binding()));
-    assert_eq!(errors, []);
+    let mut roles = Listing::begin(&index);
+    for grant in grants() {
+        assert_eq!(roles.show(&mut index, &grant.role()), Ok(()));
+    }
+    roles.end(&mut index);
+    let mut bindings = Listing::begin(&index);
+    for grant in grants() {
+        assert_eq!(bindings.show(&mut index, &grant.binding()), Ok(()));
+    }
+    bindings.end(&mut index);
     index
 }
 

@@ -152,19 +152,19 @@ fn happen(world: &mut World, index: &mut RbacIndex, change: Change) {
     let errors = match change {
         Change::Role(one) => {
             world.roles.insert(key(&one), one.clone());
-            index.apply(one).err().into_iter().collect()
+            index.apply(&one).err().into_iter().collect()
         }
         Change::ClusterRole(one) => {
             world.cluster_roles.insert(name(&one), one.clone());
-            index.apply(one).err().into_iter().collect()
+            index.apply(&one).err().into_iter().collect()
         }
         Change::RoleBinding(one) => {
             world.role_bindings.insert(key(&one), one.clone());
-            index.apply(one).err().into_iter().collect()
+            index.apply(&one).err().into_iter().collect()
         }
         Change::ClusterRoleBinding(one) => {
             world.cluster_role_bindings.insert(name(&one), one.clone());
-            index.apply(one).err().into_iter().collect()
+            index.apply(&one).err().into_iter().collect()
         }
         Change::NoRole(one) => {
             world.roles.remove(&key(&one));
@@ -188,20 +188,20 @@ fn happen(world: &mut World, index: &mut RbacIndex, change: Change) {
         }
         Change::Roles(all) => {
             world.roles = all.iter().cloned().map(|one| (key(&one), one)).collect();
-            index.reset(all)
+            index.reset(&all)
         }
         Change::ClusterRoles(all) => {
             world.cluster_roles = all.iter().cloned().map(|one| (name(&one), one)).collect();
-            index.reset(all)
+            index.reset(&all)
         }
         Change::RoleBindings(all) => {
             world.role_bindings = all.iter().cloned().map(|one| (key(&one), one)).collect();
-            index.reset(all)
+            index.reset(&all)
         }
         Change::ClusterRoleBindings(all) => {
             let all_named = all.iter().cloned().map(|one| (name(&one), one));
             world.cluster_role_bindings = all_named.collect();
-            index.reset(all)
+            index.reset(&all)
         }
     };
     assert_eq!(errors, []);

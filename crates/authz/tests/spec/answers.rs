@@ -16,8 +16,8 @@ use crate::build::{
 fn read_pods() -> RbacIndex {
     let mut index = RbacIndex::default();
     let read = [rule("get", "''", "pods")];
-    index.apply(role("ns", "reader", &read)).unwrap();
-    index.apply(cluster_role("reader", &read)).unwrap();
+    index.apply(&role("ns", "reader", &read)).unwrap();
+    index.apply(&cluster_role("reader", &read)).unwrap();
     index
 }
 
@@ -29,7 +29,7 @@ fn a_grant_shows_the_binding_that_decided() {
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
     binding.metadata.labels = Some(labels.into());
     let mut index = read_pods();
-    index.apply(binding).unwrap();
+    index.apply(&binding).unwrap();
 
     let who = User::service_account("ns", "sa");
     let question = attributes(&who, "get", on("ns", "pods"));
@@ -65,7 +65,7 @@ fn a_binding_that_is_being_deleted_counts_and_says_so() {
     let mut binding = role_binding("ns", "b", "Role/reader", &["User/alice"]);
     binding.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
     let mut index = read_pods();
-    index.apply(binding).unwrap();
+    index.apply(&binding).unwrap();
     let who = user("alice", "");
     let question = attributes(&who, "get", on("ns", "pods"));
     let deleting: Vec<_> = index
@@ -79,10 +79,10 @@ fn a_binding_that_is_being_deleted_counts_and_says_so() {
 fn a_label_that_changes_alone_is_seen() {
     let mut binding = role_binding("ns", "b", "Role/reader", &["User/alice"]);
     let mut index = read_pods();
-    index.apply(binding.clone()).unwrap();
+    index.apply(&binding).unwrap();
     let labels = [("request".to_owned(), "r-2".to_owned())];
     binding.metadata.labels = Some(labels.into());
-    index.apply(binding).unwrap();
+    index.apply(&binding).unwrap();
     let who = user("alice", "");
     let question = attributes(&who, "get", on("ns", "pods"));
     let grant = index.allowing(&question).next().unwrap();
@@ -97,15 +97,19 @@ fn every_allowing_binding_comes_up_once_however_often_it_matches() {
         rule("*", "*", "*"),
         named("x", rule("get", "''", "pods")),
     ];
-    index.apply(cluster_role("many", &many)).unwrap();
+    index.apply(&cluster_role("many", &many)).unwrap();
     let everybody = &["Group/dev", "User/alice", "User/alice", "Group/ops"];
     for (name, reference) in [("one", "Role/reader"), ("two", "ClusterRole/many")] {
         index
-            .apply(role_binding("ns", name, reference, everybody))
+            .apply(&role_binding("ns", name, reference, everybody))
             .unwrap();
     }
     index
-        .apply(cluster_role_binding("three", "ClusterRole/many", everybody))
+        .apply(&cluster_role_binding(
+            "three",
+            "ClusterRole/many",
+            everybody,
+        ))
         .unwrap();
     let who = user("alice", "ops dev dev ops");
     let question = attributes(&who, "get", on("ns", "pods"));
@@ -140,11 +144,11 @@ fn who_can_is_everybody_whom_a_matching_binding_names() {
         ("other", "e", "Role/gone-elsewhere", &["User/dave"]),
     ] {
         index
-            .apply(role_binding(namespace, name, reference, to))
+            .apply(&role_binding(namespace, name, reference, to))
             .unwrap();
     }
     index
-        .apply(cluster_role_binding(
+        .apply(&cluster_role_binding(
             "f",
             "ClusterRole/reader",
             &["Group/ops", "ServiceAccount/x"],
@@ -191,7 +195,7 @@ fn rules_for_lists_what_every_binding_of_the_user_gives() {
         named("x", rule("*", "apps", "deployments")),
         rule("get", "", ""),
     ];
-    index.apply(cluster_role("both", &both)).unwrap();
+    index.apply(&cluster_role("both", &both)).unwrap();
     for (name, reference, to) in [
         ("a", "Role/reader", &["User/alice", "Group/dev"] as &[_]),
         ("b", "Role/gone", &["User/alice"]),
@@ -199,11 +203,11 @@ fn rules_for_lists_what_every_binding_of_the_user_gives() {
         ("d", "ClusterRole/reader", &["User/bob"]),
     ] {
         index
-            .apply(role_binding("ns", name, reference, to))
+            .apply(&role_binding("ns", name, reference, to))
             .unwrap();
     }
     index
-        .apply(cluster_role_binding(
+        .apply(&cluster_role_binding(
             "wide",
             "ClusterRole/both",
             &["Group/dev"],
@@ -249,10 +253,10 @@ fn rules_for_lists_what_every_binding_of_the_user_gives() {
 fn rules_about_paths_are_listed_even_where_they_do_not_count() {
     let mut index = RbacIndex::default();
     index
-        .apply(cluster_role("r", &[paths("get", "*")]))
+        .apply(&cluster_role("r", &[paths("get", "*")]))
         .unwrap();
     index
-        .apply(role_binding("ns", "b", "ClusterRole/r", &["User/alice"]))
+        .apply(&role_binding("ns", "b", "ClusterRole/r", &["User/alice"]))
         .unwrap();
     let rules = index.rules_for(&user("alice", ""), "ns");
     assert_eq!(rules.non_resource.len(), 1);

@@ -13,15 +13,15 @@ use crate::build::{
 pub(crate) fn readers() -> RbacIndex {
     let read = [rule("get", "''", "pods")];
     let mut index = RbacIndex::default();
-    index.apply(role("ns", "reader", &read)).unwrap();
-    index.apply(cluster_role("reader", &read)).unwrap();
+    index.apply(&role("ns", "reader", &read)).unwrap();
+    index.apply(&cluster_role("reader", &read)).unwrap();
     index
 }
 
 pub(crate) fn bound(subjects: &[&str]) -> RbacIndex {
     let mut index = readers();
     index
-        .apply(role_binding("ns", "b", "Role/reader", subjects))
+        .apply(&role_binding("ns", "b", "Role/reader", subjects))
         .unwrap();
     index
 }
@@ -29,7 +29,7 @@ pub(crate) fn bound(subjects: &[&str]) -> RbacIndex {
 pub(crate) fn cluster_bound(subjects: &[&str]) -> RbacIndex {
     let mut index = readers();
     index
-        .apply(cluster_role_binding("b", "ClusterRole/reader", subjects))
+        .apply(&cluster_role_binding("b", "ClusterRole/reader", subjects))
         .unwrap();
     index
 }
@@ -128,7 +128,7 @@ fn an_empty_namespace_of_a_subject_is_an_absent_one() {
         ..subject("ServiceAccount/sa")
     }]);
     let mut index = readers();
-    index.apply(binding).unwrap();
+    index.apply(&binding).unwrap();
     assert!(reads(&index, &User::service_account("ns", "sa"), "ns"));
 }
 
@@ -136,10 +136,10 @@ fn an_empty_namespace_of_a_subject_is_an_absent_one() {
 fn nobody_is_meant_by_no_subjects() {
     let mut absent = role_binding("ns", "b", "Role/reader", &[]);
     let mut index = readers();
-    index.apply(absent.clone()).unwrap();
+    index.apply(&absent).unwrap();
     assert!(!reads(&index, &user("", ""), "ns"));
     absent.subjects = None;
-    index.apply(absent).unwrap();
+    index.apply(&absent).unwrap();
     assert!(!reads(&index, &user("", ""), "ns"));
 }
 
@@ -149,7 +149,7 @@ fn a_role_binding_counts_in_its_namespace_alone() {
     for reference in ["Role/reader", "ClusterRole/reader"] {
         let mut index = readers();
         index
-            .apply(role_binding("ns", "b", reference, &["User/alice"]))
+            .apply(&role_binding("ns", "b", reference, &["User/alice"]))
             .unwrap();
         assert!(reads(&index, &alice, "ns"), "{reference}");
         assert!(!reads(&index, &alice, "other"), "{reference}");
@@ -169,7 +169,7 @@ fn a_cluster_role_binding_counts_everywhere() {
 fn a_role_is_looked_for_in_the_bindings_namespace() {
     let mut index = readers();
     index
-        .apply(role_binding("other", "b", "Role/reader", &["User/alice"]))
+        .apply(&role_binding("other", "b", "Role/reader", &["User/alice"]))
         .unwrap();
     assert!(!reads(&index, &user("alice", ""), "other"));
     assert!(!reads(&index, &user("alice", ""), "ns"));
@@ -179,7 +179,7 @@ fn a_role_is_looked_for_in_the_bindings_namespace() {
 fn a_missing_role_does_not_hide_one_that_allows() {
     let mut index = bound(&["User/alice"]);
     index
-        .apply(cluster_role_binding(
+        .apply(&cluster_role_binding(
             "broken",
             "ClusterRole/gone",
             &["User/alice"],

@@ -53,7 +53,7 @@ fn a_yes_names_its_binding_as_kubernetes_does() {
     assert!(to_odd.ends_with(r#"to User "o'\"x\\""#), "{to_odd}");
     let mut index = readers();
     index
-        .apply(role_binding("ns", odd, "Role/reader", &["User/alice"]))
+        .apply(&role_binding("ns", odd, "Role/reader", &["User/alice"]))
         .unwrap();
     let by_odd = reason(&index, &alice, "ns");
     assert!(
@@ -66,7 +66,7 @@ fn a_yes_names_its_binding_as_kubernetes_does() {
 fn a_binding_of_the_cluster_is_named_before_one_of_the_namespace() {
     let mut index = bound(&["User/alice"]);
     let wide = cluster_role_binding("wide", "ClusterRole/reader", &["User/alice"]);
-    index.apply(wide).unwrap();
+    index.apply(&wide).unwrap();
     let reason = reason(&index, &user("alice", ""), "ns");
     assert!(reason.contains(r#"ClusterRoleBinding "wide""#), "{reason}");
 }
@@ -77,7 +77,7 @@ fn a_role_that_is_not_there_is_told_and_allows_nothing() {
     let mut index = RbacIndex::default();
     let mut bind = |name, reference, to| {
         index
-            .apply(role_binding("ns", name, reference, to))
+            .apply(&role_binding("ns", name, reference, to))
             .unwrap();
         let question = attributes(&alice, "get", on("ns", "pods"));
         let Verdict { decision, reason } = index.authorize(&question);
@@ -113,7 +113,7 @@ fn a_role_that_is_not_there_is_told_and_allows_nothing() {
 fn a_binding_of_the_cluster_finds_no_role_of_a_namespace() {
     let mut index = readers();
     index
-        .apply(cluster_role_binding("b", "Role/reader", &["User/alice"]))
+        .apply(&cluster_role_binding("b", "Role/reader", &["User/alice"]))
         .unwrap();
     assert_eq!(
         reason(&index, &user("alice", ""), "ns"),
@@ -127,7 +127,7 @@ fn the_reason_of_a_no_stays_short() {
     for n in 0..1000 {
         let (name, reference) = (format!("b{n}"), format!("Role/gone{n}"));
         index
-            .apply(role_binding("ns", &name, &reference, &["User/alice"]))
+            .apply(&role_binding("ns", &name, &reference, &["User/alice"]))
             .unwrap();
     }
     let reason = reason(&index, &user("alice", ""), "ns");

@@ -15,9 +15,9 @@ fn allows(rule: &PolicyRule, verb: &str, request: ResourceRequest<'_>) -> bool {
 fn holding(rule: &PolicyRule) -> RbacIndex {
     let mut index = RbacIndex::default();
     let rules = std::slice::from_ref(rule);
-    index.apply(cluster_role("r", rules)).unwrap();
+    index.apply(&cluster_role("r", rules)).unwrap();
     let binding = cluster_role_binding("b", "ClusterRole/r", &["User/alice"]);
-    index.apply(binding).unwrap();
+    index.apply(&binding).unwrap();
     index
 }
 
@@ -263,10 +263,10 @@ fn resources_and_paths_are_two_worlds() {
 fn paths_count_only_through_bindings_of_the_cluster() {
     let mut index = RbacIndex::default();
     index
-        .apply(cluster_role("r", &[paths("get", "*")]))
+        .apply(&cluster_role("r", &[paths("get", "*")]))
         .unwrap();
     index
-        .apply(role_binding("ns", "b", "ClusterRole/r", &["User/alice"]))
+        .apply(&role_binding("ns", "b", "ClusterRole/r", &["User/alice"]))
         .unwrap();
     let attributes = Attributes {
         user: &alice(),
@@ -285,9 +285,9 @@ fn verb_group_resource_and_name_must_come_from_one_rule() {
         rule("delete", "''", "secrets"),
         rule("get", "''", "pods"),
     ];
-    index.apply(cluster_role("r", &rules)).unwrap();
+    index.apply(&cluster_role("r", &rules)).unwrap();
     index
-        .apply(cluster_role_binding("b", "ClusterRole/r", &["User/alice"]))
+        .apply(&cluster_role_binding("b", "ClusterRole/r", &["User/alice"]))
         .unwrap();
     assert!(!may(&index, &alice(), "get", on("", "secrets")));
     assert!(may(&index, &alice(), "delete", on("", "secrets")));

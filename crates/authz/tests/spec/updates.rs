@@ -23,9 +23,9 @@ fn alices() -> RoleBinding {
 fn a_binding_before_its_role_counts_when_the_role_comes() {
     let alice = user("alice", "");
     let mut index = RbacIndex::default();
-    index.apply(alices()).unwrap();
+    index.apply(&alices()).unwrap();
     assert!(!reads(&index, &alice));
-    index.apply(reader()).unwrap();
+    index.apply(&reader()).unwrap();
     assert!(reads(&index, &alice));
     let verdict = index.authorize(&attributes(&alice, "get", on("ns", "secrets")));
     assert_eq!(verdict.reason, "", "nothing is missing any more");
@@ -35,15 +35,15 @@ fn a_binding_before_its_role_counts_when_the_role_comes() {
 fn a_role_that_changes_changes_what_its_bindings_give() {
     let alice = user("alice", "");
     let mut index = RbacIndex::default();
-    index.apply(reader()).unwrap();
-    index.apply(alices()).unwrap();
+    index.apply(&reader()).unwrap();
+    index.apply(&alices()).unwrap();
     index
-        .apply(role("ns", "reader", &[rule("get", "''", "services")]))
+        .apply(&role("ns", "reader", &[rule("get", "''", "services")]))
         .unwrap();
     assert!(!reads(&index, &alice));
     assert!(may(&index, &alice, "get", on("ns", "services")));
     index
-        .apply(Role {
+        .apply(&Role {
             rules: None,
             ..reader()
         })
@@ -57,11 +57,11 @@ fn a_role_that_changes_changes_what_its_bindings_give() {
 fn a_role_that_goes_takes_its_power_along_and_comes_back_with_it() {
     let alice = user("alice", "");
     let mut index = RbacIndex::default();
-    index.apply(reader()).unwrap();
-    index.apply(alices()).unwrap();
+    index.apply(&reader()).unwrap();
+    index.apply(&alices()).unwrap();
     index.delete(&reader());
     assert!(!reads(&index, &alice));
-    index.apply(reader()).unwrap();
+    index.apply(&reader()).unwrap();
     assert!(reads(&index, &alice));
 }
 
@@ -69,15 +69,15 @@ fn a_role_that_goes_takes_its_power_along_and_comes_back_with_it() {
 fn a_binding_that_changes_reaches_only_whom_it_names_now() {
     let (alice, bob) = (user("alice", ""), user("bob", ""));
     let mut index = RbacIndex::default();
-    index.apply(reader()).unwrap();
-    index.apply(alices()).unwrap();
+    index.apply(&reader()).unwrap();
+    index.apply(&alices()).unwrap();
     index
-        .apply(role_binding("ns", "b", "Role/reader", &["User/bob"]))
+        .apply(&role_binding("ns", "b", "Role/reader", &["User/bob"]))
         .unwrap();
     assert_eq!((reads(&index, &alice), reads(&index, &bob)), (false, true));
     // Made anew under its name with another role, as its reference cannot be edited.
     index
-        .apply(role_binding("ns", "b", "Role/gone", &["User/bob"]))
+        .apply(&role_binding("ns", "b", "Role/gone", &["User/bob"]))
         .unwrap();
     assert!(!reads(&index, &bob));
 }
@@ -86,10 +86,10 @@ fn a_binding_that_changes_reaches_only_whom_it_names_now() {
 fn one_binding_of_two_may_go() {
     let alice = user("alice", "");
     let mut index = RbacIndex::default();
-    index.apply(reader()).unwrap();
-    index.apply(alices()).unwrap();
+    index.apply(&reader()).unwrap();
+    index.apply(&alices()).unwrap();
     let second = role_binding("ns", "second", "Role/reader", &["User/alice"]);
-    index.apply(second.clone()).unwrap();
+    index.apply(&second).unwrap();
     index.delete(&alices());
     assert!(reads(&index, &alice));
     index.delete(&second);
@@ -100,8 +100,8 @@ fn one_binding_of_two_may_go() {
 fn kinds_and_namespaces_do_not_share_names() {
     let alice = user("alice", "");
     let mut index = RbacIndex::default();
-    index.apply(reader()).unwrap();
-    index.apply(alices()).unwrap();
+    index.apply(&reader()).unwrap();
+    index.apply(&alices()).unwrap();
     index.delete(&cluster_role("reader", &[]));
     index.delete(&role("other", "reader", &[]));
     index.delete(&cluster_role_binding("b", "ClusterRole/reader", &[]));
@@ -115,10 +115,10 @@ fn kinds_and_namespaces_do_not_share_names() {
 fn what_a_list_does_not_show_was_deleted() {
     let (alice, bob) = (user("alice", ""), user("bob", ""));
     let mut index = RbacIndex::default();
-    index.apply(reader()).unwrap();
-    index.apply(alices()).unwrap();
+    index.apply(&reader()).unwrap();
+    index.apply(&alices()).unwrap();
     let bobs = role_binding("ns", "bobs", "Role/reader", &["User/bob"]);
-    assert_eq!(index.reset([bobs.clone()]), []);
+    assert_eq!(index.reset([&bobs]), []);
     assert_eq!((reads(&index, &alice), reads(&index, &bob)), (false, true));
     // Lists of the other kinds do not touch it.
     assert_eq!(index.reset::<ClusterRole>([]), []);
@@ -126,7 +126,7 @@ fn what_a_list_does_not_show_was_deleted() {
     assert!(reads(&index, &bob));
     assert_eq!(index.reset::<Role>([]), []);
     assert!(!reads(&index, &bob));
-    assert_eq!(index.reset([reader()]), []);
+    assert_eq!(index.reset([&reader()]), []);
     assert!(reads(&index, &bob));
     assert_eq!(index.reset::<RoleBinding>([]), []);
     assert!(!reads(&index, &bob));
@@ -137,18 +137,18 @@ fn an_object_that_cannot_be_placed_grants_nothing_and_is_told() {
     let mut index = RbacIndex::default();
     let nameless = role("ns", "", &[]);
     let no_name = IndexError::NoName { kind: "Role" };
-    assert_eq!(index.apply(nameless.clone()), Err(no_name.clone()));
+    assert_eq!(index.apply(&nameless), Err(no_name.clone()));
     let nowhere = role_binding("", "b", "ClusterRole/reader", &["User/alice"]);
     let no_namespace = IndexError::NoNamespace {
         kind: "RoleBinding",
         name: "b".to_owned(),
     };
-    assert_eq!(index.apply(nowhere.clone()), Err(no_namespace));
+    assert_eq!(index.apply(&nowhere), Err(no_namespace));
     index.delete(&nowhere);
     assert!(index.is_empty());
     // The rest of a list is taken all the same.
-    assert_eq!(index.reset([nameless, reader()]), [no_name]);
-    index.apply(alices()).unwrap();
+    assert_eq!(index.reset([&nameless, &reader()]), [no_name]);
+    index.apply(&alices()).unwrap();
     assert!(reads(&index, &user("alice", "")));
 }
 
@@ -163,10 +163,10 @@ fn nothing_is_left_of_what_was_deleted() {
         &["ServiceAccount/sa", "User/a"],
     );
     let odd = role_binding("ns", "odd", "Rule/x", &["User/a"]);
-    index.apply(wide.clone()).unwrap();
-    index.apply(binding.clone()).unwrap();
-    index.apply(odd.clone()).unwrap();
-    index.apply(reader()).unwrap();
+    index.apply(&wide).unwrap();
+    index.apply(&binding).unwrap();
+    index.apply(&odd).unwrap();
+    index.apply(&reader()).unwrap();
     assert!(!index.is_empty());
     index.delete(&binding);
     index.delete(&odd);

@@ -37,8 +37,8 @@ impl Objects {
 
     fn world(self) -> World {
         let mut world = World::default();
-        world.rbac.apply(self.role).unwrap();
-        world.rbac.apply(self.binding).unwrap();
+        world.rbac.apply(&self.role).unwrap();
+        world.rbac.apply(&self.binding).unwrap();
         for request in self.requests {
             world.requests.apply(request);
         }
@@ -274,17 +274,17 @@ fn all_bindings_of_the_pod_form_are_looked_at() {
         let mut other = objects.clone();
         other.binding.metadata.name = Some(name.to_owned());
         other.label(ACCESS_REQUEST_UID, Some("elsewhere"));
-        world.rbac.apply(other.binding).unwrap();
+        world.rbac.apply(&other.binding).unwrap();
     }
     assert_eq!(decision(&world), Decision::AllowedPod(binding_seen()));
 }
 
 fn standing(resource: &str) -> World {
     let mut world = World::default();
-    world.rbac.apply(role("b", resource)).unwrap();
+    world.rbac.apply(&role("b", resource)).unwrap();
     let mut binding = role_binding("b");
     binding.metadata.labels = None;
-    world.rbac.apply(binding).unwrap();
+    world.rbac.apply(&binding).unwrap();
     world
 }
 
@@ -342,9 +342,9 @@ fn groups_and_cluster_roles_count_for_the_standing_form() {
         "subjects": [{"kind": "Group", "name": "system:serviceaccounts:devops"}],
     }))
     .unwrap();
-    world.rbac.apply(role).unwrap();
+    world.rbac.apply(&role).unwrap();
     assert_eq!(decision(&world), Decision::Denied);
-    world.rbac.apply(binding).unwrap();
+    world.rbac.apply(&binding).unwrap();
     let Decision::AllowedStanding(binding) = decision(&world) else {
         panic!("denied");
     };
@@ -373,8 +373,8 @@ fn a_cluster_wide_binding_is_nobodys_grant_whatever_its_labels_say() {
         "subjects": binding.subjects,
     }))
     .unwrap();
-    world.rbac.apply(role).unwrap();
-    world.rbac.apply(binding).unwrap();
+    world.rbac.apply(&role).unwrap();
+    world.rbac.apply(&binding).unwrap();
     assert_eq!(decision(&world), Decision::Denied);
 }
 

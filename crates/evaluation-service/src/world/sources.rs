@@ -80,7 +80,7 @@ macro_rules! rbac_sources {
             // time: so each counts as it comes, and a long list is neither held nor taken in at once.
             fn list(self, shared: &Shared, listing: &mut Listing<Self>) {
                 shared.change(|world| {
-                    complain(listing.show(&mut world.rbac, self).err());
+                    complain(listing.show(&mut world.rbac, &self).err());
                     Vec::new()
                 });
             }
@@ -91,7 +91,7 @@ macro_rules! rbac_sources {
             }
 
             fn apply(world: &mut World, object: Self) -> Vec<Change> {
-                apply_rbac(world, object)
+                apply_rbac(world, &object)
             }
 
             fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
@@ -110,7 +110,7 @@ rbac_sources! {
     ClusterRoleBinding "clusterrolebindings" 3
 }
 
-fn apply_rbac<K: RbacObject>(world: &mut World, object: K) -> Vec<Change> {
+fn apply_rbac<K: RbacObject>(world: &mut World, object: &K) -> Vec<Change> {
     let changes = of_namespace(object.metadata());
     complain(world.rbac.apply(object).err());
     changes

@@ -99,7 +99,7 @@ impl Object {
         });
     }
 
-    pub(crate) fn put(self, index: &mut RbacIndex) -> Result<(), IndexError> {
+    pub(crate) fn put(&self, index: &mut RbacIndex) -> Result<(), IndexError> {
         each!(self, it => index.apply(it))
     }
 
@@ -173,7 +173,7 @@ where
 {
     let all = Api::<K>::all(client.clone());
     let list = all.list(&ListParams::default()).await.unwrap();
-    index.reset(list.items)
+    index.reset(&list.items)
 }
 
 /// Takes away what a run left in the cluster itself; its namespaces go with what is in them.
