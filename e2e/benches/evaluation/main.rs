@@ -34,6 +34,7 @@ use service::{Program, Running};
 use support::load::{self, Caller as _, Times};
 use support::place::Place;
 use support::process::worked_here;
+use support::processors::OneProcessor;
 use support::table::Table;
 
 const FEW: usize = 10;
@@ -114,7 +115,7 @@ impl Bench {
         let ways = self.one.block_on(async {
             let tls = (0..CONNECTIONS)
                 .map(|_| Way::Service(self.program.over_tls(service, self.token.clone())));
-            let socket = (0..CONNECTIONS).map(|_| Way::Service(self.program.over_socket()));
+            let socket = (0..CONNECTIONS).map(|_| Way::Service(Program::over_socket(service)));
             // Its connections are as many as it has requests at one time.
             let reviews = Way::Review(Api::all(self.place.client().await));
             [
@@ -134,16 +135,30 @@ impl Bench {
     fn compare(&mut self, service: &Running, grants: usize, tls: f64, socket: f64) {
         let questions: Arc<[Question]> =
             grants::questions(&self.place.namespace, grants, QUESTIONS).into();
+        {
+            // The runtime of one thread is where this thread is.
+            let _here = OneProcessor::only();
+            let service = self.program.start();
+            let ways = self.ways(&service, &questions);
+            self.one.block_on(prove(&ways));
+            let musts = Some([tls, socket]);
+            self.alone(
+                &ways,
+                grants,
+                "one caller on the service's processor",
+                musts,
+            );
+        }
         let ways = self.ways(service, &questions);
         self.one.block_on(prove(&ways));
-        self.alone(&ways, grants, [tls, socket]);
+        self.alone(&ways, grants, "one caller anywhere", None);
+        self.mixed(&ways, grants);
         self.crowded(&ways, grants);
     }
 
     /// One caller, who asks one after the other: in each round some questions one way, then the same another
-    /// way. And then each question every way, so that one comes when the API server is still busy with what
-    /// follows its own answer.
-    fn alone(&mut self, ways: &Ways, grants: usize, musts: [f64; 2]) {
+    /// way.
+    fn alone(&mut self, ways: &Ways, grants: usize, caller: &str, musts: Option<[f64; 2]>) {
         let mut all = [(); 3].map(|()| Times::default());
         let mut ratios = [Vec::new(), Vec::new()];
         for round in 0..ROUNDS {
@@ -165,22 +180,27 @@ impl Bench {
         }
         for ((name, _), times) in ways.iter().zip(&all) {
             let what = |figure: &str| {
-                format!("{name}, one caller, {figure}; {grants} bindings of one account")
+                format!("{name}, {caller}, {figure}; {grants} bindings of one account")
             };
             self.table.figure(&what("p50"), times.median(), "µs");
             self.table.figure(&what("p99"), times.p99(), "µs");
         }
         let aim = if grants == FEW { 25.0 } else { 300.0 };
-        for (((name, _), must), mut ratios) in ways.iter().zip(musts).zip(ratios) {
-            ratios.sort_unstable_by(f64::total_cmp);
+        for (at, ((name, _), ratios)) in ways.iter().zip(ratios).enumerate() {
+            let (ratio, rounds) = middle(ratios);
             let what = format!(
-                "SubjectAccessReview / {name}, p50, one caller; {grants} bindings ({:.0} to {:.0} in {ROUNDS} rounds)",
-                ratios[0],
-                ratios[ROUNDS - 1]
+                "SubjectAccessReview / {name}, p50, {caller}; {grants} bindings ({rounds})"
             );
-            self.table
-                .at_least(&what, ratios[ROUNDS / 2], "×", must, aim);
+            match musts {
+                Some(musts) => self.table.at_least(&what, ratio, "×", musts[at], aim),
+                None => self.table.figure(&what, ratio, "×"),
+            }
         }
+    }
+
+    /// Each question every way, so that one comes when the API server is still busy with what follows its own
+    /// answer.
+    fn mixed(&mut self, ways: &Ways, grants: usize) {
         let mut mixed = [(); 3].map(|()| Times::default());
         self.one.block_on(async {
             for number in (0..ROUNDS).flat_map(of_round) {
@@ -204,14 +224,21 @@ impl Bench {
         let most = self.one.block_on(load::closed_loop(&callers[2], LOAD));
         let rate = (most * SHARE).floor();
         let mut all = [(); 3].map(|()| Times::default());
+        let mut ratios = [Vec::new(), Vec::new()];
         for _ in 0..LOADS {
-            for (all, callers) in all.iter_mut().zip(&callers) {
+            let times = callers.each_ref().map(|callers| {
                 let times = load::open_loop(callers, rate, LOAD);
-                all.extend(self.one.block_on(times));
+                self.one.block_on(times)
+            });
+            let [.., review] = &times;
+            for (ratios, ours) in ratios.iter_mut().zip(&times) {
+                ratios.push(review.p99() / ours.p99());
+            }
+            for (all, times) in all.iter_mut().zip(times) {
+                all.extend(times);
             }
         }
-        let [tls, socket, review] = &all;
-        let count = review.count();
+        let count = all[0].count();
         let what = |name: &str| {
             format!(
                 "{name}, {CALLERS} callers, {rate} calls a second, p99 of {count}; {grants} bindings"
@@ -220,11 +247,11 @@ impl Bench {
         for ((name, _), times) in ways.iter().zip(&all) {
             self.table.figure(&what(name), times.p99() / 1e3, "ms");
         }
-        for ((name, _), ours) in ways.iter().zip([tls, socket]) {
+        for ((name, _), ratios) in ways.iter().zip(ratios) {
+            let (ratio, rounds) = middle(ratios);
             let what = format!(
-                "p99 of SubjectAccessReview / of {name} at {CALLERS} callers; {grants} bindings"
+                "p99 of SubjectAccessReview / of {name} at {CALLERS} callers; {grants} bindings ({rounds})"
             );
-            let ratio = review.p99() / ours.p99();
             self.table.at_least(&what, ratio, "×", 50.0, 100.0);
         }
         let service = self.one.block_on(load::closed_loop(&callers[1], LOAD));
@@ -244,7 +271,7 @@ impl Bench {
         let decisions = self.all.block_on(async {
             let mut running = JoinSet::new();
             for questions in questions.chunks(BATCH) {
-                let client = self.program.over_socket();
+                let client = Program::over_socket(service);
                 running.spawn(batches(client, questions.to_vec()));
             }
             let decisions = running.join_all().await;
@@ -299,6 +326,14 @@ impl Bench {
         let size = Program::size() as f64 / 1e6;
         table.at_most("the program, stripped", size, "MB", 16.0, 10.0);
     }
+}
+
+/// The ratio of the round in the middle, and what there was in others.
+fn middle(mut ratios: Vec<f64>) -> (f64, String) {
+    ratios.sort_unstable_by(f64::total_cmp);
+    let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
+    let rounds = format!("{least:.0} to {most:.0} in {} rounds", ratios.len());
+    (ratios[ratios.len() / 2], rounds)
 }
 
 /// The questions of a round.

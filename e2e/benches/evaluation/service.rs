@@ -18,7 +18,8 @@ const NAME: &str = "evaluation-service";
 /// The program, and what it serves with.
 pub(crate) struct Program {
     arguments: Vec<String>,
-    socket: PathBuf,
+    /// Where each process of it has its socket.
+    files: PathBuf,
     /// Kept, so that whoever has the receiver is told of no end.
     _roots: watch::Sender<Arc<ClientConfig>>,
     tls: watch::Receiver<Arc<ClientConfig>>,
@@ -28,24 +29,23 @@ pub(crate) struct Program {
 pub(crate) struct Running {
     pub(crate) process: Process,
     address: SocketAddr,
+    socket: PathBuf,
 }
 
 impl Program {
     pub(crate) fn new(place: &Place) -> Self {
         let (certificate, key) = (place.file("tls.crt"), place.file("tls.key"));
         let roots = Arc::new(certificates(&certificate, &key));
-        let socket = place.file("socket");
         let file = |flag: &str, path: &Path| format!("--{flag}={}", path.display());
         let arguments = vec![
             file("tls-certificate", &certificate),
             file("tls-key", &key),
             file("kubeconfig", &place.kubeconfig),
-            file("listen-socket", &socket),
         ];
         let (sender, tls) = watch::channel(roots);
         Self {
             arguments,
-            socket,
+            files: place.files.path().to_owned(),
             _roots: sender,
             tls,
         }
@@ -59,11 +59,14 @@ impl Program {
     /// Starts it and waits until it is ready.
     pub(crate) fn start(&self) -> Running {
         let address = free_address();
+        let socket = self.files.join(format!("socket-{}", address.port()));
         let mut arguments = self.arguments.clone();
         arguments.push(format!("--listen-address={address}"));
+        arguments.push(format!("--listen-socket={}", socket.display()));
         Running {
             process: Process::start(NAME, &arguments),
             address,
+            socket,
         }
     }
 
@@ -78,8 +81,8 @@ impl Program {
     }
 
     /// The same over the Unix socket.
-    pub(crate) fn over_socket(&self) -> Client {
-        Client::over_socket(self.socket.clone())
+    pub(crate) fn over_socket(running: &Running) -> Client {
+        Client::over_socket(running.socket.clone())
     }
 }
 

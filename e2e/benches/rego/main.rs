@@ -46,7 +46,7 @@ use tokio::task::JoinSet;
 
 use check::Check;
 use opa::Opa;
-use service::Program;
+use service::{Program, Running};
 use support::load::Times;
 use support::place::Place;
 use support::table::Table;
@@ -68,18 +68,18 @@ fn main() -> ExitCode {
     let check = Check::new(&place.namespace);
     remembered::rows(&mut table, &check);
     let service = program.start();
-    compare(&mut table, &check, &opa, &program, &place);
+    compare(&mut table, &check, &opa, &service, &place);
     crowd::rows(&mut table, &check, &service, &program, &place);
     drop(service);
     table.end()
 }
 
 /// The figures of one caller.
-fn compare(table: &mut Table, check: &Check, opa: &Path, program: &Program, place: &Place) {
+fn compare(table: &mut Table, check: &Check, opa: &Path, service: &Running, place: &Place) {
     let opa = Opa::start(opa, check.module(), place.files.path());
     // One thread, so that nothing is handed from one to another. It goes with its connections.
     let one = Builder::new_current_thread().enable_all().build().unwrap();
-    let ways = one.block_on(Way::all(check, program, &opa));
+    let ways = one.block_on(Way::all(check, service, &opa));
     let mut bench = Bench {
         one,
         ways,
@@ -89,7 +89,7 @@ fn compare(table: &mut Table, check: &Check, opa: &Path, program: &Program, plac
     bench.prove();
     bench.alone(table);
     let ways = bench.one.block_on(async {
-        let ours = async || Way::Service(program.over_socket());
+        let ours = async || Way::Service(Program::over_socket(service));
         let theirs = async || Way::Opa(opa.connect().await);
         [together(ours).await, together(theirs).await]
     });

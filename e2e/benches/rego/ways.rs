@@ -12,7 +12,7 @@ use hyper::body::Bytes;
 
 use crate::check::Check;
 use crate::opa::{Connection, Opa};
-use crate::service::Program;
+use crate::service::{Program, Running};
 
 /// Longer than any evaluation takes.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl Way {
     /// All of them, each with its name.
     pub(crate) async fn all(
         check: &Check,
-        program: &Program,
+        service: &Running,
         opa: &Opa,
     ) -> [(&'static str, Self); WAYS] {
         let module = CheckModule::parse(check.module(), LIMIT).unwrap();
@@ -64,7 +64,7 @@ impl Way {
             ("in the process", Self::Process(module)),
             (
                 "EvaluateChecks over the Unix socket",
-                Self::Service(program.over_socket()),
+                Self::Service(Program::over_socket(service)),
             ),
             ("OPA over its REST API", Self::Opa(opa.connect().await)),
             (

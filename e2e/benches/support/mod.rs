@@ -5,5 +5,6 @@
 pub(crate) mod load;
 pub(crate) mod place;
 pub(crate) mod process;
+pub(crate) mod processors;
 #[path = "../../../crates/authz/benches/table/mod.rs"]
 pub(crate) mod table;
