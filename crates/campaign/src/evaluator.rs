@@ -20,6 +20,7 @@ use evaluation_api::{
     verdict,
 };
 use evaluation_service::evaluate;
+use evaluation_service::evaluate::policies::Policies;
 use futures::future::{BoxFuture, pending};
 use request_controller::evaluator::{Evaluator, Unanswered};
 use tokio::time::{Instant, sleep};
@@ -297,8 +298,12 @@ fn refusal(code: Code) -> Unanswered {
 
 /// What the evaluation service says, without the way to it.
 fn truth(question: &EvaluateChecksRequest) -> Result<EvaluateChecksResponse, Unanswered> {
-    let (_, question) = evaluate::read(question).map_err(|_| refusal(Code::InvalidArgument))?;
-    let prepared = judge::prepare(question).map_err(|_| refusal(Code::InvalidArgument))?;
+    let refused = || refusal(Code::InvalidArgument);
+    let policy = Policies::default().find(&question.policy);
+    let policy = policy.map_err(|_| refused())?.read(&question.policy);
+    let asked = evaluate::read(question).map_err(|_| refused())?;
+    let asked = asked.about(policy.map_err(|_| refused())?);
+    let prepared = judge::prepare(asked).map_err(|_| refused())?;
     let answers: Vec<_> = prepared.rego_jobs().map(|job| rego(&job)).collect();
     Ok(evaluate::told(prepared.finish(answers)))
 }

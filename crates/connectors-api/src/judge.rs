@@ -11,6 +11,7 @@ mod candidate;
 mod input;
 mod message;
 mod object;
+mod policy;
 mod reason;
 mod rules;
 
@@ -20,29 +21,30 @@ mod properties;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 pub use candidate::needs_proof;
 pub use input::JudgeError;
+pub use policy::Policy;
 pub use reason::{JudgeReason, RulesReason};
 pub use rules::{GrantedRule, NoRules};
 
-use crate::access_policy::{Check, CheckGrantedSpec};
 use crate::check_state::{CheckOutcome, ObjectState};
 use crate::check_verdict::{of_checks, of_objects};
+use crate::context_view;
 use crate::reason::AccessCheckReady;
 use crate::template::TemplateData;
-use crate::{Permission, context_view};
 use candidate::Selection;
-use input::Checked;
 use object::Object;
+use policy::PolicyCheck;
 
 /// A policy, the pod that asks, and what was found for the policy's checks.
 #[derive(Clone, Debug)]
-pub struct Question {
-    /// The `AccessPolicy`, or what was kept of it when access was granted.
-    pub policy: Value,
+pub struct Question<P = Value> {
+    /// The `AccessPolicy`, or what was kept of it when access was granted; or what was understood of it.
+    pub policy: P,
     /// The pod, whole. What the policy must not see of it is hidden here.
     pub context: Value,
     /// The connector that was asked for, in the policy's namespace.
@@ -148,51 +150,75 @@ pub enum RegoFailure {
 /// A question that was understood, and waits for the answers of its modules.
 #[derive(Debug)]
 pub struct Prepared {
-    spec: CheckGrantedSpec,
-    permission: Permission,
+    policy: Arc<Policy>,
     /// The pod as the policy may see it.
     data: TemplateData,
     /// The policy and the pod are not in one namespace.
     is_foreign: bool,
+    /// As many as the policy has.
     checks: Vec<PreparedCheck>,
     stage: Stage,
 }
 
 #[derive(Debug)]
 struct PreparedCheck {
-    check: Check,
     /// The reason why the check fails whatever its objects say.
     selection: Result<Selection, (JudgeReason, String)>,
     objects: Vec<Object>,
 }
 
+impl<P> Question<P> {
+    /// The same question about a policy that was understood.
+    pub fn about(self, policy: Arc<Policy>) -> Question<Arc<Policy>> {
+        let Self {
+            policy: _,
+            context,
+            connector,
+            candidates,
+            stage,
+        } = self;
+        Question {
+            policy,
+            context,
+            connector,
+            candidates,
+            stage,
+        }
+    }
+}
+
+impl Question {
+    /// Reads the policy, for this question alone.
+    pub fn read(self) -> Result<Question<Arc<Policy>>, JudgeError> {
+        let policy = Policy::read(&self.policy)?;
+        Ok(self.about(Arc::new(policy)))
+    }
+}
+
 /// Finds out what has to be asked.
-pub fn prepare(question: Question) -> Result<Prepared, JudgeError> {
-    let Checked {
-        spec,
-        permission,
-        policy_namespace,
-        pod,
-        pod_namespace,
+pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> {
+    let pod_namespace = input::check(&question)?;
+    let Question {
+        policy,
+        context: pod,
+        connector: _,
         mut candidates,
         stage,
-    } = input::check(question)?;
-    let data = TemplateData::of(context_view::into(pod, &policy_namespace));
-    let prepare = |check: &Check| {
+    } = question;
+    let data = TemplateData::of(context_view::into(pod, &policy.namespace));
+    let prepare = |PolicyCheck { check, selector }: &PolicyCheck| {
         let found = candidates.remove(&check.name).unwrap_or_default();
         let mut objects: Vec<Object> = found.into_iter().map(Object::read).collect();
         objects.sort_by_cached_key(Object::order);
         PreparedCheck {
-            selection: Selection::of(check, &pod_namespace, &data, stage),
-            check: check.clone(),
+            selection: Selection::of(selector, &pod_namespace, &data, stage),
             objects,
         }
     };
     Ok(Prepared {
-        checks: spec.checks.iter().map(prepare).collect(),
-        is_foreign: pod_namespace != policy_namespace,
-        spec,
-        permission,
+        checks: policy.checks.iter().map(prepare).collect(),
+        is_foreign: pod_namespace != policy.namespace,
+        policy,
         data,
         stage,
     })
@@ -200,16 +226,19 @@ pub fn prepare(question: Question) -> Result<Prepared, JudgeError> {
 
 impl PreparedCheck {
     /// The module that reads the objects of the check, unless it fails anyway.
-    fn module(&self) -> Option<&str> {
-        let rego = self.check.state.as_ref().map(|state| state.rego.as_str());
-        rego.filter(|module| self.selection.is_ok() && !module.is_empty())
+    fn module<'a>(&self, of: &'a PolicyCheck) -> Option<&'a str> {
+        of.module().filter(|_| self.selection.is_ok())
     }
 
-    fn jobs<'a>(&'a self, context: &'a Value) -> impl Iterator<Item = RegoJob<'a>> {
+    fn jobs<'a>(
+        &'a self,
+        of: &'a PolicyCheck,
+        context: &'a Value,
+    ) -> impl Iterator<Item = RegoJob<'a>> {
         let selection = self.selection.as_ref().ok();
-        let asked = self.module().zip(selection).into_iter();
+        let asked = self.module(of).zip(selection).into_iter();
         asked.flat_map(move |(module, selection)| {
-            let counts = |object: &&Object| selection.problem_with(object).is_none();
+            let counts = |object: &&Object| selection.problem_with(&of.check, object).is_none();
             let job = move |object: &'a Object| RegoJob {
                 module,
                 input: &object.value,
@@ -224,7 +253,8 @@ impl Prepared {
     /// What has to be asked, always in the same order.
     pub fn rego_jobs(&self) -> impl Iterator<Item = RegoJob<'_>> {
         let context = self.data.object();
-        self.checks.iter().flat_map(|check| check.jobs(context))
+        let checks = self.checks.iter().zip(&self.policy.checks);
+        checks.flat_map(|(check, of)| check.jobs(of, context))
     }
 
     /// The judgement, given the answers in the order of the questions. One that is missing is a failure.
@@ -235,36 +265,34 @@ impl Prepared {
     ) -> Judgement {
         let mut answers = answers.into_iter();
         let Self {
-            spec,
-            permission,
+            policy,
             data,
             is_foreign,
             checks,
             stage,
         } = self;
-        let judge = |check: PreparedCheck| judge(check, is_foreign, &mut answers);
-        let checks: Vec<_> = checks.into_iter().map(judge).collect();
+        let checks = checks.into_iter().zip(&policy.checks);
+        let judge = |(check, of)| judge(check, of, is_foreign, &mut answers);
+        let checks: Vec<_> = checks.map(judge).collect();
         let verdict = of_checks(checks.iter().map(|check| check.verdict));
         let grants = stage == Stage::BeforeGrant && verdict == AccessCheckReady::AccessCheckPassed;
         Judgement {
             verdict,
             checks,
-            rules: grants.then(|| rules::render(&spec.permissions, permission, &data)),
+            rules: grants.then(|| policy.rules.render(policy.permission, &data)),
         }
     }
 }
 
 fn judge(
     prepared: PreparedCheck,
+    of: &PolicyCheck,
     is_foreign: bool,
     answers: &mut impl Iterator<Item = Result<RegoAnswer, RegoFailure>>,
 ) -> CheckJudgement {
-    let is_rego = prepared.module().is_some();
-    let PreparedCheck {
-        check,
-        selection,
-        objects,
-    } = prepared;
+    let is_rego = prepared.module(of).is_some();
+    let PreparedCheck { selection, objects } = prepared;
+    let check = &of.check;
     let judged: Vec<object::Judged> = match &selection {
         Err((reason, message)) => {
             let failed = |object| object::Judged::failed(object, *reason, message.clone());
@@ -272,14 +300,14 @@ fn judge(
         }
         Ok(selection) => {
             let judge = |object| {
-                if let Some((reason, message)) = selection.problem_with(object) {
+                if let Some((reason, message)) = selection.problem_with(check, object) {
                     return object::Judged::failed(object, reason, message);
                 }
                 let said = is_rego.then(|| {
                     let missing = || Err(RegoFailure::Limit("was not asked".to_owned()));
                     answers.next().unwrap_or_else(missing)
                 });
-                object.judge(&check, selection, said, is_foreign)
+                object.judge(check, selection, said, is_foreign)
             };
             objects.iter().map(judge).collect()
         }
@@ -293,10 +321,10 @@ fn judge(
     let objects: Vec<_> = judged.into_iter().map(object::Judged::told).collect();
     let (reason, message) = match selection {
         Err(problem) => problem,
-        Ok(_) => message::of_check(&check, verdict, &objects),
+        Ok(_) => message::of_check(check, verdict, &objects),
     };
     CheckJudgement {
-        check: check.name,
+        check: check.name.clone(),
         verdict,
         reason,
         message,

@@ -1,6 +1,5 @@
 //! The gRPC services behind the sockets.
 
-mod deadline;
 mod identity;
 mod node;
 mod registration;

@@ -60,7 +60,7 @@ reasons! {
     JsonInvalid "JSON_INVALID"
     /// The bytes of a message cannot be read.
     MessageInvalid "MESSAGE_INVALID"
-    /// A list or a field is longer than one call may bring.
+    /// A list or a field is longer than one call may bring, or takes too much memory to be read.
     TooLong "TOO_LONG"
     /// One check is named twice.
     CheckTwice "CHECK_TWICE"

@@ -233,6 +233,11 @@ impl Caller {
         self.share.message().await
     }
 
+    /// Waits for the turn of a message with many questions.
+    pub(crate) async fn batch(&self) -> Option<SemaphorePermit<'_>> {
+        self.share.batch().await
+    }
+
     /// Waits until the API server may be asked something for this caller.
     pub(crate) async fn asked(&self) -> Result<SemaphorePermit<'_>, Refused> {
         asked(&self.share).await

@@ -45,6 +45,11 @@ pub enum Refused {
     /// A policy that no API server would store.
     #[error("policy: is longer than 1 MiB")]
     PolicyTooLong,
+    /// Objects that are too many, or too many parts, to be read.
+    #[error(
+        "the policy and the objects take too much memory to be read; ask about fewer at a time"
+    )]
+    TooMuchMemory,
     /// The bytes of the message cannot be read.
     #[error("the message cannot be read")]
     NoMessage,
@@ -135,7 +140,7 @@ impl Refused {
             }
             Self::Question(_) | Self::Stage => (Code::InvalidArgument, Reason::FieldInvalid, None),
             Self::NoMessage => (Code::InvalidArgument, Reason::MessageInvalid, None),
-            Self::TooManyAtOnce | Self::PolicyTooLong => {
+            Self::TooManyAtOnce | Self::PolicyTooLong | Self::TooMuchMemory => {
                 (Code::InvalidArgument, Reason::TooLong, None)
             }
             Self::SubjectToken => (Code::InvalidArgument, Reason::SubjectTokenInvalid, None),
@@ -194,6 +199,7 @@ impl Refused {
             | Self::Judge(_)
             | Self::TooMuchRego(_)
             | Self::TooBusy
+            | Self::TooMuchMemory
             | Self::NoMessage
             | Self::NoAction
             | Self::IdTwice(_)

@@ -1,24 +1,34 @@
 //! `EvaluateChecks`: from the wire to the judge, and back.
 
+mod kept;
+pub mod policies;
 pub mod remembered;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use connectors_api::judge::{
-    self, CheckJudgement, GrantedRule, Judgement, ObjectJudgement, Prepared, Question, RegoAnswer,
-    RegoFailure, Stage,
+    self, CheckJudgement, GrantedRule, Judgement, ObjectJudgement, Policy, Prepared, Question,
+    RegoAnswer, RegoFailure, Stage,
 };
 use evaluation_api::v1::{self, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage};
 use evaluation_api::verdict::to_wire;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
+use prost::Message;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Refused;
 use crate::places::Place;
 use crate::rego::Pool;
+use crate::room::{self, Room};
+use policies::Found;
 
 /// Rego evaluations of one call. A policy has at most 32 checks, and a request at most 512 objects.
 const MOST_REGO: usize = 512;
@@ -28,29 +38,32 @@ pub(crate) const ALL_REGO: Duration = Duration::from_secs(10);
 /// A question of so many bytes is prepared at once: to hand it over takes longer.
 const SHORT: usize = 64 * 1024;
 
-/// An answer, and whether the same question would get it again.
+/// An answer, the policy that it is about, and whether the same question would get it again.
 pub(crate) struct Judged {
+    pub(crate) policy: Arc<Policy>,
     pub(crate) answer: EvaluateChecksResponse,
     /// Every module gave an answer of its own: no limit and no accident was in play.
     pub(crate) is_certain: bool,
 }
 
-/// What is asked, and the namespace whose permission it needs.
-pub fn read(request: &EvaluateChecksRequest) -> Result<(String, Question), Refused> {
+/// Before or after the grant.
+pub(crate) fn stage(request: &EvaluateChecksRequest) -> Result<Stage, Refused> {
+    match EvaluationStage::try_from(request.stage) {
+        Ok(EvaluationStage::BeforeGrant) => Ok(Stage::BeforeGrant),
+        Ok(EvaluationStage::AfterGrant) => Ok(Stage::AfterGrant),
+        Ok(EvaluationStage::Unspecified) | Err(_) => Err(Refused::Stage),
+    }
+}
+
+/// What is asked about a policy.
+pub fn read(request: &EvaluateChecksRequest) -> Result<Question<()>, Refused> {
     let EvaluateChecksRequest {
-        policy,
+        policy: _,
         context_object,
         connector,
         candidates,
-        stage,
+        stage: _,
     } = request;
-    let stage = match EvaluationStage::try_from(*stage) {
-        Ok(EvaluationStage::BeforeGrant) => Stage::BeforeGrant,
-        Ok(EvaluationStage::AfterGrant) => Stage::AfterGrant,
-        Ok(EvaluationStage::Unspecified) | Err(_) => return Err(Refused::Stage),
-    };
-    let policy = json("policy", policy)?;
-    let namespace = namespace_of(&policy);
     let mut found = BTreeMap::new();
     for v1::Candidates { check, objects } in candidates {
         let read = |object: &Vec<u8>| json(&format!("candidates of check {check:?}"), object);
@@ -59,18 +72,51 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<(String, Question), Refus
             return Err(Refused::CheckTwice(check.clone()));
         }
     }
-    let question = Question {
-        policy,
+    Ok(Question {
+        policy: (),
         context: json("context_object", context_object)?,
         connector: connector.clone(),
         candidates: found,
-        stage,
-    };
-    Ok((namespace, question))
+        stage: stage(request)?,
+    })
 }
 
-/// The namespace of a policy, whose permission is needed to ask about it.
-pub(crate) fn namespace_of(policy: &Value) -> String {
+/// The namespace of a policy, whose permission is needed to ask about it, before anything of the policy takes
+/// memory: anybody may send one. What is odd about it is found when it is read.
+pub(crate) fn namespace_in(policy: &[u8]) -> Result<String, Refused> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Metadata<'a> {
+        #[serde(borrow)]
+        namespace: Option<&'a RawValue>,
+    }
+    let text = str::from_utf8(policy).map_err(|_| Refused::Json("policy".to_owned()))?;
+    serde_json::from_str::<IgnoredAny>(text).map_err(|_| Refused::Json("policy".to_owned()))?;
+    let metadata = serde_json::from_str(text)
+        .ok()
+        .and_then(|Object { metadata }| metadata);
+    let namespace = metadata
+        .and_then(|metadata| serde_json::from_str(metadata.get()).ok())
+        .and_then(|Metadata { namespace }| namespace);
+    let namespace = namespace.and_then(|namespace| serde_json::from_str(namespace.get()).ok());
+    Ok(namespace.unwrap_or_default())
+}
+
+/// The policy of this namespace. Of two namespaces in one text the other one may count for who reads it whole.
+pub(crate) fn policy_in(namespace: &str, policy: &[u8]) -> Result<Value, Refused> {
+    let policy = json("policy", policy)?;
+    if namespace_of(&policy) == namespace {
+        Ok(policy)
+    } else {
+        Err(Refused::Json("policy".to_owned()))
+    }
+}
+
+fn namespace_of(policy: &Value) -> String {
     let namespace = policy.pointer("/metadata/namespace");
     let namespace = namespace.and_then(Value::as_str);
     namespace.unwrap_or_default().to_owned()
@@ -83,16 +129,28 @@ pub(crate) fn json(field: &str, bytes: &[u8]) -> Result<Value, Refused> {
 
 /// What the checks say, with the help of workers where there is Rego.
 pub(crate) async fn judge(
-    question: Question,
-    length: usize,
+    policy: Found,
+    asked: &Arc<EvaluateChecksRequest>,
     pool: &Pool,
     place: &Place<'_>,
+    room: &Room,
 ) -> Result<Judged, Refused> {
-    let prepared = if length <= SHORT {
-        judge::prepare(question)
+    let is_short = asked.encoded_len() <= SHORT;
+    // Of short ones there are so few at a time that whatever they come to is little.
+    let _room = if is_short {
+        None
     } else {
-        // Paths and selectors over large objects would keep other calls from their turn.
-        let prepared = tokio::task::spawn_blocking(|| judge::prepare(question)).await;
+        let (heavy, is_new) = (Arc::clone(asked), policy.is_new());
+        let weight = spawn_blocking(move || weight(&heavy, is_new)).await;
+        let weight = weight.map_err(|_| Refused::Internal)?;
+        Some(room.take(weight, stage(asked)?.into()).await?)
+    };
+    let (policy, prepared) = if is_short {
+        prepare(policy, asked)
+    } else {
+        // To read large objects, and paths and selectors over them, would keep other calls from their turn.
+        let asked = Arc::clone(asked);
+        let prepared = spawn_blocking(move || prepare(policy, &asked)).await;
         prepared.map_err(|_| Refused::Internal)?
     }?;
     let jobs = prepared.rego_jobs().count();
@@ -102,9 +160,33 @@ pub(crate) async fn judge(
     let answers = ask(&prepared, pool, place).await;
     let is_certain = answers.len() == jobs && answers.iter().all(Result::is_ok);
     Ok(Judged {
+        policy,
         answer: told(prepared.finish(answers)),
         is_certain,
     })
+}
+
+fn prepare(
+    policy: Found,
+    asked: &EvaluateChecksRequest,
+) -> Result<(Arc<Policy>, Prepared), Refused> {
+    let policy = policy.read(&asked.policy)?;
+    let question = read(asked)?.about(Arc::clone(&policy));
+    Ok((policy, judge::prepare(question)?))
+}
+
+/// What a question takes when it is read.
+fn weight(asked: &EvaluateChecksRequest, is_new: bool) -> usize {
+    let EvaluateChecksRequest {
+        policy,
+        context_object,
+        candidates,
+        ..
+    } = asked;
+    let policy = is_new.then_some(policy);
+    let objects = candidates.iter().flat_map(|found| &found.objects);
+    let texts = policy.into_iter().chain([context_object]).chain(objects);
+    texts.map(|text| room::weigh(text)).sum()
 }
 
 /// The answers that come in time, in the order of the questions. The judge takes missing ones for

@@ -13,8 +13,9 @@ use evaluation_api::v1::evaluation_server::EvaluationServer;
 use evaluation_api::{DESCRIPTOR, LONGEST_MESSAGE};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
+use service_kit::deadline;
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
@@ -27,7 +28,7 @@ use tower::{Service as TowerService, ServiceExt};
 use crate::auth::Caller;
 use crate::error::Refused;
 use crate::health::Healthy;
-use crate::places::MESSAGES;
+use crate::places::{BATCHES as BATCHES_AT_A_TIME, MESSAGES};
 use crate::service::Service;
 use crate::shares::Kind;
 
@@ -36,9 +37,18 @@ pub(crate) use held::Held;
 /// How long a call may take, reading its message and waiting for its turn included. A stream has begun
 /// by then, and goes on.
 const LONGEST_CALL: Duration = Duration::from_secs(30);
-/// The longest message of a call that brings no objects. As many questions as one call may ask, each of
-/// the longest names that there can be, are shorter.
+/// How long a message with many questions may take to come: it keeps a place from others.
+const LONGEST_COMING: Duration = Duration::from_secs(5);
+/// The longest message with many questions. As many as one call may ask, each of the longest names that there
+/// can be, are shorter.
 const LONGEST_QUESTIONS: usize = 2 * 1024 * 1024;
+/// The longest message with one question, or of a stream, or about somebody's token.
+const LONGEST_QUESTION: usize = 64 * 1024;
+/// The same for whoever asks how the service is, and shows nothing: it holds a name.
+const LONGEST_PROBE: usize = 1024;
+/// Answers to those at the same time, and how long one may take to be asked for.
+const PROBES: usize = 64;
+const PROBE_WITHIN: Duration = Duration::from_secs(2);
 
 const CHECK_ACCESS: &str = "CheckAccess";
 const EVALUATE_CHECKS: &str = "EvaluateChecks";
@@ -89,18 +99,22 @@ struct Behind {
     /// For all others.
     questions: EvaluationServer<Service>,
     messages: Semaphore,
+    batches: Semaphore,
+    probes: Semaphore,
 }
 
 impl Gate {
     /// For callers that show a token.
     pub(crate) fn new(service: Service) -> Self {
         let behind = Behind {
-            health: BoxCloneSyncService::new(HealthServer::new(Healthy(service.clone()))),
+            health: health(service.clone()),
             reflection: reflection(),
             objects: service.clone().into_server(LONGEST_MESSAGE),
-            questions: service.clone().into_server(LONGEST_QUESTIONS),
+            questions: service.clone().into_server(LONGEST_QUESTION),
             service,
             messages: Semaphore::new(MESSAGES),
+            batches: Semaphore::new(BATCHES_AT_A_TIME),
+            probes: Semaphore::new(PROBES),
         };
         Self {
             behind: Arc::new(behind),
@@ -129,8 +143,7 @@ impl Gate {
         let since = Instant::now();
         let path = request.uri().path();
         if path.starts_with(HEALTH) {
-            let Ok(response) = self.behind.health.clone().oneshot(request).await;
-            return response;
+            return self.behind.probe(request).await;
         }
         let call = path.rsplit('/').next().unwrap_or_default();
         let call = CALLS.into_iter().find(|known| *known == call);
@@ -153,7 +166,12 @@ impl Gate {
         };
         request.extensions_mut().insert(caller.clone());
         request.extensions_mut().insert(place.clone());
-        match timeout(LONGEST_CALL, behind.pass(&caller, call, request)).await {
+        match timeout(
+            limit(request.headers()),
+            behind.pass(&caller, call, request),
+        )
+        .await
+        {
             // Until the answer is sent, or nobody wants it any more.
             Ok(Ok(response)) => response.map(|body| Body::new(Held::new(body, place))),
             Ok(Err(error)) => refused(error),
@@ -162,7 +180,26 @@ impl Gate {
     }
 }
 
+/// How long a call may take: no longer than its caller waits.
+fn limit(headers: &HeaderMap) -> Duration {
+    let wanted = headers.get(deadline::HEADER);
+    let wanted = wanted.and_then(|text| deadline::parse(text.to_str().ok()?));
+    wanted.map_or(LONGEST_CALL, |wanted| wanted.min(LONGEST_CALL))
+}
+
 impl Behind {
+    /// Says how the service is to anybody, who may be up to anything.
+    async fn probe(&self, request: Request<Incoming>) -> Response<Body> {
+        let refused = |refused: Refused| Status::from(refused).into_http();
+        let Ok(_place) = self.probes.try_acquire() else {
+            return refused(Refused::TooManyCalls);
+        };
+        match timeout(PROBE_WITHIN, self.health.clone().oneshot(request)).await {
+            Ok(Ok(response)) => response,
+            Err(_) => refused(Refused::TooLate),
+        }
+    }
+
     async fn pass(
         &self,
         caller: &Caller,
@@ -191,8 +228,12 @@ impl Behind {
             BATCH_CHECK_ACCESS if request.uri().path() == BATCHES => {
                 // As the generated code would make them of it, empty questions are two bytes on the wire
                 // and a hundred times as many in memory, and others each of their texts once more.
+                let _own = caller.batch().await;
+                let _place = self.batches.acquire().await.ok();
                 let since = Instant::now();
-                let message = message::read(request.into_body(), LONGEST_QUESTIONS).await?;
+                let message = message::read(request.into_body(), LONGEST_QUESTIONS);
+                let message = timeout(LONGEST_COMING, message).await;
+                let message = message.map_err(|_| Refused::TooLate)??;
                 let answer = self.service.answer_batch(caller, &message).await?;
                 self.service.metrics.call(call, Code::Ok, since.elapsed());
                 Ok(message::answer(answer))
@@ -203,6 +244,11 @@ impl Behind {
             }
         }
     }
+}
+
+fn health(service: Service) -> Other {
+    let server = HealthServer::new(Healthy(service));
+    BoxCloneSyncService::new(server.max_decoding_message_size(LONGEST_PROBE))
 }
 
 /// Describes the protocol, in both versions that clients ask for. None when the description cannot be
@@ -242,5 +288,29 @@ impl TowerService<Request<Incoming>> for Gate {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         self.clone().answer(request).map(Ok).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_call_takes_no_longer_than_its_caller_waits_nor_than_any_may() {
+        let said = |text: &'static [u8]| {
+            let text = HeaderValue::from_bytes(text).unwrap();
+            limit(&HeaderMap::from_iter([(
+                http::HeaderName::from_static(deadline::HEADER),
+                text,
+            )]))
+        };
+        assert_eq!(limit(&HeaderMap::new()), LONGEST_CALL);
+        assert_eq!(said(b"1500m"), Duration::from_millis(1500));
+        assert_eq!(said(b"0n"), Duration::ZERO);
+        for long_or_odd in [&b"5H"[..], b"", b"1", b"soon", b"\xff"] {
+            assert_eq!(said(long_or_odd), LONGEST_CALL);
+        }
     }
 }

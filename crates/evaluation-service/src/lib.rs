@@ -19,6 +19,7 @@ pub mod live;
 pub mod metrics;
 pub mod places;
 pub mod rego;
+pub mod room;
 pub mod server;
 pub mod service;
 pub mod shares;
@@ -157,6 +158,8 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         places: Places::new(rego.workers()),
         rego,
         remembered: Arc::default(),
+        policies: Arc::default(),
+        room: Arc::default(),
         readiness: readiness.clone(),
         metrics,
         max_staleness,

@@ -14,7 +14,9 @@ use crate::error::Refused;
 
 /// Calls whose messages are in memory at the same time, whatever becomes of them.
 pub(crate) const MESSAGES: usize = 12;
-/// Of those, calls that give nobody what they have already: before a grant, or about a policy as it is
+/// Messages with many questions that are in memory at the same time.
+pub(crate) const BATCHES: usize = 24;
+/// Of the former, calls that give nobody what they have already: before a grant, or about a policy as it is
 /// written.
 const MOST_NEW: usize = 9;
 /// Of those, calls about policies as they are written. As many as run are left to approvals.

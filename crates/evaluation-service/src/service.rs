@@ -28,11 +28,13 @@ use crate::auth::{Caller, Callers, TokenOwner};
 use crate::batch::Batch;
 use crate::error::Refused;
 use crate::evaluate::Judged;
+use crate::evaluate::policies::Policies;
 use crate::evaluate::remembered::Remembered;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::places::Places;
 use crate::rego::Pool;
+use crate::room::Room;
 use crate::shares::Place;
 use crate::stream::{Context, Said, UNSENT};
 use crate::world::{Shared, World};
@@ -53,6 +55,10 @@ pub struct Service {
     pub rego: Pool,
     /// What was said about checks before.
     pub remembered: Arc<Remembered>,
+    /// Policies that were read before.
+    pub policies: Arc<Policies>,
+    /// What questions may take of memory.
+    pub room: Arc<Room>,
     /// Whether the caches are complete.
     pub readiness: Readiness,
     /// What is counted.
@@ -152,21 +158,30 @@ impl Service {
         request: Request<EvaluateChecksRequest>,
     ) -> Result<EvaluateChecksResponse, Refused> {
         let caller = caller(&request)?;
-        let asked = request.into_inner();
+        let asked = Arc::new(request.into_inner());
         if let Some(known) = self.remembered.recall(&asked) {
             self.callers.authorize(&caller, &known.namespace).await?;
             self.metrics.checks("remembered");
             return Ok(known.answer.clone());
         }
-        let length = asked.encoded_len();
-        let (namespace, question) = evaluate::read(&asked)?;
+        let stage = evaluate::stage(&asked)?;
+        let policy = self.policies.find(&asked.policy)?;
+        let namespace = policy.namespace();
         self.callers.authorize(&caller, &namespace).await?;
-        let purpose = question.stage.into();
-        let place = self.places.take(&namespace, purpose).await?;
-        let judged = evaluate::judge(question, length, &self.rego, &place).await?;
-        let Judged { answer, is_certain } = judged;
+        let is_new = policy.is_new();
+        let place = self.places.take(&namespace, stage.into()).await?;
+        let judged = evaluate::judge(policy, &asked, &self.rego, &place, &self.room).await?;
+        let Judged {
+            policy,
+            answer,
+            is_certain,
+        } = judged;
         self.metrics.checks("judged");
+        if is_new {
+            self.policies.keep(&asked.policy, policy);
+        }
         if is_certain && Remembered::keeps(&asked) {
+            let asked = Arc::unwrap_or_clone(asked);
             self.remembered.remember(asked, namespace, answer.clone());
         }
         Ok(answer)
@@ -179,7 +194,7 @@ impl Service {
         let caller = caller(&request)?;
         let policy = validate::read(request.into_inner())?;
         self.callers.authorize(&caller, &policy.namespace).await?;
-        validate::validate(policy, &self.rego, &self.places).await
+        validate::validate(policy, &self.rego, &self.places, &self.room).await
     }
 
     async fn explain_access(

@@ -17,6 +17,8 @@ use crate::metrics::Metrics;
 /// Messages of one caller that bring objects and are in memory at the same time. Fewer than there are
 /// places for, and than may be evaluated before a grant: others find one.
 const MESSAGES: usize = 8;
+/// Messages of one caller with many questions that are in memory at the same time. Others find a place.
+const BATCHES: usize = 8;
 /// What is asked of the API server for one caller at the same time, fewer than of any kind for all.
 const ASKED: usize = 12;
 
@@ -95,6 +97,7 @@ pub(crate) struct Share {
     calls: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     messages: Semaphore,
+    batches: Semaphore,
     asked: Semaphore,
 }
 
@@ -130,6 +133,7 @@ impl Shares {
             calls: Arc::new(Semaphore::new(calls)),
             streams: Arc::new(Semaphore::new(streams)),
             messages: Semaphore::new(MESSAGES),
+            batches: Semaphore::new(BATCHES),
             asked: Semaphore::new(ASKED),
         });
         known.insert(owner, Arc::downgrade(&share));
@@ -163,6 +167,11 @@ impl Share {
     pub(crate) async fn message(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
         self.messages.acquire().await.ok()
+    }
+
+    /// Waits for the turn of a message with many questions, behind none but the caller's own.
+    pub(crate) async fn batch(&self) -> Option<SemaphorePermit<'_>> {
+        self.batches.acquire().await.ok()
     }
 
     /// Waits until the API server may be asked something for this caller, behind none but its own.
@@ -237,15 +246,20 @@ mod tests {
         let asked: Vec<_> = (0..ASKED)
             .map(|_| greedy.asked().now_or_never().unwrap())
             .collect();
+        let batches: Vec<_> = (0..BATCHES)
+            .map(|_| greedy.batch().now_or_never().unwrap())
+            .collect();
         assert!(greedy.message().now_or_never().is_none());
+        assert!(greedy.batch().now_or_never().is_none());
         assert!(greedy.asked().now_or_never().is_none());
         for other in [modest, local] {
             assert_eq!(take_all(&other, Kind::Call).len(), LIMITS.calls);
             assert_eq!(take_all(&other, Kind::Stream).len(), LIMITS.streams);
             assert!(other.message().now_or_never().is_some());
+            assert!(other.batch().now_or_never().is_some());
             assert!(other.asked().now_or_never().is_some());
         }
-        drop((messages, asked));
+        drop((messages, batches, asked));
     }
 
     #[test]

@@ -3,20 +3,21 @@
 use connectors_api::judge::RegoFailure;
 use connectors_api::validate::{self, Finding, Module, Severity, Validated};
 use evaluation_api::v1::{self, FindingSeverity, ValidatePolicyRequest, ValidatePolicyResponse};
-use serde_json::Value;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Refused;
-use crate::evaluate::{ALL_REGO, json, namespace_of};
+use crate::evaluate::{ALL_REGO, namespace_in, policy_in};
 use crate::places::{Places, Purpose};
 use crate::rego::Pool;
+use crate::room::{Room, weigh};
 
 /// No API server stores more.
 const LONGEST: usize = 1024 * 1024;
 
-/// A policy that was read.
+/// A policy that nobody has read yet.
 pub(crate) struct Policy {
-    object: Value,
+    text: Vec<u8>,
     pub(crate) namespace: String,
 }
 
@@ -26,9 +27,11 @@ pub(crate) fn read(request: ValidatePolicyRequest) -> Result<Policy, Refused> {
     if policy.len() > LONGEST {
         return Err(Refused::PolicyTooLong);
     }
-    let object = json("policy", &policy)?;
-    let namespace = namespace_of(&object);
-    Ok(Policy { object, namespace })
+    let namespace = namespace_in(&policy)?;
+    Ok(Policy {
+        text: policy,
+        namespace,
+    })
 }
 
 /// Everything that is to be said about a policy.
@@ -36,10 +39,15 @@ pub(crate) async fn validate(
     policy: Policy,
     pool: &Pool,
     places: &Places,
+    room: &Room,
 ) -> Result<ValidatePolicyResponse, Refused> {
-    let Policy { object, namespace } = policy;
-    let looked = tokio::task::spawn_blocking(move || validate::policy(&object)).await;
-    let Validated { findings, modules } = looked.map_err(|_| Refused::Internal)?;
+    let Policy { text, namespace } = policy;
+    let looked = {
+        let _room = room.take(weigh(&text), Purpose::Written).await?;
+        let of = namespace.clone();
+        spawn_blocking(move || policy_in(&of, &text).map(|policy| validate::policy(&policy))).await
+    };
+    let Validated { findings, modules } = looked.map_err(|_| Refused::Internal)??;
     let mut findings: Vec<v1::Finding> = findings.into_iter().map(told).collect();
     if !modules.is_empty() {
         let place = places.take(&namespace, Purpose::Written).await?;

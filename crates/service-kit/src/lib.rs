@@ -1,7 +1,8 @@
 //! The process shell that every service shares: how a process starts, says how it is, and ends.
 //!
 //! Owns: arguments and logs, the admin server with health, readiness and metrics, shutdown, the client
-//! for the Kubernetes API with its retries, guarded watches and events, the leader lease, TLS files, the clock.
+//! for the Kubernetes API with its retries, guarded watches and events, the leader lease, TLS files, the clock, the
+//! deadlines of callers.
 //!
 //! Refuses to know: what a service is for. No type, label or word of the product appears here.
 //!
@@ -14,6 +15,7 @@ pub mod args;
 pub mod chance;
 pub mod client;
 pub mod clock;
+pub mod deadline;
 pub mod events;
 pub mod kinds;
 pub mod lease;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
+    ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
     crypto::ring,
     pki_types::{
         CertificateDer, PrivateKeyDer,
@@ -24,6 +24,7 @@ use rustls::{
     },
     server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
     sign::CertifiedKey,
+    version::TLS13,
 };
 use thiserror::Error;
 use tokio::sync::watch;
@@ -32,6 +33,9 @@ use crate::shutdown::Stop;
 use files::Files;
 
 pub use files::TlsMetrics;
+
+/// Both ends are ours.
+const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13];
 
 /// Why files make no TLS configuration.
 #[derive(Debug, Error)]
@@ -116,7 +120,7 @@ impl ServerTls {
         let (files, pair) = Files::open("certificate", paths, metrics, pair)?;
         let current = Arc::new(Current(RwLock::new(Arc::new(pair))));
         let resolver: Arc<dyn ResolvesServerCert> = Arc::<Current>::clone(&current);
-        let mut config = ServerConfig::builder()
+        let mut config = ServerConfig::builder_with_protocol_versions(VERSIONS)
             .with_no_client_auth()
             .with_cert_resolver(resolver);
         config.alpn_protocols = wire(protocols);
@@ -209,7 +213,7 @@ fn wire(protocols: &[&str]) -> Vec<Vec<u8>> {
 }
 
 fn client_config(roots: RootCertStore, protocols: &[Vec<u8>]) -> Arc<ClientConfig> {
-    let mut config = ClientConfig::builder()
+    let mut config = ClientConfig::builder_with_protocol_versions(VERSIONS)
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = protocols.to_vec();

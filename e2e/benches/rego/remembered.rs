@@ -7,6 +7,7 @@ use std::hint::black_box;
 use connectors_api::check_state::ObjectState;
 use connectors_api::judge::{self, RegoAnswer};
 use evaluation_api::v1::{CheckVerdict, EvaluateChecksRequest};
+use evaluation_service::evaluate::policies::Policies;
 use evaluation_service::evaluate::remembered::Remembered;
 use evaluation_service::evaluate::{read, told};
 
@@ -24,7 +25,11 @@ pub(crate) fn rows(table: &mut Table, check: &Check) {
     let remembered = Remembered::default();
     let questions: Vec<_> = (0..QUESTIONS).map(|number| asked(check, number)).collect();
     for asked in &questions {
-        let (namespace, question) = read(asked).unwrap();
+        let policy = Policies::default().find(&asked.policy).unwrap();
+        let namespace = policy.namespace();
+        let question = read(asked)
+            .unwrap()
+            .about(policy.read(&asked.policy).unwrap());
         let prepared = judge::prepare(question).unwrap();
         // What the module would say; it is not what is measured here.
         let answers: Vec<_> = prepared.rego_jobs().map(|job| says(job.input)).collect();

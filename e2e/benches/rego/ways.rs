@@ -1,5 +1,6 @@
 //! The ways to have an object judged, and what each of them is given.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use connectors_api::check_state::{CheckOutcome, ObjectState};
@@ -8,6 +9,7 @@ use connectors_api::rego::{Answer, CheckModule};
 use evaluation_api::client::{Client, Code};
 use evaluation_api::v1::{CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse};
 use evaluation_service::evaluate;
+use evaluation_service::evaluate::policies::{Found, Policies};
 use hyper::body::Bytes;
 
 use crate::check::Check;
@@ -26,7 +28,7 @@ pub(crate) enum Way {
     /// By the evaluator alone.
     Process(CheckModule),
     /// The same around it as in the service, without a service: what goes in and comes out is the same.
-    Whole(CheckModule),
+    Whole(CheckModule, Policies),
     /// By the service, whole: policy, pod and object go in, checks and rules come out.
     Service(Client),
     /// By the server of Open Policy Agent.
@@ -59,7 +61,7 @@ impl Way {
         opa: &Opa,
     ) -> [(&'static str, Self); WAYS] {
         let module = CheckModule::parse(check.module(), LIMIT).unwrap();
-        let whole = Self::Whole(module.clone());
+        let whole = Self::Whole(module.clone(), Policies::default());
         [
             ("in the process", Self::Process(module)),
             (
@@ -89,9 +91,10 @@ impl Way {
                 let said = answer.map_or(CheckVerdict::Failed, |it| verdict(&it.state));
                 (said, began.elapsed())
             }
-            Self::Whole(module) => {
+            Self::Whole(module, policies) => {
                 let began = Instant::now();
-                let said = whole(module, asked).map_or(CheckVerdict::Failed, |it| it.verdict());
+                let said = whole(module, policies, asked);
+                let said = said.map_or(CheckVerdict::Failed, |it| it.verdict());
                 (said, began.elapsed())
             }
             Self::Service(client) => {
@@ -117,8 +120,18 @@ impl Way {
 }
 
 /// What the service does with a question, with the module at hand.
-fn whole(module: &CheckModule, asked: &EvaluateChecksRequest) -> Option<EvaluateChecksResponse> {
-    let (_, question) = evaluate::read(asked).ok()?;
+fn whole(
+    module: &CheckModule,
+    policies: &Policies,
+    asked: &EvaluateChecksRequest,
+) -> Option<EvaluateChecksResponse> {
+    let found = policies.find(&asked.policy).ok()?;
+    let is_new = matches!(found, Found::New(_));
+    let policy = found.read(&asked.policy).ok()?;
+    if is_new {
+        policies.keep(&asked.policy, Arc::clone(&policy));
+    }
+    let question = evaluate::read(asked).ok()?.about(policy);
     let prepared = judge::prepare(question).ok()?;
     let jobs = prepared.rego_jobs().map(|job| {
         let Answer { state, message } = module

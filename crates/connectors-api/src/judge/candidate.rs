@@ -12,6 +12,20 @@ const WITH_LINEAGE: [&str; 2] = ["tekton.dev", "openshift-pipelines.org"];
 /// The group of the kind that records who approved.
 const RECORDS_APPROVERS: (&str, &str) = ("openshift-pipelines.org", "ApprovalTask");
 
+/// What a check selects, whatever pod asks; or why it fails whatever its objects say.
+#[derive(Debug)]
+pub(super) struct Selector {
+    refused: Option<Problem>,
+    /// Before a grant.
+    by_policy: Result<Templates, Problem>,
+}
+
+#[derive(Debug)]
+struct Templates {
+    labels: LabelTemplates,
+    fields: Result<Option<FieldSelector>, Problem>,
+}
+
 /// What an object must be to decide a check.
 #[derive(Debug)]
 pub(super) enum Selection {
@@ -23,7 +37,6 @@ pub(super) enum Selection {
 
 #[derive(Debug)]
 pub(super) struct ByPolicy {
-    kind: ObjectKind,
     namespace: String,
     labels: RenderedLabels,
     fields: Option<FieldSelector>,
@@ -31,48 +44,71 @@ pub(super) struct ByPolicy {
 
 type Problem = (JudgeReason, String);
 
+fn failed(error: &dyn std::fmt::Display) -> Problem {
+    let message = format!("selector.labels: {error}");
+    (JudgeReason::TemplateFailed, message)
+}
+
+impl Selector {
+    pub(super) fn of(check: &Check) -> Self {
+        let fields = check.selector.field_selector.as_ref();
+        let fields = fields.map(FieldSelector::parse).transpose();
+        let labels = LabelTemplates::parse(&check.selector.labels);
+        Self {
+            refused: refused(check).err(),
+            by_policy: labels
+                .map_err(|error| failed(&error))
+                .map(|labels| Templates {
+                    labels,
+                    fields: fields
+                        .map_err(|error| (JudgeReason::SelectorInvalid, error.to_string())),
+                }),
+        }
+    }
+}
+
+/// Why a check fails before and after a grant.
+fn refused(check: &Check) -> Result<(), Problem> {
+    if !may_approve(&check.selector.object_ref) {
+        let ObjectKind { api_version, kind } = &check.selector.object_ref;
+        let message = format!(
+            "selector.objectRef: a {kind} of {api_version} is no approval; select a kind that \
+             records approvals, or a ConfigMap"
+        );
+        return Err((JudgeReason::KindRefused, message));
+    }
+    proof(check)?;
+    if check.approvers.is_some() && !records_approvers(&check.selector.object_ref) {
+        let message = format!(
+            "a {} does not record who approved; remove approvers from the check",
+            check.selector.object_ref.kind
+        );
+        return Err((JudgeReason::ApproversUnsupported, message));
+    }
+    Ok(())
+}
+
 impl Selection {
     /// Why the check fails, if it does so whatever its objects say.
     pub(super) fn of(
-        check: &Check,
+        selector: &Selector,
         pod_namespace: &str,
         data: &TemplateData,
         stage: Stage,
     ) -> Result<Self, Problem> {
-        if !may_approve(&check.selector.object_ref) {
-            let ObjectKind { api_version, kind } = &check.selector.object_ref;
-            let message = format!(
-                "selector.objectRef: a {kind} of {api_version} is no approval; select a kind that \
-                 records approvals, or a ConfigMap"
-            );
-            return Err((JudgeReason::KindRefused, message));
-        }
-        proof(check)?;
-        if check.approvers.is_some() && !records_approvers(&check.selector.object_ref) {
-            let message = format!(
-                "a {} does not record who approved; remove approvers from the check",
-                check.selector.object_ref.kind
-            );
-            return Err((JudgeReason::ApproversUnsupported, message));
+        let Selector { refused, by_policy } = selector;
+        if let Some(problem) = refused {
+            return Err(problem.clone());
         }
         if stage == Stage::AfterGrant {
             return Ok(Self::ByGrant);
         }
-        let failed = |error: &dyn std::fmt::Display| {
-            let message = format!("selector.labels: {error}");
-            (JudgeReason::TemplateFailed, message)
-        };
-        let labels =
-            LabelTemplates::parse(&check.selector.labels).map_err(|error| failed(&error))?;
+        let Templates { labels, fields } = by_policy.as_ref().map_err(Problem::clone)?;
         let labels = labels.render(data).map_err(|error| failed(&error))?;
-        let fields = check.selector.field_selector.as_ref();
-        let fields = fields.map(FieldSelector::parse).transpose();
-        let fields = fields.map_err(|error| (JudgeReason::SelectorInvalid, error.to_string()))?;
         Ok(Self::ByPolicy(Box::new(ByPolicy {
-            kind: check.selector.object_ref.clone(),
             namespace: pod_namespace.to_owned(),
             labels,
-            fields,
+            fields: fields.clone()?,
         })))
     }
 
@@ -86,7 +122,7 @@ impl Selection {
     }
 
     /// Why an object should not have been found for the check.
-    pub(super) fn problem_with(&self, object: &Object) -> Option<Problem> {
+    pub(super) fn problem_with(&self, check: &Check, object: &Object) -> Option<Problem> {
         let Some(identity) = &object.identity else {
             let message = "an object without apiVersion, kind, namespace, name, UID or \
                            resourceVersion cannot be told from another"
@@ -97,11 +133,11 @@ impl Selection {
             return None;
         };
         let ByPolicy {
-            kind,
             namespace,
             labels,
             fields,
         } = by_policy.as_ref();
+        let kind = &check.selector.object_ref;
         let other = if identity.api_version != kind.api_version || identity.kind != kind.kind {
             "is of another kind than the check selects"
         } else if identity.namespace != *namespace {

@@ -1,15 +1,13 @@
 //! A question that makes sense as a whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Question, Stage};
-use crate::access_policy::CheckGrantedSpec;
+use super::{Policy, Question};
 use crate::names::{API_VERSION, is_dns_label, is_dns_subdomain};
-use crate::parse::{self, ParseError};
-use crate::{AccessPolicy, Permission};
+use crate::parse::ParseError;
 
 /// Why a question cannot be judged at all.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -43,74 +41,41 @@ pub enum JudgeError {
     UnknownCheck(String),
 }
 
-/// A question that makes sense.
-pub(super) struct Checked {
-    pub(super) spec: CheckGrantedSpec,
-    pub(super) permission: Permission,
-    pub(super) policy_namespace: String,
-    pub(super) pod: Value,
-    pub(super) pod_namespace: String,
-    pub(super) candidates: BTreeMap<String, Vec<Value>>,
-    pub(super) stage: Stage,
-}
-
-pub(super) fn check(question: Question) -> Result<Checked, JudgeError> {
+/// Finds out whether a question about a policy makes sense. Tells the namespace of the pod.
+pub(super) fn check(question: &Question<Arc<Policy>>) -> Result<String, JudgeError> {
     let Question {
         policy,
         context: pod,
         connector,
         candidates,
-        stage,
+        stage: _,
     } = question;
-    if text(&policy, "/apiVersion") != Some(API_VERSION)
-        || text(&policy, "/kind") != Some("AccessPolicy")
-    {
-        return Err(JudgeError::PolicyKind);
-    }
-    let policy: AccessPolicy = parse::object(&policy)?;
-    let policy_namespace = policy.metadata.namespace.filter(|text| is_dns_label(text));
-    let policy_namespace = policy_namespace.ok_or(JudgeError::PolicyNamespace)?;
-    let granted = policy.spec.check_granted_permission;
-    let spec = granted.ok_or(JudgeError::NoChecks)?.spec;
-
-    let mut names = BTreeSet::new();
-    if let Some(check) = spec.checks.iter().find(|check| !names.insert(&check.name)) {
-        return Err(JudgeError::SameName(check.name.clone()));
-    }
-    if let Some(unknown) = candidates.keys().find(|name| !names.contains(name)) {
+    let is_known = |name: &&String| policy.checks.iter().any(|it| it.check.name == **name);
+    if let Some(unknown) = candidates.keys().find(|name| !is_known(name)) {
         return Err(JudgeError::UnknownCheck(unknown.clone()));
     }
-    if text(&pod, "/apiVersion") != Some("v1") || text(&pod, "/kind") != Some("Pod") {
+    if text(pod, "/apiVersion") != Some("v1") || text(pod, "/kind") != Some("Pod") {
         return Err(JudgeError::ContextKind);
     }
-    let pod_namespace = identity(&pod, "namespace", "/metadata/namespace", is_dns_label)?;
-    identity(&pod, "name", "/metadata/name", is_dns_subdomain)?;
-    identity(&pod, "uid", "/metadata/uid", |uid| !uid.is_empty())?;
-    if !is_dns_subdomain(&connector) {
+    let pod_namespace = identity(pod, "namespace", "/metadata/namespace", is_dns_label)?;
+    identity(pod, "name", "/metadata/name", is_dns_subdomain)?;
+    identity(pod, "uid", "/metadata/uid", |uid| !uid.is_empty())?;
+    if !is_dns_subdomain(connector) {
         return Err(JudgeError::Connector);
     }
-    Ok(Checked {
-        permission: policy.spec.permission,
-        spec,
-        policy_namespace,
-        pod,
-        pod_namespace,
-        candidates,
-        stage,
-    })
+    Ok(pod_namespace.to_owned())
 }
 
-fn identity(
-    pod: &Value,
+fn identity<'a>(
+    pod: &'a Value,
     field: &'static str,
     pointer: &str,
     valid: fn(&str) -> bool,
-) -> Result<String, JudgeError> {
+) -> Result<&'a str, JudgeError> {
     let found = text(pod, pointer).filter(|text| valid(text));
-    let found = found.ok_or(JudgeError::ContextIdentity(field))?;
-    Ok(found.to_owned())
+    found.ok_or(JudgeError::ContextIdentity(field))
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     value.pointer(pointer).and_then(Value::as_str)
 }

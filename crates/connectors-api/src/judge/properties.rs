@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use super::tests::{gate, question};
+use super::tests::{gate, prepare, question};
 use super::*;
 use crate::reason::AccessCheckReady::AccessCheckPassed as Passed;
 use crate::testing::json_values;

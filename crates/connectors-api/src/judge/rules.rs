@@ -63,31 +63,47 @@ impl NoRules {
     }
 }
 
-/// One rule that cannot be granted leaves none: half a Role would look like a whole one.
-pub(super) fn render(
-    permissions: &GrantedPermissions,
-    permission: Permission,
-    data: &TemplateData,
-) -> Result<Vec<GrantedRule>, NoRules> {
-    let rules = &permissions.role_template.rules;
-    if rules.is_empty() {
-        return Err(NoRules::Empty);
-    }
-    let render = |rule| render_rule(rule, permission, data);
-    rules.iter().map(render).collect()
+/// The rules of a policy, whatever pod asks.
+#[derive(Debug)]
+pub(super) struct Rules(Vec<Result<RuleTemplate, NoRules>>);
+
+#[derive(Debug)]
+struct RuleTemplate {
+    verbs: Vec<String>,
+    resources: Vec<Result<ResourceTemplate, ResourceTemplateError>>,
 }
 
-fn render_rule(
-    rule: &RoleRule,
-    permission: Permission,
-    data: &TemplateData,
-) -> Result<GrantedRule, NoRules> {
+impl Rules {
+    pub(super) fn of(permissions: GrantedPermissions) -> Self {
+        let rules = permissions.role_template.rules;
+        Self(rules.into_iter().map(read).collect())
+    }
+
+    /// One rule that cannot be granted leaves none: half a Role would look like a whole one.
+    pub(super) fn render(
+        &self,
+        permission: Permission,
+        data: &TemplateData,
+    ) -> Result<Vec<GrantedRule>, NoRules> {
+        let Self(rules) = self;
+        if rules.is_empty() {
+            return Err(NoRules::Empty);
+        }
+        let render = |rule: &Result<RuleTemplate, NoRules>| match rule {
+            Ok(rule) => rule.render(permission, data),
+            Err(problem) => Err(problem.clone()),
+        };
+        rules.iter().map(render).collect()
+    }
+}
+
+fn read(rule: RoleRule) -> Result<RuleTemplate, NoRules> {
     let RoleRule {
         api_groups,
         resources,
         verbs,
     } = rule;
-    if *api_groups != [GROUP] {
+    if api_groups != [GROUP] {
         return Err(NoRules::ApiGroup);
     }
     if resources.is_empty() {
@@ -96,19 +112,33 @@ fn render_rule(
     if verbs.is_empty() || verbs.iter().any(String::is_empty) {
         return Err(NoRules::NoVerb);
     }
-    let render = |text: &String| {
-        let resource = ResourceTemplate::parse(text)?.render(data)?;
-        if resource.permission == permission {
-            Ok(resource)
-        } else {
-            Err(NoRules::Permission {
-                resource,
-                permission,
-            })
-        }
-    };
-    Ok(GrantedRule {
-        verbs: verbs.clone(),
-        resources: resources.iter().map(render).collect::<Result<_, _>>()?,
+    let parse = |text: &String| ResourceTemplate::parse(text);
+    Ok(RuleTemplate {
+        verbs,
+        resources: resources.iter().map(parse).collect(),
     })
+}
+
+impl RuleTemplate {
+    fn render(&self, permission: Permission, data: &TemplateData) -> Result<GrantedRule, NoRules> {
+        let render = |template: &Result<ResourceTemplate, ResourceTemplateError>| {
+            let resource = template.as_ref().map_err(Clone::clone)?.render(data)?;
+            if resource.permission == permission {
+                Ok(resource)
+            } else {
+                Err(NoRules::Permission {
+                    resource,
+                    permission,
+                })
+            }
+        };
+        Ok(GrantedRule {
+            verbs: self.verbs.clone(),
+            resources: self
+                .resources
+                .iter()
+                .map(render)
+                .collect::<Result<_, _>>()?,
+        })
+    }
 }

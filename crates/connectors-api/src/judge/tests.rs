@@ -50,6 +50,11 @@ pub(super) fn gate(name: &str, state: &str) -> Value {
     })
 }
 
+/// About a policy that nobody read before.
+pub(super) fn prepare(question: Question) -> Result<Prepared, JudgeError> {
+    super::prepare(question.read()?)
+}
+
 impl Question {
     pub(super) fn found(mut self, objects: impl IntoIterator<Item = Value>) -> Self {
         let objects = objects.into_iter().collect();

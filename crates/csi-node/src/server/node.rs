@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use service_kit::deadline;
 use tonic::{Request, Response, Status};
 
-use super::deadline::limit;
 use crate::{
     driver::Driver,
     evaluator::Evaluator,
@@ -26,7 +26,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Node for DriverNode<E, K, M> {
         &self,
         request: Request<NodePublishVolumeRequest>,
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
-        let limit = limit(request.metadata());
+        let limit = request.metadata().get(deadline::HEADER);
+        let limit = limit.and_then(|it| deadline::parse(it.to_str().ok()?));
         self.0.publish(request.into_inner(), limit).await?;
         Ok(Response::new(NodePublishVolumeResponse {}))
     }

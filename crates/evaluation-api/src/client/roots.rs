@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio::sync::watch;
 
@@ -45,7 +46,7 @@ async fn read(path: &Path) -> io::Result<Arc<ClientConfig>> {
         return Err(io::Error::other("there is no certificate in it"));
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(&[&TLS13])
         .map_err(io::Error::other)?
         .with_root_certificates(roots)
         .with_no_client_auth();

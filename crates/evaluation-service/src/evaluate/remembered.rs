@@ -7,14 +7,13 @@
 //! their hash, so nobody can make a question that gets the answer to another one. Only what would be found
 //! again is kept: an answer depends on nothing but its question, unless a limit or an accident was in play.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, Hasher};
-use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::hash::Hash;
+use std::sync::Arc;
 
 use evaluation_api::v1::{Candidates, EvaluateChecksRequest, EvaluateChecksResponse};
-use foldhash::fast::RandomState;
 use prost::Message;
+
+use super::kept::{Entry, Kept};
 
 /// Answers that are kept.
 const MOST: usize = 4096;
@@ -27,10 +26,7 @@ const OVERHEAD: usize = 512;
 
 /// Answers that hold as long as nobody forgets them.
 #[derive(Debug, Default)]
-pub struct Remembered {
-    seed: RandomState,
-    known: Mutex<Generations>,
-}
+pub struct Remembered(Kept<Known>);
 
 /// An answer, and what it is the answer to.
 #[derive(Debug)]
@@ -42,18 +38,13 @@ pub struct Known {
     pub answer: EvaluateChecksResponse,
 }
 
-/// What was asked for lately, and what before that. When there is too much of the former it becomes the
-/// latter, whose entries go: so the one that was asked for least lately goes first, about.
-#[derive(Debug, Default)]
-struct Generations {
-    young: Generation,
-    old: Generation,
-}
+impl Entry for Known {
+    const MOST: usize = MOST;
+    const MOST_BYTES: usize = MOST_BYTES;
 
-#[derive(Debug, Default)]
-struct Generation {
-    entries: HashMap<u64, Arc<Known>, RandomState>,
-    bytes: usize,
+    fn bytes(&self) -> usize {
+        self.asked.encoded_len() + self.namespace.len() + self.answer.encoded_len() + OVERHEAD
+    }
 }
 
 impl Remembered {
@@ -61,7 +52,7 @@ impl Remembered {
     #[must_use]
     pub fn recall(&self, asked: &EvaluateChecksRequest) -> Option<Arc<Known>> {
         let hash = self.hash(asked);
-        let known = self.lock().get(hash)?;
+        let known = self.0.get(hash)?;
         (known.asked == *asked).then_some(known)
     }
 
@@ -85,7 +76,7 @@ impl Remembered {
             answer,
         };
         if known.bytes() <= 2 * LONGEST {
-            self.lock().put(hash, Arc::new(known));
+            self.0.put(hash, known);
         }
     }
 
@@ -97,58 +88,12 @@ impl Remembered {
             candidates,
             stage,
         } = asked;
-        let mut hasher = self.seed.build_hasher();
-        (policy, context_object, connector, stage).hash(&mut hasher);
-        for Candidates { check, objects } in candidates {
-            (check, objects).hash(&mut hasher);
-        }
-        hasher.finish()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Generations> {
-        // Entries are put in and taken out whole.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Known {
-    fn bytes(&self) -> usize {
-        self.asked.encoded_len() + self.namespace.len() + self.answer.encoded_len() + OVERHEAD
-    }
-}
-
-impl Generations {
-    fn get(&mut self, hash: u64) -> Option<Arc<Known>> {
-        if let Some(known) = self.young.entries.get(&hash) {
-            return Some(Arc::clone(known));
-        }
-        let known = self.old.take(hash)?;
-        self.put(hash, Arc::clone(&known));
-        Some(known)
-    }
-
-    fn put(&mut self, hash: u64, known: Arc<Known>) {
-        // Of two questions of one hash the later one is kept.
-        self.young.take(hash);
-        self.old.take(hash);
-        let bytes = self.young.bytes + known.bytes();
-        if bytes > MOST_BYTES / 2 || self.young.entries.len() >= MOST / 2 {
-            self.old = mem::take(&mut self.young);
-        }
-        self.young.put(hash, known);
-    }
-}
-
-impl Generation {
-    fn put(&mut self, hash: u64, known: Arc<Known>) {
-        self.bytes += known.bytes();
-        self.entries.insert(hash, known);
-    }
-
-    fn take(&mut self, hash: u64) -> Option<Arc<Known>> {
-        let known = self.entries.remove(&hash)?;
-        self.bytes -= known.bytes();
-        Some(known)
+        self.0.hash(|hasher| {
+            (policy, context_object, connector, stage).hash(hasher);
+            for Candidates { check, objects } in candidates {
+                (check, objects).hash(hasher);
+            }
+        })
     }
 }
 
@@ -156,6 +101,7 @@ impl Generation {
 mod tests {
     use evaluation_api::v1::CheckVerdict;
 
+    use super::super::kept::{Generation, Generations};
     use super::*;
 
     fn question(object: &str) -> EvaluateChecksRequest {
@@ -232,7 +178,7 @@ mod tests {
             answer: answer(CheckVerdict::Passed),
         };
         let hash = remembered.hash(&own);
-        remembered.lock().put(hash, Arc::new(known));
+        remembered.0.put(hash, known);
         assert!(!knows(&remembered, &own));
         keep(&remembered, "own");
         assert!(knows(&remembered, &own));
@@ -246,7 +192,7 @@ mod tests {
         for number in 0..2 * MOST {
             keep(&remembered, &number.to_string());
             assert!(knows(&remembered, &question("again and again")));
-            let Generations { young, old } = &*remembered.lock();
+            let Generations { young, old } = &*remembered.0.lock();
             assert!(young.entries.len() + old.entries.len() <= MOST);
         }
         assert!(!knows(&remembered, &question("never again")));
@@ -260,9 +206,9 @@ mod tests {
                 &remembered,
                 &format!("{number}{}", "x".repeat(LONGEST - 100)),
             );
-            let known = remembered.lock();
+            let known = remembered.0.lock();
             let bytes = known.young.bytes + known.old.bytes;
-            let counted = |generation: &Generation| -> usize {
+            let counted = |generation: &Generation<Known>| -> usize {
                 generation.entries.values().map(|known| known.bytes()).sum()
             };
             assert_eq!(counted(&known.young) + counted(&known.old), bytes);

@@ -119,11 +119,16 @@ impl Worker {
         }
     }
 
-    /// The module, parsed once. What is no module is remembered as well.
+    /// The module, parsed once. What is no module is remembered as well, but not that there was no time: the
+    /// machine may have been busy with something else.
     fn module(&mut self, source: &str) -> &Result<CheckModule, ModuleError> {
         let digest = Sha256::digest(source).into();
         if self.modules.len() >= MODULES && !self.modules.contains_key(&digest) {
             self.modules.clear();
+        }
+        let known = self.modules.get(&digest);
+        if let Some(Err(ModuleError::Evaluation(EvaluationError::Timeout))) = known {
+            self.modules.remove(&digest);
         }
         let limit = self.limit;
         self.modules
@@ -192,6 +197,18 @@ mod tests {
             let reply = look(&mut worker, odd);
             assert!(matches!(reply, Reply::Failed(_)), "{odd}: {reply:?}");
         }
+    }
+
+    #[test]
+    fn a_module_that_had_no_time_is_tried_again() {
+        let mut worker = worker();
+        let slow = "package approval\noutput := {\"state\": \"approved\"} { count([1 | numbers.range(1, 200)[_]; numbers.range(1, 200)[_]]) > 1 }";
+        worker.limit = Duration::ZERO;
+        let reply = answer(&mut worker, slow, &json!({}));
+        assert!(matches!(reply, Reply::Limit(_)), "{reply:?}");
+        worker.limit = Duration::from_secs(5);
+        let reply = answer(&mut worker, slow, &json!({}));
+        assert!(matches!(reply, Reply::Answer { .. }), "{reply:?}");
     }
 
     #[test]

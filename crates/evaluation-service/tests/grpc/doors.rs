@@ -129,3 +129,12 @@ async fn reflection_names_the_service_to_whom_shows_a_token() {
         "{described:?}"
     );
 }
+
+#[tokio::test]
+async fn nothing_older_than_tls_1_3_is_spoken() {
+    let world = World::new().await;
+    let handshake = async |version| world.handshake(version).await;
+    assert!(handshake(&rustls::version::TLS13).await.is_ok());
+    let error = handshake(&rustls::version::TLS12).await.unwrap_err();
+    assert!(error.to_string().contains("ProtocolVersion"), "{error}");
+}

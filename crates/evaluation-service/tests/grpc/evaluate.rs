@@ -1,5 +1,6 @@
 //! What checks say, over the wire.
 
+use evaluation_api::refusal::Reason;
 use evaluation_api::v1::{
     Candidates, CheckVerdict, EvaluateChecksRequest, EvaluationStage, GrantedRule,
 };
@@ -238,4 +239,103 @@ async fn what_went_wrong_with_a_module_is_not_remembered() {
         ))
     };
     assert_eq!((jobs("limit"), jobs("failed")), ("2".into(), "2".into()));
+}
+
+/// Objects of seven bytes that take six hundred when they are read.
+fn heavy() -> Vec<u8> {
+    format!("[{}]", vec![r#"{"":0}"#; 100_000].join(",")).into()
+}
+
+fn heavy_policy() -> Vec<u8> {
+    let heavy = String::from_utf8(heavy()).unwrap();
+    format!(r#"{{"metadata":{{"namespace":"tools"}},"spec":{heavy}}}"#).into()
+}
+
+#[tokio::test]
+async fn what_would_take_too_much_memory_is_refused_before_it_is_read() {
+    let world = World::new().await;
+    let changes: [fn(&mut EvaluateChecksRequest); 3] = [
+        |it| it.candidates[0].objects.push(heavy()),
+        |it| it.context_object = heavy(),
+        |it| it.policy = heavy_policy(),
+    ];
+    for change in changes {
+        let mut question = asked("", "approved");
+        change(&mut question);
+        let refused = world.client.evaluate_checks(question).await.unwrap_err();
+        assert_eq!(refused.reason(), Some(Reason::TooLong), "{refused}");
+    }
+    let refused = world
+        .client
+        .validate_policy(heavy_policy())
+        .await
+        .unwrap_err();
+    assert_eq!(refused.reason(), Some(Reason::TooLong), "{refused}");
+}
+
+#[tokio::test]
+async fn nothing_is_read_for_who_may_not_ask() {
+    let world = World::new().await;
+    world.api.allow(&["elsewhere"]);
+    let mut question = asked("", "approved");
+    question.candidates[0].objects = vec![heavy(), b"{".to_vec()];
+    let refused = world
+        .client
+        .evaluate_checks(question.clone())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused.reason(),
+        Some(Reason::NamespaceForbidden),
+        "{refused}"
+    );
+    let refused = world
+        .client
+        .validate_policy(question.policy)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused.reason(),
+        Some(Reason::NamespaceForbidden),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_policy_of_two_namespaces_is_of_none() {
+    let world = World::new().await;
+    let mut question = asked("", "approved");
+    let policy = String::from_utf8(question.policy.clone()).unwrap();
+    question.policy = policy
+        .replacen('{', r#"{"metadata":{"namespace":"elsewhere"},"#, 1)
+        .into();
+    let refused = world.client.evaluate_checks(question).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
+}
+
+#[tokio::test]
+async fn a_policy_that_was_read_before_is_the_same_for_another_pod() {
+    let world = World::new().await;
+    for state in ["approved", "rejected", "pending", "approved"] {
+        let mut question = asked("", state);
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": state, "namespace": "tools", "uid": state, "labels": {"run": "r1"}},
+        });
+        question.context_object = bytes(&pod);
+        let answer = world.client.evaluate_checks(question).await.unwrap();
+        let verdict = match state {
+            "approved" => CheckVerdict::Passed,
+            "rejected" => CheckVerdict::Rejected,
+            _ => CheckVerdict::Pending,
+        };
+        assert_eq!(answer.verdict(), verdict);
+        let rules: Vec<_> = answer
+            .rules
+            .into_iter()
+            .flat_map(|it| it.resources)
+            .collect();
+        let granted = format!("connectors/apis/v1/pod/tools/{state}");
+        assert_eq!(rules.contains(&granted), state == "approved");
+    }
 }

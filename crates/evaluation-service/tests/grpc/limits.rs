@@ -10,6 +10,7 @@ use evaluation_service::shares::CallerLimits;
 use http::uri::PathAndQuery;
 use tokio::time::{sleep, timeout};
 use tonic::client::Grpc;
+use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
@@ -190,4 +191,71 @@ async fn a_call_gives_its_place_back_when_it_is_refused() {
     }
     world.api.allow(&["tools"]);
     said(&world).await.unwrap();
+}
+
+/// A call of any kind whose message never comes.
+async fn half_said(channel: Channel, path: &'static str) -> Status {
+    let mut grpc = Grpc::new(channel);
+    grpc.ready().await.unwrap();
+    let codec = ProstCodec::<CheckAccessRequest, CheckAccessResponse>::default();
+    let nothing = with_token(tokio_stream::pending());
+    grpc.client_streaming(nothing, PathAndQuery::from_static(path), codec)
+        .await
+        .unwrap_err()
+}
+
+#[tokio::test]
+async fn whoever_asks_how_the_service_is_has_to_do_so_soon() {
+    let world = World::new().await;
+    let late = half_said(world.channel(), "/grpc.health.v1.Health/Check");
+    let late = timeout(SOON, late).await.unwrap();
+    assert_eq!(late.code(), Code::DeadlineExceeded, "{late:?}");
+    assert_eq!(Reason::of(&late), Some(Reason::CallTooLong));
+}
+
+#[tokio::test]
+async fn many_who_begin_to_ask_how_the_service_is_are_sent_away() {
+    let world = World::new().await;
+    // One connection carries more than there are places.
+    let channel = world.channel();
+    let asked = (0..100).map(|_| half_said(channel.clone(), "/grpc.health.v1.Health/Check"));
+    let all = timeout(SOON, futures::future::join_all(asked))
+        .await
+        .unwrap();
+    let count = |reason| {
+        all.iter()
+            .filter(|it| Reason::of(it) == Some(reason))
+            .count()
+    };
+    let (late, refused) = (count(Reason::CallTooLong), count(Reason::TooManyCalls));
+    assert!(
+        late >= 64 && refused > 0 && late + refused == 100,
+        "{late}, {refused}"
+    );
+    assert!(said(&world).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_message_with_many_questions_has_to_come_soon() {
+    let world = World::new().await;
+    let path = "/connectors.evaluation.v1.Evaluation/BatchCheckAccess";
+    let late = timeout(SOON, half_said(world.channel(), path))
+        .await
+        .unwrap();
+    assert_eq!(Reason::of(&late), Some(Reason::CallTooLong), "{late:?}");
+}
+
+#[tokio::test]
+async fn one_question_is_short_and_whoever_sends_more_is_refused() {
+    let world = World::new().await;
+    let mut long = question();
+    long.verb = "x".repeat(100 * 1024);
+    let refused = world.client.check_access(long).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::OutOfRange), "{refused:?}");
+    let mut health = tonic_health::pb::health_client::HealthClient::new(world.channel());
+    let service = "x".repeat(2 * 1024);
+    let refused = health
+        .check(tonic_health::pb::HealthCheckRequest { service })
+        .await;
+    assert_eq!(refused.unwrap_err().code(), Code::OutOfRange);
 }

@@ -21,7 +21,9 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use prometheus::Registry;
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use serde_json::{Value, json};
 use service_kit::readiness::Readiness;
 use service_kit::shutdown::{Outcome, Signal, Tasks};
@@ -119,6 +121,8 @@ impl World {
             places: Places::new(rego.workers()),
             rego,
             remembered: Arc::default(),
+            policies: Arc::default(),
+            room: Arc::default(),
             readiness: readiness.clone(),
             metrics,
             max_staleness,
@@ -181,6 +185,27 @@ impl World {
         Endpoint::from_shared(self.url.clone())
             .unwrap()
             .connect_with_connector_lazy(connector)
+    }
+
+    /// What comes of somebody who speaks this version of TLS alone.
+    pub(crate) async fn handshake(
+        &self,
+        version: &'static SupportedProtocolVersion,
+    ) -> std::io::Result<()> {
+        let pem = fs::read(self.directory.path().join("ca.crt")).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_slice(&pem).unwrap())
+            .unwrap();
+        let config = ClientConfig::builder_with_protocol_versions(&[version])
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let stream = self.connect().await;
+        let spoken = TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await;
+        spoken.map(drop)
     }
 
     /// A connection on which nothing is said.

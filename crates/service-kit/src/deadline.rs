@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use tonic::metadata::MetadataMap;
+/// The header that says so.
+pub const HEADER: &str = "grpc-timeout";
 
-/// The caller's limit; none when it names none, or none that can be read.
-pub(super) fn limit(metadata: &MetadataMap) -> Option<Duration> {
-    parse(metadata.get("grpc-timeout")?.to_str().ok()?)
-}
-
-fn parse(text: &str) -> Option<Duration> {
+/// The caller's limit; none where the text is none.
+#[must_use]
+pub fn parse(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let readable = (1..=8).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
     let number: u64 = digits.parse().ok().filter(|_| readable)?;

@@ -1,0 +1,75 @@
+//! A policy that was understood: what is the same for every pod is read once.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::JudgeError;
+use super::candidate::Selector;
+use super::input::text;
+use super::rules::Rules;
+use crate::access_policy::Check;
+use crate::names::{API_VERSION, is_dns_label};
+use crate::parse;
+use crate::{AccessPolicy, Permission};
+
+/// A policy that grants something under checks.
+#[derive(Debug)]
+pub struct Policy {
+    pub(super) namespace: String,
+    pub(super) permission: Permission,
+    /// In the policy's order.
+    pub(super) checks: Vec<PolicyCheck>,
+    pub(super) rules: Rules,
+}
+
+/// One of its checks.
+#[derive(Debug)]
+pub(super) struct PolicyCheck {
+    pub(super) check: Check,
+    pub(super) selector: Selector,
+}
+
+impl Policy {
+    /// Reads an `AccessPolicy`, or what was kept of it when access was granted.
+    pub fn read(policy: &Value) -> Result<Self, JudgeError> {
+        if text(policy, "/apiVersion") != Some(API_VERSION)
+            || text(policy, "/kind") != Some("AccessPolicy")
+        {
+            return Err(JudgeError::PolicyKind);
+        }
+        let policy: AccessPolicy = parse::object(policy)?;
+        let namespace = policy.metadata.namespace.filter(|text| is_dns_label(text));
+        let namespace = namespace.ok_or(JudgeError::PolicyNamespace)?;
+        let granted = policy.spec.check_granted_permission;
+        let spec = granted.ok_or(JudgeError::NoChecks)?.spec;
+        let mut names = BTreeSet::new();
+        if let Some(check) = spec.checks.iter().find(|check| !names.insert(&check.name)) {
+            return Err(JudgeError::SameName(check.name.clone()));
+        }
+        let understood = |check| PolicyCheck {
+            selector: Selector::of(&check),
+            check,
+        };
+        Ok(Self {
+            namespace,
+            permission: policy.spec.permission,
+            checks: spec.checks.into_iter().map(understood).collect(),
+            rules: Rules::of(spec.permissions),
+        })
+    }
+
+    /// The namespace that it is in.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
+impl PolicyCheck {
+    /// The module that reads the objects, if one does.
+    pub(super) fn module(&self) -> Option<&str> {
+        let rego = self.check.state.as_ref().map(|state| state.rego.as_str());
+        rego.filter(|module| !module.is_empty())
+    }
+}

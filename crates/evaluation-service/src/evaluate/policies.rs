@@ -1,0 +1,205 @@
+//! Policies that were read before: controllers ask about every pod of a policy.
+//!
+//! Invariant: a policy is found for exactly the bytes that it was read from. They are compared, and not only
+//! their hash. Only what could be read is kept; what is wrong with a policy is found anew each time.
+
+use std::sync::Arc;
+
+use connectors_api::judge::Policy;
+
+use super::kept::{Entry, Kept};
+use super::{namespace_in, policy_in};
+use crate::error::Refused;
+
+/// The longest policy that is kept.
+const LONGEST: usize = 64 * 1024;
+/// A policy takes more as it is read than as text, about so many times.
+const READ: usize = 8;
+
+/// Policies, as they were read.
+#[derive(Debug, Default)]
+pub struct Policies(Kept<Known>);
+
+#[derive(Debug)]
+struct Known {
+    text: Vec<u8>,
+    policy: Arc<Policy>,
+}
+
+impl Entry for Known {
+    const MOST: usize = 512;
+    const MOST_BYTES: usize = 4 * 1024 * 1024;
+
+    fn bytes(&self) -> usize {
+        (READ + 1) * self.text.len()
+    }
+}
+
+/// The policy of a question.
+#[derive(Debug)]
+pub enum Found {
+    /// It was read before.
+    Known(Arc<Policy>),
+    /// It is JSON, and all that is known is the namespace that it says it is in.
+    New(String),
+}
+
+impl Policies {
+    /// What is known of a policy. To read it may take long and much memory: that is for whoever may ask.
+    pub fn find(&self, text: &[u8]) -> Result<Found, Refused> {
+        let Self(kept) = self;
+        let known = kept.get(self.hash(text));
+        match known.filter(|known| known.text == text) {
+            Some(known) => Ok(Found::Known(Arc::clone(&known.policy))),
+            None => namespace_in(text).map(Found::New),
+        }
+    }
+
+    /// Keeps a policy that was read from this text.
+    pub fn keep(&self, text: &[u8], policy: Arc<Policy>) {
+        let Self(kept) = self;
+        if text.len() <= LONGEST {
+            let hash = self.hash(text);
+            let text = text.to_owned();
+            kept.put(hash, Known { text, policy });
+        }
+    }
+
+    fn hash(&self, text: &[u8]) -> u64 {
+        use std::hash::Hash as _;
+        self.0.hash(|hasher| text.hash(hasher))
+    }
+}
+
+impl Found {
+    /// Whether it was not read before.
+    pub(crate) const fn is_new(&self) -> bool {
+        matches!(self, Self::New(_))
+    }
+
+    /// The namespace whose permission is needed to ask about it.
+    #[must_use]
+    pub fn namespace(&self) -> String {
+        match self {
+            Self::Known(policy) => policy.namespace().to_owned(),
+            Self::New(namespace) => namespace.clone(),
+        }
+    }
+
+    /// The policy itself, of the text that it was looked for with.
+    pub fn read(self, text: &[u8]) -> Result<Arc<Policy>, Refused> {
+        match self {
+            Self::Known(policy) => Ok(policy),
+            Self::New(namespace) => {
+                let policy = policy_in(&namespace, text)?;
+                Ok(Arc::new(Policy::read(&policy)?))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use connectors_api::judge::JudgeError;
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(name: &str) -> Vec<u8> {
+        let check = json!({
+            "name": "gate",
+            "selector": {"labels": {"run": "r"}, "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"}},
+        });
+        let policy = json!({
+            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+            "metadata": {"name": name, "namespace": "tools"},
+            "spec": {"checkGrantedPermission": {"spec": {
+                "checks": [check], "permissions": {"roleTemplate": {"rules": []}},
+            }}},
+        });
+        policy.to_string().into()
+    }
+
+    fn keep(policies: &Policies, text: &[u8]) -> Arc<Policy> {
+        let found = policies.find(text).unwrap();
+        let policy = found.read(text).unwrap();
+        policies.keep(text, Arc::clone(&policy));
+        policy
+    }
+
+    fn known(policies: &Policies, text: &[u8]) -> Option<Arc<Policy>> {
+        match policies.find(text).unwrap() {
+            Found::Known(policy) => Some(policy),
+            Found::New(_) => None,
+        }
+    }
+
+    #[test]
+    fn the_same_bytes_are_read_once_and_say_where_the_policy_is() {
+        let policies = Policies::default();
+        assert!(known(&policies, &text("a")).is_none());
+        let policy = keep(&policies, &text("a"));
+        assert!(Arc::ptr_eq(&known(&policies, &text("a")).unwrap(), &policy));
+        assert_eq!(policies.find(&text("a")).unwrap().namespace(), "tools");
+        assert_eq!(policies.find(&text("b")).unwrap().namespace(), "tools");
+    }
+
+    #[test]
+    fn any_other_byte_is_another_policy() {
+        let policies = Policies::default();
+        keep(&policies, &text("a"));
+        assert!(known(&policies, &text("b")).is_none());
+        assert!(known(&policies, &[text("a"), b" ".to_vec()].concat()).is_none());
+    }
+
+    /// Whoever finds two texts of one hash gets the policy of neither for the other.
+    #[test]
+    fn a_hash_that_is_the_same_is_not_enough() {
+        let policies = Policies::default();
+        let (own, other) = (text("own"), text("other"));
+        let policy = keep(&policies, &other);
+        let entry = Known {
+            text: other,
+            policy,
+        };
+        policies.0.put(policies.hash(&own), entry);
+        assert!(known(&policies, &text("own")).is_none());
+    }
+
+    #[test]
+    fn a_policy_is_in_one_namespace_for_whoever_reads_it() {
+        let policies = Policies::default();
+        for (odd, namespace) in [
+            (
+                r#"{"metadata":{"namespace":"a"},"metadata":{"namespace":"tools"}}"#,
+                "",
+            ),
+            (r#"{"metadata":{"namespace":"a","namespace":"tools"}}"#, ""),
+            (r#"{"metadata":[{"namespace":"tools"}]}"#, ""),
+            (r#"{"metadata":["tools"]}"#, "tools"),
+            (r#"[{"namespace":"tools"}]"#, "tools"),
+            (r#"{"metadata":{"namespace":["tools"]}}"#, ""),
+            (r#"{"metadata":{"namespace":"tools"}}"#, "tools"),
+            ("null", ""),
+        ] {
+            let found = policies.find(odd.as_bytes()).unwrap();
+            assert_eq!(found.namespace(), namespace, "{odd}");
+            assert!(found.read(odd.as_bytes()).is_err(), "{odd}");
+        }
+        for broken in [&b""[..], b"{", br#"{"metadata":"#, b"{} {}", b"\"\xff\""] {
+            assert!(policies.find(broken).is_err(), "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_kept_and_a_long_policy_neither() {
+        let policies = Policies::default();
+        assert!(policies.find(b"{").is_err());
+        let found = policies.find(b"{}").unwrap();
+        let error = found.read(b"{}").unwrap_err();
+        assert!(matches!(error, Refused::Judge(JudgeError::PolicyKind)));
+        let long = text(&"a".repeat(LONGEST));
+        keep(&policies, &long);
+        assert!(known(&policies, &long).is_none());
+    }
+}
