@@ -186,7 +186,7 @@ fn evaluate(request: v1::EvaluateChecksRequest) {
         candidates,
         stage,
     };
-    let Ok(prepared) = prepare(question) else {
+    let Ok(prepared) = question.read().and_then(prepare) else {
         return;
     };
     let asks_rego = prepared.rego_jobs().next().is_some();

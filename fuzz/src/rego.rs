@@ -98,7 +98,7 @@ fn lets_in_only_by_a_yes(source: &str, answer: Result<RegoAnswer, RegoFailure>) 
         stage: Stage::BeforeGrant,
     };
     // A policy holds no module that is longer than a module may be.
-    let Ok(prepared) = prepare(question) else {
+    let Ok(prepared) = question.read().and_then(prepare) else {
         return;
     };
     // An empty text is no module: then the state of the object itself counts.
