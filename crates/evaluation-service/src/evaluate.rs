@@ -136,23 +136,21 @@ pub(crate) async fn judge(
     room: &Room,
 ) -> Result<Judged, Refused> {
     let is_short = asked.encoded_len() <= SHORT;
-    // Of short ones there are so few at a time that whatever they come to is little.
-    let _room = if is_short {
-        None
+    let (policy, prepared, _room) = if is_short {
+        // There are so few of them at a time that whatever they come to is little.
+        let (policy, prepared) = prepare(policy, asked)?;
+        (policy, prepared, None)
     } else {
+        // To read large objects, and paths and selectors over them, would keep other calls from their turn.
         let (heavy, is_new) = (Arc::clone(asked), policy.is_new());
         let weight = spawn_blocking(move || weight(&heavy, is_new)).await;
         let weight = weight.map_err(|_| Refused::Internal)?;
-        Some(room.take(weight, stage(asked)?.into()).await?)
-    };
-    let (policy, prepared) = if is_short {
-        prepare(policy, asked)
-    } else {
-        // To read large objects, and paths and selectors over them, would keep other calls from their turn.
+        let taken = room.take(weight, stage(asked)?.into()).await?;
         let asked = Arc::clone(asked);
-        let prepared = spawn_blocking(move || prepare(policy, &asked)).await;
-        prepared.map_err(|_| Refused::Internal)?
-    }?;
+        let prepared = spawn_blocking(move || prepare(policy, &asked).map(|it| (it, taken))).await;
+        let ((policy, prepared), taken) = prepared.map_err(|_| Refused::Internal)??;
+        (policy, prepared, Some(taken))
+    };
     let jobs = prepared.rego_jobs().count();
     if jobs > MOST_REGO {
         return Err(Refused::TooMuchRego(jobs));

@@ -4,9 +4,10 @@
 //! Owns: what a text may come to, and how much of that there is. Refuses to know: what it says. Invariant: a
 //! text never takes more than it was weighed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::error::Refused;
@@ -41,26 +42,27 @@ const ELEMENT: usize = 4 * 32;
 /// Room for questions.
 #[derive(Debug)]
 pub struct Room {
-    new: Semaphore,
-    granted: Semaphore,
+    new: Arc<Semaphore>,
+    granted: Arc<Semaphore>,
 }
 
 impl Default for Room {
     fn default() -> Self {
         Self {
-            new: Semaphore::new(NEW / UNIT),
-            granted: Semaphore::new(GRANTED / UNIT),
+            new: Arc::new(Semaphore::new(NEW / UNIT)),
+            granted: Arc::new(Semaphore::new(GRANTED / UNIT)),
         }
     }
 }
 
 impl Room {
-    /// Waits for so much room, but not for long.
+    /// Waits for so much room, but not for long. It goes where the objects go: whoever reads them does so to the
+    /// end, also when nobody waits for that any more.
     pub(crate) async fn take(
         &self,
         weight: usize,
         purpose: Purpose,
-    ) -> Result<SemaphorePermit<'_>, Refused> {
+    ) -> Result<OwnedSemaphorePermit, Refused> {
         if weight > MOST {
             return Err(Refused::TooMuchMemory);
         }
@@ -69,7 +71,8 @@ impl Room {
             Purpose::New | Purpose::Written => &self.new,
         };
         let units = u32::try_from(weight.div_ceil(UNIT)).map_err(|_| Refused::TooMuchMemory)?;
-        let permit = timeout(LONGEST_WAIT, room.acquire_many(units)).await;
+        let permit = Arc::clone(room).acquire_many_owned(units);
+        let permit = timeout(LONGEST_WAIT, permit).await;
         permit
             .map_err(|_| Refused::TooBusy)?
             .map_err(|_| Refused::Internal)

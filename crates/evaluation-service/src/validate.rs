@@ -42,12 +42,17 @@ pub(crate) async fn validate(
     room: &Room,
 ) -> Result<ValidatePolicyResponse, Refused> {
     let Policy { text, namespace } = policy;
-    let looked = {
-        let _room = room.take(weigh(&text), Purpose::Written).await?;
-        let of = namespace.clone();
-        spawn_blocking(move || policy_in(&of, &text).map(|policy| validate::policy(&policy))).await
-    };
-    let Validated { findings, modules } = looked.map_err(|_| Refused::Internal)??;
+    let (of, taken) = (
+        namespace.clone(),
+        room.take(weigh(&text), Purpose::Written).await?,
+    );
+    let looked = spawn_blocking(move || {
+        let looked = policy_in(&of, &text).map(|policy| validate::policy(&policy));
+        drop(taken);
+        looked
+    });
+    let looked = looked.await.map_err(|_| Refused::Internal)??;
+    let Validated { findings, modules } = looked;
     let mut findings: Vec<v1::Finding> = findings.into_iter().map(told).collect();
     if !modules.is_empty() {
         let place = places.take(&namespace, Purpose::Written).await?;
