@@ -62,7 +62,7 @@ const EVALUATE_CHECKS: Duration = Duration::from_secs(15);
 const TOLD: Duration = Duration::from_millis(500);
 
 /// Where the service is, and the files that a pod has to speak to it. Whoever renews a file just writes it:
-/// the token is read for each call, the roots for each connection.
+/// the token is looked at for each call, the roots for each connection.
 ///
 /// ```
 /// # use evaluation_api::client::{Client, Files, UrlError};
@@ -210,7 +210,7 @@ impl Client {
             token_file,
         } = settings;
         let channel = channel::open(&url, None, Roots::Followed(tls))?;
-        Ok(Self::of(channel, Proof::Token(TokenFile(token_file))))
+        Ok(Self::of(channel, Proof::Token(TokenFile::new(token_file))))
     }
 
     /// The same with the files of a pod. Connects when it is first needed, so that the files need not be
@@ -223,7 +223,7 @@ impl Client {
             token_file,
         } = files;
         let channel = channel::open(&url, connect_to, Roots::File(roots_file))?;
-        Ok(Self::of(channel, Proof::Token(TokenFile(token_file))))
+        Ok(Self::of(channel, Proof::Token(TokenFile::new(token_file))))
     }
 
     /// The same over a Unix socket, whose owner needs no token. Connects when it is first needed. To be

@@ -1,7 +1,11 @@
 //! The token that the kubelet keeps fresh in a file.
 
-use std::io;
-use std::path::PathBuf;
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -9,9 +13,45 @@ use tonic::metadata::{Ascii, MetadataValue};
 /// Longer than any service account token; what is longer is another file.
 const LONGEST: usize = 16 * 1024;
 
-/// The file of a token. What it holds is never kept.
+/// A file that was written this long ago when it was read cannot have been written once more with the same time.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// The file of a token. It is looked at each time, and read when it is not the one of before.
 #[derive(Clone, Debug)]
-pub(super) struct TokenFile(pub(super) PathBuf);
+pub(super) struct TokenFile {
+    path: PathBuf,
+    read: Arc<Mutex<Option<Read>>>,
+}
+
+/// What was read of which file.
+#[derive(Debug)]
+struct Read {
+    version: Version,
+    /// Marked so that no debug output shows it.
+    bearer: MetadataValue<Ascii>,
+}
+
+/// What is another when a file was written or put in the place of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Version {
+    device: u64,
+    number: u64,
+    length: u64,
+    written: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl From<&Metadata> for Version {
+    fn from(file: &Metadata) -> Self {
+        Self {
+            device: file.dev(),
+            number: file.ino(),
+            length: file.size(),
+            written: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        }
+    }
+}
 
 /// What proves who calls.
 #[derive(Clone, Debug)]
@@ -53,52 +93,150 @@ pub enum TokenError {
 }
 
 impl TokenFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            read: Arc::default(),
+        }
+    }
+
     /// The value of `authorization`, marked so that no debug output shows it.
     pub(super) fn bearer(&self) -> Result<MetadataValue<Ascii>, TokenError> {
-        let path = || self.0.clone();
-        // Read where we are: the kubelet keeps tokens in memory, and another thread would take longer to
+        // Looked at where we are: the kubelet keeps tokens in memory, and another thread would take longer to
         // wake up than the whole call takes.
-        let text = std::fs::read_to_string(&self.0);
-        let text = text.map_err(|source| TokenError::Read {
-            path: path(),
+        let failed = |source| TokenError::Read {
+            path: self.path.clone(),
             source,
+        };
+        let version = Version::from(&self.path.metadata().map_err(failed)?);
+        // It is put in whole.
+        let mut known = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Read { bearer, .. }) = known.as_ref().filter(|it| it.version == version) {
+            return Ok(bearer.clone());
+        }
+        *known = None;
+        let (text, file) = read(&self.path).map_err(failed)?;
+        let bearer = bearer(&text).ok_or_else(|| TokenError::NotAToken {
+            path: self.path.clone(),
         })?;
-        let token = text.trim();
-        let is_token = !token.is_empty()
-            && token.len() <= LONGEST
-            && token.bytes().all(|byte| byte.is_ascii_graphic());
-        let value = is_token.then(|| format!("Bearer {token}").parse().ok());
-        let mut value: MetadataValue<Ascii> = value
-            .flatten()
-            .ok_or_else(|| TokenError::NotAToken { path: path() })?;
-        value.set_sensitive(true);
-        Ok(value)
+        if is_settled(&file, now()) {
+            *known = Some(Read {
+                version: Version::from(&file),
+                bearer: bearer.clone(),
+            });
+        }
+        Ok(bearer)
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whoever looks at files is where their clock is"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// A text, and the very file that it is from.
+fn read(path: &Path) -> io::Result<(String, Metadata)> {
+    let mut file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok((text, metadata))
+}
+
+/// Clocks of file systems tick slowly: of two writes within a tick the second one is not to be seen.
+fn is_settled(file: &Metadata, now: SystemTime) -> bool {
+    let written = file.modified().ok();
+    let ago = written.and_then(|written| now.duration_since(written).ok());
+    ago.is_some_and(|ago| ago >= SETTLED)
+}
+
+fn bearer(text: &str) -> Option<MetadataValue<Ascii>> {
+    let token = text.trim();
+    let is_token = !token.is_empty()
+        && token.len() <= LONGEST
+        && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let value = is_token.then(|| format!("Bearer {token}").parse().ok());
+    let mut value: MetadataValue<Ascii> = value.flatten()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
+    use tempfile::TempDir;
+
     use super::*;
 
-    #[tokio::test]
-    async fn the_file_is_read_each_time_and_never_shown() {
+    fn file() -> (TempDir, TokenFile) {
         let directory = tempfile::tempdir().unwrap();
-        let file = TokenFile(directory.path().join("token"));
-        assert!(matches!(file.bearer(), Err(TokenError::Read { .. })));
-        for token in ["first.token", "second.token"] {
-            fs::write(&file.0, format!("{token}\n")).unwrap();
-            let value = file.bearer().unwrap();
-            assert_eq!(value.to_str().unwrap(), format!("Bearer {token}"));
-            assert!(!format!("{value:?}").contains(token));
-        }
+        let file = TokenFile::new(directory.path().join("token"));
+        (directory, file)
     }
 
-    #[tokio::test]
-    async fn what_is_no_token_is_not_sent() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = TokenFile(directory.path().join("token"));
+    fn shown(file: &TokenFile) -> String {
+        let value = file.bearer().unwrap();
+        assert!(value.is_sensitive());
+        value.to_str().unwrap().to_owned()
+    }
+
+    /// As if it had been written an hour ago.
+    fn age(file: &TokenFile) {
+        let hour_ago = now() - Duration::from_hours(1);
+        let opened = File::options().write(true).open(&file.path).unwrap();
+        opened.set_modified(hour_ago).unwrap();
+    }
+
+    #[test]
+    fn what_the_file_holds_now_is_shown_and_never_printed() {
+        let (_directory, file) = file();
+        assert!(matches!(file.bearer(), Err(TokenError::Read { .. })));
+        // Of the same length, and in no time.
+        for token in ["token.1", "token.2", "token.3"] {
+            fs::write(&file.path, format!("{token}\n")).unwrap();
+            assert_eq!(shown(&file), format!("Bearer {token}"));
+            assert!(!format!("{file:?}").contains(token));
+        }
+        fs::remove_file(&file.path).unwrap();
+        assert!(matches!(file.bearer(), Err(TokenError::Read { .. })));
+    }
+
+    #[test]
+    fn a_file_that_is_still_the_same_is_not_read_again() {
+        let (directory, file) = file();
+        fs::write(&file.path, "token.1").unwrap();
+        assert_eq!(shown(&file), "Bearer token.1");
+        assert!(
+            file.read.lock().unwrap().is_none(),
+            "it may be written again at once"
+        );
+        age(&file);
+        assert_eq!(shown(&file), "Bearer token.1");
+        let version = |file: &TokenFile| file.read.lock().unwrap().as_ref().map(|it| it.version);
+        let known = version(&file);
+        assert!(known.is_some());
+        assert!(!format!("{file:?}").contains("token.1"));
+        assert_eq!(shown(&file.clone()), "Bearer token.1");
+        // Another file in its place, as old and as long.
+        let other = TokenFile::new(directory.path().join("other"));
+        fs::write(&other.path, "token.2").unwrap();
+        age(&other);
+        fs::rename(&other.path, &file.path).unwrap();
+        assert_eq!(shown(&file), "Bearer token.2");
+        assert_ne!(version(&file), known);
+        // The same file, written anew and made to look as before.
+        fs::write(&file.path, "token.3").unwrap();
+        age(&file);
+        assert_eq!(shown(&file), "Bearer token.3");
+    }
+
+    #[test]
+    fn what_is_no_token_is_not_sent() {
+        let (_directory, file) = file();
         for content in [
             "",
             " \n",
@@ -107,7 +245,7 @@ mod tests {
             "ä",
             &"x".repeat(LONGEST + 1),
         ] {
-            fs::write(&file.0, content).unwrap();
+            fs::write(&file.path, content).unwrap();
             let error = file.bearer().unwrap_err();
             assert!(matches!(error, TokenError::NotAToken { .. }), "{error}");
         }
