@@ -31,9 +31,14 @@ impl User {
     /// True when this is the service account of that namespace and name.
     #[must_use]
     pub fn is_service_account(&self, namespace: &str, name: &str) -> bool {
-        let account = self.name.strip_prefix(SERVICE_ACCOUNT);
+        let account = self.service_account_name();
         let account = account.and_then(|rest| rest.strip_prefix(namespace));
         account.and_then(|rest| rest.strip_prefix(':')) == Some(name)
+    }
+
+    /// Namespace and name of the service account that it is, with a colon between them.
+    pub(crate) fn service_account_name(&self) -> Option<&str> {
+        self.name.strip_prefix(SERVICE_ACCOUNT)
     }
 }
 

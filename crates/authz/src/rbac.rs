@@ -19,6 +19,7 @@ mod role;
 mod rule;
 mod scope;
 mod scopes;
+mod subject;
 mod update;
 
 #[cfg(test)]
@@ -30,10 +31,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use thiserror::Error;
 
 pub use answer::WhoCan;
-pub use binding::{Binding, Grant, Subject};
+pub use binding::{Binding, Grant};
 pub use listing::Listing;
 pub use object::RbacObject;
 pub use role::{RoleKind, RoleRef};
+pub use subject::Subject;
 
 use binding::Common;
 use object::{Content, Half};

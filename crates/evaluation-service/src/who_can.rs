@@ -19,7 +19,11 @@ const MOST_ERRORS: usize = 32;
 pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
     let subresource = target.permission.as_str();
     let wanted = check::target(target.connector.borrowed(), subresource);
-    let authz::WhoCan { subjects, errors } = world.rbac.who_can(&target.verb, wanted);
+    let authz::WhoCan {
+        subjects,
+        is_cut,
+        errors,
+    } = world.rbac.who_can(&target.verb, wanted, MOST);
     let standing = subjects
         .iter()
         .flat_map(|subject| standing(world, target, subject));
@@ -28,7 +32,7 @@ pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
         .into_iter()
         .take(MOST + 1)
         .collect();
-    let is_cut = standing.len() > MOST || pods.len() > MOST;
+    let is_cut = is_cut || standing.len() > MOST || pods.len() > MOST;
     standing.truncate(MOST);
     pods.truncate(MOST);
     WhoCan {

@@ -24,8 +24,37 @@ const ALLOWED: &str = "RBAC: allowed by ";
 pub struct WhoCan {
     /// Everybody whom RBAC allows it. Those whom another authorizer allows it are not among them.
     pub subjects: BTreeSet<Subject>,
+    /// True when there are more than were asked for.
+    pub is_cut: bool,
     /// The roles that could not be looked up. Those who were found may do it all the same.
     pub errors: BTreeSet<ResolveError>,
+}
+
+/// The first few of many subjects, in their order.
+struct Found<'a> {
+    most: usize,
+    first: BTreeSet<&'a Subject>,
+    is_cut: bool,
+}
+
+impl<'a> Found<'a> {
+    const fn new(most: usize) -> Self {
+        Self {
+            most,
+            first: BTreeSet::new(),
+            is_cut: false,
+        }
+    }
+
+    fn add(&mut self, subject: &'a Subject) {
+        let is_full = self.first.len() >= self.most;
+        if is_full && self.first.last().is_none_or(|last| subject > *last) {
+            self.is_cut = true;
+        } else if self.first.insert(subject) && is_full {
+            self.first.pop_last();
+            self.is_cut = true;
+        }
+    }
 }
 
 impl RbacIndex {
@@ -50,9 +79,9 @@ impl RbacIndex {
             .chain(in_own.into_iter().flatten())
     }
 
-    /// Everybody who may do something.
-    pub fn who_can(&self, verb: &str, target: Target<'_>) -> WhoCan {
-        let mut who = WhoCan::default();
+    /// Everybody who may do something: the first `most` of them in their order.
+    pub fn who_can(&self, verb: &str, target: Target<'_>, most: usize) -> WhoCan {
+        let (mut found, mut who) = (Found::new(most), WhoCan::default());
         let all = self.candidates(verb, target);
         let namespace = target.namespace();
         for view in self.views(namespace).into_iter().flatten() {
@@ -61,8 +90,9 @@ impl RbacIndex {
                 Some(_) => all,
             };
             for role in candidates.roles() {
-                let subjects = self.bound(view, role).flat_map(Binding::subjects);
-                who.subjects.extend(subjects.cloned());
+                for subject in self.bound(view, role).flat_map(Binding::subjects) {
+                    found.add(subject);
+                }
             }
             for role in self.missing(view).roles() {
                 if self.bound(view, role).next().is_some() {
@@ -71,6 +101,8 @@ impl RbacIndex {
                 }
             }
         }
+        who.is_cut = found.is_cut;
+        who.subjects = found.first.into_iter().cloned().collect();
         who
     }
 

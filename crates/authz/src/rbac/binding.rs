@@ -1,4 +1,4 @@
-//! Bindings of either kind, their subjects, and the sentence about them.
+//! Bindings of either kind, and the sentence about them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,111 +6,11 @@ use std::sync::Arc;
 use k8s_openapi::api::rbac::v1 as rbac;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::subject::{Subject, Subjects, quote};
 use super::{RoleId, RoleRef};
 use crate::User;
 use crate::pieces::Pieces;
 use crate::pool::Pool;
-
-/// Whom a binding is for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Subject<T = Box<str>> {
-    /// The user of this name, service accounts by their user names included.
-    User(T),
-    /// Every member of this group.
-    Group(T),
-    /// A service account.
-    ServiceAccount {
-        /// Its namespace: the one given, else that of the binding.
-        namespace: T,
-        /// Its name.
-        name: T,
-    },
-}
-
-impl<'a> Subject<&'a str> {
-    /// Reads a subject of a binding. None for one that reaches nobody: of another kind, or a service
-    /// account for which neither subject nor binding names a namespace.
-    fn parse(subject: &'a rbac::Subject, binding_namespace: Option<&'a str>) -> Option<Self> {
-        let rbac::Subject {
-            api_group: _, // Kubernetes does not look at it either when it decides
-            kind,
-            name,
-            namespace,
-        } = subject;
-        match kind.as_str() {
-            "User" => Some(Self::User(name)),
-            "Group" => Some(Self::Group(name)),
-            "ServiceAccount" => {
-                let given = namespace.as_deref().filter(|it| !it.is_empty());
-                let namespace = given.or(binding_namespace)?;
-                Some(Self::ServiceAccount { namespace, name })
-            }
-            _ => None,
-        }
-    }
-
-    fn keep(self) -> Subject {
-        match self {
-            Self::User(name) => Subject::User(name.into()),
-            Self::Group(name) => Subject::Group(name.into()),
-            Self::ServiceAccount { namespace, name } => Subject::ServiceAccount {
-                namespace: namespace.into(),
-                name: name.into(),
-            },
-        }
-    }
-}
-
-impl PartialEq<Subject> for Subject<&str> {
-    fn eq(&self, other: &Subject) -> bool {
-        match (self, other) {
-            (Self::User(name), Subject::User(other))
-            | (Self::Group(name), Subject::Group(other)) => **name == **other,
-            (
-                Self::ServiceAccount { namespace, name },
-                Subject::ServiceAccount {
-                    namespace: other_namespace,
-                    name: other,
-                },
-            ) => **namespace == **other_namespace && **name == **other,
-            (Self::User(_) | Self::Group(_) | Self::ServiceAccount { .. }, _) => false,
-        }
-    }
-}
-
-impl Subject {
-    /// True when the user is meant.
-    #[must_use]
-    pub fn applies_to(&self, user: &User) -> bool {
-        match self {
-            Self::User(name) => *user.name == **name,
-            Self::Group(name) => user.groups.iter().any(|group| **group == **name),
-            Self::ServiceAccount { namespace, name } => user.is_service_account(namespace, name),
-        }
-    }
-}
-
-impl fmt::Display for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::User(name) => {
-                f.write_str("User ")?;
-                quote(f, &[name])
-            }
-            Self::Group(name) => {
-                f.write_str("Group ")?;
-                quote(f, &[name])
-            }
-            Self::ServiceAccount { namespace, name } => {
-                f.write_str("ServiceAccount ")?;
-                quote(f, &[name, "/", namespace])
-            }
-        }
-    }
-}
-
-/// Subjects as they stand in a binding.
-pub(super) type Subjects = Vec<Subject>;
 
 /// The keys of a binding's labels, sorted.
 pub(super) type Keys = Vec<String>;
@@ -164,8 +64,7 @@ impl Binding {
         for subject in subjects {
             known.extend(Subject::parse(subject, namespace.as_deref()));
         }
-        let own = |known: Vec<Subject<&str>>| known.into_iter().map(Subject::keep).collect();
-        let subjects = common.subjects.share(known, own);
+        let subjects = common.subjects.share(known, Subjects::new);
         let labels = metadata.labels.iter().flatten();
         let (mut keys, mut texts) = (
             Vec::new(),
@@ -247,7 +146,12 @@ impl Binding {
     /// Whom it is for. Subjects that can reach nobody are left out.
     #[must_use]
     pub fn subjects(&self) -> &[Subject] {
-        &self.subjects
+        self.subjects.list()
+    }
+
+    /// The first subject that the user is.
+    pub(super) fn subject_of(&self, user: &User) -> Option<&Subject> {
+        self.subjects.first_of(user)
     }
 }
 
@@ -305,23 +209,4 @@ impl fmt::Display for Grant<'_> {
         f.write_str(" to ")?;
         subject.fmt(f)
     }
-}
-
-/// Several pieces of text in one pair of quotes.
-fn quote(f: &mut fmt::Formatter<'_>, pieces: &[&str]) -> fmt::Result {
-    f.write_str("\"")?;
-    for piece in pieces {
-        let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte);
-        if piece.bytes().all(is_plain) {
-            f.write_str(piece)?;
-            continue;
-        }
-        for c in piece.chars() {
-            match c {
-                '\'' => f.write_str("'")?,
-                _ => write!(f, "{}", c.escape_debug())?,
-            }
-        }
-    }
-    f.write_str("\"")
 }

@@ -154,8 +154,7 @@ impl<'a, S: RoleSet> Iterator for Reached<'a, S> {
 impl RbacIndex {
     /// The grant of a binding, if it reaches a user.
     fn grant<'a>(&'a self, binding: &'a Binding, user: &User) -> Option<Grant<'a>> {
-        let mut subjects = binding.subjects().iter();
-        let subject = subjects.find(|subject| subject.applies_to(user))?;
+        let subject = binding.subject_of(user)?;
         let role = &self.roles.get(binding.role.0)?.reference;
         Some(Grant {
             binding,

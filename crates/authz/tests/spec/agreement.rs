@@ -18,6 +18,9 @@ use crate::worlds::{Change, Question, changes, questions};
 
 const CASES: u32 = 400;
 
+/// So many subjects are asked for, besides all of them.
+const FEW: usize = 2;
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
@@ -94,7 +97,11 @@ fn compare(world: &World, index: &RbacIndex, question: &Question) -> Result<(), 
         .map(|grant| grant.to_string())
         .collect();
     let once = allowing.len();
-    let who = index.who_can(verb, target);
+    let who = index.who_can(verb, target, usize::MAX);
+    let few = index.who_can(verb, target, FEW);
+    prop_assert!(few.subjects.iter().eq(who.subjects.iter().take(FEW)));
+    prop_assert_eq!(few.is_cut, who.subjects.len() > FEW);
+    prop_assert!(!who.is_cut);
     let (rules, errors) = world.rules_for(user, namespace);
     let listed = index.rules_for(user, namespace);
     let actual = Answer {

@@ -167,24 +167,31 @@ fn who_can_is_everybody_whom_a_matching_binding_names() {
         group("ops"),
     ];
     assert_eq!(
-        index.who_can("get", Target::Resource(on("ns", "pods"))),
+        index.who_can("get", Target::Resource(on("ns", "pods")), 4),
         WhoCan {
             subjects: in_ns.into(),
+            is_cut: false,
             errors: [ResolveError::RoleNotFound("gone".to_owned())].into(),
         }
     );
     assert_eq!(
         index
-            .who_can("get", Target::Resource(on("", "pods")))
+            .who_can("get", Target::Resource(on("", "pods")), 4)
             .subjects,
         [group("ops")].into()
     );
     assert_eq!(
         index
-            .who_can("delete", Target::Resource(on("ns", "pods")))
+            .who_can("delete", Target::Resource(on("ns", "pods")), 4)
             .subjects,
         BTreeSet::new()
     );
+    for (most, listed, is_cut) in [(0, 0, true), (3, 3, true), (4, 4, false)] {
+        let who = index.who_can("get", Target::Resource(on("ns", "pods")), most);
+        assert_eq!((who.subjects.len(), who.is_cut), (listed, is_cut), "{most}");
+    }
+    let nobody = index.who_can("delete", Target::Resource(on("ns", "pods")), 0);
+    assert!(!nobody.is_cut);
 }
 
 #[test]

@@ -1,0 +1,274 @@
+//! Whom bindings are for.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use k8s_openapi::api::rbac::v1 as rbac;
+
+use crate::User;
+
+/// Whom a binding is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Subject<T = Box<str>> {
+    /// The user of this name, service accounts by their user names included.
+    User(T),
+    /// Every member of this group.
+    Group(T),
+    /// A service account.
+    ServiceAccount {
+        /// Its namespace: the one given, else that of the binding.
+        namespace: T,
+        /// Its name.
+        name: T,
+    },
+}
+
+impl<'a> Subject<&'a str> {
+    /// Reads a subject of a binding. None for one that reaches nobody: of another kind, or a service
+    /// account for which neither subject nor binding names a namespace.
+    pub(super) fn parse(
+        subject: &'a rbac::Subject,
+        binding_namespace: Option<&'a str>,
+    ) -> Option<Self> {
+        let rbac::Subject {
+            api_group: _, // Kubernetes does not look at it either when it decides
+            kind,
+            name,
+            namespace,
+        } = subject;
+        match kind.as_str() {
+            "User" => Some(Self::User(name)),
+            "Group" => Some(Self::Group(name)),
+            "ServiceAccount" => {
+                let given = namespace.as_deref().filter(|it| !it.is_empty());
+                let namespace = given.or(binding_namespace)?;
+                Some(Self::ServiceAccount { namespace, name })
+            }
+            _ => None,
+        }
+    }
+
+    fn keep(self) -> Subject {
+        match self {
+            Self::User(name) => Subject::User(name.into()),
+            Self::Group(name) => Subject::Group(name.into()),
+            Self::ServiceAccount { namespace, name } => Subject::ServiceAccount {
+                namespace: namespace.into(),
+                name: name.into(),
+            },
+        }
+    }
+}
+
+impl PartialEq<Subject> for Subject<&str> {
+    fn eq(&self, other: &Subject) -> bool {
+        *self == other.borrowed()
+    }
+}
+
+impl Subject {
+    /// True when the user is meant.
+    #[must_use]
+    pub fn applies_to(&self, user: &User) -> bool {
+        match self {
+            Self::User(name) => *user.name == **name,
+            Self::Group(name) => user.groups.iter().any(|group| **group == **name),
+            Self::ServiceAccount { namespace, name } => user.is_service_account(namespace, name),
+        }
+    }
+}
+
+impl<T: AsRef<str>> Subject<T> {
+    fn borrowed(&self) -> Subject<&str> {
+        match self {
+            Self::User(name) => Subject::User(name.as_ref()),
+            Self::Group(name) => Subject::Group(name.as_ref()),
+            Self::ServiceAccount { namespace, name } => Subject::ServiceAccount {
+                namespace: namespace.as_ref(),
+                name: name.as_ref(),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(name) => {
+                f.write_str("User ")?;
+                quote(f, &[name])
+            }
+            Self::Group(name) => {
+                f.write_str("Group ")?;
+                quote(f, &[name])
+            }
+            Self::ServiceAccount { namespace, name } => {
+                f.write_str("ServiceAccount ")?;
+                quote(f, &[name, "/", namespace])
+            }
+        }
+    }
+}
+
+/// No more subjects than this are compared with a user one by one.
+const FEW: usize = 16;
+
+/// Subjects as they stand in a binding.
+#[derive(Debug)]
+pub(super) enum Subjects {
+    Few(Box<[Subject]>),
+    Many(Box<Sorted>),
+}
+
+/// Many subjects, and their places in the order of the subjects, so that one of a crowd is found as soon
+/// as one of a few.
+#[derive(Debug)]
+pub(super) struct Sorted {
+    list: Box<[Subject]>,
+    places: Box<[u32]>,
+}
+
+impl Subjects {
+    pub(super) fn new(list: Vec<Subject<&str>>) -> Self {
+        let list: Box<[Subject]> = list.into_iter().map(Subject::keep).collect();
+        if list.len() <= FEW {
+            return Self::Few(list);
+        }
+        let mut places: Vec<(&Subject, u32)> = list.iter().zip(0..).collect();
+        places.sort_unstable();
+        let places = places.into_iter().map(|(_, place)| place).collect();
+        Self::Many(Box::new(Sorted { list, places }))
+    }
+
+    pub(super) fn list(&self) -> &[Subject] {
+        match self {
+            Self::Few(list) => list,
+            Self::Many(sorted) => &sorted.list,
+        }
+    }
+
+    /// The first one that a user is.
+    pub(super) fn first_of(&self, user: &User) -> Option<&Subject> {
+        match self {
+            Self::Few(list) => list.iter().find(|subject| subject.applies_to(user)),
+            Self::Many(sorted) => {
+                let places = ways_to_name(user).filter_map(|way| sorted.first(&way));
+                sorted.at(places.min()?)
+            }
+        }
+    }
+}
+
+impl Sorted {
+    fn at(&self, place: u32) -> Option<&Subject> {
+        self.list.get(place as usize)
+    }
+
+    /// The first place where a subject stands.
+    fn first(&self, subject: &Subject<&str>) -> Option<u32> {
+        let is_before = |place: &u32| self.at(*place).is_some_and(|it| it.borrowed() < *subject);
+        let place = *self.places.get(self.places.partition_point(is_before))?;
+        (*subject == *self.at(place)?).then_some(place)
+    }
+}
+
+/// Each subject that a user is.
+fn ways_to_name(user: &User) -> impl Iterator<Item = Subject<&str>> {
+    let groups = user.groups.iter().map(|name| Subject::Group(name.as_str()));
+    let account = user.service_account_name().into_iter();
+    // RBAC does not look into the names, so a colon may be of either.
+    let accounts = account.flat_map(|account| {
+        let colons = account
+            .match_indices(':')
+            .map(|(at, _)| account.split_at(at));
+        colons.filter_map(|(namespace, rest)| {
+            let name = rest.strip_prefix(':')?;
+            Some(Subject::ServiceAccount { namespace, name })
+        })
+    });
+    groups.chain([Subject::User(&*user.name)]).chain(accounts)
+}
+
+impl PartialEq for Subjects {
+    fn eq(&self, other: &Self) -> bool {
+        self.list() == other.list()
+    }
+}
+
+impl Eq for Subjects {}
+
+impl PartialEq<Subjects> for Vec<Subject<&str>> {
+    fn eq(&self, other: &Subjects) -> bool {
+        **self == *other.list()
+    }
+}
+
+/// As the list of which they are made.
+impl Hash for Subjects {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.list().hash(state);
+    }
+}
+
+/// Several pieces of text in one pair of quotes.
+pub(super) fn quote(f: &mut fmt::Formatter<'_>, pieces: &[&str]) -> fmt::Result {
+    f.write_str("\"")?;
+    for piece in pieces {
+        let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte);
+        if piece.bytes().all(is_plain) {
+            f.write_str(piece)?;
+            continue;
+        }
+        for c in piece.chars() {
+            match c {
+                '\'' => f.write_str("'")?,
+                _ => write!(f, "{}", c.escape_debug())?,
+            }
+        }
+    }
+    f.write_str("\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Few names, so that they meet, with a colon in places where none belongs.
+    const NAME: &str = "[ab](:[ab])?";
+
+    fn subject() -> impl Strategy<Value = Subject<String>> {
+        prop_oneof![
+            NAME.prop_map(Subject::User),
+            NAME.prop_map(|name| Subject::User(format!("system:serviceaccount:{name}:a"))),
+            NAME.prop_map(Subject::Group),
+            (NAME, NAME).prop_map(|(namespace, name)| Subject::ServiceAccount { namespace, name }),
+        ]
+    }
+
+    fn user() -> impl Strategy<Value = User> {
+        let name = prop_oneof![
+            NAME.prop_map(String::from),
+            (NAME, NAME).prop_map(|(a, b)| format!("system:serviceaccount:{a}:{b}")),
+        ];
+        let groups = prop::collection::vec(NAME, 0..3);
+        (name, groups).prop_map(|(name, groups)| User { name, groups })
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_of_a_crowd_is_the_first_of_all_one_by_one(
+            list in prop::collection::vec(subject(), 0..4 * FEW),
+            users in prop::collection::vec(user(), 8),
+        ) {
+            let subjects = Subjects::new(list.iter().map(Subject::borrowed).collect());
+            prop_assert_eq!(matches!(subjects, Subjects::Many(_)), list.len() > FEW);
+            for user in users {
+                let found = subjects.first_of(&user);
+                let wanted = subjects.list().iter().find(|it| it.applies_to(&user));
+                prop_assert_eq!(found.map(std::ptr::from_ref), wanted.map(std::ptr::from_ref));
+            }
+        }
+    }
+}
