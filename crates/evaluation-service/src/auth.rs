@@ -35,6 +35,7 @@ use tokio::time::timeout;
 use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::shares::{CallerLimits, Kind, Owner, Place, Share, Shares};
+use crate::watched::Watched;
 use remembered::Remembered;
 use token::{Looks, bearer, looks};
 use turns::Turns;
@@ -226,6 +227,11 @@ impl Caller {
     /// A place for a call or a stream.
     pub(crate) fn begin(&self, kind: Kind) -> Result<Place, Refused> {
         self.share.begin(kind)
+    }
+
+    /// What a new stream takes, nothing yet.
+    pub(crate) fn watched(&self) -> Watched {
+        self.share.watched()
     }
 
     /// Waits for the turn of a message that brings objects.

@@ -33,6 +33,7 @@ mod health;
 mod questions;
 mod stream;
 mod validate;
+mod watched;
 
 #[cfg(test)]
 mod fixtures;

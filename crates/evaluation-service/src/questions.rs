@@ -1,87 +1,197 @@
 //! The questions of one stream: which of them a change can make a difference to, and what was said last.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::mem::size_of;
 
 use evaluation_api::access::{AccessAnswer, AccessQuestion};
+use evaluation_api::v1;
+use prost::Message;
+use sha2::{Digest, Sha256};
 
 use crate::error::Refused;
-use crate::world::{Change, Tuple};
+use crate::watched::Watched;
+use crate::world::{About, Change};
 
 /// Questions that a stream carries at the same time.
 pub(crate) const MOST_OPEN: usize = 10_000;
 /// Ids that a stream ever saw: they may not be used twice, so they are remembered.
 const MOST_IDS: usize = 200_000;
 
+/// What the allocator adds to a block.
+const BLOCK: usize = 24;
+/// A set of ids has its first block with room for eleven; a full one falls into two that are half full.
+const IDS: usize = 11 * size_of::<u64>() + 16 + BLOCK;
+/// What an id that was seen takes, while the table of ids grows.
+const ID: usize = growing(size_of::<u64>());
+/// What a question takes besides its text: itself, and the ids that are kept for what it is about and among those
+/// that are to be looked at.
+const QUESTION: usize = size_of::<Open>() + 8 * BLOCK + 2 * IDS;
+/// Its places in tables, which stay as large as they ever were.
+const QUESTION_PLACE: usize =
+    growing(size_of::<(u64, Box<Open>)>()) + growing(size_of::<(u64, BTreeSet<u64>)>());
+/// What a namespace takes that is asked about: its ids, and its name here and where it is known whether it may be.
+const NAMESPACE: usize = IDS + 2 * (LONGEST_LABEL + BLOCK);
+const LONGEST_LABEL: usize = 63;
+/// Its places in tables.
+const NAMESPACE_PLACE: usize = 2 * growing(size_of::<(String, Namespace)>());
+
+/// What an entry takes of a table that grows: more than half of the new one is empty, and the old one is there still.
+const fn growing(entry: usize) -> usize {
+    (entry + 1) * 24 / 7
+}
+
 /// The questions of a stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Questions {
-    open: HashMap<u64, Open>,
+    watched: Watched,
+    hashing: RandomState,
+    open: HashMap<u64, Box<Open>>,
     ids: HashSet<u64>,
-    by_tuple: HashMap<Tuple, BTreeSet<u64>>,
-    by_namespace: HashMap<String, BTreeSet<u64>>,
+    /// By the hash of what they are about. Where two hashes meet, one question too many is looked at.
+    by_tuple: HashMap<u64, BTreeSet<u64>>,
+    by_namespace: HashMap<String, Namespace>,
     /// To be looked at.
     dirty: BTreeSet<u64>,
+    /// As many questions and namespaces as there ever were at one time.
+    most: (usize, usize),
+}
+
+/// A namespace that somebody asks about.
+#[derive(Debug, Default)]
+struct Namespace {
+    ids: BTreeSet<u64>,
+    /// Its questions are not looked at before the caller may ask them.
+    is_allowed: bool,
 }
 
 #[derive(Debug)]
 struct Open {
     question: AccessQuestion,
-    /// Not looked at before the caller may ask about its namespace.
-    is_allowed: bool,
-    said: Option<AccessAnswer>,
+    said: Option<Said>,
+}
+
+/// An answer, whenever it was found, in so many bytes however much it says.
+#[derive(Debug, PartialEq, Eq)]
+struct Said([u8; 32]);
+
+impl Said {
+    fn of(answer: &AccessAnswer) -> Self {
+        let mut told: v1::AccessAnswer = answer.clone().into();
+        told.fresh_as_of = None;
+        Self(Sha256::digest(told.encode_to_vec()).into())
+    }
+}
+
+impl Open {
+    fn weight(question: &AccessQuestion) -> usize {
+        let AccessQuestion {
+            subject,
+            connector,
+            permission: _,
+            verb,
+            pod,
+        } = question;
+        let pod = pod
+            .iter()
+            .map(|pod| pod.name.capacity() + pod.uid.capacity());
+        let names = [
+            &subject.namespace,
+            &subject.name,
+            &connector.namespace,
+            &connector.name,
+            verb,
+        ];
+        let names: usize = names.into_iter().map(String::capacity).sum();
+        QUESTION + names + pod.sum::<usize>()
+    }
 }
 
 impl Questions {
-    /// Takes an id, for good. An error ends the stream: nobody could tell afterwards what an answer
-    /// under this id is about.
-    pub(crate) fn take_id(&mut self, id: u64) -> Result<(), Refused> {
-        if self.ids.len() >= MOST_IDS {
-            return Err(Refused::TooManyIds);
-        }
-        if self.ids.insert(id) {
-            Ok(())
-        } else {
-            Err(Refused::IdTwice(id))
+    pub(crate) fn new(watched: Watched) -> Self {
+        Self {
+            watched,
+            hashing: RandomState::new(),
+            open: HashMap::new(),
+            ids: HashSet::new(),
+            by_tuple: HashMap::new(),
+            by_namespace: HashMap::new(),
+            dirty: BTreeSet::new(),
+            most: (0, 0),
         }
     }
 
-    /// Takes a question under an id that was taken for it.
-    pub(crate) fn open(
-        &mut self,
-        id: u64,
-        question: AccessQuestion,
-        is_allowed: bool,
-    ) -> Result<(), Refused> {
+    /// Weighs a question that is about to be there: what goes with it, and the places that stay.
+    fn weigh(&self, question: &AccessQuestion) -> (usize, usize) {
+        let mut weight = (Open::weight(question), 0);
+        if self.open.len() >= self.most.0 {
+            weight.1 += QUESTION_PLACE;
+        }
+        if !self.has_namespace(&question.connector.namespace) {
+            weight.0 += NAMESPACE;
+            if self.by_namespace.len() >= self.most.1 {
+                weight.1 += NAMESPACE_PLACE;
+            }
+        }
+        weight
+    }
+
+    /// Takes an id, for good. An error ends the stream: nobody could tell afterwards what an answer
+    /// under this id is about.
+    pub(crate) fn take_id(&mut self, id: u64) -> Result<(), Refused> {
+        if self.ids.contains(&id) {
+            return Err(Refused::IdTwice(id));
+        }
+        if self.ids.len() >= MOST_IDS || !self.watched.grow(ID) {
+            return Err(Refused::TooManyIds);
+        }
+        self.ids.insert(id);
+        Ok(())
+    }
+
+    /// Takes a question under an id that was taken for it. Tells whether nobody asked about its namespace before.
+    pub(crate) fn open(&mut self, id: u64, question: AccessQuestion) -> Result<bool, Refused> {
         if self.open.len() >= MOST_OPEN {
             return Err(Refused::TooManyQuestions);
         }
-        if let Some(tuple) = Tuple::of_question(&question) {
-            self.by_tuple.entry(tuple).or_default().insert(id);
+        let (going, staying) = self.weigh(&question);
+        if !self.watched.grow(going + staying) {
+            return Err(Refused::TooManyQuestions);
         }
+        if let Some(about) = About::of_question(&question) {
+            let hash = self.hashing.hash_one(about);
+            self.by_tuple.entry(hash).or_default().insert(id);
+        }
+        let is_new = !self.has_namespace(&question.connector.namespace);
         let namespace = question.connector.namespace.clone();
-        self.by_namespace.entry(namespace).or_default().insert(id);
-        if is_allowed {
+        let namespace = self.by_namespace.entry(namespace).or_default();
+        namespace.ids.insert(id);
+        if namespace.is_allowed {
             self.dirty.insert(id);
         }
-        let open = Open {
-            question,
-            is_allowed,
-            said: None,
-        };
-        self.open.insert(id, open);
-        Ok(())
+        let said = None;
+        self.open.insert(id, Box::new(Open { question, said }));
+        let now = (self.open.len(), self.by_namespace.len());
+        self.most = (self.most.0.max(now.0), self.most.1.max(now.1));
+        Ok(is_new)
     }
 
     /// Forgets a question; one that is unknown is ignored.
     pub(crate) fn close(&mut self, id: u64) {
-        let Some(Open { question, .. }) = self.open.remove(&id) else {
+        let Some(open) = self.open.remove(&id) else {
             return;
         };
+        let question = open.question;
         self.dirty.remove(&id);
-        if let Some(tuple) = Tuple::of_question(&question) {
-            remove(&mut self.by_tuple, &tuple, id);
+        if let Some(about) = About::of_question(&question) {
+            let hash = self.hashing.hash_one(about);
+            remove(&mut self.by_tuple, &hash, id, |ids| ids);
         }
-        remove(&mut self.by_namespace, &question.connector.namespace, id);
+        let namespace = &question.connector.namespace;
+        remove(&mut self.by_namespace, namespace, id, |it| &mut it.ids);
+        // Its places stay.
+        let (going, _) = self.weigh(&question);
+        self.watched.shrink(going);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -99,21 +209,18 @@ impl Questions {
 
     /// The caller may ask about a namespace: what waited for that is looked at.
     pub(crate) fn allow(&mut self, namespace: &str) {
-        let ids = self.by_namespace.get(namespace).into_iter().flatten();
-        for id in ids {
-            if let Some(open) = self.open.get_mut(id)
-                && !open.is_allowed
-            {
-                open.is_allowed = true;
-                self.dirty.insert(*id);
-            }
+        if let Some(namespace) = self.by_namespace.get_mut(namespace)
+            && !namespace.is_allowed
+        {
+            namespace.is_allowed = true;
+            self.dirty.extend(&namespace.ids);
         }
     }
 
     /// The caller may not, or not any more. Every question about the namespace is over.
     pub(crate) fn refuse(&mut self, namespace: &str) -> BTreeSet<u64> {
-        let ids = self.by_namespace.get(namespace).cloned();
-        let ids = ids.unwrap_or_default();
+        let namespace = self.by_namespace.get(namespace);
+        let ids = namespace.map(|it| it.ids.clone()).unwrap_or_default();
         for id in &ids {
             self.close(*id);
         }
@@ -124,12 +231,14 @@ impl Questions {
     pub(crate) fn touch(&mut self, change: &Change) {
         match change {
             Change::Tuple(tuple) => {
-                let ids = self.by_tuple.get(tuple).into_iter().flatten();
+                let hash = self.hashing.hash_one(tuple.about());
+                let ids = self.by_tuple.get(&hash).into_iter().flatten();
                 self.dirty.extend(ids);
             }
             Change::Namespace(namespace) => {
-                let ids = self.by_namespace.get(namespace).into_iter().flatten();
-                self.dirty.extend(ids);
+                let namespace = self.by_namespace.get(namespace);
+                self.dirty
+                    .extend(namespace.into_iter().flat_map(|it| &it.ids));
             }
             Change::Everything => self.dirty.extend(self.open.keys()),
         }
@@ -147,16 +256,17 @@ impl Questions {
     ) -> Option<(u64, AccessAnswer)> {
         for _ in 0..most {
             let id = self.dirty.pop_first()?;
-            let Some(open) = self.open.get_mut(&id).filter(|open| open.is_allowed) else {
+            let Some(open) = self.open.get_mut(&id) else {
                 continue;
             };
+            let namespace = self.by_namespace.get(&open.question.connector.namespace);
+            if !namespace.is_some_and(|it| it.is_allowed) {
+                continue;
+            }
             let now = answer(&open.question);
-            let is_news = open
-                .said
-                .as_ref()
-                .is_none_or(|before| !now.says_the_same_as(before));
-            if is_news {
-                open.said = Some(now.clone());
+            let said = Some(Said::of(&now));
+            if open.said != said {
+                open.said = said;
                 return Some((id, now));
             }
         }
@@ -164,8 +274,15 @@ impl Questions {
     }
 }
 
-fn remove<K: Eq + std::hash::Hash>(index: &mut HashMap<K, BTreeSet<u64>>, key: &K, id: u64) {
-    if let Some(ids) = index.get_mut(key) {
+/// Takes an id out of its set, and the set out of the index when it was the last.
+fn remove<K: Eq + Hash, V>(
+    index: &mut HashMap<K, V>,
+    key: &K,
+    id: u64,
+    ids: impl Fn(&mut V) -> &mut BTreeSet<u64>,
+) {
+    if let Some(found) = index.get_mut(key) {
+        let ids = ids(found);
         ids.remove(&id);
         if ids.is_empty() {
             index.remove(key);
@@ -175,10 +292,19 @@ fn remove<K: Eq + std::hash::Hash>(index: &mut HashMap<K, BTreeSet<u64>>, key: &
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use allocation_counter::measure;
     use evaluation_api::access::Decision;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::fixtures::question;
+    use crate::world::Tuple;
+
+    fn questions() -> Questions {
+        Questions::new(Watched::new(Arc::default(), Arc::default()))
+    }
 
     fn said(reason: &str) -> AccessAnswer {
         AccessAnswer {
@@ -207,10 +333,11 @@ mod tests {
     }
 
     fn three() -> Questions {
-        let mut questions = Questions::default();
+        let mut questions = questions();
         for (id, namespace, uid) in [(1, "tools", "a"), (2, "tools", "b"), (3, "other", "a")] {
             questions.take_id(id).unwrap();
-            questions.open(id, about(namespace, uid), true).unwrap();
+            questions.open(id, about(namespace, uid)).unwrap();
+            questions.allow(namespace);
         }
         questions
     }
@@ -257,9 +384,9 @@ mod tests {
 
     #[test]
     fn there_is_an_end_to_questions_and_to_ids() {
-        let mut questions = Questions::default();
+        let mut questions = questions();
         for id in 0..=MOST_OPEN as u64 {
-            let opened = questions.open(id, question(), true);
+            let opened = questions.open(id, question());
             assert_eq!(opened.is_ok(), id < MOST_OPEN as u64);
         }
         for id in 0..=MOST_IDS as u64 {
@@ -267,11 +394,118 @@ mod tests {
         }
     }
 
+    /// The names of a node's pods and connectors.
+    fn of_a_node(number: usize) -> AccessQuestion {
+        let mut asked = question();
+        asked.subject.namespace = format!("team-{:03}-development", number % 40);
+        asked.subject.name = format!("pipeline-runner-{number}");
+        asked.connector.namespace = format!("connectors-{:03}", number % 40);
+        asked.connector.name = format!("harbor-production-{:02}", number % 25);
+        let pod = asked.pod.as_mut().unwrap();
+        pod.name = format!("build-and-push-image-{number:05}-pod-7c9d4f");
+        pod.uid = format!("0b5b0f7e-93f6-4b7f-8d0e-{number:012}");
+        asked
+    }
+
+    /// Opens questions and answers them, twice over; then ends most of them. At most so many bytes are in memory
+    /// meanwhile, and the weight is this.
+    fn taken(asked: &[AccessQuestion], message: &str) -> (usize, usize) {
+        let mut weight = 0;
+        let info = measure(|| {
+            let mut questions = questions();
+            for (id, asked) in (0..).zip(asked) {
+                questions.take_id(id).unwrap();
+                questions.open(id, asked.clone()).unwrap();
+                questions.allow(&asked.connector.namespace);
+            }
+            news(&mut questions, message);
+            questions.touch(&Change::Everything);
+            news(&mut questions, "other");
+            weight = questions.watched.weight();
+            for id in 3..asked.len() as u64 {
+                questions.close(id);
+            }
+        });
+        (usize::try_from(info.bytes_max).unwrap(), weight)
+    }
+
+    #[test]
+    fn ten_thousand_questions_of_a_node_take_ten_mebibytes() {
+        const STATED: usize = 10 * 1024 * 1024;
+        let asked: Vec<_> = (0..MOST_OPEN).map(of_a_node).collect();
+        let (taken, weight) = taken(&asked, &"x".repeat(200));
+        assert!(taken <= weight && weight <= STATED, "{taken} of {weight}");
+    }
+
+    #[test]
+    fn what_is_said_takes_as_much_however_long_it_is() {
+        let asked: Vec<_> = (0..1000).map(of_a_node).collect();
+        let (long, _) = taken(&asked, &"x".repeat(20_000));
+        let (short, _) = taken(&asked, "x");
+        // One answer is on its way.
+        assert!(long <= short + 100_000, "{long} and {short}");
+    }
+
+    #[test]
+    fn tables_that_stay_large_stay_weighed() {
+        let mut questions = questions();
+        let all = |questions: &mut Questions, ids: std::ops::Range<u64>| {
+            for id in ids.clone() {
+                questions
+                    .open(id, about(&format!("n{id:04}"), "a"))
+                    .unwrap();
+            }
+            let most = questions.watched.weight();
+            ids.for_each(|id| questions.close(id));
+            (most, questions.watched.weight())
+        };
+        let first = all(&mut questions, 0..500);
+        assert!(questions.by_namespace.capacity() >= 500);
+        assert_eq!(first.1, 500 * (QUESTION_PLACE + NAMESPACE_PLACE));
+        assert_eq!(all(&mut questions, 500..1000), first);
+    }
+
+    #[test]
+    fn who_has_no_room_for_a_question_may_end_another() {
+        let mut questions = questions();
+        let watched = &mut questions.watched;
+        while watched.grow(1024) {}
+        assert!(matches!(
+            questions.open(1, question()),
+            Err(Refused::TooManyQuestions)
+        ));
+        assert!(matches!(
+            questions.take_id(1),
+            Ok(()) | Err(Refused::TooManyIds)
+        ));
+        assert!(questions.by_namespace.is_empty() && questions.by_tuple.is_empty());
+        questions.watched.shrink(8 * 1024);
+        assert!(questions.open(1, question()).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn no_question_takes_more_than_it_weighs(
+            parts in prop::collection::vec((0_usize..64, 0_usize..254, any::<bool>()), 1..400),
+        ) {
+            let asked: Vec<_> = parts.iter().zip(0..).map(|((short, long, is_new), number)| {
+                let mut asked = of_a_node(if *is_new { number } else { 0 });
+                asked.connector.namespace = format!("{}{:.short$}", if *is_new { number } else { 0 }, "n".repeat(60));
+                asked.connector.name = "c".repeat(*long);
+                asked.subject.name = "s".repeat(*long);
+                asked
+            }).collect();
+            let (taken, weight) = taken(&asked, "x");
+            // Four places of the smallest table, a node of each tree.
+            prop_assert!(taken <= weight + 2048, "{} of {}", taken, weight);
+        }
+    }
+
     #[test]
     fn a_question_waits_until_its_namespace_is_allowed() {
-        let mut questions = Questions::default();
-        questions.open(1, about("tools", "a"), false).unwrap();
-        questions.open(2, about("other", "a"), false).unwrap();
+        let mut questions = questions();
+        questions.open(1, about("tools", "a")).unwrap();
+        questions.open(2, about("other", "a")).unwrap();
         questions.touch(&Change::Everything);
         assert!(news(&mut questions, "x").is_empty());
         questions.allow("tools");

@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::error::Refused;
 use crate::metrics::Metrics;
+use crate::watched::{All, Part, Watched};
 
 /// Messages of one caller that bring objects and are in memory at the same time. Fewer than there are
 /// places for, and than may be evaluated before a grant: others find one.
@@ -88,6 +89,7 @@ struct Inner {
     limits: CallerLimits,
     metrics: Metrics,
     known: Mutex<HashMap<Owner, Weak<Share>>>,
+    watched: Arc<All>,
 }
 
 /// The share of one caller.
@@ -99,6 +101,7 @@ pub(crate) struct Share {
     messages: Semaphore,
     batches: Semaphore,
     asked: Semaphore,
+    watched: Arc<Part>,
 }
 
 /// One call or stream of a caller, until the last clone of this is dropped.
@@ -117,6 +120,7 @@ impl Shares {
             limits,
             metrics,
             known: Mutex::default(),
+            watched: Arc::default(),
         }))
     }
 
@@ -135,6 +139,7 @@ impl Shares {
             messages: Semaphore::new(MESSAGES),
             batches: Semaphore::new(BATCHES),
             asked: Semaphore::new(ASKED),
+            watched: Arc::default(),
         });
         known.insert(owner, Arc::downgrade(&share));
         share
@@ -172,6 +177,12 @@ impl Share {
     /// Waits for the turn of a message with many questions, behind none but the caller's own.
     pub(crate) async fn batch(&self) -> Option<SemaphorePermit<'_>> {
         self.batches.acquire().await.ok()
+    }
+
+    /// What a new stream takes, nothing yet.
+    pub(crate) fn watched(&self) -> Watched {
+        let all = Arc::clone(&self.shares.0.watched);
+        Watched::new(all, Arc::clone(&self.watched))
     }
 
     /// Waits until the API server may be asked something for this caller, behind none but its own.

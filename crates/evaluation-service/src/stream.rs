@@ -3,6 +3,7 @@
 //! A change wakes the task at once. What is to be said is found only when there is room to say it, so a
 //! slow reader gets the latest answers and never a queue of old ones.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub(crate) const UNSENT: usize = 64;
 const AT_ONCE: usize = 256;
 /// How long a caller may leave unread what has to be said.
 const UNREAD: Duration = Duration::from_secs(10);
+/// Namespaces that are asked about at the same time, for one stream.
+const REVIEWS: usize = 8;
 /// Changes to the whole cluster that come closer together than this are one.
 const TOGETHER: Duration = Duration::from_millis(20);
 
@@ -67,8 +70,8 @@ struct Running {
     changes: broadcast::Receiver<Change>,
     said: mpsc::Sender<Said>,
     reviews: JoinSet<(String, Result<(), Refused>)>,
-    /// Namespaces that the caller was found to be allowed to ask about.
-    allowed: std::collections::HashSet<String>,
+    /// Namespaces that are to be asked about, among those that questions are about.
+    unreviewed: BTreeSet<String>,
     /// When everything is to be looked at.
     everything: Option<Instant>,
 }
@@ -82,9 +85,9 @@ pub(crate) async fn run(
     context.metrics.streams.inc();
     let mut running = Running {
         changes: context.shared.changes(),
-        questions: Questions::default(),
+        questions: Questions::new(context.caller.watched()),
         reviews: JoinSet::new(),
-        allowed: std::collections::HashSet::new(),
+        unreviewed: BTreeSet::new(),
         everything: None,
         said: said.clone(),
         context,
@@ -131,6 +134,7 @@ impl Running {
                 Some(review) = self.reviews.join_next(), if !self.reviews.is_empty() => {
                     let (namespace, result) = review.map_err(|_| Refused::Internal)?;
                     self.reviewed(&namespace, result).await?;
+                    self.review();
                 }
                 _ = authorize.tick() => {
                     self.review_again();
@@ -170,13 +174,12 @@ impl Running {
 
     fn open(&mut self, id: u64, question: AccessQuestion) -> Result<(), Refused> {
         let namespace = question.connector.namespace.clone();
-        let is_allowed = self.allowed.contains(&namespace);
-        let is_known = is_allowed || self.questions.has_namespace(&namespace);
         let before = self.questions.len();
-        self.questions.open(id, question, is_allowed)?;
+        let is_new = self.questions.open(id, question)?;
         self.count(before);
-        if !is_known {
-            self.review(namespace);
+        if is_new {
+            self.unreviewed.insert(namespace);
+            self.review();
         }
         Ok(())
     }
@@ -188,23 +191,30 @@ impl Running {
         self.context.metrics.subscriptions.add(change);
     }
 
-    fn review(&mut self, namespace: String) {
-        let (callers, caller) = (self.context.callers.clone(), self.context.caller.clone());
-        self.reviews.spawn(async move {
-            let result = callers.authorize(&caller, &namespace).await;
-            (namespace, result)
-        });
+    /// Has as many namespaces reviewed as may be at the same time. Those that nobody asks about any more are
+    /// left out.
+    fn review(&mut self) {
+        while self.reviews.len() < REVIEWS {
+            let Some(namespace) = self.unreviewed.pop_first() else {
+                return;
+            };
+            if !self.questions.has_namespace(&namespace) {
+                continue;
+            }
+            let (callers, caller) = (self.context.callers.clone(), self.context.caller.clone());
+            self.reviews.spawn(async move {
+                let result = callers.authorize(&caller, &namespace).await;
+                (namespace, result)
+            });
+        }
     }
 
     /// What was allowed once need not be allowed any more.
     fn review_again(&mut self) {
-        self.allowed
-            .retain(|namespace| self.questions.has_namespace(namespace));
-        let namespaces: Vec<_> = self.questions.namespaces().cloned().collect();
+        // A round takes its time; the next one begins when it is over.
         if self.reviews.is_empty() {
-            for namespace in namespaces {
-                self.review(namespace);
-            }
+            self.unreviewed.extend(self.questions.namespaces().cloned());
+            self.review();
         }
     }
 
@@ -215,12 +225,10 @@ impl Running {
     ) -> Result<(), Refused> {
         match result {
             Ok(()) => {
-                self.allowed.insert(namespace.to_owned());
                 self.questions.allow(namespace);
                 Ok(())
             }
             Err(Refused::Forbidden(_)) => {
-                self.allowed.remove(namespace);
                 let before = self.questions.len();
                 let refused = self.questions.refuse(namespace);
                 self.count(before);

@@ -26,6 +26,8 @@ struct Inner {
     state: Mutex<State>,
     /// Lists are answered when this is true.
     open: watch::Sender<bool>,
+    /// Reviews that are being answered, and the most that ever were.
+    reviewing: watch::Sender<(usize, usize)>,
 }
 
 #[derive(Default)]
@@ -62,6 +64,7 @@ impl FakeApi {
         Self(Arc::new(Inner {
             state: Mutex::new(state),
             open: watch::Sender::new(true),
+            reviewing: watch::Sender::default(),
         }))
     }
 
@@ -97,6 +100,11 @@ impl FakeApi {
 
     pub(crate) fn token_reviews(&self) -> usize {
         self.state().token_reviews
+    }
+
+    /// The most reviews that were there at one time.
+    pub(crate) fn most_reviews(&self) -> usize {
+        self.0.reviewing.borrow().1
     }
 
     pub(crate) fn access_reviews(&self) -> Vec<Value> {
@@ -145,6 +153,15 @@ impl FakeApi {
             .contains("watch=true");
         if *request.method() == Method::POST {
             let body = request.into_body().collect().await.unwrap().to_bytes();
+            self.0.reviewing.send_modify(|now| {
+                now.0 += 1;
+                now.1 = now.1.max(now.0);
+            });
+            // Those that come together are there together.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            self.0.reviewing.send_modify(|now| now.0 -= 1);
             return self.review(&plural, serde_json::from_slice(&body).unwrap());
         }
         if let Some(object) = self.object(&path) {

@@ -237,7 +237,7 @@ async fn the_end_of_the_process_ends_its_streams() {
 }
 
 #[tokio::test]
-async fn a_thousand_questions_are_answered_each_for_itself() {
+async fn ten_thousand_questions_are_answered_each_for_itself() {
     let world = World::new().await;
     let about = |number: usize| {
         let mut asked = question();
@@ -245,7 +245,7 @@ async fn a_thousand_questions_are_answered_each_for_itself() {
         asked
     };
     let watcher = world.client.watcher();
-    let mut all: Vec<_> = (0..1000)
+    let mut all: Vec<_> = (0..10_000)
         .map(|number| watcher.watch(about(number)))
         .collect();
     for watched in &mut all {
@@ -264,6 +264,33 @@ async fn a_thousand_questions_are_answered_each_for_itself() {
         }
     };
     timeout(SOON, gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn questions_about_many_namespaces_are_all_reviewed_and_a_few_at_a_time() {
+    let world = World::new().await;
+    let names: Vec<String> = (0..100).map(|number| format!("tools-{number}")).collect();
+    world
+        .api
+        .allow(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let about = |namespace: String| {
+        let mut asked = question();
+        asked.connector.namespace = namespace;
+        asked
+    };
+    let watcher = world.client.watcher();
+    let mut all: Vec<_> = names
+        .into_iter()
+        .map(|name| watcher.watch(about(name)))
+        .collect();
+    for watched in &mut all {
+        assert!(matches!(next(watched).await, Event::Answer(_)));
+    }
+    let mut refused = watcher.watch(about("not-allowed".to_owned()));
+    assert!(matches!(next(&mut refused).await, Event::Refused(_)));
+    assert_eq!(world.api.access_reviews().len(), 101);
+    let most = world.api.most_reviews();
+    assert!((2..=8).contains(&most), "{most}");
 }
 
 #[tokio::test]
