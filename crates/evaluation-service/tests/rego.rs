@@ -104,9 +104,35 @@ async fn memory_is_limited_however_much_time_there_is() {
     let little = ask(&pool, &text(10), &json!({})).await.unwrap();
     assert_eq!(little.state.as_str(), "approved");
     let answer = ask(&pool, &text(26), &json!({})).await;
-    let expected = RegoFailure::Limit("used too much memory or processor time".to_owned());
+    let expected = RegoFailure::Limit("used too much memory".to_owned());
     assert_eq!(answer, Err(expected));
     works(&pool).await;
+}
+
+/// A module that is large when it is parsed.
+fn large(number: usize) -> String {
+    let rules = (0..900).map(|rule| format!("r{rule}:={number}\n"));
+    let rules: String = rules.collect();
+    format!("package approval\n{rules}output := {{\"state\": \"approved\"}}")
+}
+
+#[tokio::test]
+async fn what_others_left_in_a_worker_decides_nothing() {
+    let time = Duration::from_secs(10);
+    let one = Limits {
+        workers: 1,
+        time,
+        ..limits()
+    };
+    // So large that it fits only into a worker that keeps little else.
+    let module = text(20);
+    let first = ask(&start(one.clone()).await.unwrap(), &module, &json!({})).await;
+    assert!(first.is_ok(), "{first:?}");
+    let pool = start(one).await.unwrap();
+    for number in 0..30 {
+        ask(&pool, &large(number), &json!({})).await.unwrap();
+    }
+    assert_eq!(ask(&pool, &module, &json!({})).await, first);
 }
 
 #[tokio::test]

@@ -137,7 +137,7 @@ impl Crowd {
         );
         let what = "resident memory of service and workers at most, beside bombs";
         // What the container has, and what the service and two whole workers would take.
-        table.at_most(what, most, "MB", 537.0, 308.0);
+        table.at_most(what, most, "MB", 805.0, 308.0);
     }
 
     /// The calls of all but the one with the bombs, of each kind.

@@ -1,6 +1,7 @@
 //! The workers, as the service sees them.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
+use rustix::process::Signal;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
 use super::frame::{self, HEAD, JobOut, Reply};
@@ -93,11 +95,37 @@ struct Inner {
 #[derive(Debug)]
 struct Worker {
     /// Killed when it is dropped, by whatever turn of events.
-    _process: Child,
+    process: Child,
     input: ChildStdin,
     /// Length and content of a reply come with one read.
     output: BufReader<ChildStdout>,
     jobs: usize,
+}
+
+/// Why a worker is of no use any more.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+enum Broken {
+    /// It had no memory left, or no stack.
+    #[error("used too much memory")]
+    Memory,
+    /// It did not end for the service, and the kernel ended it.
+    #[error("used too much processor time")]
+    ProcessorTime,
+    /// Whoever killed it did not say why: the kernel does when the container has no memory left.
+    #[error("ended the process that evaluated it")]
+    Killed,
+    /// It was killed when its time was over.
+    #[error("took longer than {0:?}")]
+    Time(Duration),
+    /// What it says is longer than it may be, or no reply.
+    #[error("the answer is too long, or none")]
+    Answer,
+}
+
+impl From<Broken> for NoReply {
+    fn from(broken: Broken) -> Self {
+        limit(broken.to_string())
+    }
 }
 
 /// Counts a job as waiting for as long as it does.
@@ -130,8 +158,9 @@ impl Pool {
             input: &Value::Null,
             context: &Value::Null,
         };
-        let deadline = Instant::now() + FIRST_JOB;
-        let reply = inner.work(worker, job.into(), deadline).await;
+        let frame = frame::encode(&JobOut::from(job)).unwrap_or_default();
+        let reply = inner.work(worker, &frame, FIRST_JOB).await;
+        let reply = reply.map_err(NoReply::from);
         let outcome = reply.map_err(RegoFailure::from).and_then(Outcome::from);
         match outcome {
             Ok(_) => Ok(Self(Arc::new(inner))),
@@ -178,6 +207,7 @@ impl Inner {
         if job.module.len() > most {
             return Err(limit(format!("the module is longer than {most} bytes")));
         }
+        let frame = frame::encode(&job).ok_or_else(|| limit("the objects are too large"))?;
         let _place = {
             let before = self.waiting.fetch_add(1, Ordering::Relaxed);
             let _waiting = Waiting(&self.waiting);
@@ -191,37 +221,34 @@ impl Inner {
             place.map_err(|_| taken())?.map_err(|_| taken())?
         };
         let idle = self.lock().pop();
-        let worker = match idle.map_or_else(|| self.spawn(), Ok) {
-            Ok(worker) => worker,
-            Err(error) => {
-                warn!(%error, "cannot start a worker for Rego");
-                return Err(busy("no worker could be started"));
+        let time = self.limits.time + GRACE;
+        if let Some(used) = idle {
+            // What others left in a worker decides nothing.
+            match self.work(used, &frame, time).await {
+                Err(Broken::Memory) => {}
+                done => return Ok(done?),
             }
-        };
-        let deadline = Instant::now() + self.limits.time + GRACE;
-        self.work(worker, job, deadline).await
+        }
+        let new = self.spawn().map_err(|error| {
+            warn!(%error, "cannot start a worker for Rego");
+            busy("no worker could be started")
+        })?;
+        Ok(self.work(new, &frame, time).await?)
     }
 
     /// One job. A worker that failed at it is not used again.
     async fn work(
         &self,
         mut worker: Worker,
-        job: JobOut<'_>,
-        deadline: Instant,
-    ) -> Result<Reply, NoReply> {
-        let Some(frame) = frame::encode(&job) else {
-            return Err(limit("the objects are too large"));
+        frame: &[u8],
+        time: Duration,
+    ) -> Result<Reply, Broken> {
+        let reply = timeout(time, worker.ask(frame, self.limits.output)).await;
+        let reply = match reply.map_err(|_| Broken::Time(self.limits.time))? {
+            Ok(reply) => reply,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(Broken::Answer),
+            Err(_) => return Err(worker.end().await),
         };
-        let reply = timeout_at(deadline, worker.ask(&frame, self.limits.output)).await;
-        let time = self.limits.time;
-        let reply = reply.map_err(|_| limit(format!("took longer than {time:?}")))?;
-        let reply = reply.map_err(|error| {
-            if error.kind() == io::ErrorKind::InvalidData {
-                limit("the answer is too long, or none")
-            } else {
-                limit("used too much memory or processor time")
-            }
-        })?;
         worker.jobs += 1;
         if worker.jobs < JOBS_PER_WORKER {
             self.lock().push(worker);
@@ -246,7 +273,7 @@ impl Inner {
         let (input, output) = pipes.ok_or(io::ErrorKind::BrokenPipe)?;
         self.metrics.rego_worker_started();
         Ok(Worker {
-            _process: process,
+            process,
             input,
             output: BufReader::new(output),
             jobs: 0,
@@ -260,6 +287,19 @@ impl Inner {
 }
 
 impl Worker {
+    /// Of what a worker ended that closed its pipes. Memory that there is none of, and a stack that has no end,
+    /// abort a process.
+    async fn end(mut self) -> Broken {
+        let status = timeout(GRACE, self.process.wait()).await;
+        let status = status.ok().and_then(Result::ok);
+        let signal = status.and_then(|status| status.signal());
+        match signal.and_then(Signal::from_named_raw) {
+            Some(Signal::ABORT | Signal::SEGV | Signal::BUS) => Broken::Memory,
+            Some(Signal::XCPU) => Broken::ProcessorTime,
+            _ => Broken::Killed,
+        }
+    }
+
     async fn ask(&mut self, frame: &[u8], most: usize) -> io::Result<Reply> {
         self.input.write_all(frame).await?;
         self.input.flush().await?;

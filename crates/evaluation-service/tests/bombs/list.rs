@@ -13,7 +13,7 @@ pub(crate) struct Bomb {
 /// How an evaluation ends that takes too long, and one that takes too much memory. Where a module wants
 /// both without end, it depends on the machine which of them comes first.
 pub(crate) const TIME: &str = "longer than";
-pub(crate) const MEMORY: &str = "used too much memory or processor time";
+pub(crate) const MEMORY: &str = "used too much memory";
 
 /// One of each kind.
 pub(crate) fn all() -> Vec<Bomb> {
@@ -27,11 +27,7 @@ pub(crate) fn all() -> Vec<Bomb> {
     };
     let approved = "output := {\"state\": \"approved\"} if ";
     vec![
-        bomb(
-            "brackets nested 30 deep",
-            &nested("[", "]", 30),
-            &[TIME, MEMORY],
-        ),
+        bomb("brackets nested 30 deep", &nested("[", "]", 30), &[TIME]),
         bomb(
             "endless comprehension",
             &format!(
@@ -42,7 +38,7 @@ pub(crate) fn all() -> Vec<Bomb> {
         bomb(
             "huge numbers.range",
             &format!("{approved}count(numbers.range(1, 1000000000)) > 0"),
-            &[TIME, MEMORY],
+            &[MEMORY],
         ),
         bomb("string doubling", &doubling(), &[MEMORY]),
         bomb(
