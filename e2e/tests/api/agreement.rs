@@ -28,7 +28,7 @@ use rand::{SeedableRng, rngs::StdRng};
 use crate::support::eventually;
 use features::Lens;
 use object::Object;
-use question::{Answer, Question, What, authenticated};
+use question::{Answer, Question, RuleSets, What, authenticated};
 use tally::{Tally, difference, tell};
 use worlds::{Change, Place};
 
@@ -46,6 +46,8 @@ struct World {
     place: Place,
     random: StdRng,
     objects: Vec<Object>,
+    /// What there was before the change in the middle, and is not any more.
+    deleted: Vec<Object>,
     questions: Vec<Question>,
 }
 
@@ -141,6 +143,7 @@ impl Arena {
                 place,
                 random,
                 objects,
+                deleted,
                 ..
             } = world;
             let client = &self.client;
@@ -167,7 +170,10 @@ impl Arena {
                         object.clone().put(&mut self.index).unwrap();
                         objects.push(object);
                     }
-                    Change::Delete(object) => object.take(&mut self.index),
+                    Change::Delete(object) => {
+                        object.take(&mut self.index);
+                        deleted.push(object);
+                    }
                 }
             }
         }
@@ -227,7 +233,7 @@ impl Arena {
                 .buffered(AT_ONCE)
                 .collect()
                 .await;
-            let lens = Lens::new(&world.objects);
+            let lens = Lens::new(&world.objects).with_deleted(&world.deleted, &world.objects);
             for (question, answer) in world.questions.iter().zip(answers) {
                 self.tally.pairs += 1;
                 self.tally.allowed += usize::from(answer.allowed);
@@ -240,23 +246,25 @@ impl Arena {
         }
     }
 
-    /// What one user of each world may do, in each namespace and in none.
+    /// What one user of each world may do in each namespace. The API server lists no rules without one.
     async fn compare_rules(&mut self, worlds: &[World]) {
         for world in worlds {
             let Some(question) = world.questions.iter().find(|it| can_log_in(&it.user)) else {
                 continue;
             };
             let user = authenticated(&question.user);
-            let namespace = &self.place.namespaces[self.tally.rule_lists % 2];
-            let theirs = question::rules_of(&self.client, &user, namespace).await;
-            let ours = self.index.rules_for(&user, namespace);
-            let ours = question::RuleSets {
-                resource: ours.resource.into_iter().collect(),
-                path: ours.non_resource.into_iter().collect(),
-            };
-            self.tally.rule_lists += 1;
-            if ours != theirs {
-                self.tally.differ(question, (ours, theirs));
+            let anybody = authenticated(&User {
+                name: "anybody".to_owned(),
+                groups: Vec::new(),
+            });
+            for namespace in &self.place.namespaces {
+                let theirs = question::rules_of(&self.client, &user, namespace).await;
+                let [ours, everybodys] = [&user, &anybody]
+                    .map(|user| RuleSets::new(self.index.rules_for(user, namespace)));
+                self.tally.rules(&ours, &everybodys);
+                if ours != theirs {
+                    self.tally.differ(question, (ours, theirs));
+                }
             }
         }
     }
@@ -275,7 +283,7 @@ impl Arena {
                 rules.resource.sort();
                 rules.non_resource.sort();
                 rules.errors.sort();
-                let mut who = index.who_can(attributes.verb, attributes.target);
+                let mut who = index.who_can(attributes.verb, attributes.target, usize::MAX);
                 // Other tests may bind their own users meanwhile.
                 who.subjects.retain(|one| one.to_string().contains(run));
                 who.errors.retain(|one| one.to_string().contains(run));
@@ -297,6 +305,7 @@ impl World {
         let mut random = StdRng::seed_from_u64(seed.wrapping_add(number));
         Self {
             objects: worlds::objects(&place, &mut random),
+            deleted: Vec::new(),
             questions: Vec::new(),
             place,
             random,
@@ -309,6 +318,7 @@ impl World {
             place,
             random,
             objects,
+            deleted: _,
             questions,
         } = self;
         let one = |_| aim::question(place, random, objects);

@@ -31,6 +31,7 @@ pub(crate) enum Feature {
     PathPrefix,
     MissingRole,
     ChangeMidway,
+    DeletionMidway,
     Masters,
     AskedCombined,
     AskedAnyVerb,
@@ -60,8 +61,9 @@ const OF_OBJECTS: [Feature; 19] = [
 ];
 
 /// Those that are found out by looking at the question, or at what was before.
-const OF_QUESTIONS: [Feature; 4] = [
+const OF_QUESTIONS: [Feature; 5] = [
     Feature::ChangeMidway,
+    Feature::DeletionMidway,
     Feature::Masters,
     Feature::AskedCombined,
     Feature::AskedAnyVerb,
@@ -78,6 +80,8 @@ pub(crate) fn none_yet() -> Decided {
 /// One world at one time, and the same world without each feature.
 pub(crate) struct Lens {
     now: RbacIndex,
+    /// The same world with what was deleted of it.
+    whole: Option<RbacIndex>,
     without: Vec<(Feature, RbacIndex)>,
 }
 
@@ -86,8 +90,14 @@ impl Lens {
         let without = |feature| (feature, index(without(feature, objects)));
         Self {
             now: index(objects.to_vec()),
+            whole: None,
             without: OF_OBJECTS.map(without).into(),
         }
+    }
+
+    pub(crate) fn with_deleted(self, deleted: &[Object], objects: &[Object]) -> Self {
+        let whole = Some(index([objects, deleted].concat()));
+        Self { whole, ..self }
     }
 
     /// Counts what decided the answer to a question; the lens of the time before tells what a change did.
@@ -101,6 +111,10 @@ impl Lens {
         }
         if before.is_some_and(|before| allows(&before.now, question) != answer) {
             found.push(Feature::ChangeMidway);
+        }
+        let whole = self.whole.as_ref();
+        if whole.is_some_and(|whole| allows(whole, question) != answer) {
+            found.push(Feature::DeletionMidway);
         }
         let mut plain = question.clone();
         plain

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use authz::{Attributes, NonResourceRule, ResourceRequest, ResourceRule, Target, User};
+use authz::{Attributes, NonResourceRule, ResourceRequest, ResourceRule, Rules, Target, User};
 use http::Request;
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
@@ -41,11 +41,22 @@ pub(crate) struct Answer {
     pub(crate) reason: String,
 }
 
-/// What a user may do, as sets: in which order, and how often, does not matter.
+/// What a user may do, and what could not be looked up, as sets: in which order, and how often, does not matter.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RuleSets {
     pub(crate) resource: BTreeSet<ResourceRule>,
     pub(crate) path: BTreeSet<NonResourceRule>,
+    pub(crate) errors: BTreeSet<String>,
+}
+
+impl RuleSets {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self {
+            resource: rules.resource.into_iter().collect(),
+            path: rules.non_resource.into_iter().collect(),
+            errors: rules.errors.iter().map(ToString::to_string).collect(),
+        }
+    }
 }
 
 impl Question {
@@ -158,8 +169,23 @@ pub(crate) async fn rules_of(client: &Client, user: &User, namespace: &str) -> R
         verbs: rule.verbs,
         urls: rule.non_resource_urls.unwrap_or_default(),
     });
+    let errors = status.evaluation_error.unwrap_or_default();
+    // What the API server also asks beside RBAC knows no lists.
+    let errors = complaints(&errors)
+        .filter(|error| {
+            !error.is_empty() && !error.contains("does not support user rule resolution")
+        })
+        .map(str::to_owned);
     RuleSets {
         resource: resource.collect(),
         path: path.collect(),
+        errors: errors.collect(),
     }
+}
+
+/// The complaints of an answer, which come in no order.
+pub(crate) fn complaints(text: &str) -> impl Iterator<Item = &str> {
+    let list = text.strip_prefix("RBAC: ").unwrap_or(text);
+    let inside = list.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    inside.unwrap_or(list).split(", ")
 }

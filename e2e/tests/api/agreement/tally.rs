@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use authz::{Authorizer, RbacIndex, SystemMasters};
 
 use super::features::{Decided, allows};
-use super::question::{Answer, Question};
+use super::question::{Answer, Question, RuleSets, complaints};
 
 /// Answers of the full run that each feature has to decide.
 const ENOUGH: usize = 100;
@@ -20,7 +20,11 @@ const SHARE: usize = 400;
 pub(crate) struct Tally {
     pub(crate) pairs: usize,
     pub(crate) allowed: usize,
+    /// Lists of rules, those that hold own rules of either kind, and those that could not be looked up whole.
     pub(crate) rule_lists: usize,
+    pub(crate) with_rules: usize,
+    pub(crate) with_paths: usize,
+    pub(crate) with_errors: usize,
     pub(crate) decided: Decided,
     pub(crate) differences: Vec<String>,
 }
@@ -38,11 +42,15 @@ impl Tally {
             pairs,
             allowed,
             rule_lists,
+            with_rules,
+            with_paths,
+            with_errors,
             decided,
             differences,
         } = self;
         tell(&format!(
-            "{pairs} answers, {allowed} of them yes; {rule_lists} lists of rules; decided by {decided:?}"
+            "{pairs} answers, {allowed} of them yes; {rule_lists} lists of rules, {with_rules} with some, \
+             {with_paths} with paths, {with_errors} with errors; decided by {decided:?}"
         ));
         let shown = differences.len().min(10);
         assert!(
@@ -53,10 +61,24 @@ impl Tally {
         );
         assert!(allowed * 10 >= pairs * 3, "{allowed} of {pairs} allowed");
         assert!(allowed * 10 <= pairs * 8, "{allowed} of {pairs} allowed");
+        for count in [with_rules, with_paths, with_errors] {
+            assert!(
+                count * 10 >= rule_lists,
+                "{count} of {rule_lists} lists of rules"
+            );
+        }
         let enough = if is_full { ENOUGH } else { pairs / SHARE };
         for (feature, count) in decided {
             assert!(count >= enough, "{feature:?} decided {count} of {pairs}");
         }
+    }
+
+    /// Counts a list by what it holds beyond what everybody may do.
+    pub(crate) fn rules(&mut self, rules: &RuleSets, everybodys: &RuleSets) {
+        self.rule_lists += 1;
+        self.with_rules += usize::from(!rules.resource.is_subset(&everybodys.resource));
+        self.with_paths += usize::from(!rules.path.is_subset(&everybodys.path));
+        self.with_errors += usize::from(!rules.errors.is_subset(&everybodys.errors));
     }
 
     pub(crate) fn differ(&mut self, question: &Question, what: impl Debug) {
@@ -85,17 +107,8 @@ pub(crate) fn difference(
         let mut reasons = grants.map(|grant| format!("RBAC: allowed by {grant}"));
         reasons.any(|reason| reason == theirs.reason)
     } else {
+        let complaints = |text| complaints(text).collect::<BTreeSet<_>>();
         complaints(&reason) == complaints(&theirs.reason)
     };
     (!agree).then(|| format!("ours {reason}, theirs {}", theirs.reason))
-}
-
-/// The complaints of a no, which come in no order.
-fn complaints(reason: &str) -> BTreeSet<&str> {
-    let list = reason.strip_prefix("RBAC: ").unwrap_or(reason);
-    let list = list
-        .strip_prefix('[')
-        .and_then(|list| list.strip_suffix(']'))
-        .unwrap_or(list);
-    list.split(", ").collect()
 }
