@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use connectors_api::template::{
-    LabelTemplates, LabelValue, ResourceTemplate, Template, TemplateData,
+    Budget, LabelTemplates, LabelValue, ResourceTemplate, Template, TemplateData,
 };
 use serde_json::json;
 
@@ -18,10 +18,10 @@ pub fn check(data: &[u8]) {
     };
     let data = TemplateData::of(object);
     if let Ok(template) = Template::parse(text) {
-        let rendered = template.render(&data);
+        let rendered = template.render(&data, &mut Budget::default());
         if !template.is_fixed() {
             assert!(rendered.as_ref().map_or(true, |text| !text.is_empty()));
-            let nothing = template.render(&TemplateData::of(json!({})));
+            let nothing = template.render(&TemplateData::of(json!({})), &mut Budget::default());
             assert!(nothing.is_err(), "{text}: {nothing:?}");
         }
         let canonical = template.to_string();
@@ -31,7 +31,11 @@ pub fn check(data: &[u8]) {
             let problem = |rendered: Result<String, _>| {
                 rendered.map_err(|error: connectors_api::template::RenderError| error.problem)
             };
-            assert_eq!(problem(again.render(&data)), problem(rendered), "{text}");
+            assert_eq!(
+                problem(again.render(&data, &mut Budget::default())),
+                problem(rendered),
+                "{text}"
+            );
         }
     }
     labels(text, &data);
@@ -44,7 +48,7 @@ fn labels(text: &str, data: &TemplateData) {
     let Ok(labels) = LabelTemplates::parse(&labels) else {
         return;
     };
-    if let Ok(rendered) = labels.render(data) {
+    if let Ok(rendered) = labels.render(data, &mut Budget::default()) {
         let rendered: Vec<_> = rendered.iter().collect();
         assert_eq!(rendered.len(), 1);
         for (_, value) in rendered {
@@ -60,7 +64,7 @@ fn resource(text: &str, data: &TemplateData) {
     };
     if let Ok(resource) = resource.render(data) {
         let own = Template::parse("{.object.metadata.namespace}/{.object.metadata.name}");
-        let own = own.map(|own| own.render(data));
+        let own = own.map(|own| own.render(data, &mut Budget::default()));
         let own = own.expect("a template").expect("an object with a name");
         let resource = resource.to_string();
         assert!(resource.starts_with("connectors/"), "{resource}");

@@ -35,7 +35,7 @@ use crate::check_state::{CheckOutcome, ObjectState};
 use crate::check_verdict::{of_checks, of_objects};
 use crate::context_view;
 use crate::reason::AccessCheckReady;
-use crate::template::TemplateData;
+use crate::template::{Budget, TemplateData};
 use candidate::Selection;
 use object::Object;
 use policy::PolicyCheck;
@@ -206,12 +206,13 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
         stage,
     } = question;
     let data = TemplateData::of(context_view::into(pod, &policy.namespace));
+    let mut budget = Budget::default();
     let prepare = |PolicyCheck { check, selector }: &PolicyCheck| {
         let found = candidates.remove(&check.name).unwrap_or_default();
         let mut objects: Vec<Object> = found.into_iter().map(Object::read).collect();
         objects.sort_by_cached_key(Object::order);
         PreparedCheck {
-            selection: Selection::of(selector, &pod_namespace, &data, stage),
+            selection: Selection::of(selector, &pod_namespace, &data, &mut budget, stage),
             objects,
         }
     };

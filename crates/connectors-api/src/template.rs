@@ -26,10 +26,10 @@ pub use label::{
 };
 pub use problem::{RenderError, RenderProblem, TemplateError, TemplateProblem};
 pub use resource::{RenderResourceError, ResourceTemplate, ResourceTemplateError};
+pub use select::Budget;
 
 use crate::check_state::kind;
 use path::Path;
-use select::Budget;
 
 /// The longest template that any field accepts.
 const LONGEST: usize = 1024;
@@ -122,13 +122,12 @@ impl Template {
     }
 
     /// Fills the template. Every path must find exactly one text that is not empty.
-    pub fn render(&self, data: &TemplateData) -> Result<String, RenderError> {
-        let mut budget = Budget::default();
+    pub fn render(&self, data: &TemplateData, budget: &mut Budget) -> Result<String, RenderError> {
         let mut rendered = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(text) => rendered.push_str(text),
-                Part::Path(expression) => rendered.push_str(expression.find(data, &mut budget)?),
+                Part::Path(expression) => rendered.push_str(expression.find(data, budget)?),
             }
         }
         Ok(rendered)

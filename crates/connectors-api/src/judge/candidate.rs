@@ -5,7 +5,7 @@ use super::{JudgeReason, Stage};
 use crate::access_policy::{Check, ObjectKind, Provenance};
 use crate::check_kind::may_approve;
 use crate::field_selector::FieldSelector;
-use crate::template::{LabelTemplates, RenderedLabels, TemplateData};
+use crate::template::{Budget, LabelTemplates, RenderedLabels, TemplateData};
 
 /// Groups of kinds whose objects belong to a pipeline run.
 const WITH_LINEAGE: [&str; 2] = ["tekton.dev", "openshift-pipelines.org"];
@@ -94,6 +94,7 @@ impl Selection {
         selector: &Selector,
         pod_namespace: &str,
         data: &TemplateData,
+        budget: &mut Budget,
         stage: Stage,
     ) -> Result<Self, Problem> {
         let Selector { refused, by_policy } = selector;
@@ -104,7 +105,9 @@ impl Selection {
             return Ok(Self::ByGrant);
         }
         let Templates { labels, fields } = by_policy.as_ref().map_err(Problem::clone)?;
-        let labels = labels.render(data).map_err(|error| failed(&error))?;
+        let labels = labels
+            .render(data, budget)
+            .map_err(|error| failed(&error))?;
         Ok(Self::ByPolicy(Box::new(ByPolicy {
             namespace: pod_namespace.to_owned(),
             labels,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use super::{RenderError, Template, TemplateData, TemplateError, Warning};
+use super::{Budget, RenderError, Template, TemplateData, TemplateError, Warning};
 use crate::names::{is_label_key, is_label_value};
 
 /// A value that a label can have. Never empty.
@@ -137,14 +137,19 @@ impl LabelTemplates {
     }
 
     /// Fills every value. One that cannot be filled leaves no selector at all.
-    pub fn render(&self, data: &TemplateData) -> Result<RenderedLabels, RenderLabelsError> {
+    pub fn render(
+        &self,
+        data: &TemplateData,
+        budget: &mut Budget,
+    ) -> Result<RenderedLabels, RenderLabelsError> {
         let render = |(key, template): (&String, &Template)| {
-            let text = template
-                .render(data)
-                .map_err(|error| RenderLabelsError::Render {
-                    key: key.clone(),
-                    error,
-                })?;
+            let text =
+                template
+                    .render(data, budget)
+                    .map_err(|error| RenderLabelsError::Render {
+                        key: key.clone(),
+                        error,
+                    })?;
             let value = LabelValue::parse(&text).map_err(|error| RenderLabelsError::Value {
                 key: key.clone(),
                 template: template.to_string(),

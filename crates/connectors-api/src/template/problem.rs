@@ -125,7 +125,7 @@ pub enum RenderProblem {
     /// A filter that compares two kinds.
     #[error("the filter would compare {0} with something else")]
     Comparison(&'static str),
-    /// More values than anybody needs to look at for one text.
+    /// More values than anybody needs to look at for the templates of one policy.
     #[error("too many values to look at")]
     TooMuch,
     /// The evaluation was refused.

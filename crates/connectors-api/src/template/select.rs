@@ -7,9 +7,11 @@ use super::RenderProblem;
 use super::path::{Condition, Literal, Path, Selector, Step};
 use crate::check_state::kind;
 
-/// How many values may be looked at for one text. Steps multiply: `..a..a..a` on a deep object, or
-/// `['a','a']['a','a']` on any, would otherwise take as long as their author likes.
-pub(super) struct Budget(usize);
+/// How many values may be looked at for all templates of one policy. Steps multiply: `..a..a..a` on a deep object,
+/// or `['a','a']['a','a']` on any, would otherwise take as long as their author likes; and so would many templates
+/// that each stay within a limit of their own.
+#[derive(Debug)]
+pub struct Budget(usize);
 
 impl Default for Budget {
     fn default() -> Self {

@@ -7,7 +7,7 @@ use crate::testing::json_values;
 fn render(template: &str, object: Value) -> Result<String, RenderProblem> {
     let template = Template::parse(template).unwrap();
     template
-        .render(&TemplateData::of(object))
+        .render(&TemplateData::of(object), &mut Budget::default())
         .map_err(|error| error.problem)
 }
 
@@ -44,7 +44,9 @@ fn a_path_without_object_or_name_has_an_error_of_its_own() {
 fn an_error_names_the_path_and_no_value() {
     let template = Template::parse("a{.object.metadata.name}-{.pod.metadata.labels.x}").unwrap();
     let object = json!({"metadata": {"name": "n", "labels": {"x": ["secret"]}}});
-    let error = template.render(&TemplateData::of(object)).unwrap_err();
+    let error = template
+        .render(&TemplateData::of(object), &mut Budget::default())
+        .unwrap_err();
     assert_eq!(
         error.to_string(),
         "{.pod.metadata.labels.x}: must be a string, not a list"
@@ -86,8 +88,23 @@ fn a_brace_that_is_text_stays_text_in_the_canonical_form() {
         let again = Template::parse(canonical).unwrap();
         assert_eq!(again.to_string(), canonical);
         let data = TemplateData::of(json!({"metadata": {"name": "n"}}));
-        assert_eq!(again.render(&data), template.render(&data));
+        assert_eq!(
+            again.render(&data, &mut Budget::default()),
+            template.render(&data, &mut Budget::default())
+        );
     }
+}
+
+#[test]
+fn many_templates_take_no_longer_than_one() {
+    let template = Template::parse("{.object..name}").unwrap();
+    let object = json!({"name": "n", "list": vec![0; 30_000]});
+    let (data, mut budget) = (TemplateData::of(object), Budget::default());
+    for _ in 0..3 {
+        assert_eq!(template.render(&data, &mut budget).unwrap(), "n");
+    }
+    let error = template.render(&data, &mut budget).unwrap_err();
+    assert_eq!(error.problem, RenderProblem::TooMuch);
 }
 
 #[test]
@@ -125,15 +142,15 @@ proptest! {
         object in json_values(),
     ) {
         if let Ok(template) = Template::parse(&text) {
-            if let Ok(rendered) = template.render(&TemplateData::of(object.clone())) {
+            if let Ok(rendered) = template.render(&TemplateData::of(object.clone()), &mut Budget::default()) {
                 prop_assert!(!rendered.is_empty());
             }
             // The canonical form is read alike.
             let again = Template::parse(&template.to_string()).unwrap();
             prop_assert_eq!(again.to_string(), template.to_string());
             prop_assert_eq!(
-                again.render(&TemplateData::of(object.clone())).map_err(|error| error.problem),
-                template.render(&TemplateData::of(object)).map_err(|error| error.problem)
+                again.render(&TemplateData::of(object.clone()), &mut Budget::default()).map_err(|error| error.problem),
+                template.render(&TemplateData::of(object), &mut Budget::default()).map_err(|error| error.problem)
             );
         }
     }

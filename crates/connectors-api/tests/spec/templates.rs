@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use connectors_api::template::{Template, TemplateData};
+use connectors_api::template::{Budget, Template, TemplateData};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ fn cases() -> Vec<Case> {
 fn render(template: &str, data: &TemplateData) -> Result<String, String> {
     let template = Template::parse(template).map_err(|error| error.to_string())?;
     template
-        .render(data)
+        .render(data, &mut Budget::default())
         .map_err(|error| error.problem.to_string())
 }
 

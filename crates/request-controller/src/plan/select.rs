@@ -10,7 +10,7 @@ use connectors_api::{
     field_selector::FieldSelector,
     names,
     reason::AccessCheckReady,
-    template::{LabelTemplates, RenderedLabels, TemplateData},
+    template::{Budget, LabelTemplates, RenderedLabels, TemplateData},
 };
 use evaluation_api::{
     v1::{EvaluateChecksResponse, ObjectResult},
@@ -83,6 +83,7 @@ pub type Found = Result<Vec<Value>, (Trouble, String)>;
 pub fn wanted(policy: &AccessPolicy, pod: &Value) -> Vec<Wanted> {
     let namespace = policy.metadata.namespace.as_deref().unwrap_or_default();
     let data = TemplateData::of(context_view::of(pod, namespace));
+    let mut budget = Budget::default();
     let checks = policy.spec.check_granted_permission.iter();
     checks
         .flat_map(|granted| &granted.spec.checks)
@@ -90,15 +91,15 @@ pub fn wanted(policy: &AccessPolicy, pod: &Value) -> Vec<Wanted> {
             check: check.name.clone(),
             match_: check.match_,
             kind: check.selector.object_ref.clone(),
-            selection: selection(check, &data),
+            selection: selection(check, &data, &mut budget),
         })
         .collect()
 }
 
-fn selection(check: &Check, data: &TemplateData) -> Result<Selection, String> {
+fn selection(check: &Check, data: &TemplateData, budget: &mut Budget) -> Result<Selection, String> {
     let labels = LabelTemplates::parse(&check.selector.labels)
         .map_err(|error| error.to_string())?
-        .render(data)
+        .render(data, budget)
         .map_err(|error| error.to_string())?;
     let fields = check.selector.field_selector.as_ref();
     let fields = fields

@@ -139,3 +139,35 @@ fn a_policy_without_checks_lets_nobody_in() {
     let judgement = asked.judged();
     assert_eq!((judgement.verdict, judgement.rules), (Failed, None));
 }
+
+#[test]
+fn the_templates_of_many_checks_take_no_longer_than_those_of_one() {
+    let asked = question().with(|it| {
+        let checks = &mut it.policy["spec"]["checkGrantedPermission"]["spec"]["checks"];
+        checks[0]["selector"]["labels"] = json!({"run": "{.object..run}"});
+        let check = checks[0].clone();
+        *checks = (0..32)
+            .map(|number| {
+                let mut check = check.clone();
+                check["name"] = format!("gate-{number}").into();
+                check
+            })
+            .collect();
+        it.context["metadata"]["annotations"] = (0..5_000)
+            .map(|number| (number.to_string(), json!("")))
+            .collect();
+    });
+    let judgement = asked.judged();
+    assert_eq!(judgement.verdict, Failed);
+    let failed = judgement
+        .checks
+        .iter()
+        .filter(|check| check.verdict == Failed);
+    let messages: Vec<_> = failed.map(|check| check.message.as_str()).collect();
+    let told = messages
+        .iter()
+        .filter(|it| it.contains("too many values to look at"))
+        .count();
+    // Each looks at some five thousand values, and there are a hundred thousand for all.
+    assert!((10..16).contains(&told), "{messages:?}");
+}

@@ -27,9 +27,10 @@ fn a_selector_of_the_source_document_is_filled() {
     );
     let templates = LabelTemplates::parse(&labels(&[RUN, stage, ("fixed", "yes")])).unwrap();
     let rendered = templates
-        .render(&pod(
-            &json!({"tekton.dev/pipelineRun": "run-1", "tekton.dev/stageName": "prod"}),
-        ))
+        .render(
+            &pod(&json!({"tekton.dev/pipelineRun": "run-1", "tekton.dev/stageName": "prod"})),
+            &mut Budget::default(),
+        )
         .unwrap();
     assert_eq!(
         rendered.to_string(),
@@ -83,7 +84,9 @@ fn one_label_that_cannot_be_filled_leaves_no_selector() {
             RenderProblem::NotText("a list"),
         ),
     ] {
-        let error = templates.render(&pod(&value)).unwrap_err();
+        let error = templates
+            .render(&pod(&value), &mut Budget::default())
+            .unwrap_err();
         let expected = RenderError {
             path: RUN.1.to_owned(),
             problem,
@@ -115,7 +118,7 @@ fn a_value_that_is_no_label_value_is_refused_and_not_shown() {
         &"a".repeat(64),
     ] {
         let data = TemplateData::of(json!({"metadata": {"annotations": {"x": value}}}));
-        let error = templates.render(&data).unwrap_err();
+        let error = templates.render(&data, &mut Budget::default()).unwrap_err();
         assert!(matches!(error, RenderLabelsError::Value { .. }), "{value}");
         assert_eq!(
             error.to_string(),
