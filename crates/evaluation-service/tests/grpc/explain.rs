@@ -18,7 +18,7 @@ fn policy(requesters: &Value) -> Value {
     })
 }
 
-fn asked() -> ExplainRequest {
+pub(crate) fn asked() -> ExplainRequest {
     let question = question();
     ExplainRequest {
         subject: Some(question.subject.into()),

@@ -26,6 +26,8 @@ struct Inner {
     state: Mutex<State>,
     /// Lists are answered when this is true.
     open: watch::Sender<bool>,
+    /// The list of this plural is not answered.
+    withheld: watch::Sender<Option<String>>,
     /// Reviews that are being answered, and the most that ever were.
     reviewing: watch::Sender<(usize, usize)>,
 }
@@ -64,6 +66,7 @@ impl FakeApi {
         Self(Arc::new(Inner {
             state: Mutex::new(state),
             open: watch::Sender::new(true),
+            withheld: watch::Sender::default(),
             reviewing: watch::Sender::default(),
         }))
     }
@@ -87,6 +90,18 @@ impl FakeApi {
 
     pub(crate) fn allow(&self, namespaces: &[&str]) {
         self.state().allowed = namespaces.iter().map(|it| (*it).to_owned()).collect();
+    }
+
+    /// No list of this plural from now on.
+    pub(crate) fn withhold(&self, plural: Option<&str>) {
+        self.0.withheld.send_replace(plural.map(str::to_owned));
+    }
+
+    /// Everything that is watched, in order.
+    pub(crate) fn watched(&self) -> Vec<String> {
+        let mut plurals: Vec<_> = self.state().watches.keys().cloned().collect();
+        plurals.sort();
+        plurals
     }
 
     /// No bookmarks any more on the watch of this plural.
@@ -172,6 +187,9 @@ impl FakeApi {
         if is_watch {
             return self.watch(plural, version(request.uri().query().unwrap_or_default()));
         }
+        let mut withheld = self.0.withheld.subscribe();
+        let is_given = |withheld: &Option<String>| withheld.as_ref() != Some(&plural);
+        withheld.wait_for(is_given).await.unwrap();
         let state = self.state();
         let items: Vec<_> = state.objects.get(&plural).into_iter().flatten().collect();
         let items: Vec<_> = items.into_iter().map(|(_, object)| object).collect();

@@ -18,6 +18,7 @@ use std::time::Duration;
 use connectors_api::access_request::Phase;
 use evaluation_api::access::Decision;
 use evaluation_api::client::{CallError, Event};
+use evaluation_api::refusal::Reason;
 use serde_json::json;
 use service_kit::shutdown::Outcome;
 use tokio::io::AsyncReadExt;
@@ -50,6 +51,42 @@ async fn there_is_no_answer_before_the_caches_are_complete() {
     assert!(
         matches!(next(&mut watched).await, Event::Answer(answer) if answer.decision == Decision::Denied)
     );
+}
+
+/// Everything that answers rest on.
+pub(crate) const FOLLOWED: [&str; 8] = [
+    "accesspolicies",
+    "accessrequests",
+    "clusterrolebindings",
+    "clusterroles",
+    "connectors",
+    "namespaces",
+    "rolebindings",
+    "roles",
+];
+
+#[tokio::test]
+async fn there_is_no_answer_while_one_list_is_missing_whichever_it_is() {
+    for missing in FOLLOWED {
+        let api = FakeApi::new();
+        api.withhold(Some(missing));
+        let world = World::start(api).await;
+        let all_but_one: Vec<_> = FOLLOWED.into_iter().filter(|it| *it != missing).collect();
+        let watched = async {
+            while world.api.watched() != all_but_one {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(SOON, watched).await.unwrap();
+        let error = world.client.check_access(question()).await.unwrap_err();
+        assert_eq!(error.reason(), Some(Reason::NotReady), "{missing}: {error}");
+        world.api.withhold(None);
+        world.ready().await;
+        assert!(
+            world.client.check_access(question()).await.is_ok(),
+            "{missing}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -2,22 +2,29 @@
 
 use std::time::Duration;
 
-use evaluation_api::client::Event;
+use evaluation_api::client::{CallError, Event};
 use evaluation_api::refusal::Reason;
+use futures::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tonic::Code;
 
+use crate::FOLLOWED;
+use crate::explain::asked;
 use crate::fake_api::FakeApi;
 use crate::world::{SOON, World, next, question};
+
+/// No decision rests on these: they are told of when it is explained.
+const ONLY_EXPLAINED: [&str; 3] = ["accesspolicies", "connectors", "namespaces"];
 
 /// Shorter than anybody may ask for, so that a test has time to be late.
 const MOST: Duration = Duration::from_secs(2);
 
-async fn stale(world: &World) {
+/// Asks until there is no answer any more, which is because it would be too old.
+async fn until_stale<T>(call: impl AsyncFn() -> Result<T, CallError>) {
     let refused = async {
         loop {
-            if let Err(error) = world.client.check_access(question()).await {
+            if let Err(error) = call().await {
                 return error;
             }
             sleep(Duration::from_millis(20)).await;
@@ -27,6 +34,10 @@ async fn stale(world: &World) {
     assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
     assert_eq!(error.reason(), Some(Reason::CacheStale), "{error}");
     assert!(error.may_pass());
+}
+
+async fn stale(world: &World) {
+    until_stale(async || world.client.check_access(question()).await).await;
 }
 
 /// The watches that are not mute hear something all the time.
@@ -67,11 +78,22 @@ async fn after_a_long_silence_nothing_is_answered_and_what_was_said_does_not_cou
 }
 
 #[tokio::test]
-async fn one_silent_watch_is_enough_to_be_stale() {
-    let world = World::start_with(FakeApi::new(), MOST).await;
-    world.ready().await;
-    world.api.mute("clusterroles");
-    let alive = bookmarks(&world);
-    stale(&world).await;
-    alive.abort();
+async fn one_silent_watch_is_enough_to_be_stale_whichever_it_is() {
+    join_all(FOLLOWED.map(async |silent| {
+        let world = World::start_with(FakeApi::new(), MOST).await;
+        world.ready().await;
+        world.api.mute(silent);
+        let alive = bookmarks(&world);
+        if ONLY_EXPLAINED.contains(&silent) {
+            until_stale(async || world.client.explain(asked()).await).await;
+            assert!(
+                world.client.check_access(question()).await.is_ok(),
+                "{silent}"
+            );
+        } else {
+            stale(&world).await;
+        }
+        alive.abort();
+    }))
+    .await;
 }
