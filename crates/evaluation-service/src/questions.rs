@@ -1,6 +1,6 @@
 //! The questions of one stream: which of them a change can make a difference to, and what was said last.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::mem::size_of;
 
@@ -51,6 +51,11 @@ pub(crate) struct Questions {
     /// By the hash of what they are about. Where two hashes meet, one question too many is looked at.
     by_tuple: HashMap<u64, BTreeSet<u64>>,
     by_namespace: HashMap<String, Namespace>,
+    /// Of those, the ones about which nobody has found out whether the caller may ask, or not lately: whoever is
+    /// always asking about something new keeps none of them from its turn.
+    unreviewed: BTreeMap<u64, String>,
+    /// The next one's number in that order.
+    turn: u64,
     /// To be looked at.
     dirty: BTreeSet<u64>,
     /// As many questions and namespaces as there ever were at one time.
@@ -63,6 +68,8 @@ struct Namespace {
     ids: BTreeSet<u64>,
     /// Its questions are not looked at before the caller may ask them.
     is_allowed: bool,
+    /// Its place among those that are to be reviewed.
+    turn: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -116,6 +123,8 @@ impl Questions {
             ids: HashSet::new(),
             by_tuple: HashMap::new(),
             by_namespace: HashMap::new(),
+            unreviewed: BTreeMap::new(),
+            turn: 0,
             dirty: BTreeSet::new(),
             most: (0, 0),
         }
@@ -149,8 +158,8 @@ impl Questions {
         Ok(())
     }
 
-    /// Takes a question under an id that was taken for it. Tells whether nobody asked about its namespace before.
-    pub(crate) fn open(&mut self, id: u64, question: AccessQuestion) -> Result<bool, Refused> {
+    /// Takes a question under an id that was taken for it.
+    pub(crate) fn open(&mut self, id: u64, question: AccessQuestion) -> Result<(), Refused> {
         if self.open.len() >= MOST_OPEN {
             return Err(Refused::TooManyQuestions);
         }
@@ -162,9 +171,17 @@ impl Questions {
             let hash = self.hashing.hash_one(about);
             self.by_tuple.entry(hash).or_default().insert(id);
         }
-        let is_new = !self.has_namespace(&question.connector.namespace);
-        let namespace = question.connector.namespace.clone();
-        let namespace = self.by_namespace.entry(namespace).or_default();
+        let name = &question.connector.namespace;
+        if !self.has_namespace(name) {
+            let new = Namespace {
+                turn: Some(self.turn),
+                ..Namespace::default()
+            };
+            self.by_namespace.insert(name.clone(), new);
+            self.unreviewed.insert(self.turn, name.clone());
+            self.turn += 1;
+        }
+        let namespace = self.by_namespace.entry(name.clone()).or_default();
         namespace.ids.insert(id);
         if namespace.is_allowed {
             self.dirty.insert(id);
@@ -173,7 +190,7 @@ impl Questions {
         self.open.insert(id, Box::new(Open { question, said }));
         let now = (self.open.len(), self.by_namespace.len());
         self.most = (self.most.0.max(now.0), self.most.1.max(now.1));
-        Ok(is_new)
+        Ok(())
     }
 
     /// Forgets a question; one that is unknown is ignored.
@@ -188,7 +205,10 @@ impl Questions {
             remove(&mut self.by_tuple, &hash, id, |ids| ids);
         }
         let namespace = &question.connector.namespace;
-        remove(&mut self.by_namespace, namespace, id, |it| &mut it.ids);
+        let gone = remove(&mut self.by_namespace, namespace, id, |it| &mut it.ids);
+        if let Some(turn) = gone.and_then(|gone| gone.turn) {
+            self.unreviewed.remove(&turn);
+        }
         // Its places stay.
         let (going, _) = self.weigh(&question);
         self.watched.shrink(going);
@@ -198,12 +218,27 @@ impl Questions {
         self.open.len()
     }
 
-    /// Namespaces that somebody asks about.
-    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &String> {
-        self.by_namespace.keys()
+    /// A namespace about which has to be found out whether the caller may ask.
+    pub(crate) fn next_unreviewed(&mut self) -> Option<String> {
+        let (_, namespace) = self.unreviewed.pop_first()?;
+        if let Some(found) = self.by_namespace.get_mut(&namespace) {
+            found.turn = None;
+        }
+        Some(namespace)
     }
 
-    pub(crate) fn has_namespace(&self, namespace: &str) -> bool {
+    /// What was allowed once need not be allowed any more.
+    pub(crate) fn review_again(&mut self) {
+        for (name, namespace) in &mut self.by_namespace {
+            if namespace.turn.is_none() {
+                namespace.turn = Some(self.turn);
+                self.unreviewed.insert(self.turn, name.clone());
+                self.turn += 1;
+            }
+        }
+    }
+
+    fn has_namespace(&self, namespace: &str) -> bool {
         self.by_namespace.contains_key(namespace)
     }
 
@@ -274,20 +309,19 @@ impl Questions {
     }
 }
 
-/// Takes an id out of its set, and the set out of the index when it was the last.
+/// Takes an id out of its set, and what has the set out of the index when it was the last.
 fn remove<K: Eq + Hash, V>(
     index: &mut HashMap<K, V>,
     key: &K,
     id: u64,
     ids: impl Fn(&mut V) -> &mut BTreeSet<u64>,
-) {
-    if let Some(found) = index.get_mut(key) {
-        let ids = ids(found);
-        ids.remove(&id);
-        if ids.is_empty() {
-            index.remove(key);
-        }
+) -> Option<V> {
+    let ids = ids(index.get_mut(key)?);
+    ids.remove(&id);
+    if ids.is_empty() {
+        return index.remove(key);
     }
+    None
 }
 
 #[cfg(test)]
@@ -499,6 +533,33 @@ mod tests {
             // Four places of the smallest table, a node of each tree.
             prop_assert!(taken <= weight + 2048, "{} of {}", taken, weight);
         }
+    }
+
+    #[test]
+    fn a_namespace_is_reviewed_once_while_anybody_asks_about_it() {
+        let mut questions = questions();
+        for id in 0..4 {
+            let namespace = if id == 3 { "other" } else { "tools" };
+            questions.open(id, about(namespace, "a")).unwrap();
+        }
+        assert_eq!(questions.next_unreviewed().as_deref(), Some("tools"));
+        assert_eq!(questions.next_unreviewed().as_deref(), Some("other"));
+        assert_eq!(questions.next_unreviewed(), None);
+        questions.review_again();
+        questions.review_again();
+        questions.close(3);
+        questions.close(0);
+        assert_eq!(questions.next_unreviewed().as_deref(), Some("tools"));
+        assert_eq!(questions.next_unreviewed(), None);
+        questions.open(4, about("other", "a")).unwrap();
+        assert_eq!(questions.next_unreviewed().as_deref(), Some("other"));
+        questions.review_again();
+        questions.open(6, about("a-later-one", "a")).unwrap();
+        let third = std::iter::repeat_with(|| questions.next_unreviewed().unwrap()).nth(2);
+        assert_eq!(third.as_deref(), Some("a-later-one"));
+        questions.open(5, about("gone", "a")).unwrap();
+        questions.close(5);
+        assert_eq!(questions.next_unreviewed(), None);
     }
 
     #[test]

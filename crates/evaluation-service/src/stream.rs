@@ -3,7 +3,6 @@
 //! A change wakes the task at once. What is to be said is found only when there is room to say it, so a
 //! slow reader gets the latest answers and never a queue of old ones.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,8 +69,6 @@ struct Running {
     changes: broadcast::Receiver<Change>,
     said: mpsc::Sender<Said>,
     reviews: JoinSet<(String, Result<(), Refused>)>,
-    /// Namespaces that are to be asked about, among those that questions are about.
-    unreviewed: BTreeSet<String>,
     /// When everything is to be looked at.
     everything: Option<Instant>,
 }
@@ -87,7 +84,6 @@ pub(crate) async fn run(
         changes: context.shared.changes(),
         questions: Questions::new(context.caller.watched()),
         reviews: JoinSet::new(),
-        unreviewed: BTreeSet::new(),
         everything: None,
         said: said.clone(),
         context,
@@ -173,14 +169,10 @@ impl Running {
     }
 
     fn open(&mut self, id: u64, question: AccessQuestion) -> Result<(), Refused> {
-        let namespace = question.connector.namespace.clone();
         let before = self.questions.len();
-        let is_new = self.questions.open(id, question)?;
+        self.questions.open(id, question)?;
         self.count(before);
-        if is_new {
-            self.unreviewed.insert(namespace);
-            self.review();
-        }
+        self.review();
         Ok(())
     }
 
@@ -191,16 +183,12 @@ impl Running {
         self.context.metrics.subscriptions.add(change);
     }
 
-    /// Has as many namespaces reviewed as may be at the same time. Those that nobody asks about any more are
-    /// left out.
+    /// Has as many namespaces reviewed as may be at the same time.
     fn review(&mut self) {
         while self.reviews.len() < REVIEWS {
-            let Some(namespace) = self.unreviewed.pop_first() else {
+            let Some(namespace) = self.questions.next_unreviewed() else {
                 return;
             };
-            if !self.questions.has_namespace(&namespace) {
-                continue;
-            }
             let (callers, caller) = (self.context.callers.clone(), self.context.caller.clone());
             self.reviews.spawn(async move {
                 let result = callers.authorize(&caller, &namespace).await;
@@ -211,11 +199,8 @@ impl Running {
 
     /// What was allowed once need not be allowed any more.
     fn review_again(&mut self) {
-        // A round takes its time; the next one begins when it is over.
-        if self.reviews.is_empty() {
-            self.unreviewed.extend(self.questions.namespaces().cloned());
-            self.review();
-        }
+        self.questions.review_again();
+        self.review();
     }
 
     async fn reviewed(
