@@ -177,7 +177,7 @@ fn decide<'a>(
     if !asked.lacks_standing {
         // The subresource of the standing form is the permission alone.
         let mut standing = asked.allowing(world, question.permission.as_str());
-        if let Some(grant) = standing.find(|grant| !is_ours_and_going(grant)) {
+        if let Some(grant) = standing.find(|grant| !is_ours_and_going(grant.binding)) {
             return Found::Standing(grant);
         }
     }
@@ -200,13 +200,13 @@ fn decide<'a>(
     }
 }
 
-fn is_ours(grant: &Grant<'_>) -> bool {
-    grant.binding.label(MANAGED_BY) == Some(names::MANAGED_BY)
+fn is_ours(binding: &authz::Binding) -> bool {
+    binding.label(MANAGED_BY) == Some(names::MANAGED_BY)
 }
 
 /// An object with a deletion timestamp counts as deleted, where it is ours to say so.
-pub(crate) fn is_ours_and_going(grant: &Grant<'_>) -> bool {
-    is_ours(grant) && grant.binding.is_deleting()
+pub(crate) fn is_ours_and_going(binding: &authz::Binding) -> bool {
+    is_ours(binding) && binding.is_deleting()
 }
 
 /// Whether the binding was written for this request, and the request lets this pod in now. A request
@@ -214,7 +214,7 @@ pub(crate) fn is_ours_and_going(grant: &Grant<'_>) -> bool {
 fn is_of(grant: &Grant<'_>, request: &KnownRequest, question: AccessQuestion<&str>) -> bool {
     let Grant { binding, .. } = grant;
     let uid = request.uid.as_deref().filter(|uid| !uid.is_empty());
-    is_ours(grant)
+    is_ours(binding)
         && !binding.is_deleting()
         && uid.is_some()
         && binding.label(ACCESS_REQUEST_UID) == uid

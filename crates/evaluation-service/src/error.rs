@@ -234,6 +234,12 @@ impl From<Refused> for Status {
 
 impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Self {
+        Self::from(&refused)
+    }
+}
+
+impl From<&Refused> for Refusal {
+    fn from(refused: &Refused) -> Self {
         refused.log();
         let (code, reason, _) = refused.row();
         Self {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use connectors_api::judge::{
     self, CheckJudgement, GrantedRule, Judgement, ObjectJudgement, Policy, Prepared, Question,
-    RegoAnswer, RegoFailure, Stage,
+    Stage,
 };
 use evaluation_api::v1::{self, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage};
 use evaluation_api::verdict::to_wire;
@@ -23,10 +23,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
+use tracing::debug;
 
 use crate::error::Refused;
 use crate::places::Place;
-use crate::rego::Pool;
+use crate::rego::{Outcome, Pool};
 use crate::room::{self, Room};
 use policies::Found;
 
@@ -155,7 +156,7 @@ pub(crate) async fn judge(
     if jobs > MOST_REGO {
         return Err(Refused::TooMuchRego(jobs));
     }
-    let answers = ask(&prepared, pool, place).await;
+    let answers = ask(&prepared, pool, place).await?;
     let is_certain = answers.len() == jobs && answers.iter().all(Result::is_ok);
     Ok(Judged {
         policy,
@@ -188,12 +189,8 @@ fn weight(asked: &EvaluateChecksRequest, is_new: bool) -> usize {
 }
 
 /// The answers that come in time, in the order of the questions. The judge takes missing ones for
-/// failures.
-async fn ask(
-    prepared: &Prepared,
-    pool: &Pool,
-    place: &Place<'_>,
-) -> Vec<Result<RegoAnswer, RegoFailure>> {
+/// failures. That nobody was free to look at one says nothing about the check.
+async fn ask(prepared: &Prepared, pool: &Pool, place: &Place<'_>) -> Result<Vec<Outcome>, Refused> {
     let deadline = Instant::now() + ALL_REGO;
     let mut jobs: Vec<BoxFuture<'_, _>> = Vec::new();
     for job in prepared.rego_jobs() {
@@ -206,9 +203,12 @@ async fn ask(
     let mut answers = stream::iter(jobs).buffered(pool.workers());
     let mut said = Vec::new();
     while let Ok(Some(answer)) = timeout_at(deadline, answers.next()).await {
-        said.push(answer);
+        said.push(answer.map_err(|no_reply| {
+            debug!(?no_reply, "a check was not evaluated");
+            Refused::TooBusy
+        })?);
     }
-    said
+    Ok(said)
 }
 
 /// The answer, as it goes over the wire.

@@ -10,7 +10,7 @@ use prost::Message;
 use sha2::{Digest, Sha256};
 
 use crate::error::Refused;
-use crate::watched::Watched;
+use crate::watched::{UNPROVEN, Watched};
 use crate::world::{About, Change};
 
 /// Questions that a stream carries at the same time.
@@ -35,6 +35,9 @@ const NAMESPACE: usize = IDS + 2 * (LONGEST_LABEL + BLOCK);
 const LONGEST_LABEL: usize = 63;
 /// Its places in tables.
 const NAMESPACE_PLACE: usize = 2 * growing(size_of::<(String, Namespace)>());
+
+/// No question takes more, with all that it brings and names as long as they may be.
+const LARGEST: usize = 4096;
 
 /// What an entry takes of a table that grows: more than half of the new one is empty, and the old one is there still.
 const fn growing(entry: usize) -> usize {
@@ -145,17 +148,24 @@ impl Questions {
         weight
     }
 
-    /// Takes an id, for good. An error ends the stream: nobody could tell afterwards what an answer
-    /// under this id is about.
+    /// Takes an id, for good. Every error but that there is no room ends the stream: nobody could tell
+    /// afterwards what an answer under this id is about.
     pub(crate) fn take_id(&mut self, id: u64) -> Result<(), Refused> {
         if self.ids.contains(&id) {
             return Err(Refused::IdTwice(id));
         }
-        if self.ids.len() >= MOST_IDS || !self.watched.grow(ID) {
+        if self.ids.len() >= MOST_IDS {
             return Err(Refused::TooManyIds);
         }
-        self.ids.insert(id);
-        Ok(())
+        if self.watched.grow(ID) {
+            self.ids.insert(id);
+            Ok(())
+        } else if self.watched.is_proven() {
+            // Others have the room. What is on the stream goes on, and the id stays free.
+            Err(Refused::TooManyQuestions)
+        } else {
+            Err(Refused::TooManyIds)
+        }
     }
 
     /// Takes a question under an id that was taken for it.
@@ -214,6 +224,11 @@ impl Questions {
         self.watched.shrink(going);
     }
 
+    /// True when nothing was found to be allowed yet, and so much was asked that the next question waits for that.
+    pub(crate) fn is_unproven_and_full(&self) -> bool {
+        !self.watched.is_proven() && self.watched.weight() >= UNPROVEN - LARGEST
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.open.len()
     }
@@ -249,6 +264,7 @@ impl Questions {
         {
             namespace.is_allowed = true;
             self.dirty.extend(&namespace.ids);
+            self.watched.prove();
         }
     }
 
@@ -337,7 +353,9 @@ mod tests {
     use crate::world::Tuple;
 
     fn questions() -> Questions {
-        Questions::new(Watched::new(Arc::default(), Arc::default()))
+        let mut watched = Watched::new(Arc::default(), Arc::default());
+        watched.prove();
+        Questions::new(watched)
     }
 
     fn said(reason: &str) -> AccessAnswer {
@@ -508,9 +526,10 @@ mod tests {
             questions.open(1, question()),
             Err(Refused::TooManyQuestions)
         ));
+        while questions.watched.grow(1) {}
         assert!(matches!(
             questions.take_id(1),
-            Ok(()) | Err(Refused::TooManyIds)
+            Err(Refused::TooManyQuestions)
         ));
         assert!(questions.by_namespace.is_empty() && questions.by_tuple.is_empty());
         questions.watched.shrink(8 * 1024);
@@ -533,6 +552,33 @@ mod tests {
             // Four places of the smallest table, a node of each tree.
             prop_assert!(taken <= weight + 2048, "{} of {}", taken, weight);
         }
+    }
+
+    #[test]
+    fn who_may_ask_nothing_yet_asks_little_and_goes_on_when_he_may() {
+        let mut questions = Questions::new(Watched::new(Arc::default(), Arc::default()));
+        let mut id = 0;
+        while !questions.is_unproven_and_full() {
+            let mut longest = about(&format!("{id:063}"), &"u".repeat(63));
+            for name in [&mut longest.subject.name, &mut longest.connector.name] {
+                *name = "n".repeat(253);
+            }
+            longest.pod.as_mut().unwrap().name = "p".repeat(253);
+            longest.subject.namespace = "s".repeat(63);
+            longest.verb = "v".repeat(63);
+            questions.take_id(id).unwrap();
+            questions.open(id, longest).unwrap();
+            id += 1;
+        }
+        assert!(id > 10, "{id}");
+        while questions.take_id(id).is_ok() {
+            id += 1;
+        }
+        assert!(matches!(questions.take_id(id), Err(Refused::TooManyIds)));
+        questions.allow(&format!("{:063}", 0));
+        assert!(!questions.is_unproven_and_full());
+        questions.take_id(id).unwrap();
+        questions.open(id, question()).unwrap();
     }
 
     #[test]

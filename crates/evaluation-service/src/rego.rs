@@ -9,5 +9,5 @@ mod frame;
 mod pool;
 mod worker;
 
-pub use pool::{Limits, NoReply, Pool, StartError};
+pub use pool::{Limits, NoReply, Outcome, Pool, StartError};
 pub use worker::{ARGUMENT, run as run_worker};

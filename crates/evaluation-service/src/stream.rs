@@ -34,7 +34,7 @@ const AUTHORIZE_EVERY: Duration = Duration::from_secs(30);
 /// Answers that are on their way.
 pub(crate) const UNSENT: usize = 64;
 /// Questions that are looked at before anything else has its turn.
-const AT_ONCE: usize = 256;
+const AT_ONCE: usize = 64;
 /// How long a caller may leave unread what has to be said.
 const UNREAD: Duration = Duration::from_secs(10);
 /// Namespaces that are asked about at the same time, for one stream.
@@ -111,7 +111,8 @@ impl Running {
         loop {
             let everything = self.everything.unwrap_or(now);
             tokio::select! {
-                message = heard.message() => match message {
+                // Who is not known to be allowed anything waits for that when he has asked enough.
+                message = heard.message(), if !self.waits_for_review() => match message {
                     Ok(Some(message)) => self.hear(message).await?,
                     // The caller is gone, politely or not.
                     Ok(None) | Err(_) => return Ok(()),
@@ -155,13 +156,19 @@ impl Running {
                 self.count(before);
             }
             Action::Subscribe(Subscribe { id, question }) => {
-                self.questions.take_id(id)?;
+                match self.questions.take_id(id) {
+                    Ok(()) => {}
+                    Err(refused @ Refused::TooManyQuestions) => {
+                        return self.refuse([id], &refused).await;
+                    }
+                    Err(refused) => return Err(refused),
+                }
                 let question: Result<AccessQuestion, _> = question.unwrap_or_default().try_into();
                 let opened = question
                     .map_err(Refused::from)
                     .and_then(|question| self.open(id, question));
                 if let Err(refused) = opened {
-                    self.refuse(id, refused).await?;
+                    self.refuse([id], &refused).await?;
                 }
             }
         }
@@ -217,24 +224,33 @@ impl Running {
                 let before = self.questions.len();
                 let refused = self.questions.refuse(namespace);
                 self.count(before);
-                for id in refused {
-                    self.refuse(id, Refused::Forbidden(namespace.to_owned()))
-                        .await?;
-                }
-                Ok(())
+                let why = Refused::Forbidden(namespace.to_owned());
+                self.refuse(refused, &why).await
             }
             // Nobody knows. The caller begins again, and is told no more until somebody does.
             Err(other) => Err(other),
         }
     }
 
-    async fn refuse(&self, id: u64, refused: Refused) -> Result<(), Refused> {
-        let event = Some(Event::Refusal(refused.into()));
-        let sent = self.said.send(Ok(WatchAccessResponse { id, event }));
-        let sent = timeout(UNREAD, sent).await.map_err(|_| Refused::Unread)?;
-        // That the caller is gone is found where it is listened to.
-        let _ = sent;
-        Ok(())
+    fn waits_for_review(&self) -> bool {
+        !self.reviews.is_empty() && self.questions.is_unproven_and_full()
+    }
+
+    /// Refuses some questions. All of it has to be read in the time of one.
+    async fn refuse(
+        &self,
+        ids: impl IntoIterator<Item = u64>,
+        refused: &Refused,
+    ) -> Result<(), Refused> {
+        let send = async {
+            for id in ids {
+                let event = Some(Event::Refusal(refused.into()));
+                let sent = self.said.send(Ok(WatchAccessResponse { id, event })).await;
+                // That the caller is gone is found where it is listened to.
+                let _ = sent;
+            }
+        };
+        timeout(UNREAD, send).await.map_err(|_| Refused::Unread)
     }
 
     fn touch(&mut self, change: Result<Change, RecvError>) -> Result<(), Refused> {

@@ -14,6 +14,10 @@ const ALL: usize = 128 * MIB;
 /// questions as nodes have them take ten.
 const FREE: usize = 8;
 
+/// What a stream may take before it is known that its caller may ask anything: it is beside all of that, because
+/// whoever has a token of the cluster may have as many as he likes.
+pub(crate) const UNPROVEN: usize = 64 * 1024;
+
 /// What all streams take.
 #[derive(Debug, Default)]
 pub(crate) struct All(Mutex<usize>);
@@ -28,6 +32,7 @@ pub(crate) struct Watched {
     all: Arc<All>,
     part: Arc<Part>,
     weight: usize,
+    is_proven: bool,
 }
 
 impl All {
@@ -43,11 +48,17 @@ impl Watched {
             all,
             part,
             weight: 0,
+            is_proven: false,
         }
     }
 
     /// Takes so much more, or nothing.
     pub(crate) fn grow(&mut self, weight: usize) -> bool {
+        if !self.is_proven {
+            let is_room = self.weight + weight <= UNPROVEN;
+            self.weight += if is_room { weight } else { 0 };
+            return is_room;
+        }
         let mut all = self.all.lock();
         let part = self.part.0.load(Ordering::Relaxed) + weight;
         let free = ALL.saturating_sub(*all + weight);
@@ -60,16 +71,31 @@ impl Watched {
         is_room
     }
 
+    /// The caller may ask. From here on it is among those who share; what it has is too little to be refused.
+    pub(crate) fn prove(&mut self) {
+        if !self.is_proven {
+            self.is_proven = true;
+            let mut all = self.all.lock();
+            *all += self.weight;
+            self.part.0.fetch_add(self.weight, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) const fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
     /// Gives so much back, and never more than was taken.
     pub(crate) fn shrink(&mut self, weight: usize) {
         let weight = weight.min(self.weight);
-        let mut all = self.all.lock();
-        *all -= weight;
-        self.part.0.fetch_sub(weight, Ordering::Relaxed);
         self.weight -= weight;
+        if self.is_proven {
+            let mut all = self.all.lock();
+            *all -= weight;
+            self.part.0.fetch_sub(weight, Ordering::Relaxed);
+        }
     }
 
-    #[cfg(test)]
     pub(crate) const fn weight(&self) -> usize {
         self.weight
     }
@@ -85,6 +111,12 @@ impl Drop for Watched {
 mod tests {
     use super::*;
 
+    fn proven(all: Arc<All>, part: Arc<Part>) -> Watched {
+        let mut watched = Watched::new(all, part);
+        watched.prove();
+        watched
+    }
+
     /// How much of a unit a new stream gets until it gets no more.
     fn fill(watched: &mut Watched, unit: usize) -> usize {
         std::iter::repeat_with(|| watched.grow(unit))
@@ -96,8 +128,8 @@ mod tests {
     #[test]
     fn one_caller_has_its_part_on_all_its_streams_together() {
         let (all, part) = (Arc::default(), Arc::default());
-        let mut one = Watched::new(Arc::clone(&all), Arc::clone(&part));
-        let mut two = Watched::new(Arc::clone(&all), part);
+        let mut one = proven(Arc::clone(&all), Arc::clone(&part));
+        let mut two = proven(Arc::clone(&all), part);
         let most = fill(&mut one, MIB);
         assert_eq!(most, 14 * MIB);
         assert!(!two.grow(MIB));
@@ -114,11 +146,11 @@ mod tests {
         let all: Arc<All> = Arc::default();
         let mut greedy = Vec::new();
         for _ in 0..30 {
-            let mut one = Watched::new(Arc::clone(&all), Arc::default());
+            let mut one = proven(Arc::clone(&all), Arc::default());
             fill(&mut one, 1024);
             greedy.push(one);
         }
-        let mut modest = Watched::new(Arc::clone(&all), Arc::default());
+        let mut modest = proven(Arc::clone(&all), Arc::default());
         let found = fill(&mut modest, 1024);
         // Some three hundred questions: no node has as many pods.
         assert!(found >= MIB / 4, "{found}");
@@ -126,10 +158,30 @@ mod tests {
     }
 
     #[test]
+    fn who_is_not_known_to_be_allowed_anything_takes_nothing_from_others() {
+        let all: Arc<All> = Arc::default();
+        let mut unproven: Vec<_> = (0..1000)
+            .map(|_| Watched::new(Arc::clone(&all), Arc::default()))
+            .collect();
+        for one in &mut unproven {
+            assert_eq!(fill(one, 1024), UNPROVEN);
+        }
+        assert_eq!(*all.lock(), 0);
+        // Known, it has its part like everybody.
+        let known = &mut unproven[0];
+        known.prove();
+        known.prove();
+        assert_eq!(*all.lock(), UNPROVEN);
+        assert!(fill(known, MIB) > MIB);
+        drop(unproven);
+        assert_eq!(*all.lock(), 0);
+    }
+
+    #[test]
     fn nobody_gives_back_what_others_have() {
         let all: Arc<All> = Arc::default();
-        let mut one = Watched::new(Arc::clone(&all), Arc::default());
-        let mut two = Watched::new(Arc::clone(&all), Arc::default());
+        let mut one = proven(Arc::clone(&all), Arc::default());
+        let mut two = proven(Arc::clone(&all), Arc::default());
         assert!(one.grow(10) && two.grow(5));
         two.shrink(7);
         assert_eq!((*all.lock(), two.weight()), (10, 0));

@@ -1,6 +1,6 @@
 //! `WhoCan`: everybody whom `CheckAccess` would let in now, with what lets them.
 
-use authz::{Attributes, Subject, User};
+use authz::{Attributes, Binding, Subject, User};
 use evaluation_api::access::{
     AccessTarget, Decision, Holder, PodAccess, PodRef, ServiceAccountName, StandingAccess, WhoCan,
 };
@@ -23,7 +23,10 @@ pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
         subjects,
         is_cut,
         errors,
-    } = world.rbac.who_can(&target.verb, wanted, MOST);
+    } = {
+        let counts = |binding: &Binding| !check::is_ours_and_going(binding);
+        world.rbac.who_can(&target.verb, wanted, MOST, counts)
+    };
     let standing = subjects
         .iter()
         .flat_map(|subject| standing(world, target, subject));
@@ -56,7 +59,7 @@ fn standing(world: &World, target: &AccessTarget, subject: &Subject) -> Vec<Stan
         verb: &target.verb,
         target: check::target(target.connector.borrowed(), target.permission.as_str()),
     });
-    let counting = grants.filter(|grant| !check::is_ours_and_going(grant));
+    let counting = grants.filter(|grant| !check::is_ours_and_going(grant.binding));
     let access = |grant| StandingAccess {
         holder: holder(subject),
         binding: check::binding(&grant),

@@ -2,14 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
-use std::path::PathBuf;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
 use evaluation_service::metrics::Metrics;
-use evaluation_service::rego::{Limits, Pool, StartError};
+use evaluation_service::rego::{Limits, NoReply, Pool, StartError};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -42,7 +45,7 @@ async fn ask(pool: &Pool, module: &str, input: &Value) -> Result<RegoAnswer, Reg
         input,
         context: &context,
     };
-    pool.evaluate(job).await
+    pool.evaluate(job).await.unwrap()
 }
 
 /// A module that makes a text of ten bytes, doubled as often.
@@ -280,6 +283,53 @@ fn niceness(process: &str) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
     fields.split_whitespace().nth(16).unwrap().parse().unwrap()
+}
+
+/// A program that tells its process, and works or, where a file says so, is killed at once.
+fn mortal(place: &Path) -> PathBuf {
+    let (program, real) = (
+        place.join("worker"),
+        env!("CARGO_BIN_EXE_evaluation-service"),
+    );
+    let at = place.display();
+    let script = format!(
+        "#!/bin/sh\necho $$ > {at}/process\n[ -e {at}/mortal ] && kill -9 $$\nexec {real} \"$@\"\n"
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+#[tokio::test]
+async fn whoever_kills_a_worker_decides_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let one = Limits {
+        workers: 1,
+        ..limits()
+    };
+    let pool = Pool::start(mortal(place.path()), one, metrics());
+    let pool = pool.await.unwrap();
+    let kill = || {
+        let process = std::fs::read_to_string(place.path().join("process")).unwrap();
+        let process = Pid::from_raw(process.trim().parse().unwrap()).unwrap();
+        kill_process(process, Signal::KILL).unwrap();
+    };
+    // While it had nothing to do: another one is asked.
+    kill();
+    works(&pool).await;
+    // And the other one, too: nobody knows what the module would have said.
+    std::fs::write(place.path().join("mortal"), "").unwrap();
+    kill();
+    let nothing = json!({});
+    let job = RegoJob {
+        module: STATE,
+        input: &nothing,
+        context: &nothing,
+    };
+    let said = pool.evaluate(job).await;
+    assert!(matches!(said, Err(NoReply::Busy(_))), "{said:?}");
+    std::fs::remove_file(place.path().join("mortal")).unwrap();
+    works(&pool).await;
 }
 
 #[tokio::test]

@@ -79,8 +79,15 @@ impl RbacIndex {
             .chain(in_own.into_iter().flatten())
     }
 
-    /// Everybody who may do something: the first `most` of them in their order.
-    pub fn who_can(&self, verb: &str, target: Target<'_>, most: usize) -> WhoCan {
+    /// Everybody who may do something, by bindings that count for the caller: the first `most` of them in their
+    /// order.
+    pub fn who_can(
+        &self,
+        verb: &str,
+        target: Target<'_>,
+        most: usize,
+        counts: impl Fn(&Binding) -> bool,
+    ) -> WhoCan {
         let (mut found, mut who) = (Found::new(most), WhoCan::default());
         let all = self.candidates(verb, target);
         let namespace = target.namespace();
@@ -90,7 +97,8 @@ impl RbacIndex {
                 Some(_) => all,
             };
             for role in candidates.roles() {
-                for subject in self.bound(view, role).flat_map(Binding::subjects) {
+                let counting = self.bound(view, role).filter(|one| counts(one));
+                for subject in counting.flat_map(Binding::subjects) {
                     found.add(subject);
                 }
             }

@@ -190,7 +190,7 @@ fn a_role_with_many_bindings_is_looked_up_by_the_user() {
     assert_eq!(index.allowing(&question(&everybody)).count(), GRANTS);
     let nobody = User::service_account("apps", "other");
     assert_eq!(index.allowing(&question(&nobody)).count(), 0);
-    let who = index.who_can("*", Target::Resource(harbor(&resource)), 2);
+    let who = index.who_can("*", Target::Resource(harbor(&resource)), 2, |_| true);
     assert_eq!(who.subjects.len(), 1);
 }
 

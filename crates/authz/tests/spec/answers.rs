@@ -167,7 +167,7 @@ fn who_can_is_everybody_whom_a_matching_binding_names() {
         group("ops"),
     ];
     assert_eq!(
-        index.who_can("get", Target::Resource(on("ns", "pods")), 4),
+        index.who_can("get", Target::Resource(on("ns", "pods")), 4, |_| true),
         WhoCan {
             subjects: in_ns.into(),
             is_cut: false,
@@ -176,22 +176,30 @@ fn who_can_is_everybody_whom_a_matching_binding_names() {
     );
     assert_eq!(
         index
-            .who_can("get", Target::Resource(on("", "pods")), 4)
+            .who_can("get", Target::Resource(on("", "pods")), 4, |_| true)
             .subjects,
         [group("ops")].into()
     );
     assert_eq!(
         index
-            .who_can("delete", Target::Resource(on("ns", "pods")), 4)
+            .who_can("delete", Target::Resource(on("ns", "pods")), 4, |_| true)
             .subjects,
         BTreeSet::new()
     );
     for (most, listed, is_cut) in [(0, 0, true), (3, 3, true), (4, 4, false)] {
-        let who = index.who_can("get", Target::Resource(on("ns", "pods")), most);
+        let who = index.who_can("get", Target::Resource(on("ns", "pods")), most, |_| true);
         assert_eq!((who.subjects.len(), who.is_cut), (listed, is_cut), "{most}");
     }
-    let nobody = index.who_can("delete", Target::Resource(on("ns", "pods")), 0);
+    let nobody = index.who_can("delete", Target::Resource(on("ns", "pods")), 0, |_| true);
     assert!(!nobody.is_cut);
+    let by_b = index.who_can("get", Target::Resource(on("ns", "pods")), 2, |one| {
+        one.name() == "b"
+    });
+    assert_eq!(
+        by_b.subjects,
+        [Subject::User("alice".into()), group("dev")].into()
+    );
+    assert!(!by_b.is_cut);
 }
 
 #[test]

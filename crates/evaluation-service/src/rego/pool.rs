@@ -26,14 +26,17 @@ use crate::metrics::Metrics;
 const JOBS_PER_WORKER: usize = 1000;
 /// Jobs that wait for a worker. More would not be answered in time anyway.
 const MOST_WAITING: usize = 256;
-/// How long a job waits for a worker.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// How long a job waits for a worker: four whole jobs may come before it, of which the first may be tried twice.
+const LONGEST_WAIT: Duration = Duration::from_secs(7);
 /// A worker that watches its time itself need not be killed.
 const GRACE: Duration = Duration::from_millis(200);
+/// How long a worker that closed its pipes may take to be gone.
+const DYING: Duration = Duration::from_secs(1);
 /// How long the very first job may take: the program may have to be read from a disk.
 const FIRST_JOB: Duration = Duration::from_secs(20);
 
-type Outcome = Result<RegoAnswer, RegoFailure>;
+/// What a module says of an object, or why it says nothing.
+pub type Outcome = Result<RegoAnswer, RegoFailure>;
 
 /// Why there is no reply to a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +127,13 @@ enum Broken {
 
 impl From<Broken> for NoReply {
     fn from(broken: Broken) -> Self {
-        limit(broken.to_string())
+        match broken {
+            // It may have been somebody else's fault, also before the job.
+            Broken::Killed => busy(broken.to_string()),
+            Broken::Memory | Broken::ProcessorTime | Broken::Time(_) | Broken::Answer => {
+                limit(broken.to_string())
+            }
+        }
     }
 }
 
@@ -168,13 +177,19 @@ impl Pool {
         }
     }
 
-    /// What a module says, or why it says nothing. When this is dropped, the worker is killed.
-    pub async fn evaluate(&self, job: RegoJob<'_>) -> Outcome {
+    /// What a module says, or why it says nothing; an error where nobody could look at it. When this is dropped,
+    /// the worker is killed.
+    pub async fn evaluate(&self, job: RegoJob<'_>) -> Result<Outcome, NoReply> {
         let started = Instant::now();
         let reply = self.0.reply(job.into()).await;
+        let busy = reply
+            .as_ref()
+            .err()
+            .filter(|it| matches!(it, NoReply::Busy(_)));
+        let busy = busy.cloned();
         let outcome = reply.map_err(RegoFailure::from).and_then(Outcome::from);
         self.0.metrics.rego(&outcome, started.elapsed());
-        outcome
+        busy.map_or(Ok(outcome), Err)
     }
 
     /// Whether a module could decide at all: it is parsed, and evaluated once on empty objects.
@@ -207,7 +222,6 @@ impl Inner {
         if job.module.len() > most {
             return Err(limit(format!("the module is longer than {most} bytes")));
         }
-        let frame = frame::encode(&job).ok_or_else(|| limit("the objects are too large"))?;
         let _place = {
             let before = self.waiting.fetch_add(1, Ordering::Relaxed);
             let _waiting = Waiting(&self.waiting);
@@ -220,12 +234,14 @@ impl Inner {
             // The semaphore is never closed.
             place.map_err(|_| taken())?.map_err(|_| taken())?
         };
+        // Not before it has its place: objects are large.
+        let frame = frame::encode(&job).ok_or_else(|| limit("the objects are too large"))?;
         let idle = self.lock().pop();
         let time = self.limits.time + GRACE;
         if let Some(used) = idle {
             // What others left in a worker decides nothing.
             match self.work(used, &frame, time).await {
-                Err(Broken::Memory) => {}
+                Err(Broken::Memory | Broken::Killed) => {}
                 done => return Ok(done?),
             }
         }
@@ -290,7 +306,7 @@ impl Worker {
     /// Of what a worker ended that closed its pipes. Memory that there is none of, and a stack that has no end,
     /// abort a process.
     async fn end(mut self) -> Broken {
-        let status = timeout(GRACE, self.process.wait()).await;
+        let status = timeout(DYING, self.process.wait()).await;
         let status = status.ok().and_then(Result::ok);
         let signal = status.and_then(|status| status.signal());
         match signal.and_then(Signal::from_named_raw) {

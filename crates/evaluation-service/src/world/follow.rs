@@ -236,7 +236,7 @@ mod tests {
             let connector = question().connector;
             let who = world
                 .rbac
-                .who_can("*", target(connector.borrowed(), subresource), 1);
+                .who_can("*", target(connector.borrowed(), subresource), 1, |_| true);
             !who.subjects.is_empty()
         };
         shared.read().heard.note(Role::PLACE, Timestamp::UNIX_EPOCH);

@@ -38,7 +38,7 @@ async fn ask(pool: &Pool, module: &str) -> Result<RegoAnswer, RegoFailure> {
         input: &input,
         context: &context,
     };
-    pool.evaluate(job).await
+    pool.evaluate(job).await.unwrap()
 }
 
 #[tokio::test]

@@ -69,6 +69,38 @@ async fn an_id_that_is_used_twice_ends_the_stream() {
 }
 
 #[tokio::test]
+async fn who_was_never_allowed_anything_is_refused_some_questions_and_no_more() {
+    let world = World::new().await;
+    for namespace in ["not-allowed", ""] {
+        let Spoken { said, mut heard } = Spoken::begin(&world).await;
+        let asking = async move {
+            for id in 0..200_000 {
+                let mut asked = question();
+                namespace.clone_into(&mut asked.connector.namespace);
+                let question = Some(asked.into());
+                let action = Some(Action::Subscribe(Subscribe { id, question }));
+                if said.send(WatchAccessRequest { action }).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let mut refused = 0;
+        let hearing = async {
+            loop {
+                match timeout(SOON, heard.message()).await.unwrap() {
+                    Ok(Some(_)) => refused += 1,
+                    Ok(None) => panic!("it ended without a word"),
+                    Err(end) => return end,
+                }
+            }
+        };
+        let (end, ()) = tokio::join!(hearing, asking);
+        assert_eq!(Reason::of(&end), Some(Reason::TooManyIds), "{end}");
+        assert!((100..10_000).contains(&refused), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_message_without_an_action_ends_the_stream() {
     let world = World::new().await;
     let mut spoken = Spoken::begin(&world).await;
