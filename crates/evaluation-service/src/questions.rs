@@ -1,8 +1,11 @@
 //! The questions of one stream: which of them a change can make a difference to, and what was said last.
 
+#[cfg(test)]
+mod tests;
+mod weights;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::mem::size_of;
 
 use evaluation_api::access::{AccessAnswer, AccessQuestion};
 use evaluation_api::v1;
@@ -17,32 +20,6 @@ use crate::world::{About, Change};
 pub(crate) const MOST_OPEN: usize = 10_000;
 /// Ids that a stream ever saw: they may not be used twice, so they are remembered.
 const MOST_IDS: usize = 200_000;
-
-/// What the allocator adds to a block.
-const BLOCK: usize = 24;
-/// A set of ids has its first block with room for eleven; a full one falls into two that are half full.
-const IDS: usize = 11 * size_of::<u64>() + 16 + BLOCK;
-/// What an id that was seen takes, while the table of ids grows.
-const ID: usize = growing(size_of::<u64>());
-/// What a question takes besides its text: itself, and the ids that are kept for what it is about and among those
-/// that are to be looked at.
-const QUESTION: usize = size_of::<Open>() + 8 * BLOCK + 2 * IDS;
-/// Its places in tables, which stay as large as they ever were.
-const QUESTION_PLACE: usize =
-    growing(size_of::<(u64, Box<Open>)>()) + growing(size_of::<(u64, BTreeSet<u64>)>());
-/// What a namespace takes that is asked about: its ids, and its name here and where it is known whether it may be.
-const NAMESPACE: usize = IDS + 2 * (LONGEST_LABEL + BLOCK);
-const LONGEST_LABEL: usize = 63;
-/// Its places in tables.
-const NAMESPACE_PLACE: usize = 2 * growing(size_of::<(String, Namespace)>());
-
-/// No question takes more, with all that it brings and names as long as they may be.
-const LARGEST: usize = 4096;
-
-/// What an entry takes of a table that grows: more than half of the new one is empty, and the old one is there still.
-const fn growing(entry: usize) -> usize {
-    (entry + 1) * 24 / 7
-}
 
 /// The questions of a stream.
 #[derive(Debug)]
@@ -93,30 +70,6 @@ impl Said {
     }
 }
 
-impl Open {
-    fn weight(question: &AccessQuestion) -> usize {
-        let AccessQuestion {
-            subject,
-            connector,
-            permission: _,
-            verb,
-            pod,
-        } = question;
-        let pod = pod
-            .iter()
-            .map(|pod| pod.name.capacity() + pod.uid.capacity());
-        let names = [
-            &subject.namespace,
-            &subject.name,
-            &connector.namespace,
-            &connector.name,
-            verb,
-        ];
-        let names: usize = names.into_iter().map(String::capacity).sum();
-        QUESTION + names + pod.sum::<usize>()
-    }
-}
-
 impl Questions {
     pub(crate) fn new(watched: Watched) -> Self {
         Self {
@@ -135,14 +88,14 @@ impl Questions {
 
     /// Weighs a question that is about to be there: what goes with it, and the places that stay.
     fn weigh(&self, question: &AccessQuestion) -> (usize, usize) {
-        let mut weight = (Open::weight(question), 0);
+        let mut weight = (weights::question(question), 0);
         if self.open.len() >= self.most.0 {
-            weight.1 += QUESTION_PLACE;
+            weight.1 += weights::QUESTION_PLACE;
         }
         if !self.has_namespace(&question.connector.namespace) {
-            weight.0 += NAMESPACE;
+            weight.0 += weights::NAMESPACE;
             if self.by_namespace.len() >= self.most.1 {
-                weight.1 += NAMESPACE_PLACE;
+                weight.1 += weights::NAMESPACE_PLACE;
             }
         }
         weight
@@ -157,7 +110,7 @@ impl Questions {
         if self.ids.len() >= MOST_IDS {
             return Err(Refused::TooManyIds);
         }
-        if self.watched.grow(ID) {
+        if self.watched.grow(weights::ID) {
             self.ids.insert(id);
             Ok(())
         } else if self.watched.is_proven() {
@@ -226,7 +179,7 @@ impl Questions {
 
     /// True when nothing was found to be allowed yet, and so much was asked that the next question waits for that.
     pub(crate) fn is_unproven_and_full(&self) -> bool {
-        !self.watched.is_proven() && self.watched.weight() >= UNPROVEN - LARGEST
+        !self.watched.is_proven() && self.watched.weight() >= UNPROVEN - weights::LARGEST
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -338,289 +291,4 @@ fn remove<K: Eq + Hash, V>(
         return index.remove(key);
     }
     None
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use allocation_counter::measure;
-    use evaluation_api::access::Decision;
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::fixtures::question;
-    use crate::world::Tuple;
-
-    fn questions() -> Questions {
-        let mut watched = Watched::new(Arc::default(), Arc::default());
-        watched.prove();
-        Questions::new(watched)
-    }
-
-    fn said(reason: &str) -> AccessAnswer {
-        AccessAnswer {
-            decision: Decision::Denied,
-            reason: reason.to_owned(),
-            request: None,
-            fresh_as_of: None,
-        }
-    }
-
-    /// What is said when everything has this reason.
-    fn news(questions: &mut Questions, reason: &str) -> Vec<u64> {
-        let mut ids = Vec::new();
-        while questions.is_dirty() {
-            let news = questions.news(1, |_| said(reason));
-            ids.extend(news.map(|(id, _)| id));
-        }
-        ids
-    }
-
-    fn about(namespace: &str, uid: &str) -> AccessQuestion {
-        let mut asked = question();
-        asked.connector.namespace = namespace.to_owned();
-        asked.pod.as_mut().unwrap().uid = uid.to_owned();
-        asked
-    }
-
-    fn three() -> Questions {
-        let mut questions = questions();
-        for (id, namespace, uid) in [(1, "tools", "a"), (2, "tools", "b"), (3, "other", "a")] {
-            questions.take_id(id).unwrap();
-            questions.open(id, about(namespace, uid)).unwrap();
-            questions.allow(namespace);
-        }
-        questions
-    }
-
-    #[test]
-    fn a_new_question_is_answered_and_then_only_what_changed() {
-        let mut questions = three();
-        assert_eq!(news(&mut questions, "x"), [1, 2, 3]);
-        questions.touch(&Change::Everything);
-        assert!(news(&mut questions, "x").is_empty());
-        questions.touch(&Change::Everything);
-        assert_eq!(news(&mut questions, "y"), [1, 2, 3]);
-    }
-
-    #[test]
-    fn a_change_concerns_its_own_questions() {
-        let mut questions = three();
-        news(&mut questions, "x");
-        questions.touch(&Change::Namespace("tools".to_owned()));
-        assert_eq!(news(&mut questions, "y"), [1, 2]);
-        let tuple = Tuple::of_question(&about("tools", "b")).unwrap();
-        questions.touch(&Change::Tuple(tuple));
-        assert_eq!(news(&mut questions, "z"), [2]);
-        questions.touch(&Change::Namespace("nobody's".to_owned()));
-        assert!(!questions.is_dirty());
-    }
-
-    #[test]
-    fn an_id_is_used_once_even_if_its_question_is_over() {
-        let mut questions = three();
-        questions.close(1);
-        questions.close(1);
-        questions.close(77);
-        assert!(matches!(questions.take_id(1), Err(Refused::IdTwice(1))));
-        assert!(matches!(questions.take_id(2), Err(Refused::IdTwice(2))));
-        assert!(questions.take_id(4).is_ok());
-        questions.touch(&Change::Everything);
-        assert_eq!(news(&mut questions, "x"), [2, 3]);
-        for id in [2, 3] {
-            questions.close(id);
-        }
-        assert!(questions.by_tuple.is_empty() && questions.by_namespace.is_empty());
-    }
-
-    #[test]
-    fn there_is_an_end_to_questions_and_to_ids() {
-        let mut questions = questions();
-        for id in 0..=MOST_OPEN as u64 {
-            let opened = questions.open(id, question());
-            assert_eq!(opened.is_ok(), id < MOST_OPEN as u64);
-        }
-        for id in 0..=MOST_IDS as u64 {
-            assert_eq!(questions.take_id(id).is_ok(), id < MOST_IDS as u64);
-        }
-    }
-
-    /// The names of a node's pods and connectors.
-    fn of_a_node(number: usize) -> AccessQuestion {
-        let mut asked = question();
-        asked.subject.namespace = format!("team-{:03}-development", number % 40);
-        asked.subject.name = format!("pipeline-runner-{number}");
-        asked.connector.namespace = format!("connectors-{:03}", number % 40);
-        asked.connector.name = format!("harbor-production-{:02}", number % 25);
-        let pod = asked.pod.as_mut().unwrap();
-        pod.name = format!("build-and-push-image-{number:05}-pod-7c9d4f");
-        pod.uid = format!("0b5b0f7e-93f6-4b7f-8d0e-{number:012}");
-        asked
-    }
-
-    /// Opens questions and answers them, twice over; then ends most of them. At most so many bytes are in memory
-    /// meanwhile, and the weight is this.
-    fn taken(asked: &[AccessQuestion], message: &str) -> (usize, usize) {
-        let mut weight = 0;
-        let info = measure(|| {
-            let mut questions = questions();
-            for (id, asked) in (0..).zip(asked) {
-                questions.take_id(id).unwrap();
-                questions.open(id, asked.clone()).unwrap();
-                questions.allow(&asked.connector.namespace);
-            }
-            news(&mut questions, message);
-            questions.touch(&Change::Everything);
-            news(&mut questions, "other");
-            weight = questions.watched.weight();
-            for id in 3..asked.len() as u64 {
-                questions.close(id);
-            }
-        });
-        (usize::try_from(info.bytes_max).unwrap(), weight)
-    }
-
-    #[test]
-    fn ten_thousand_questions_of_a_node_take_ten_mebibytes() {
-        const STATED: usize = 10 * 1024 * 1024;
-        let asked: Vec<_> = (0..MOST_OPEN).map(of_a_node).collect();
-        let (taken, weight) = taken(&asked, &"x".repeat(200));
-        assert!(taken <= weight && weight <= STATED, "{taken} of {weight}");
-    }
-
-    #[test]
-    fn what_is_said_takes_as_much_however_long_it_is() {
-        let asked: Vec<_> = (0..1000).map(of_a_node).collect();
-        let (long, _) = taken(&asked, &"x".repeat(20_000));
-        let (short, _) = taken(&asked, "x");
-        // One answer is on its way.
-        assert!(long <= short + 100_000, "{long} and {short}");
-    }
-
-    #[test]
-    fn tables_that_stay_large_stay_weighed() {
-        let mut questions = questions();
-        let all = |questions: &mut Questions, ids: std::ops::Range<u64>| {
-            for id in ids.clone() {
-                questions
-                    .open(id, about(&format!("n{id:04}"), "a"))
-                    .unwrap();
-            }
-            let most = questions.watched.weight();
-            ids.for_each(|id| questions.close(id));
-            (most, questions.watched.weight())
-        };
-        let first = all(&mut questions, 0..500);
-        assert!(questions.by_namespace.capacity() >= 500);
-        assert_eq!(first.1, 500 * (QUESTION_PLACE + NAMESPACE_PLACE));
-        assert_eq!(all(&mut questions, 500..1000), first);
-    }
-
-    #[test]
-    fn who_has_no_room_for_a_question_may_end_another() {
-        let mut questions = questions();
-        let watched = &mut questions.watched;
-        while watched.grow(1024) {}
-        assert!(matches!(
-            questions.open(1, question()),
-            Err(Refused::TooManyQuestions)
-        ));
-        while questions.watched.grow(1) {}
-        assert!(matches!(
-            questions.take_id(1),
-            Err(Refused::TooManyQuestions)
-        ));
-        assert!(questions.by_namespace.is_empty() && questions.by_tuple.is_empty());
-        questions.watched.shrink(8 * 1024);
-        assert!(questions.open(1, question()).is_ok());
-    }
-
-    proptest! {
-        #[test]
-        fn no_question_takes_more_than_it_weighs(
-            parts in prop::collection::vec((0_usize..64, 0_usize..254, any::<bool>()), 1..400),
-        ) {
-            let asked: Vec<_> = parts.iter().zip(0..).map(|((short, long, is_new), number)| {
-                let mut asked = of_a_node(if *is_new { number } else { 0 });
-                asked.connector.namespace = format!("{}{:.short$}", if *is_new { number } else { 0 }, "n".repeat(60));
-                asked.connector.name = "c".repeat(*long);
-                asked.subject.name = "s".repeat(*long);
-                asked
-            }).collect();
-            let (taken, weight) = taken(&asked, "x");
-            // Four places of the smallest table, a node of each tree.
-            prop_assert!(taken <= weight + 2048, "{} of {}", taken, weight);
-        }
-    }
-
-    #[test]
-    fn who_may_ask_nothing_yet_asks_little_and_goes_on_when_he_may() {
-        let mut questions = Questions::new(Watched::new(Arc::default(), Arc::default()));
-        let mut id = 0;
-        while !questions.is_unproven_and_full() {
-            let mut longest = about(&format!("{id:063}"), &"u".repeat(63));
-            for name in [&mut longest.subject.name, &mut longest.connector.name] {
-                *name = "n".repeat(253);
-            }
-            longest.pod.as_mut().unwrap().name = "p".repeat(253);
-            longest.subject.namespace = "s".repeat(63);
-            longest.verb = "v".repeat(63);
-            questions.take_id(id).unwrap();
-            questions.open(id, longest).unwrap();
-            id += 1;
-        }
-        assert!(id > 10, "{id}");
-        while questions.take_id(id).is_ok() {
-            id += 1;
-        }
-        assert!(matches!(questions.take_id(id), Err(Refused::TooManyIds)));
-        questions.allow(&format!("{:063}", 0));
-        assert!(!questions.is_unproven_and_full());
-        questions.take_id(id).unwrap();
-        questions.open(id, question()).unwrap();
-    }
-
-    #[test]
-    fn a_namespace_is_reviewed_once_while_anybody_asks_about_it() {
-        let mut questions = questions();
-        for id in 0..4 {
-            let namespace = if id == 3 { "other" } else { "tools" };
-            questions.open(id, about(namespace, "a")).unwrap();
-        }
-        assert_eq!(questions.next_unreviewed().as_deref(), Some("tools"));
-        assert_eq!(questions.next_unreviewed().as_deref(), Some("other"));
-        assert_eq!(questions.next_unreviewed(), None);
-        questions.review_again();
-        questions.review_again();
-        questions.close(3);
-        questions.close(0);
-        assert_eq!(questions.next_unreviewed().as_deref(), Some("tools"));
-        assert_eq!(questions.next_unreviewed(), None);
-        questions.open(4, about("other", "a")).unwrap();
-        assert_eq!(questions.next_unreviewed().as_deref(), Some("other"));
-        questions.review_again();
-        questions.open(6, about("a-later-one", "a")).unwrap();
-        let third = std::iter::repeat_with(|| questions.next_unreviewed().unwrap()).nth(2);
-        assert_eq!(third.as_deref(), Some("a-later-one"));
-        questions.open(5, about("gone", "a")).unwrap();
-        questions.close(5);
-        assert_eq!(questions.next_unreviewed(), None);
-    }
-
-    #[test]
-    fn a_question_waits_until_its_namespace_is_allowed() {
-        let mut questions = questions();
-        questions.open(1, about("tools", "a")).unwrap();
-        questions.open(2, about("other", "a")).unwrap();
-        questions.touch(&Change::Everything);
-        assert!(news(&mut questions, "x").is_empty());
-        questions.allow("tools");
-        assert_eq!(news(&mut questions, "x"), [1]);
-        assert_eq!(questions.refuse("other"), BTreeSet::from([2]));
-        assert_eq!(questions.refuse("nobody's"), BTreeSet::new());
-        questions.allow("other");
-        assert!(!questions.is_dirty());
-        assert_eq!(questions.len(), 1);
-    }
 }
