@@ -1,8 +1,41 @@
-//! What the documentation promises about words that the code owns.
+//! What the documentation promises about words that the code owns, and whether what it quotes is in the tree.
 
-use std::{env, fmt::Write, fs};
+mod held;
+mod page;
+mod tree;
+
+use std::{env, fmt::Write, fs, path::Path};
 
 use connectors_api::{policy_reason, reason::Ready};
+
+use page::Page;
+use tree::Tree;
+
+/// The pages that are held to the tree.
+fn pages(repository: &Path) -> Vec<Page> {
+    let mut paths = vec!["README.md".to_owned(), "CHANGELOG.md".to_owned()];
+    for folder in ["docs", "docs/adr", "examples/access-client"] {
+        for entry in fs::read_dir(repository.join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".md") {
+                paths.push(format!("{folder}/{name}"));
+            }
+        }
+    }
+    paths.sort();
+    let pages = paths.iter().map(|path| {
+        let text = fs::read_to_string(repository.join(path)).unwrap();
+        Page::of(path, &text)
+    });
+    pages.collect()
+}
+
+#[test]
+fn every_test_path_and_count_that_a_document_quotes_is_in_the_tree() {
+    let repository = e2e::repository();
+    let problems = held::problems(&pages(&repository), &Tree::read(&repository));
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
 
 fn troubleshooting() -> String {
     let path = e2e::repository().join("docs/troubleshooting.md");

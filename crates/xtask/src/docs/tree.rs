@@ -1,0 +1,155 @@
+//! What the repository has: files, tests, names, and how many of what documents count.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+/// The repository, as far as documents speak of it.
+#[derive(Default)]
+pub(super) struct Tree {
+    /// Files and folders, by their paths.
+    pub(super) paths: BTreeSet<String>,
+    /// Names of tests.
+    pub(super) tests: BTreeSet<String>,
+    /// Other names that documents quote: strings of the services (metrics among them) and words of the protocols.
+    pub(super) names: BTreeSet<String>,
+    /// How many there are of what a document may count.
+    pub(super) counts: BTreeMap<&'static str, usize>,
+}
+
+impl Tree {
+    /// Reads the repository, without what is built there.
+    pub(super) fn read(repository: &Path) -> Self {
+        let mut files = BTreeMap::new();
+        collect(repository, "", &mut files);
+        Self::of(&files)
+    }
+
+    /// The tree that has these files, by path and text.
+    pub(super) fn of(files: &BTreeMap<String, String>) -> Self {
+        let mut tree = Self::default();
+        let (mut services, mut scenarios, mut faults) = (0, 0, 0);
+        for (path, text) in files {
+            for (end, _) in path.match_indices('/') {
+                tree.paths.insert(path[..end].to_owned());
+            }
+            tree.paths.insert(path.clone());
+            if path.ends_with(".rs") {
+                tree.tests.extend(tests(text));
+            }
+            if path.starts_with("crates/") && path.contains("/src/") {
+                let strings = text.split('"').filter(|it| is_snake(it));
+                tree.names.extend(strings.map(ToOwned::to_owned));
+            }
+            if path.ends_with(".proto") {
+                let words = text.split(|it: char| !it.is_alphanumeric() && it != '_');
+                tree.names.extend(words.map(ToOwned::to_owned));
+            }
+            let folders: Vec<&str> = path.split('/').collect();
+            match folders[..] {
+                ["charts", _, "templates", name, "workload.yaml"] => {
+                    services +=
+                        usize::from(files.contains_key(&format!("crates/{name}/src/main.rs")));
+                }
+                ["crates", "campaign", "src", "scenario", _] => scenarios += array_lengths(text),
+                ["crates", "campaign", "mutants", file] if file.ends_with(".toml") => faults += 1,
+                _ => {}
+            }
+        }
+        tree.counts.insert("services", services);
+        tree.counts.insert("scenarios", scenarios);
+        tree.counts.insert("planted faults", faults);
+        tree
+    }
+}
+
+/// Whether a text can be the name of a function, a metric or a field.
+pub(super) fn is_snake(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_')
+}
+
+/// The functions that have an attribute whose last word is `test`.
+fn tests(text: &str) -> Vec<String> {
+    let mut tests = Vec::new();
+    let mut is_test = false;
+    for line in text.lines().map(str::trim_start) {
+        if line.starts_with("//") {
+            continue;
+        }
+        if let Some(attribute) = line.strip_prefix("#[") {
+            let path = attribute.split(['(', ']']).next().unwrap_or_default();
+            is_test |= path.rsplit("::").next() == Some("test");
+        } else if let Some((_, rest)) = line.split_once("fn ") {
+            if is_test {
+                tests.extend(rest.split(['(', '<']).next().map(ToOwned::to_owned));
+            }
+            is_test = false;
+        }
+    }
+    tests
+}
+
+/// Of the lists of scenarios in a file.
+fn array_lengths(text: &str) -> usize {
+    let lengths = text.split("[Scenario; ").skip(1);
+    let lengths = lengths.filter_map(|it| it.split_once(']')?.0.parse::<usize>().ok());
+    lengths.sum()
+}
+
+fn collect(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let path = format!("{prefix}{name}");
+        if entry.file_type().unwrap().is_dir() {
+            if name != ".git" && name != "target" {
+                collect(&entry.path(), &format!("{path}/"), files);
+            }
+        } else {
+            // What is no text, as the fuzzer's corpus, is there all the same.
+            let text = fs::read(entry.path()).unwrap_or_default();
+            files.insert(path, String::from_utf8(text).unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn tests_names_and_counts_are_read_from_files() {
+    let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+    let tree = Tree::of(&BTreeMap::from([
+        file(
+            "crates/kit/src/main.rs",
+            "register(\"kit_calls_total\", \"Calls of it\")",
+        ),
+        file(
+            "crates/kit/src/lib.rs",
+            "#[test]\nfn first_of_all() {}\n#[tokio::test(flavor = \"x\")]\n#[ignore]\npub(crate) async fn second_of_all() {}\n\
+             #[cfg(test)]\nmod tests {\n    fn no_test_at_all() {}\n}\n",
+        ),
+        file("charts/all/templates/kit/workload.yaml", ""),
+        file("charts/all/templates/admission/workload.yaml", ""),
+        file("proto/a.proto", "string fresh_as_of = 1;"),
+        file(
+            "crates/campaign/src/scenario/a.rs",
+            "const A: [Scenario; 4] = [];\nconst B: [Scenario; 3] = [];",
+        ),
+        file("crates/campaign/mutants/one.toml", ""),
+    ]));
+    assert!(
+        tree.tests.iter().eq(["first_of_all", "second_of_all"]),
+        "{:?}",
+        tree.tests
+    );
+    assert!(tree.names.contains("kit_calls_total") && tree.names.contains("fresh_as_of"));
+    assert!(tree.paths.contains("crates/kit/src") && tree.paths.contains("proto/a.proto"));
+    let counts: Vec<_> = tree.counts.into_iter().collect();
+    assert_eq!(
+        counts,
+        [("planted faults", 1), ("scenarios", 7), ("services", 1)]
+    );
+}
