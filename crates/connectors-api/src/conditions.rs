@@ -60,7 +60,7 @@ pub struct Condition<T> {
     pub type_: T,
     /// True when it holds, False when it does not, Unknown when it was not judged yet.
     pub status: ConditionStatus,
-    /// Why, as one word for programs. It is the same word in events, logs and metrics.
+    /// Why, as one word for programs.
     #[schemars(
         length(min = 1, max = 1024),
         regex(pattern = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")

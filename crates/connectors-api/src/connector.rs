@@ -25,7 +25,7 @@ use crate::opaque::Opaque;
     status = "Opaque",
     derive = "PartialEq",
     derive = "Default",
-    doc = "A Connector says how to reach a tool (a registry, a git host, a cluster) and which credential opens it. Pods mount it to use the tool without ever seeing the credential.",
+    doc = "A Connector describes an external tool (a registry, a git host, a cluster): where it is, and which credential opens it. A pod names it in a volume. The volume holds its address and other facts, and no credential.",
     printcolumn = r#"{"name": "Class", "type": "string", "jsonPath": ".spec.connectorClassName"}"#,
     printcolumn = r#"{"name": "Address", "type": "string", "jsonPath": ".spec.address"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"}"#,

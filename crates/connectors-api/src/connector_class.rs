@@ -23,7 +23,7 @@ use crate::opaque::Opaque;
     category = "connectors-approval",
     status = "Opaque",
     derive = "PartialEq",
-    doc = "A ConnectorClass describes one kind of tool: what its connectors must say, how they authenticate, and which files a pod finds when it mounts one.",
+    doc = "A ConnectorClass describes one kind of tool: what its connectors must say, and how they authenticate.",
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].reason"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
@@ -39,7 +39,8 @@ pub struct ConnectorClassSpec {
     /// How connectors of this class may authenticate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<ClassAuth>,
-    /// Sets of files that a pod may ask for when it mounts a connector of this class.
+    /// Sets of files for pods that mount a connector of this class. They are kept for other software; no volume holds them
+    /// yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub configurations: Vec<Configuration>,
     /// Fields that other software declares.

@@ -1,6 +1,7 @@
 //! What the documentation promises about words that the code owns, and whether what it quotes is in the tree.
 
 mod held;
+mod metrics;
 mod page;
 mod tree;
 
@@ -17,7 +18,7 @@ fn pages(repository: &Path) -> Vec<Page> {
     for folder in ["docs", "docs/adr", "examples/access-client"] {
         for entry in fs::read_dir(repository.join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
-            if name.ends_with(".md") {
+            if tree::is_of(&name, "md") {
                 paths.push(format!("{folder}/{name}"));
             }
         }
@@ -33,7 +34,7 @@ fn pages(repository: &Path) -> Vec<Page> {
 #[test]
 fn every_test_path_and_count_that_a_document_quotes_is_in_the_tree() {
     let repository = e2e::repository();
-    let problems = held::problems(&pages(&repository), &Tree::read(&repository));
+    let problems = held::problems(&pages(&repository), &Tree::of(&tree::files(&repository)));
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 
@@ -92,12 +93,80 @@ fn every_reason_has_its_row_in_troubleshooting() {
     }
 }
 
+/// What is between two marks of a page is generated: `UPDATE_DOCS` writes it, otherwise it must be so already.
+fn hold(page: &str, begin: &str, end: &str, table: &str) {
+    let path = e2e::repository().join(page);
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(begin).unwrap();
+    let (now, after) = rest.split_once(end).unwrap();
+    if env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, format!("{before}{begin}{table}{end}{after}")).unwrap();
+    } else {
+        assert_eq!(
+            now, table,
+            "{page}: UPDATE_DOCS=1 cargo test -p xtask docs writes it"
+        );
+    }
+}
+
+#[test]
+fn the_table_of_metrics_is_that_of_the_code() {
+    let files = tree::files(&e2e::repository());
+    let table = metrics::table(&metrics::families(&files));
+    hold(
+        "docs/operate.md",
+        "<!-- metrics -->\n",
+        "<!-- metrics: end -->",
+        &table,
+    );
+}
+
+/// Figures are measured and written in one place only.
+#[test]
+fn the_figures_of_sizing_are_those_of_the_measurement() {
+    let read = |page: &str| fs::read_to_string(e2e::repository().join(page)).unwrap();
+    let (operate, performance) = (read("docs/operate.md"), read("docs/performance.md"));
+    let (_, sizing) = operate.split_once("| what | is |\n|---|---|\n").unwrap();
+    let rows: Vec<&str> = sizing
+        .lines()
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    assert!(rows.len() > 4, "{rows:?}");
+    for row in rows {
+        let is_measured = performance.lines().any(|line| line.starts_with(row));
+        assert!(is_measured, "docs/performance.md has no row `{row}`");
+    }
+}
+
+/// `cargo xtask demo` plays them, so they work.
+#[test]
+fn the_objects_of_the_readme_are_those_of_the_demo() {
+    let repository = e2e::repository();
+    let read = |path: &str| fs::read_to_string(repository.join(path)).unwrap();
+    let objects = |text: &str| {
+        let documents = text.split("\n---\n");
+        let objects = documents.map(|it| serde_yaml::from_str::<serde_json::Value>(it).unwrap());
+        objects.collect::<Vec<_>>()
+    };
+    let readme = read("README.md");
+    let (_, block) = readme.split_once("```yaml\n").unwrap();
+    let (block, _) = block.split_once("```\n").unwrap();
+    let demo = [
+        objects(&read("e2e/demo/connector.yaml")).remove(1),
+        objects(&read("e2e/demo/policy.yaml")).remove(0),
+    ];
+    assert_eq!(objects(block), demo);
+    let pod = objects(&read("e2e/demo/pod.yaml")).remove(0);
+    let (_, volume) = readme.split_once("`csi: ").unwrap();
+    let (volume, _) = volume.split_once('`').unwrap();
+    assert_eq!(objects(volume)[0], pod["spec"]["volumes"][0]["csi"]);
+}
+
 /// The cases are tried on a real cluster, with the webhook and without it.
 #[test]
 fn the_tables_of_refusals_are_those_of_the_cases() {
     const END: &str = "<!-- cases: end -->";
     let repository = e2e::repository();
-    let path = repository.join("docs/policies.md");
     for file in [
         "e2e/cases/webhook/policies.yaml",
         "e2e/cases/webhook/requests.yaml",
@@ -111,16 +180,6 @@ fn the_tables_of_refusals_are_those_of_the_cases() {
                 ["name", "message", "held-by"].map(|it| case[it].as_str().unwrap());
             writeln!(table, "| {name} | {message} | {by} |").unwrap();
         }
-        let text = fs::read_to_string(&path).unwrap();
-        let (before, rest) = text.split_once(&begin).unwrap();
-        let (now, after) = rest.split_once(END).unwrap();
-        if env::var_os("UPDATE_DOCS").is_some() {
-            fs::write(&path, format!("{before}{begin}{table}{END}{after}")).unwrap();
-        } else {
-            assert_eq!(
-                now, table,
-                "UPDATE_DOCS=1 cargo test -p xtask docs writes it"
-            );
-        }
+        hold("docs/policies.md", &begin, END, &table);
     }
 }

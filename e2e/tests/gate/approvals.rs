@@ -1,6 +1,9 @@
 //! From the wait to the grant.
 
-use serde_json::json;
+use std::{fs, time::Duration};
+
+use e2e::wait::{Deadline, poll};
+use serde_json::{Value, json};
 
 use crate::support::{Approval, Gate, condition, definition_of, name, policy, uid};
 
@@ -250,4 +253,45 @@ fn a_policy_edited_before_the_grant_counts_as_it_is_and_after_it_not() {
         condition(&request, "Ready"),
         Some(("False", "PolicyDeleted"))
     );
+}
+
+/// As docs/operate.md says how to find it.
+#[test]
+fn the_audit_log_names_the_author_of_the_version_that_was_judged() {
+    let gate = Gate::new("author");
+    gate.create_policy("release", Approval::SignOff);
+    gate.start_pod("job");
+    gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    let request = gate.wait_for_phase("job", "Granted");
+    let judged = &request["status"]["policies"][0]["checkRefs"][0]["ref"];
+    assert_eq!(judged["name"], "yes", "{request}");
+    // The log of a cluster that was there before is its owner's.
+    let Some(log) = gate.scene().audit_log() else {
+        return;
+    };
+    let author = gate.scene().kubectl().run("auth whoami -o json").unwrap();
+    let author: Value = serde_json::from_str(&author).unwrap();
+    let is_the_write = |event: &Value| {
+        event["objectRef"]["name"] == judged["name"]
+            && event["objectRef"]["namespace"] == gate.namespace()
+            && event["responseObject"]["metadata"]["resourceVersion"] == judged["resourceVersion"]
+            && event["verb"] == "patch"
+    };
+    let write = poll(
+        "the write in the audit log",
+        Deadline::after(Duration::from_secs(30)),
+        || {
+            let text = fs::read_to_string(&log).map_err(|error| error.to_string())?;
+            let lines = text.lines().filter(|line| line.contains("signoffs"));
+            let mut events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            events.find(is_the_write).ok_or_else(|| judged.to_string())
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        write["user"]["username"],
+        author["status"]["userInfo"]["username"]
+    );
+    assert_eq!(write["objectRef"]["subresource"], "status");
 }

@@ -19,17 +19,23 @@ pub struct WatchMetrics {
 impl WatchMetrics {
     /// Makes the metrics, once per process.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let restarts = Opts::new(
-            "watch_restarts_total",
-            "Lists and watches that failed and were started again",
-        );
-        let unreadable = Opts::new(
-            "watch_unreadable_objects",
-            "Objects that are there and cannot be read",
-        );
+        let restarts = IntCounterVec::new(
+            Opts::new(
+                "watch_restarts_total",
+                "Lists and watches that failed and were started again",
+            ),
+            &["watch"],
+        )?;
+        let unreadable = IntGaugeVec::new(
+            Opts::new(
+                "watch_unreadable_objects",
+                "Objects that are there and cannot be read",
+            ),
+            &["watch"],
+        )?;
         let metrics = Self {
-            restarts: IntCounterVec::new(restarts, &["watch"])?,
-            unreadable: IntGaugeVec::new(unreadable, &["watch"])?,
+            restarts,
+            unreadable,
         };
         registry.register(Box::new(metrics.restarts.clone()))?;
         registry.register(Box::new(metrics.unreadable.clone()))?;

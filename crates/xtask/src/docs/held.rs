@@ -22,7 +22,8 @@ pub(super) fn problems(pages: &[Page], tree: &Tree) -> Vec<String> {
             problems.extend(what.map(|what| format!("{}:{line}: {what}", page.path)));
         };
         for Piece { line, text } in page.code() {
-            for word in text.split(' ') {
+            let is_word = |it: char| it.is_alphanumeric() || it == '_';
+            for word in text.split(|it| !is_word(it)) {
                 say(line, name(word, text.starts_with("cargo "), tree));
             }
             say(line, path(&text, tree));
@@ -42,10 +43,13 @@ pub(super) fn problems(pages: &[Page], tree: &Tree) -> Vec<String> {
 /// A name of three words and more is that of a test, or of something else that the tree has. In a command it may be a
 /// part of one, by which tests are chosen.
 fn name(word: &str, in_command: bool, tree: &Tree) -> Option<String> {
-    let word = word.rsplit("::").next().unwrap_or(word);
+    // Parts of a histogram have names of their own.
+    let parts = ["_bucket", "_sum", "_count"];
+    let whole = parts.iter().find_map(|part| word.strip_suffix(part));
     let words = word.split('_').filter(|it| !it.is_empty()).count();
     let known = tree.tests.contains(word)
         || tree.names.contains(word)
+        || whole.is_some_and(|it| tree.names.contains(it))
         || in_command && tree.tests.iter().any(|it| it.contains(word));
     if words < 3 || !is_snake(word) || known {
         return None;
@@ -178,6 +182,7 @@ mod tests {
                 "#[test]\nfn a_wait_is_ended_by_an_approval() {}\n\"kit_calls_total\"",
             ),
             file("crates/kit/src/plan.rs", ""),
+            file("crates/kit/src/a_long_name.rs", ""),
             file("charts/all/templates/kit/workload.yaml", ""),
         ]))
     }
@@ -193,7 +198,8 @@ mod tests {
     #[test]
     fn names_that_are_there_and_words_that_are_no_names_are_let_through() {
         let text = "## Here\n`a_wait_is_ended_by_an_approval`, `tests::a_wait_is_ended_by_an_approval`, `kit_calls_total`, \
-                    `two_words`, `SOME_LOUD_NAME`, `cargo xtask test gate ended_by_an`, one service, two of one services, \
+                    `two_words`, `SOME_LOUD_NAME`, \
+                    `rate(kit_calls_total_sum[5m])`, `crates/kit/src/a_long_name.rs`, `cargo xtask test gate ended_by_an`, one service, two of one services, \
                     `crates/kit/src/main.rs`, `kit/src`, `crates/*/src`, `crates/…/plan.rs`, `plan.rs`, `docs/`, \
                     `/var/lib/x.rs`, `connectors/<permission>`, `.md`, [a](a.md), [b](adr/0001.md#decision-taken), \
                     [c](#here), [d](../README.md), [e](https://example.com/x.md), [f](adr)\n";

@@ -6,6 +6,13 @@ use std::{
     path::Path,
 };
 
+/// The files of the repository, by path and text, without what is built there.
+pub(super) fn files(repository: &Path) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    collect(repository, "", &mut files);
+    files
+}
+
 /// The repository, as far as documents speak of it.
 #[derive(Default)]
 pub(super) struct Tree {
@@ -13,20 +20,13 @@ pub(super) struct Tree {
     pub(super) paths: BTreeSet<String>,
     /// Names of tests.
     pub(super) tests: BTreeSet<String>,
-    /// Other names that documents quote: strings of the services (metrics among them) and words of the protocols.
+    /// Other names that documents quote: of files, strings of the services (metrics among them), words of the protocols.
     pub(super) names: BTreeSet<String>,
     /// How many there are of what a document may count.
     pub(super) counts: BTreeMap<&'static str, usize>,
 }
 
 impl Tree {
-    /// Reads the repository, without what is built there.
-    pub(super) fn read(repository: &Path) -> Self {
-        let mut files = BTreeMap::new();
-        collect(repository, "", &mut files);
-        Self::of(&files)
-    }
-
     /// The tree that has these files, by path and text.
     pub(super) fn of(files: &BTreeMap<String, String>) -> Self {
         let mut tree = Self::default();
@@ -36,14 +36,16 @@ impl Tree {
                 tree.paths.insert(path[..end].to_owned());
             }
             tree.paths.insert(path.clone());
-            if path.ends_with(".rs") {
+            let segments = path.split(['/', '.']);
+            tree.names.extend(segments.map(ToOwned::to_owned));
+            if is_of(path, "rs") {
                 tree.tests.extend(tests(text));
             }
             if path.starts_with("crates/") && path.contains("/src/") {
                 let strings = text.split('"').filter(|it| is_snake(it));
                 tree.names.extend(strings.map(ToOwned::to_owned));
             }
-            if path.ends_with(".proto") {
+            if is_of(path, "proto") {
                 let words = text.split(|it: char| !it.is_alphanumeric() && it != '_');
                 tree.names.extend(words.map(ToOwned::to_owned));
             }
@@ -54,7 +56,7 @@ impl Tree {
                         usize::from(files.contains_key(&format!("crates/{name}/src/main.rs")));
                 }
                 ["crates", "campaign", "src", "scenario", _] => scenarios += array_lengths(text),
-                ["crates", "campaign", "mutants", file] if file.ends_with(".toml") => faults += 1,
+                ["crates", "campaign", "mutants", file] if is_of(file, "toml") => faults += 1,
                 _ => {}
             }
         }
@@ -63,6 +65,11 @@ impl Tree {
         tree.counts.insert("planted faults", faults);
         tree
     }
+}
+
+/// Whether a file has that extension.
+pub(super) fn is_of(file: &str, extension: &str) -> bool {
+    file.rsplit_once('.').is_some_and(|(_, it)| it == extension)
 }
 
 /// Whether a text can be the name of a function, a metric or a field.
