@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use e2e::wait::{Deadline, poll};
+use e2e::{Deadline, poll};
 use serde_json::{Value, json};
 
 use crate::support::{Approval, Gate, condition, definition_of, name, policy, uid};
