@@ -1,9 +1,12 @@
 //! Why a condition of an `AccessRequest` is what it is.
 //!
-//! One enum per condition. Condition, event, log field, metric label and gRPC detail are rendered
-//! from it, so an operator can search for one word in all of them.
+//! One enum per condition. Conditions and gRPC details are rendered from them; the words of Ready are also the
+//! `action` of events, a log field and a metric label, so an operator can search for one word in all of them.
 
 use crate::{AccessRequestCondition, words::words};
+
+/// The reason of every condition that is Unknown: whatever it is about was not looked at, or is not any more.
+pub const NOT_JUDGED: &str = "NotJudged";
 
 /// A set of reasons that belongs to one condition.
 pub trait Reason: Copy {

@@ -21,8 +21,8 @@ pub fn same_tuple(a: &AccessRequestSpec, b: &AccessRequestSpec) -> bool {
         && a.permission == b.permission
 }
 
-/// The one that decides: a granted, rejected or revoked one, else the oldest, then the smaller UID.
-/// Of several that were granted, rejected or revoked, again the oldest.
+/// The one that decides: a granted, rejected, revoked or ended one, else the oldest, then the smaller UID.
+/// Of several that were granted, rejected, revoked or ended, again the oldest.
 pub fn deciding<'a>(
     requests: impl IntoIterator<Item = &'a AccessRequest>,
 ) -> Option<&'a AccessRequest> {
@@ -49,7 +49,7 @@ impl<'a> Rank<'a> {
         uid: Option<&'a str>,
     ) -> Self {
         let is_undecided = match phase {
-            Some(Phase::Granted | Phase::Rejected | Phase::Revoked) => false,
+            Some(Phase::Granted | Phase::Rejected | Phase::Revoked | Phase::Ended) => false,
             Some(Phase::Pending | Phase::Invalid) | None => true,
         };
         Self {
@@ -108,6 +108,10 @@ mod tests {
             (
                 request("b", LATE, Some("Revoked")),
                 request("a", EARLY, Some("Invalid")),
+            ),
+            (
+                request("b", LATE, Some("Ended")),
+                request("a", EARLY, Some("Pending")),
             ),
             (
                 request("b", EARLY, Some("Rejected")),

@@ -142,6 +142,14 @@ impl Template {
 }
 
 impl Expression {
+    /// What is said of a path that finds nothing.
+    fn missing(&self) -> RenderProblem {
+        let label = self.path.label();
+        label.map_or(RenderProblem::Nothing, |it| {
+            RenderProblem::NoLabel(it.to_owned())
+        })
+    }
+
     fn find<'a>(
         &self,
         TemplateData(data): &'a TemplateData,
@@ -151,7 +159,7 @@ impl Expression {
             .path
             .select(data, budget)
             .and_then(|found| match *found {
-                [] => Err(RenderProblem::Nothing),
+                [] => Err(self.missing()),
                 [Value::String(text)] if text.is_empty() => Err(RenderProblem::Empty),
                 [Value::String(text)] => Ok(text.as_str()),
                 [other] => Err(RenderProblem::NotText(kind(other))),

@@ -210,7 +210,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
         match request.phase {
             Some(Phase::Granted) => self.unseen(Some(request)),
-            Some(Phase::Rejected | Phase::Revoked | Phase::Invalid) => {
+            Some(Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended) => {
                 let error = PublishError::Denied {
                     connector: self.connector.clone(),
                     refusal: refused(request.ready_reason, &request.message, self.at_home()),

@@ -17,7 +17,7 @@ use service_kit::{
 };
 
 use crate::{
-    api::Live,
+    api::{Live, Name},
     apply::{Applier, Clock, Leads, Writes},
     caches::{Wakes, World},
     dynamic,
@@ -111,6 +111,7 @@ pub fn start(
         clock,
         leads,
         terms: Terms { retention },
+        paces: Mutex::default(),
     });
     let caches = watch(
         tasks,
@@ -159,7 +160,7 @@ fn watch(
         client: client.clone(),
         world: Arc::clone(world),
         sink: Arc::clone(&sink),
-        deleted: deleted(reconciler.events.clone(), Arc::clone(&reconciler.leads)),
+        deleted: deleted(Arc::clone(reconciler)),
         metrics: metrics.clone(),
         namespace,
         told: reconciler.metrics.clone(),
@@ -203,11 +204,12 @@ fn lanes() -> impl Iterator<Item = Lane> {
 }
 
 /// That a decision was deleted is told by the leader alone.
-fn deleted(events: Events, leads: Leads) -> watches::Deleted {
+fn deleted(reconciler: Arc<Reconciler>) -> watches::Deleted {
     Arc::new(move |request| {
+        reconciler.forget(&Name::of(request.as_ref()));
         let told = plan::tell::of_deletion(&request);
-        if leads() && !told.is_empty() {
-            let events = events.clone();
+        if (reconciler.leads)() && !told.is_empty() {
+            let events = reconciler.events.clone();
             tokio::spawn(async move { events.tell(&request, told).await });
         }
     })

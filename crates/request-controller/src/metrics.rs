@@ -167,7 +167,7 @@ impl Metrics {
         match phase {
             Some(Phase::Granted) => self.granting.observe(time.as_secs_f64()),
             Some(Phase::Revoked) => self.revoking.observe(time.as_secs_f64()),
-            Some(Phase::Pending | Phase::Rejected | Phase::Invalid) | None => {}
+            Some(Phase::Pending | Phase::Rejected | Phase::Invalid | Phase::Ended) | None => {}
         }
     }
 }

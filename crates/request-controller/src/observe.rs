@@ -20,6 +20,8 @@ use service_kit::{report, retry::CallError};
 use thiserror::Error;
 use tracing::warn;
 
+use sources::Applying;
+
 use crate::{
     api::{Live, Name},
     apply::Clock,
@@ -126,6 +128,7 @@ impl Observer {
             pod,
             connector: None,
             policies: Vec::new(),
+            near: Vec::new(),
             frozen: Vec::new(),
             request,
         };
@@ -150,7 +153,7 @@ impl Observer {
             .await;
         let matched = Matched {
             pod: &whole,
-            applying: applying.as_deref().ok(),
+            applying: applying.as_ref().ok().map(|it| it.policies.as_slice()),
         };
         seen.frozen = self.frozen(&seen, &policies, Some(&matched), via).await?;
         let settled: Vec<_> = settled(&seen);
@@ -158,11 +161,12 @@ impl Observer {
             Err(error) if was_granted || !seen.grants.is_empty() => {
                 // What is there is looked at whatever might be added to it.
                 warn!(request = %name, error = report(&error), "policies not matched");
-                Vec::new()
+                Applying::default()
             }
             applying => applying?,
         };
-        for policy in applying {
+        seen.near = applying.near;
+        for policy in applying.policies {
             let uid = policy.metadata.uid.clone().unwrap_or_default();
             if settled.contains(&uid) {
                 continue;

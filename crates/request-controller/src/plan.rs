@@ -4,9 +4,11 @@
 //! good. A plan from caches that comes to one of them says "look again live" and nothing else.
 
 mod conditions;
+mod evidence;
 pub mod grant;
 pub mod held;
 mod outcome;
+pub mod pace;
 mod policy;
 pub mod select;
 mod settle;

@@ -4,7 +4,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use connectors_api::{AccessRequest, access_request::Phase};
 use futures::FutureExt;
@@ -20,7 +25,10 @@ use crate::{
     events::Events,
     metrics::Metrics,
     observe::{ObserveError, Observer},
-    plan::{self, Terms, grant},
+    plan::{
+        self, Terms, Told, grant,
+        pace::{Pace, Paced},
+    },
     queue::{Lane, Looked, Queue, Taken},
     seen::Managed,
 };
@@ -109,6 +117,8 @@ pub struct Reconciler {
     pub leads: Leads,
     /// What does not depend on a request.
     pub terms: Terms,
+    /// What was told lately of requests that wait, by name, with their UIDs.
+    pub paces: Mutex<HashMap<Name, (String, Pace)>>,
 }
 
 impl Reconciler {
@@ -183,7 +193,10 @@ impl Reconciler {
     ) -> Result<Option<(Duration, Lane)>, ReconcileError> {
         let seen = match self.observer.cached(name).await {
             Ok(Some(seen)) => seen,
-            Ok(None) => return Ok(None),
+            Ok(None) => {
+                self.forget(name);
+                return Ok(None);
+            }
             Err(ObserveError::Unreadable(problem)) => {
                 return self.unreadable(name, &problem).await.map(|()| None);
             }
@@ -226,7 +239,7 @@ impl Reconciler {
         plan: plan::Plan,
         since: Instant,
     ) -> Result<Option<(Duration, Lane)>, ReconcileError> {
-        let again = plan.requeue;
+        let requeue = plan.requeue;
         let was = phase(&seen.request);
         let idle = plan.is_idle();
         let next = plan.status.as_ref().and_then(|it| it.phase).or(was);
@@ -242,13 +255,43 @@ impl Reconciler {
             debug!(?now, "looked at");
             self.queue.changed(&Job::Request(name.clone()));
         }
-        self.events.tell(&seen.request, events).await;
+        let Paced { tell, again } = self.pace(name, &seen.request, events, next);
+        self.events.tell(&seen.request, tell).await;
+        let again = [requeue, again].into_iter().flatten().min();
         let lane = if self.world.read().requests.holds(name) {
             Lane::Urgent
         } else {
             Lane::Normal
         };
         Ok(again.map(|pause| (pause, lane)))
+    }
+
+    /// What is told now of a request that waits; it is forgotten with the wait.
+    fn pace(
+        &self,
+        name: &Name,
+        request: &AccessRequest,
+        events: Vec<Told>,
+        phase: Option<Phase>,
+    ) -> Paced {
+        let mut paces = self.paces();
+        let uid = request.metadata.uid.as_deref().unwrap_or_default();
+        let known = paces.remove(name).filter(|(known, _)| known == uid);
+        let (_, mut pace) = known.unwrap_or_default();
+        let told = pace.next(events, (self.clock)().mono);
+        if phase == Some(Phase::Pending) {
+            paces.insert(name.clone(), (uid.to_owned(), pace));
+        }
+        told
+    }
+
+    /// Forgets what was told of a request that is gone.
+    pub fn forget(&self, name: &Name) {
+        self.paces().remove(name);
+    }
+
+    fn paces(&self) -> MutexGuard<'_, HashMap<Name, (String, Pace)>> {
+        self.paces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Applies the rule about managed objects to the two under one name.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use connectors_api::{
-    AccessRequest,
+    AccessRequest, Permission,
     access_policy::{Limits, Match},
     access_request::{GrantedRule, ObservedObject},
     config::Config,
@@ -72,6 +72,8 @@ pub struct Observed {
     pub over_limit: bool,
     /// The policies that apply now, with what their checks say.
     pub policies: Vec<PolicySeen>,
+    /// Policies that nearly apply; of another namespace than the pod's none.
+    pub near: Vec<NearMiss>,
     /// The policies that were granted on before.
     pub frozen: Vec<FrozenSeen>,
     /// The Roles and RoleBindings that carry this request's UID or a name made from it.
@@ -114,6 +116,26 @@ pub struct TupleSeen {
     pub decided_by: Option<String>,
     /// Whether there is another one that is not itself invalid.
     pub has_others: bool,
+}
+
+/// A policy with checks that does not apply to the request, in the namespace of both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NearMiss {
+    /// Its name.
+    pub policy: String,
+    /// Which of its conditions is not met.
+    pub why: Miss,
+}
+
+/// The condition of a policy that a request does not meet. The later one is the nearer miss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Miss {
+    /// It is about this permission.
+    Permission(Permission),
+    /// It selects other connectors.
+    Connector,
+    /// It accepts other accounts.
+    Requesters,
 }
 
 /// A policy that applies to the request.

@@ -24,7 +24,7 @@ pub(super) const PERMISSIONS: [&str; 2] = ["apis", "proxy"];
 pub(super) const DEFAULT_PERMISSION: &str = "apis";
 
 /// Phases that end a request, and every other of its tuple while it exists.
-pub(super) const DECIDED: [&str; 2] = ["Rejected", "Revoked"];
+pub(super) const DECIDED: [&str; 3] = ["Rejected", "Revoked", "Ended"];
 /// The phase that ends a request alone.
 pub(super) const INVALID: &str = "Invalid";
 /// What a policy that gives a request nothing any more is recorded as.

@@ -78,7 +78,14 @@ fn whole_path(test: &str, approval: Approval) {
         condition(&ended, "AccessPermissionSync"),
         Some(("False", "AccessPermissionRevoked"))
     );
-    gate.wait_for_event("AccessRequest", &name(&request), "AccessRevoked");
+    assert_eq!(
+        condition(&ended, "AccessCheckReady"),
+        Some(("Unknown", "NotJudged"))
+    );
+    gate.wait_for_event("AccessRequest", &name(&request), "AccessEnded");
+    gate.wait_for_event("Pod", "job", "AccessEnded");
+    let warnings = gate.warnings("AccessRevoked");
+    assert_eq!(warnings, Vec::<String>::new(), "a normal end warns nobody");
 }
 
 #[test]
@@ -133,6 +140,21 @@ fn a_no_is_final_and_nothing_is_mounted() {
     assert!(!gate.may_use("job"));
     assert_eq!(gate.grants(&uid(&request)), Vec::<String>::new());
     assert_eq!(gate.grants(&uid(&twin)), Vec::<String>::new());
+}
+
+#[test]
+fn the_event_of_a_waiting_pod_follows_what_it_waits_for() {
+    let gate = Gate::new("told-again");
+    gate.create_policy("release", Approval::SignOff);
+    gate.start_pod("job");
+    let told = |says: &str| gate.wait_for_note("Pod", "job", "AccessPending", says);
+    told("checks look only in the pod's namespace");
+    gate.set_approval("yes", "job", Approval::SignOff, "pending");
+    told("SignOff yes");
+    gate.set_approval("yes", "job", Approval::SignOff, "Approved");
+    told("lower case: write \"approved\"");
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.wait_for_output("job");
 }
 
 #[test]

@@ -54,8 +54,12 @@ fn a_pod_deleted_while_it_is_held_goes_at_once() {
     let request = gate.wait_for_request(&name(&request), "to miss its pod", |request| {
         condition(request, "ContextObjectValid") == Some(("False", "NotFound"))
     });
-    let phase = request["status"]["phase"].as_str().unwrap();
-    assert!(["Invalid", "Revoked"].contains(&phase), "{phase}");
+    assert_eq!(request["status"]["phase"], "Ended");
+    assert_eq!(
+        condition(&request, "AccessPermissionSync"),
+        Some(("Unknown", "NotJudged"))
+    );
+    gate.wait_for_event("AccessRequest", &name(&request), "AccessEnded");
     // An approval that comes now is of no use to anybody.
     gate.set_approval("yes", "job", Approval::SignOff, "approved");
     gate.wait_for_no_access("job", &uid(&request));
@@ -121,7 +125,7 @@ fn a_terminating_pod_gets_nothing_new() {
     assert_eq!(gate.grants(&uid(&request)), Vec::<String>::new());
     assert!(!gate.may_use("job"));
     gate.wait_for_request("mine", "to end with the pod", |request| {
-        ["Revoked", "Invalid"].contains(&request["status"]["phase"].as_str().unwrap_or_default())
+        request["status"]["phase"] == "Ended"
     });
     assert_eq!(gate.grants(&uid(&request)), Vec::<String>::new());
 }

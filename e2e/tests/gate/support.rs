@@ -363,18 +363,37 @@ impl Gate {
 
     /// Waits until an event with this reason is there about an object of this kind; gives its note.
     pub(crate) fn wait_for_event(&self, kind: &str, name: &str, reason: &str) -> String {
+        self.wait_for_note(kind, name, reason, "")
+    }
+
+    /// Waits until an event about an object says this; gives all that it says.
+    pub(crate) fn wait_for_note(&self, kind: &str, name: &str, reason: &str, says: &str) -> String {
         let words = "get events.events.k8s.io -o json";
         let is_it = |event: &Value| {
             event["regarding"]["kind"] == kind
                 && event["regarding"]["name"] == name
                 && event["reason"] == reason
+                && event["note"].as_str().unwrap_or_default().contains(says)
         };
-        let what = format!("event {reason} about {kind} {name}");
+        let what = format!("event {reason} about {kind} {name} with {says:?}");
         let list = self
             .scene
             .wait_for(&what, words, |text| items(text).iter().any(is_it));
         let event = items(&list).into_iter().find(is_it).unwrap();
         event["note"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// What Warnings of a reason say, by our controllers.
+    pub(crate) fn warnings(&self, reason: &str) -> Vec<String> {
+        let list = self.scene.run("get events.events.k8s.io -o json").unwrap();
+        let is_it = |event: &&Value| {
+            event["reason"] == reason
+                && event["type"] == "Warning"
+                && event["reportingController"] == "request-controller"
+        };
+        let events = items(&list);
+        let notes = events.iter().filter(is_it);
+        notes.map(|it| it["note"].to_string()).collect()
     }
 
     /// Waits until a pod runs, and gives what its container printed of its volume.

@@ -123,6 +123,7 @@ impl Tables {
                 has_others: seen.tuple.1,
             },
             over_limit: false,
+            near: vec![],
             policies: vec![],
             frozen: vec![],
             grants: grants.collect(),

@@ -296,6 +296,7 @@ pub(super) fn managed(id: RequestId, policy: u8, kind: Kind, form: u8) -> Option
     let entry = MatchedPolicy {
         policy: Opaque(select::snapshot(&self::policy(policy, life)?)),
         check_refs: vec![],
+        check_refs_left_out: None,
         grant: Some(PolicyGrant {
             state: GrantState::Granting,
             reason: None,

@@ -175,7 +175,7 @@ impl Protocol {
                 let mut others = all().filter(|(other, _)| *other != id && pod(other) == pod(&id));
                 others.all(|(_, stored)| match phase(&stored) {
                     Some(Phase::Granted) => false,
-                    Some(Phase::Rejected | Phase::Revoked) => !self.is_quiet(state),
+                    Some(Phase::Rejected | Phase::Revoked | Phase::Ended) => !self.is_quiet(state),
                     Some(Phase::Pending | Phase::Invalid) | None => true,
                 })
             })

@@ -363,7 +363,9 @@ impl<'a> Judge<'a> {
             text(it, "/metadata/uid") != uid && of(it) == of(request) && !is_going(it)
         });
         let decided = others
-            .filter(|it| ["Granted", "Rejected", "Revoked"].contains(&text(it, "/status/phase")))
+            .filter(|it| {
+                ["Granted", "Rejected", "Revoked", "Ended"].contains(&text(it, "/status/phase"))
+            })
             .map(|it| text(it, "/metadata/name").to_owned())
             .next();
         if let Some(other) = decided {
@@ -394,6 +396,9 @@ impl<'a> Judge<'a> {
         if phase == "Granted" && was != "Granted" && change.by != "cluster" {
             self.called_granted(at, change, after);
         }
+        if was != phase && change.by != "cluster" {
+            self.called_over(at, before, after);
+        }
         if truth::is_terminal(after) {
             self.terminal.entry(change.uid.clone()).or_insert(at);
         }
@@ -411,6 +416,29 @@ impl<'a> Judge<'a> {
                 self.complain(Rule::Revoked, at, what);
             }
         }
+    }
+
+    /// What held nothing is called ended, what held something is called revoked, and a request is ended only
+    /// with its pod.
+    fn called_over(&mut self, at: Duration, before: Option<&Value>, request: &Value) {
+        let given = |it: &Value| {
+            let mut entries = list(it, "/status/policies").iter();
+            let open =
+                entries.any(|it| ["Granting", "Granted"].contains(&text(it, "/grant/state")));
+            open || it
+                .pointer("/status/grantedAt")
+                .is_some_and(|it| !it.is_null())
+        };
+        let held = given(request) || before.is_some_and(given);
+        let what = match text(request, "/status/phase") {
+            "Ended" if held => "called ended, and something was given",
+            "Ended" if truth::pod_problem(&self.snapshot, request).is_none() => {
+                "called ended, and its pod runs"
+            }
+            "Revoked" if !held => "called revoked, and nothing was given",
+            _ => return,
+        };
+        self.complain(Rule::Final, at, what.to_owned());
     }
 
     /// What is called granted has what was granted.

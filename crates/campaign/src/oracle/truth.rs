@@ -166,7 +166,7 @@ pub(super) fn request_of<'a>(snapshot: &'a Snapshot, object: &Value) -> Option<&
 pub(super) fn is_terminal(request: &Value) -> bool {
     matches!(
         text(request, "/status/phase"),
-        "Rejected" | "Revoked" | "Invalid"
+        "Rejected" | "Revoked" | "Invalid" | "Ended"
     )
 }
 
@@ -242,7 +242,7 @@ pub(super) fn is_shaped(role: &Value, request: &Value) -> bool {
 }
 
 /// Why the pod of a request is no reason for access.
-fn pod_problem(snapshot: &Snapshot, request: &Value) -> Option<String> {
+pub(super) fn pod_problem(snapshot: &Snapshot, request: &Value) -> Option<String> {
     let name = text(request, "/spec/context/objectRef/name");
     let uid = text(request, "/spec/context/objectRef/uid");
     match snapshot.get("pods", APPS, name) {

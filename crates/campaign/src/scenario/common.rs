@@ -134,7 +134,7 @@ pub(super) fn pending(stage: &Stage) -> bool {
     let conditions = request["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     // Somebody has looked at the checks.
-    let judged = conditions.any(|it| it["type"] == "AccessCheckReady");
+    let judged = conditions.any(|it| it["type"] == "AccessCheckReady" && it["status"] != "Unknown");
     is(stage, "Pending") && judged && nothing(stage)
 }
 
@@ -145,6 +145,17 @@ pub(super) fn nothing(stage: &Stage) -> bool {
 pub(super) fn revoked(stage: &Stage) -> bool {
     let request = stage.request_now("for-deploy").unwrap_or_default();
     is(stage, "Revoked") && request["status"]["revokedAt"].is_string() && nothing(stage)
+}
+
+/// Nothing was ever granted, and the pod is over.
+pub(super) fn ended(stage: &Stage) -> bool {
+    let request = stage.request_now("for-deploy").unwrap_or_default();
+    let synced = request["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|it| it["reason"] == "AccessPermissionRevoked");
+    is(stage, "Ended") && !synced && request["status"]["revokedAt"].is_null() && nothing(stage)
 }
 
 pub(super) fn rejected(stage: &Stage) -> bool {

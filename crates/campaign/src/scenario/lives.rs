@@ -9,14 +9,14 @@ use super::{
     Step::{Do, Until},
     common::{
         A_WHILE, APPROVE, DELETE_POD, DELETE_REQUEST, FINISH, GRANTED, PENDING, REJECT, REVOKED,
-        USUAL, WITHDRAW, granted, is, nothing, rejected, revoked, scenario, timed, waiting,
+        USUAL, WITHDRAW, ended, granted, is, nothing, rejected, revoked, scenario, timed, waiting,
         waiting_for,
     },
 };
 use crate::stage::{APPS, PolicyForm};
 
 /// How one request lives and ends.
-pub(super) const LIVES: [Scenario; 14] = [
+pub(super) const LIVES: [Scenario; 15] = [
     scenario(
         "approved-and-ended",
         waiting,
@@ -47,8 +47,9 @@ pub(super) const LIVES: [Scenario; 14] = [
         "deleted-while-waiting",
         waiting,
         &[PENDING, DELETE_POD],
-        |stage| is(stage, "Invalid") && nothing(stage),
+        ended,
     ),
+    scenario("finished-while-waiting", waiting, &[PENDING, FINISH], ended),
     scenario(
         "pod-deleted",
         waiting,

@@ -22,6 +22,8 @@ words! {
         Revoked,
         /// The request cannot be decided: wrong subject, or one of its kind is there already. Final.
         Invalid,
+        /// The pod ended before anything was granted to it. Final.
+        Ended,
     }
 }
 
@@ -33,8 +35,8 @@ pub struct AccessRequestStatus {
     /// The `metadata.generation` that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Where the request stands, in one word: Pending, Granted, Rejected, Revoked or Invalid. The last
-    /// three are final. Derived from the conditions.
+    /// Where the request stands, in one word: Pending, Granted, Rejected, Revoked, Invalid or Ended. The
+    /// last four are final. Derived from the conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// The policies that apply, as they were when last looked at; from the grant on, as they were then.
@@ -49,7 +51,8 @@ pub struct AccessRequestStatus {
     /// When access was granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted_at: Option<Timestamp>,
-    /// When access ends at the latest.
+    /// When access ends at the latest. Absent when nothing is in force that has such a time; what a grant
+    /// had is kept in its policy's entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// When nothing was left of what was granted. The phase is Revoked before that: access ends first.
@@ -71,13 +74,18 @@ pub struct AccessRequestStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MatchedPolicy {
-    /// The policy as it was matched: its identity, generation and what it grants under checks.
+    /// The policy as it was matched: its identity and generation. Once it granted or refused, also its
+    /// permission and checkGrantedPermission as they were then.
     // Opaque on purpose: a later version of the policy's schema must not make old evidence invalid.
     pub policy: Opaque,
     /// The objects that decide the policy's checks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 512))]
     pub check_refs: Vec<CheckRef>,
+    /// How many more objects there are than `checkRefs` lists. Of a grant these are objects of checks of
+    /// which any one suffices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check_refs_left_out: Option<i32>,
     /// What the policy came to for this request. Absent while its checks are awaited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<PolicyGrant>,

@@ -171,11 +171,24 @@ fn by_state(
         }
         CheckOutcome::NotHolding => {
             let sentence = format!(
-                "{identity} is in state {:?}; only approved and passed let through",
-                state.as_str()
+                "{identity} is in state {:?}; only approved and passed let through{}",
+                state.as_str(),
+                spelling(state).unwrap_or_default(),
             );
             (Some(outcome), JudgeReason::NotHolding, said(sentence))
         }
+    }
+}
+
+/// What is said of a word that would be one of ours in lower case.
+fn spelling(state: &ObjectState) -> Option<String> {
+    let word = state.as_str().to_lowercase();
+    match ObjectState::from_word(&word)? {
+        ObjectState::Other(_) => None,
+        ObjectState::Approved
+        | ObjectState::Passed
+        | ObjectState::Pending
+        | ObjectState::Rejected => Some(format!(", and the words are lower case: write {word:?}")),
     }
 }
 

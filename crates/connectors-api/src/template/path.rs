@@ -78,6 +78,18 @@ impl Operator {
 }
 
 impl Path {
+    /// The key, if this is the path of one label of the object.
+    pub(super) fn label(&self) -> Option<&str> {
+        let names = self.steps.iter().map(|(step, _)| match step {
+            Step::Field(name) => Some(name.as_str()),
+            Step::Wildcard | Step::Brackets(_) | Step::Descendants(_) | Step::Filter(_) => None,
+        });
+        match names.collect::<Option<Vec<_>>>()?.as_slice() {
+            ["object", "metadata", "labels", label] => Some(label),
+            _ => None,
+        }
+    }
+
     pub(super) fn new(steps: Vec<Step>) -> Result<Self, TemplateProblem> {
         let translate = |step: Step| {
             let query = parse_json_path(&format!("${}", step.rfc9535()))

@@ -107,6 +107,9 @@ pub enum RenderProblem {
     /// There is nothing at this path.
     #[error("the object has nothing there")]
     Nothing,
+    /// The path is that of a label, and the object does not have it.
+    #[error("the object has no label `{0}`")]
+    NoLabel(String),
     /// There is more than one value at this path.
     #[error("{0} values are found, one is needed")]
     Several(usize),

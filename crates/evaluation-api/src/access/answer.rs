@@ -182,6 +182,7 @@ impl TryFrom<v1::Request> for RequestSeen {
             v1::RequestPhase::Rejected => Some(Phase::Rejected),
             v1::RequestPhase::Revoked => Some(Phase::Revoked),
             v1::RequestPhase::Invalid => Some(Phase::Invalid),
+            v1::RequestPhase::Ended => Some(Phase::Ended),
         };
         Ok(Self {
             phase,
@@ -268,6 +269,7 @@ impl From<RequestSeen> for v1::Request {
             Some(Phase::Rejected) => v1::RequestPhase::Rejected,
             Some(Phase::Revoked) => v1::RequestPhase::Revoked,
             Some(Phase::Invalid) => v1::RequestPhase::Invalid,
+            Some(Phase::Ended) => v1::RequestPhase::Ended,
         };
         let text = |word: Option<&'static str>| word.unwrap_or_default().to_owned();
         Self {

@@ -666,6 +666,8 @@ pub enum RequestPhase {
     Revoked = 4,
     /// It cannot be decided. Final.
     Invalid = 5,
+    /// The pod ended before anything was granted to it. Final.
+    Ended = 6,
 }
 impl RequestPhase {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -680,6 +682,7 @@ impl RequestPhase {
             Self::Rejected => "REQUEST_PHASE_REJECTED",
             Self::Revoked => "REQUEST_PHASE_REVOKED",
             Self::Invalid => "REQUEST_PHASE_INVALID",
+            Self::Ended => "REQUEST_PHASE_ENDED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -691,6 +694,7 @@ impl RequestPhase {
             "REQUEST_PHASE_REJECTED" => Some(Self::Rejected),
             "REQUEST_PHASE_REVOKED" => Some(Self::Revoked),
             "REQUEST_PHASE_INVALID" => Some(Self::Invalid),
+            "REQUEST_PHASE_ENDED" => Some(Self::Ended),
             _ => None,
         }
     }

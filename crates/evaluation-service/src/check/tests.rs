@@ -120,7 +120,7 @@ fn the_binding_of_the_granted_request_lets_its_pod_in() {
 #[test]
 fn everything_about_the_grant_must_be_right() {
     type Change = fn(&mut Objects);
-    let changes: [(&str, Change); 32] = [
+    let changes: [(&str, Change); 33] = [
         ("over", |it| it.status().expires_at = Some(at(0))),
         ("long over", |it| it.status().expires_at = Some(at(-9))),
         ("no policy", |it| it.status().policies.clear()),
@@ -147,6 +147,7 @@ fn everything_about_the_grant_must_be_right() {
         }),
         ("revoked", |it| it.requests = vec![request("a", "Revoked")]),
         ("invalid", |it| it.requests = vec![request("a", "Invalid")]),
+        ("ended", |it| it.requests = vec![request("a", "Ended")]),
         ("no status", |it| it.requests[0].status = None),
         ("deleting", |it| {
             it.requests[0].metadata.deletion_timestamp = Some(now());
@@ -398,7 +399,7 @@ proptest! {
     #[test]
     fn a_yes_for_a_pod_rests_on_its_granted_request(
         phases in proptest::collection::vec(
-            (0..3_usize, prop::sample::select(&["Granted", "Pending", "Rejected", "Revoked", "Invalid"][..]), any::<bool>()),
+            (0..3_usize, prop::sample::select(&["Granted", "Pending", "Rejected", "Revoked", "Invalid", "Ended"][..]), any::<bool>()),
             0..4,
         ),
         labelled in prop::sample::select(&["uid-0", "uid-1", "uid-2", "", "other"][..]),

@@ -15,13 +15,20 @@ use crate::{
     api::Name,
     caches::Labels,
     plan::grant,
-    seen::{ConnectorSeen, GrantKind, Managed, PodFacts, PodSeen},
+    seen::{ConnectorSeen, GrantKind, Managed, Miss, NearMiss, PodFacts, PodSeen},
 };
 
 /// A policy of the connector's namespace, readable or not.
 pub(super) struct Policy {
     pub(super) uid: String,
     pub(super) policy: Option<Arc<AccessPolicy>>,
+}
+
+/// The policies that apply to a request, and those that nearly do.
+#[derive(Default)]
+pub(super) struct Applying {
+    pub(super) policies: Vec<Arc<AccessPolicy>>,
+    pub(super) near: Vec<NearMiss>,
 }
 
 impl Observer {
@@ -155,7 +162,7 @@ impl Observer {
         labels: &Labels,
         policies: &[Policy],
         via: Via,
-    ) -> Result<Vec<Arc<AccessPolicy>>, ObserveError> {
+    ) -> Result<Applying, ObserveError> {
         let policies: Vec<_> = policies.iter().filter_map(|it| it.policy.clone()).collect();
         let (namespace, name) = (request.spec.subject_namespace(), &request.spec.subject.name);
         let looks = policies
@@ -178,15 +185,32 @@ impl Observer {
             permission: request.spec.permission,
         };
         let own = request.metadata.namespace.as_deref().unwrap_or_default();
-        let mut applying: Vec<_> = policies
-            .into_iter()
-            .filter(|it| {
-                let default = config.default_requesters;
-                policy_match::applies(&it.spec, own, wanted, asker, default) == Applies::Yes
-            })
-            .collect();
-        applying.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        Ok(applying)
+        // What policies say is told to nobody but a pod beside them.
+        let is_home = request.spec.context.object_ref.namespace == own;
+        let mut found = Applying::default();
+        for policy in policies {
+            let default = config.default_requesters;
+            let miss = match policy_match::applies(&policy.spec, own, wanted, asker, default) {
+                Applies::Yes => {
+                    found.policies.push(policy);
+                    continue;
+                }
+                Applies::NoChecks => continue,
+                Applies::OtherPermission => Miss::Permission(policy.spec.permission),
+                Applies::OtherConnector => Miss::Connector,
+                Applies::OtherAsker => Miss::Requesters,
+            };
+            if is_home {
+                found.near.push(NearMiss {
+                    policy: policy.name_any(),
+                    why: miss,
+                });
+            }
+        }
+        found
+            .policies
+            .sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        Ok(found)
     }
 
     async fn asker(

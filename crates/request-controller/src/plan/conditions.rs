@@ -7,11 +7,11 @@ use connectors_api::{
 use jiff::Timestamp;
 
 /// The longest message of a condition. What is longer is cut: the rest is in the policies' entries.
-const LONGEST: usize = 1024;
+pub(super) const LONGEST: usize = 1024;
 
 /// Conditions as they will be, beside those that they replace.
 ///
-/// One that is not set is absent, which to every reader of conditions is the same as Unknown.
+/// One that is not set is Unknown.
 #[derive(Clone, Debug)]
 pub(super) struct Conditions {
     old: Vec<Condition<AccessRequestCondition>>,
@@ -43,14 +43,24 @@ impl Conditions {
     }
 
     fn set<R: Reason>(&mut self, status: ConditionStatus, reason: R, message: String) {
-        let was = self.old.iter().find(|it| it.type_ == R::CONDITION);
+        self.write(R::CONDITION, status, reason.as_str(), message);
+    }
+
+    fn write(
+        &mut self,
+        type_: AccessRequestCondition,
+        status: ConditionStatus,
+        reason: &str,
+        message: String,
+    ) {
+        let was = find(&self.old, type_);
         let since = was
             .filter(|was| was.status == status)
             .map_or(self.now, |was| was.last_transition_time);
         self.put(Condition {
-            type_: R::CONDITION,
+            type_,
             status,
-            reason: reason.as_str().to_owned(),
+            reason: reason.to_owned(),
             message: shortened(message),
             observed_generation: self.generation,
             last_transition_time: since,
@@ -64,13 +74,37 @@ impl Conditions {
         }
     }
 
+    /// Says that it is not judged, and why.
+    pub(super) fn is_unknown(&mut self, type_: AccessRequestCondition, message: &str) {
+        self.write(
+            type_,
+            ConditionStatus::Unknown,
+            reason::NOT_JUDGED,
+            message.to_owned(),
+        );
+    }
+
+    /// Leaves everything as it was that nothing was said about.
+    pub(super) fn keep_the_rest(&mut self) {
+        for type_ in AccessRequestCondition::ALL {
+            if find(&self.new, *type_).is_none() {
+                self.keep(*type_);
+            }
+        }
+    }
+
     fn put(&mut self, condition: Condition<AccessRequestCondition>) {
         self.new.retain(|it| it.type_ != condition.type_);
         self.new.push(condition);
     }
 
-    /// In one order, whatever the order in which they were set.
+    /// All of them in one order, whatever the order in which they were set.
     pub(super) fn finish(mut self) -> Vec<Condition<AccessRequestCondition>> {
+        for type_ in AccessRequestCondition::ALL {
+            if find(&self.new, *type_).is_none() {
+                self.is_unknown(*type_, "");
+            }
+        }
         self.new.sort_by_key(|it| it.type_);
         self.new
     }
@@ -92,9 +126,14 @@ pub(super) fn find(
     conditions.iter().find(|it| it.type_ == type_)
 }
 
-pub(super) fn shortened(mut text: String) -> String {
-    if text.len() > LONGEST {
-        let end = (0..=LONGEST - 3)
+pub(super) fn shortened(text: String) -> String {
+    cut(text, LONGEST)
+}
+
+/// No longer than that, and cut between letters.
+pub(super) fn cut(mut text: String, longest: usize) -> String {
+    if text.len() > longest {
+        let end = (0..=longest.saturating_sub(3))
             .rev()
             .find(|end| text.is_char_boundary(*end))
             .unwrap_or(0);

@@ -199,7 +199,7 @@ pub fn keep(object: &Managed, request: Option<&AccessRequest>, now: Timestamp) -
 #[must_use]
 pub const fn is_terminal(phase: Phase) -> bool {
     match phase {
-        Phase::Rejected | Phase::Revoked | Phase::Invalid => true,
+        Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended => true,
         Phase::Pending | Phase::Granted => false,
     }
 }

@@ -16,7 +16,7 @@ use super::{
     conditions::{self, Conditions},
     grant,
     policy::{self, Followed, Moment, Standing, Waiting},
-    tell,
+    select, tell,
 };
 use crate::seen::{Held, Now, Observed, PodSeen};
 use draft::Draft;
@@ -27,6 +27,8 @@ const PATIENT: Duration = Duration::from_secs(30);
 const IMPATIENT: Duration = Duration::from_secs(3);
 /// The list of an object's policies cannot be longer.
 const MOST_POLICIES: usize = 64;
+/// The texts of all policies that refused, together.
+const LARGEST_REFUSED: usize = 256 * 1024;
 
 /// The status as it should be, and what follows from it.
 #[derive(Clone, Debug)]
@@ -106,10 +108,8 @@ fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Te
             .cloned()
             .collect();
         let mut fresh = Conditions::after(&without, generation, now);
-        for type_ in Is::ALL {
-            fresh.keep(*type_);
-        }
         fresh.is_false(ContextObjectValid::NotFound, tell::POD_GONE);
+        fresh.keep_the_rest();
         status.conditions = fresh.finish();
         return Outcome {
             due: now.checked_add(terms.retention).ok(),
@@ -162,6 +162,7 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
         .filter(|policy| !settled.contains(&policy.uid));
     let room = MOST_POLICIES.saturating_sub(followed.len());
     followed.extend(open.take(room).map(|policy| policy::open(at, policy)));
+    bound_refused(&mut followed);
     // One order, wherever a policy stands: a status that says the same is not written again.
     let key = |it: &Followed| {
         let identity = grant::identity(&it.entry);
@@ -169,6 +170,24 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
     };
     followed.sort_by_cached_key(key);
     followed
+}
+
+/// Keeps the texts of policies that refused within what a status can hold, the earlier ones first: a refusal is
+/// recorded whatever the size of its policy.
+fn bound_refused(followed: &mut [Followed]) {
+    let mut left = LARGEST_REFUSED;
+    for one in followed {
+        let grant = one.entry.grant.as_ref();
+        if grant.is_none_or(|it| it.state != GrantState::Ended || it.granted_at.is_some()) {
+            continue;
+        }
+        let snapshot = &mut one.entry.policy.0;
+        let size = serde_json::to_vec(snapshot).map_or(usize::MAX, |json| json.len());
+        match left.checked_sub(size) {
+            Some(rest) => left = rest,
+            None => *snapshot = select::identity_of(snapshot),
+        }
+    }
 }
 
 const fn again(standing: Standing) -> Option<Duration> {

@@ -2,9 +2,7 @@
 
 use connectors_api::{
     access_policy::Limits,
-    access_request::{
-        CheckRef, CheckRefStatus, GrantState, MatchedPolicy, ObservedObject, PolicyGrant,
-    },
+    access_request::{GrantState, MatchedPolicy, PolicyGrant},
     opaque::Opaque,
     reason::{
         AccessCheckReady::{
@@ -15,11 +13,12 @@ use connectors_api::{
 };
 use jiff::Timestamp;
 
-use super::{conditions::shortened, grant, select};
-use crate::seen::{Answer, CheckSeen, FrozenSeen, Held, Judged, ObjectSeen, Observed, PolicySeen};
+use super::{
+    evidence::{self, Listed},
+    grant, select,
+};
+use crate::seen::{Answer, FrozenSeen, Held, Judged, Observed, PolicySeen};
 
-/// The longest list of objects in one entry.
-const MOST_OBJECTS: usize = 512;
 /// What does not fit the status cannot be evidence.
 const LARGEST_SNAPSHOT: usize = 256 * 1024;
 
@@ -215,9 +214,13 @@ fn again(
         _ if !at.may_grant => lost(Waiting::Leave, gone),
         None | Some(Judged::Unanswered) => lost(Waiting::Answer, gone),
         Some(Judged::Answered(answer)) if answer.verdict == AccessCheckPassed => {
+            let listed = match evidence::of_grant(answer) {
+                Ok(listed) => listed,
+                Err(why) => return lost(Waiting::Repair, &format!("{gone}, and {why}")),
+            };
             let mut followed = lost(Waiting::Look, "");
             followed.standing = Standing::Granting;
-            followed.entry.check_refs = evidence(answer);
+            listed.put_into(&mut followed.entry);
             followed.entry.grant = Some(PolicyGrant {
                 state: GrantState::Granting,
                 rules: answer.rules.clone(),
@@ -266,51 +269,74 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen) -> Followed {
     let due = pending_timeout
         .zip(created)
         .and_then(|(limit, created)| created.0.checked_add(limit.get()).ok());
-    let entry = |check_refs, grant| MatchedPolicy {
-        policy: Opaque(select::identity_of(&policy.snapshot)),
-        check_refs,
-        grant,
+    let entry = |snapshot, listed: Listed| {
+        let mut entry = MatchedPolicy {
+            policy: Opaque(snapshot),
+            check_refs: vec![],
+            check_refs_left_out: None,
+            grant: None,
+        };
+        listed.put_into(&mut entry);
+        entry
     };
-    let follow = |check_refs, standing, message| Followed {
-        entry: entry(check_refs, None),
+    let follow = |listed, standing, message| Followed {
+        entry: entry(select::identity_of(&policy.snapshot), listed),
         standing,
         message,
         due,
     };
-    let late = || {
+    // What said no is kept as it was, like what said yes.
+    let end = |listed, reason, message| {
+        ended(at, &entry(policy.snapshot.clone(), listed), reason, message)
+    };
+    let late = |answer: Option<&Answer>| {
+        let listed = answer.map(evidence::of_refusal).unwrap_or_default();
         let message = "the checks took longer than the policy allows".to_owned();
-        ended(at, &entry(vec![], None), Ready::PendingTimeout, message)
+        end(listed, Ready::PendingTimeout, message)
     };
     let is_late = due.is_some_and(|due| at.now >= due);
     let answer = match &policy.judged {
-        Judged::Unanswered if is_late => return late(),
+        Judged::Unanswered if is_late => return late(None),
         Judged::Unanswered => {
-            let message = "its checks cannot be judged at this moment, as who is asked does not answer; they are asked again".to_owned();
-            return follow(vec![], Standing::Waiting(Waiting::Answer), message);
+            let message =
+                "the evaluation service does not answer; its checks are judged as soon as it does"
+                    .to_owned();
+            return follow(
+                Listed::default(),
+                Standing::Waiting(Waiting::Answer),
+                message,
+            );
         }
         Judged::Answered(answer) => answer,
     };
     let message = told(answer);
     match answer.verdict {
-        AccessCheckRejected => ended(
-            at,
-            &entry(shown(answer), None),
-            Ready::CheckRejected,
+        AccessCheckRejected => end(evidence::of_refusal(answer), Ready::CheckRejected, message),
+        _ if is_late => late(Some(answer)),
+        AccessCheckPending => follow(
+            evidence::awaited(answer),
+            Standing::Waiting(Waiting::Decision),
             message,
         ),
-        _ if is_late => late(),
-        AccessCheckPending => follow(shown(answer), Standing::Waiting(Waiting::Decision), message),
-        AccessCheckFailed => follow(shown(answer), Standing::Waiting(Waiting::Repair), message),
-        AccessCheckPassed if !at.may_grant => {
-            follow(shown(answer), Standing::Waiting(Waiting::Leave), message)
-        }
-        AccessCheckPassed if !at.is_live => {
-            follow(shown(answer), Standing::Waiting(Waiting::Look), message)
-        }
+        AccessCheckFailed => follow(
+            evidence::awaited(answer),
+            Standing::Waiting(Waiting::Repair),
+            message,
+        ),
+        AccessCheckPassed if !at.may_grant => follow(
+            evidence::awaited(answer),
+            Standing::Waiting(Waiting::Leave),
+            message,
+        ),
+        AccessCheckPassed if !at.is_live => follow(
+            evidence::awaited(answer),
+            Standing::Waiting(Waiting::Look),
+            message,
+        ),
         AccessCheckPassed => granting(
             policy,
             answer,
-            &follow(shown(answer), Standing::Granting, message),
+            &follow(evidence::awaited(answer), Standing::Granting, message),
         ),
     }
 }
@@ -323,9 +349,18 @@ fn granting(policy: &PolicySeen, answer: &Answer, followed: &Followed) -> Follow
         "the policy is too large to be kept as evidence".clone_into(&mut followed.message);
         return followed;
     }
+    let listed = match evidence::of_grant(answer) {
+        Ok(listed) => listed,
+        Err(why) => {
+            followed.standing = Standing::Waiting(Waiting::Repair);
+            followed.message = why;
+            return followed;
+        }
+    };
     followed.entry = MatchedPolicy {
         policy: Opaque(policy.snapshot.clone()),
-        check_refs: evidence(answer),
+        check_refs: listed.refs,
+        check_refs_left_out: listed.left_out,
         grant: Some(PolicyGrant {
             state: GrantState::Granting,
             reason: None,
@@ -371,73 +406,6 @@ pub(super) fn closed(entry: &MatchedPolicy, reason: Ready, now: Timestamp) -> Ma
             ..grant
         }),
         ..entry.clone()
-    }
-}
-
-/// What is shown of checks that are awaited. Without versions: an object that changes and says the same
-/// costs no write.
-fn shown(answer: &Answer) -> Vec<CheckRef> {
-    let mut shown = Vec::new();
-    for check in &answer.checks {
-        if check.objects.is_empty() {
-            shown.push(CheckRef {
-                name: check.name.clone(),
-                ref_: None,
-                status: Some(status(None, &check.reason, &check.message, &[])),
-            });
-        }
-        for object in &check.objects {
-            let reference = ObservedObject {
-                resource_version: None,
-                ..object.object.clone()
-            };
-            shown.push(reference_to(check, object, reference));
-        }
-    }
-    shown.truncate(MOST_OBJECTS);
-    shown
-}
-
-/// What a grant was decided on: the objects that let through, in the version that was judged.
-fn evidence(answer: &Answer) -> Vec<CheckRef> {
-    let mut evidence = Vec::new();
-    for check in &answer.checks {
-        let passed = check
-            .objects
-            .iter()
-            .filter(|it| it.verdict == AccessCheckPassed);
-        evidence.extend(passed.map(|it| reference_to(check, it, it.object.clone())));
-    }
-    evidence
-}
-
-fn reference_to(check: &CheckSeen, object: &ObjectSeen, reference: ObservedObject) -> CheckRef {
-    let mut approved_by = object.approved_by.clone();
-    approved_by.truncate(100);
-    CheckRef {
-        name: check.name.clone(),
-        ref_: Some(reference),
-        status: Some(status(
-            Some(&object.state),
-            &object.reason,
-            &object.message,
-            &approved_by,
-        )),
-    }
-}
-
-fn status(
-    state: Option<&str>,
-    reason: &str,
-    message: &str,
-    approved_by: &[String],
-) -> CheckRefStatus {
-    let given = |text: &str| (!text.is_empty()).then(|| shortened(text.to_owned()));
-    CheckRefStatus {
-        state: state.and_then(given),
-        reason: given(reason),
-        message: given(message),
-        approved_by: approved_by.to_vec(),
     }
 }
 

@@ -10,7 +10,10 @@ use connectors_api::{
     field_selector::FieldSelector,
     names,
     reason::AccessCheckReady,
-    template::{Budget, LabelTemplates, RenderedLabels, TemplateData},
+    template::{
+        Budget, LabelTemplates, RenderError, RenderLabelsError, RenderProblem, RenderedLabels,
+        TemplateData,
+    },
 };
 use evaluation_api::{
     v1::{EvaluateChecksResponse, ObjectResult},
@@ -82,6 +85,7 @@ pub type Found = Result<Vec<Value>, (Trouble, String)>;
 #[must_use]
 pub fn wanted(policy: &AccessPolicy, pod: &Value) -> Vec<Wanted> {
     let namespace = policy.metadata.namespace.as_deref().unwrap_or_default();
+    let name = pod.pointer("/metadata/name").and_then(Value::as_str);
     let data = TemplateData::of(context_view::of(pod, namespace));
     let mut budget = Budget::default();
     let checks = policy.spec.check_granted_permission.iter();
@@ -91,22 +95,42 @@ pub fn wanted(policy: &AccessPolicy, pod: &Value) -> Vec<Wanted> {
             check: check.name.clone(),
             match_: check.match_,
             kind: check.selector.object_ref.clone(),
-            selection: selection(check, &data, &mut budget),
+            selection: selection(check, &data, &mut budget, name.unwrap_or_default()),
         })
         .collect()
 }
 
-fn selection(check: &Check, data: &TemplateData, budget: &mut Budget) -> Result<Selection, String> {
+fn selection(
+    check: &Check,
+    data: &TemplateData,
+    budget: &mut Budget,
+    pod: &str,
+) -> Result<Selection, String> {
     let labels = LabelTemplates::parse(&check.selector.labels)
         .map_err(|error| error.to_string())?
         .render(data, budget)
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| unfilled(&error, pod, &check.selector.object_ref.kind))?;
     let fields = check.selector.field_selector.as_ref();
     let fields = fields
         .map(FieldSelector::parse)
         .transpose()
         .map_err(|error| error.to_string())?;
     Ok(Selection { labels, fields })
+}
+
+/// Why there is nothing to look for, with the object that lacks something.
+fn unfilled(error: &RenderLabelsError, pod: &str, kind: &str) -> String {
+    match error {
+        RenderLabelsError::Render {
+            error:
+                RenderError {
+                    problem: RenderProblem::NoLabel(label),
+                    ..
+                },
+            ..
+        } => format!("pod {pod} has no label `{label}`, by which the check finds its {kind}"),
+        RenderLabelsError::Render { .. } | RenderLabelsError::Value { .. } => error.to_string(),
+    }
 }
 
 impl Selection {
@@ -286,7 +310,9 @@ fn check(
         return seen(
             AccessCheckReady::AccessCheckPending,
             "NoObjects",
-            format!("no {kind} with {which} in namespace {namespace} yet"),
+            format!(
+                "no {kind} with {which} in namespace {namespace} (checks look only in the pod's namespace)"
+            ),
             vec![],
         );
     }

@@ -1,7 +1,7 @@
 //! What the status says once something was done: written, removed, or not.
 
 use connectors_api::{
-    AccessRequest, AccessRequestCondition as Is,
+    AccessRequest,
     access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase},
     reason::{AccessCheckReady, AccessPermissionSync, AccessPolicyMatched, Ready},
 };
@@ -74,13 +74,11 @@ pub fn granted(
     status.granted_at.get_or_insert(now);
     status.expires_at = expires_at(&status.policies);
     let mut conditions = Conditions::after(&old.conditions, live.metadata.generation, now);
-    for type_ in Is::ALL {
-        conditions.keep(*type_);
-    }
     conditions.is_true(AccessPolicyMatched::AccessPolicyMatched, "");
     conditions.is_true(AccessCheckReady::AccessCheckPassed, "");
     conditions.is_true(AccessPermissionSync::AccessPermissionGranted, "");
     conditions.is_true(Ready::Granted, tell::granted(&status.policies));
+    conditions.keep_the_rest();
     status.conditions = conditions.finish();
     let events = tell::of_change(live, &old, &status);
     Ok((status, events))
@@ -131,11 +129,9 @@ pub fn not_written(
         return None;
     }
     let mut conditions = Conditions::after(&old.conditions, request.metadata.generation, now);
-    for type_ in Is::ALL {
-        conditions.keep(*type_);
-    }
     conditions.is_false(AccessPermissionSync::AccessPermissionSyncFailed, problem);
     conditions.is_false(Ready::GrantNotWritten, problem);
+    conditions.keep_the_rest();
     let status = AccessRequestStatus {
         conditions: conditions.finish(),
         ..old.clone()

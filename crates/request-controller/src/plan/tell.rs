@@ -11,8 +11,11 @@ use super::{
     grant,
     policy::{Followed, Standing},
 };
+use crate::seen::{Miss, NearMiss};
 
 pub(super) const POD_GONE: &str = "the pod is gone, or another pod took its name";
+pub(super) const NOT_FOLLOWED: &str =
+    "the pod ended; what its checks say is not looked at any more";
 pub(super) const NO_UID: &str = "spec.context.objectRef.uid: required, so that a later pod of the same name does not inherit the access";
 pub(super) const OTHER_NAMESPACE: &str =
     "spec.connectorRef.namespace: a request lives in the namespace of its connector";
@@ -27,8 +30,10 @@ pub enum Kind {
     AccessPending,
     /// Access was granted.
     AccessGranted,
-    /// Access was taken back.
+    /// Access was taken back while the pod still runs.
     AccessRevoked,
+    /// The pod ended, and access or the wait for it with it.
+    AccessEnded,
     /// A check said no, or the wait was too long.
     AccessRejected,
     /// The request cannot be decided.
@@ -45,6 +50,7 @@ impl Kind {
             Self::AccessPending => "AccessPending",
             Self::AccessGranted => "AccessGranted",
             Self::AccessRevoked => "AccessRevoked",
+            Self::AccessEnded => "AccessEnded",
             Self::AccessRejected => "AccessRejected",
             Self::AccessInvalid => "AccessInvalid",
             Self::AccessReset => "AccessReset",
@@ -55,7 +61,9 @@ impl Kind {
     #[must_use]
     pub const fn is_warning(self) -> bool {
         match self {
-            Self::AccessPending | Self::AccessGranted | Self::AccessReset => false,
+            Self::AccessPending | Self::AccessGranted | Self::AccessEnded | Self::AccessReset => {
+                false
+            }
             Self::AccessRevoked | Self::AccessRejected | Self::AccessInvalid => true,
         }
     }
@@ -90,7 +98,8 @@ pub struct Told {
     pub note: String,
 }
 
-/// The events of a change: one when a request comes to another state, none while it stays.
+/// The events of a change: one when a request comes to another state or waits for something else, none while it
+/// stays. How often people hear of the latter is decided by [`super::pace`].
 #[must_use]
 pub fn of_change(
     request: &AccessRequest,
@@ -101,25 +110,28 @@ pub fn of_change(
         conditions::ready(&old.conditions),
         conditions::ready(&new.conditions),
     );
-    let Some(why) = is.filter(|is| Some(*is) != was || old.phase != new.phase) else {
+    let message = |status: &AccessRequestStatus| {
+        let ready = conditions::find(&status.conditions, AccessRequestCondition::Ready);
+        ready.map(|it| it.message.clone()).unwrap_or_default()
+    };
+    let moved = is != was || old.phase != new.phase;
+    let waits_for_another = new.phase == Some(Phase::Pending) && message(old) != message(new);
+    let Some(why) = is.filter(|_| moved || waits_for_another) else {
         return Vec::new();
     };
     let kind = match new.phase {
         Some(Phase::Granted) => Kind::AccessGranted,
-        Some(Phase::Revoked) => Kind::AccessRevoked,
+        Some(Phase::Revoked | Phase::Ended) if is_normal_end(why) => Kind::AccessEnded,
+        Some(Phase::Revoked | Phase::Ended) => Kind::AccessRevoked,
         Some(Phase::Rejected) => Kind::AccessRejected,
         Some(Phase::Invalid) => Kind::AccessInvalid,
         // Between the decision and its being in force there is nothing to wait for.
-        Some(Phase::Pending) | None if why == Ready::GrantNotWritten && was != is => {
+        Some(Phase::Pending) | None if why == Ready::GrantNotWritten => {
             return Vec::new();
         }
         Some(Phase::Pending) | None => Kind::AccessPending,
     };
-    let ready = conditions::find(
-        &new.conditions,
-        connectors_api::AccessRequestCondition::Ready,
-    );
-    let message = ready.map(|it| it.message.clone()).unwrap_or_default();
+    let message = message(new);
     let told = |about: About, note: String| Told {
         about,
         kind,
@@ -151,6 +163,11 @@ pub fn of_change(
         }
     }
     events
+}
+
+/// Whether a request ended as every request does that nothing goes wrong with.
+const fn is_normal_end(why: Ready) -> bool {
+    matches!(why, Ready::PodFinished | Ready::PodGone)
 }
 
 /// Whether a policy gave something, or stopped giving it.
@@ -201,6 +218,7 @@ fn for_foreign_pod(request: &AccessRequest, kind: Kind) -> String {
         Kind::AccessPending => "access is not granted yet",
         Kind::AccessGranted => "access was granted",
         Kind::AccessRevoked => "access was taken back",
+        Kind::AccessEnded => "access ended with the pod",
         Kind::AccessRejected => "access was refused",
         Kind::AccessInvalid => "the request for access cannot be decided",
         Kind::AccessReset => "access may be asked for anew",
@@ -220,15 +238,48 @@ pub(super) fn replaced(name: &str) -> String {
     )
 }
 
-pub(super) fn no_policy(request: &AccessRequest) -> String {
+/// Near misses that are named; of the rest their number is.
+const NAMED: usize = 5;
+
+pub(super) fn no_policy(request: &AccessRequest, near: &[NearMiss]) -> String {
     let spec = &request.spec;
-    format!(
-        "no AccessPolicy of this namespace with checkGrantedPermission selects connector {} for permission {} and accepts ServiceAccount {}/{}; kubectl get apol lists them",
-        spec.connector_ref.name,
-        spec.permission,
+    let connector = &spec.connector_ref.name;
+    let account = format!(
+        "ServiceAccount {}/{}",
         spec.subject_namespace(),
-        spec.subject.name,
-    )
+        spec.subject.name
+    );
+    let none = format!(
+        "no AccessPolicy of this namespace with checkGrantedPermission selects connector {connector} for permission {} and accepts {account}",
+        spec.permission,
+    );
+    let mut near: Vec<_> = near.iter().collect();
+    near.sort_by(|a, b| b.why.cmp(&a.why).then_with(|| a.policy.cmp(&b.policy)));
+    let named = near.iter().take(NAMED).map(|miss| {
+        let name = &miss.policy;
+        match miss.why {
+            Miss::Requesters => format!("policy {name}: requesters do not accept {account}"),
+            Miss::Connector => format!("policy {name}: connector does not select {connector}"),
+            Miss::Permission(permission) => format!("policy {name}: permission is {permission}"),
+        }
+    });
+    let mut parts: Vec<_> = std::iter::once(none).chain(named).collect();
+    if let Some(rest) = near.len().checked_sub(NAMED).filter(|rest| *rest > 0) {
+        parts.push(format!("{rest} more policies do not apply either"));
+    }
+    parts.push("kubectl get apol lists them".to_owned());
+    parts.join("; ")
+}
+
+/// What is said of a no: that it is final, and what helps. The reason is cut before that is.
+pub(super) fn for_good(request: &AccessRequest, reason: &str) -> String {
+    let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+    let name = request.metadata.name.as_deref().unwrap_or_default();
+    let help = format!(
+        "; this is final for this pod: start a new pod, or a user who may delete requests runs kubectl -n {namespace} delete areq {name}"
+    );
+    let room = conditions::LONGEST.saturating_sub(help.len());
+    format!("{}{help}", conditions::cut(reason.to_owned(), room))
 }
 
 pub(super) fn wrong_subject(request: &AccessRequest) -> String {
@@ -266,7 +317,10 @@ pub(super) fn awaited(followed: &[Followed]) -> String {
     let told: Vec<_> = waiting
         .map(|it| of_policy(&it.entry, &it.message))
         .collect();
-    told.join("; ")
+    match told.as_slice() {
+        [_, _, ..] => format!("one of these suffices: {}", told.join("; or ")),
+        one => one.concat(),
+    }
 }
 
 /// Who approved, as far as the objects record it.

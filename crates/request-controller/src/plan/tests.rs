@@ -1,6 +1,7 @@
 //! The table of the design, row by row, and what must hold for every plan whatever was observed.
 
 mod ends;
+mod evidence;
 mod keep;
 mod lasting;
 mod properties;

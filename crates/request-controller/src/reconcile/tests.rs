@@ -3,6 +3,7 @@ mod attacks;
 mod crashes;
 mod guards;
 mod records;
+mod waits;
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -429,7 +430,7 @@ async fn a_request_that_cannot_be_read_says_so_once_and_keeps_nothing() {
         ["PATCH accessrequests/status request"]
     );
     assert_eq!(cluster.phase(), "Invalid");
-    assert_eq!(cluster.status()["conditions"][0]["reason"], "Unreadable");
+    assert_eq!(cluster.status()["conditions"][5]["reason"], "Unreadable");
 
     let cluster = Cluster::granted().await;
     cluster.server.change("accessrequests", "request", unknown);

@@ -279,6 +279,7 @@ impl Cluster {
             terms: Terms {
                 retention: jiff::SignedDuration::from_hours(168),
             },
+            paces: std::sync::Mutex::default(),
         };
         self.fill(&reconciler);
         reconciler

@@ -19,7 +19,7 @@ fn found(report: &Report, words: &str) -> bool {
 
 #[test]
 fn nothing_is_granted_after_the_end() {
-    for phase in ["Rejected", "Revoked", "Invalid"] {
+    for phase in ["Rejected", "Revoked", "Invalid", "Ended"] {
         let scene = || {
             world().edit("status-revoked", |event| {
                 event["responseObject"]["status"]["phase"] = phase.into();
@@ -99,7 +99,7 @@ fn twin(phase: &str, deleted: Option<i64>) -> World {
 
 #[test]
 fn a_no_to_one_request_is_a_no_to_its_twin() {
-    for phase in ["Rejected", "Revoked"] {
+    for phase in ["Rejected", "Revoked", "Ended"] {
         assert!(found(
             &twin(phase, None).report(),
             &format!("request req of the same pod became {phase}")

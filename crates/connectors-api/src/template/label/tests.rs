@@ -68,8 +68,8 @@ fn no_selector_selects_everything() {
 fn one_label_that_cannot_be_filled_leaves_no_selector() {
     let templates = LabelTemplates::parse(&labels(&[("fixed", "yes"), RUN])).unwrap();
     for (value, problem) in [
-        (json!({}), RenderProblem::Nothing),
-        (json!(null), RenderProblem::Nothing),
+        (json!({}), RenderProblem::NoLabel(RUN.0.to_owned())),
+        (json!(null), RenderProblem::NoLabel(RUN.0.to_owned())),
         (
             json!({"tekton.dev/pipelineRun": null}),
             RenderProblem::NotText("null"),

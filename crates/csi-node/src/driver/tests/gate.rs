@@ -124,7 +124,13 @@ async fn at_home_a_pod_is_told_what_the_request_says() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_over_fails_the_mount_at_once_and_is_told_once() {
-    for phase in [Phase::Rejected, Phase::Revoked, Phase::Invalid] {
+    let over = [
+        Phase::Rejected,
+        Phase::Revoked,
+        Phase::Invalid,
+        Phase::Ended,
+    ];
+    for phase in over {
         let world = World::new();
         world
             .evaluator
@@ -159,6 +165,8 @@ async fn a_pod_that_ends_is_let_go_at_once() {
         (Phase::Granted, Ready::PodTerminating),
         (Phase::Invalid, Ready::PodGone),
         (Phase::Revoked, Ready::PodFinished),
+        (Phase::Ended, Ready::PodFinished),
+        (Phase::Ended, Ready::PodGone),
     ] {
         let world = World::new();
         let call = held(&world).await;

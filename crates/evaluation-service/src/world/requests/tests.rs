@@ -234,7 +234,11 @@ fn step() -> impl Strategy<Value = Step> {
         mostly(SUBJECTS),
     );
     let pod = mostly(&[Some("pod-uid"), Some("later"), Some(""), None]);
-    let phase = select(&["Pending", "Granted", "Rejected", "Revoked", "Invalid"][..]);
+    let phase = select(
+        &[
+            "Pending", "Granted", "Rejected", "Revoked", "Invalid", "Ended",
+        ][..],
+    );
     let identity = (
         proptest::option::of(0..2_i64),
         select(&["u", "v"][..]),

@@ -45,7 +45,7 @@ impl Draft<'_> {
                 self.conditions
                     .is_false(ContextObjectValid::NotFound, tell::POD_GONE);
                 let message = tell::POD_GONE.to_owned();
-                return self.refused(Ready::PodGone, message);
+                return self.over(Ready::PodGone, message);
             }
         };
         if let Some(facts) = &facts {
@@ -53,7 +53,7 @@ impl Draft<'_> {
                 let message = format!("pod {}/{} ran to its end", pod.namespace, pod.name);
                 self.conditions
                     .is_false(ContextObjectValid::Completed, message.clone());
-                return self.revoked(Ready::PodFinished, message);
+                return self.over(Ready::PodFinished, message);
             }
             if facts.account != spec.subject.name || spec.subject_namespace() != pod.namespace {
                 let message = tell::wrong_subject(&self.seen.request);
@@ -88,6 +88,15 @@ impl Draft<'_> {
 
     fn was_granted(&self) -> bool {
         self.status.granted_at.is_some()
+    }
+
+    /// Whether something was granted, or may have been written without being confirmed.
+    fn may_have_held(&self) -> bool {
+        let open = self.status.policies.iter().any(|entry| {
+            let grant = entry.grant.as_ref();
+            grant.is_some_and(|grant| grant.state != GrantState::Ended)
+        });
+        open || self.was_granted()
     }
 
     /// The connector, pinned by its UID when it is first found. Some if it is not there.
@@ -141,13 +150,12 @@ impl Draft<'_> {
         let lost = is(|it| matches!(it, Standing::Lost(_)));
         let waiting = is(|it| matches!(it, Standing::Waiting(_)));
         let mut outcome = if followed.is_empty() {
-            self.conditions.is_false(
-                AccessPolicyMatched::NoAccessPolicyMatched,
-                tell::no_policy(&self.seen.request),
-            );
+            let none = tell::no_policy(&self.seen.request, &self.seen.near);
+            self.conditions
+                .is_false(AccessPolicyMatched::NoAccessPolicyMatched, none.clone());
             let (ready, message) = self
                 .barred(terminating)
-                .unwrap_or_else(|| (Ready::NoAccessPolicy, tell::no_policy(&self.seen.request)));
+                .unwrap_or((Ready::NoAccessPolicy, none));
             self.pending(ready, message, None)
         } else if granted {
             self.in_force()
@@ -292,6 +300,7 @@ impl Draft<'_> {
             .is_true(AccessPolicyMatched::AccessPolicyMatched, "");
         self.conditions
             .is_false(AccessCheckReady::AccessCheckRejected, message.clone());
+        let message = tell::for_good(&self.seen.request, &message);
         self.end(Phase::Rejected, reason, message)
     }
 
@@ -331,6 +340,17 @@ impl Draft<'_> {
         self.end(Phase::Revoked, reason, message)
     }
 
+    /// The pod's end is the normal end. Where nothing was given, nothing is taken back.
+    fn over(mut self, reason: Ready, message: String) -> Outcome {
+        self.conditions
+            .is_unknown(Is::AccessCheckReady, tell::NOT_FOLLOWED);
+        if self.may_have_held() {
+            self.revoked(reason, message)
+        } else {
+            self.end(Phase::Ended, reason, message)
+        }
+    }
+
     /// It is none that could be decided on; what it held meanwhile is taken back.
     fn refused(self, reason: Ready, message: String) -> Outcome {
         if self.was_granted() {
@@ -354,20 +374,10 @@ impl Draft<'_> {
         }
         self.status.phase = Some(phase);
         self.conditions.is_false(reason, message);
-        let mut known = Conditions::after(
-            &self.status.conditions,
-            self.seen.request.metadata.generation,
-            now,
-        );
-        for type_ in Is::ALL {
-            known.keep(*type_);
-        }
-        let said = self.conditions.finish();
-        let mut conditions = known.finish();
-        conditions.retain(|it| conditions::find(&said, it.type_).is_none());
-        conditions.extend(said);
-        conditions.sort_by_key(|it| it.type_);
-        self.status.conditions = conditions;
+        // Nothing is in force any more that could end.
+        self.status.expires_at = None;
+        self.conditions.keep_the_rest();
+        self.status.conditions = self.conditions.finish();
         Outcome::plain(self.status)
     }
 

@@ -1,14 +1,14 @@
 //! What an end says, and what counts on the way there.
 
 use connectors_api::{
-    AccessRequestCondition as Is,
+    AccessRequestCondition as Is, ConditionStatus,
     access_request::{AccessRequestStatus, Phase},
     reason::{
         AccessCheckReady::{
             AccessCheckPassed as Passed, AccessCheckPending as Pending,
             AccessCheckRejected as Rejected,
         },
-        Ready,
+        NOT_JUDGED, Ready,
     },
 };
 use jiff::SignedDuration;
@@ -151,5 +151,65 @@ fn the_words_for_what_cannot_be_judged_are_those_of_the_documentation() {
         (Trouble::ObjectUnreadable, "ObjectUnreadable"),
     ] {
         assert_eq!(trouble.as_str(), word);
+    }
+}
+
+#[test]
+fn every_condition_is_there_and_what_was_not_judged_is_unknown() {
+    let unknown = |status: &AccessRequestStatus| -> Vec<Is> {
+        let types: Vec<_> = status.conditions.iter().map(|it| it.type_).collect();
+        assert_eq!(types, Is::ALL);
+        let unknown = status
+            .conditions
+            .iter()
+            .filter(|it| it.reason == NOT_JUDGED);
+        unknown
+            .inspect(|it| assert_eq!(it.status, ConditionStatus::Unknown))
+            .map(|it| it.type_)
+            .collect()
+    };
+    let new = Scene::new;
+    let missing = new().with(|seen| seen.connector = None);
+    let limited = new().with(|seen| seen.over_limit = true);
+    let wrong = new().pod(|pod| pod.account = "other".to_owned());
+    let after_the_connector = vec![
+        Is::AccessPolicyMatched,
+        Is::AccessCheckReady,
+        Is::AccessPermissionSync,
+    ];
+    for (scene, expected) in [
+        (new(), vec![Is::AccessCheckReady, Is::AccessPermissionSync]),
+        (missing, after_the_connector),
+        (limited, Is::ALL[1..5].to_vec()),
+        (new().policy("p", Pending), vec![Is::AccessPermissionSync]),
+        (new().policy("p", Rejected), vec![Is::AccessPermissionSync]),
+        (wrong, Is::ALL[..5].to_vec()),
+        (Scene::granted(), vec![]),
+        (
+            Scene::granted().pod(|pod| pod.finished = true),
+            vec![Is::AccessCheckReady],
+        ),
+    ] {
+        let status = scene.planned();
+        assert_eq!(unknown(&status), expected, "{}", line(&status));
+    }
+    let unreadable = crate::plan::unreadable("it has no spec", Scene::new().now.wall);
+    assert_eq!(unknown(&unreadable), Is::ALL[..5]);
+}
+
+#[test]
+fn what_has_ended_expires_no_more_and_its_grant_says_when_it_would_have() {
+    let limited = Scene::granted_under(&json!({"maxDuration": "4h"}));
+    let end = limited.status().expires_at;
+    assert!(end.is_some());
+    for over in [
+        limited.clone().pod(|pod| pod.finished = true),
+        limited.clone().with(|seen| seen.frozen[0].exists = false),
+        limited.after(SignedDuration::from_hours(4)),
+    ] {
+        let status = over.planned();
+        assert_eq!(status.expires_at, None);
+        assert!(status.granted_at.is_some());
+        assert_eq!(status.policies[0].grant.as_ref().unwrap().expires_at, end);
     }
 }

@@ -164,7 +164,7 @@ fn a_policy_is_told_of_what_it_gave_or_stopped_giving_and_of_nothing_else() {
 
     let end = scene
         .carried_out()
-        .with(|seen| seen.pod = crate::seen::PodSeen::Gone);
+        .with(|seen| seen.frozen[0].exists = false);
     assert_eq!(told_of_policies(&end.plan().events), ["p"]);
     let ended = end.planned().policies[0].grant.clone().unwrap();
     assert_eq!(ended.state, GrantState::Ended);

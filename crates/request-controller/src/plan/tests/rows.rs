@@ -232,7 +232,7 @@ fn the_end_of_the_pod_ends_the_request() {
     let gone = |scene: Scene| scene.with(|seen| seen.pod = PodSeen::Gone);
     let granted = || Scene::granted();
     let revoked = "permission:F:AccessPermissionRevoked";
-    let kept = "connector:T:Resolved policy:T:AccessPolicyMatched checks:T:AccessCheckPassed";
+    let kept = "connector:T:Resolved policy:T:AccessPolicyMatched";
     for (scene, expected) in [
         (
             finished(granted()),
@@ -244,11 +244,11 @@ fn the_end_of_the_pod_ends_the_request() {
         ),
         (
             finished(Scene::new()),
-            format!("Revoked pod:F:Completed {revoked} ready:F:PodFinished"),
+            "Ended pod:F:Completed ready:F:PodFinished".to_owned(),
         ),
         (
             gone(Scene::new()),
-            "Invalid pod:F:NotFound ready:F:PodGone".to_owned(),
+            "Ended pod:F:NotFound ready:F:PodGone".to_owned(),
         ),
     ] {
         assert!(scene.clone().cached().plan().look_live, "{expected}");
@@ -551,5 +551,66 @@ fn whether_there_is_a_connector_makes_no_difference_to_who_gets_nothing_anyway()
                 .map(|it| it.message.clone())
         };
         assert_eq!(message(&there.conditions), message(&missing.conditions));
+    }
+}
+
+#[test]
+fn the_end_of_the_pod_is_told_once_on_the_pod_and_once_on_the_request_and_warns_nobody() {
+    let ends: [fn(Scene) -> Scene; 2] = [
+        |scene| scene.pod(|pod| pod.finished = true),
+        |scene| scene.with(|seen| seen.pod = PodSeen::Gone),
+    ];
+    for end in ends {
+        for scene in [Scene::granted(), Scene::new()] {
+            let ended = end(scene);
+            let told: Vec<_> = ended
+                .plan()
+                .events
+                .into_iter()
+                .map(|it| (it.about, it.kind, it.kind.is_warning()))
+                .collect();
+            let expected = [About::Request, About::Pod].map(|it| (it, Kind::AccessEnded, false));
+            assert_eq!(told, expected);
+            assert!(ended.carried_out().plan().events.is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_may_have_been_written_when_the_pod_ends_is_looked_for_and_called_revoked() {
+    let decided = Scene::new().policy("p", Passed);
+    let crashed = decided.clone().with(|seen| {
+        seen.request.status = decided.plan().status;
+    });
+    for end in [
+        crashed.clone().pod(|pod| pod.finished = true),
+        crashed.with(|seen| seen.pod = PodSeen::Gone),
+    ] {
+        let plan = end.plan();
+        assert_eq!(plan.status.as_ref().unwrap().phase, Some(Phase::Revoked));
+        assert_eq!(plan.actions, [Action::Finish]);
+    }
+}
+
+#[test]
+fn an_access_that_ends_before_its_pod_is_a_warning() {
+    let expired =
+        Scene::granted_under(&json!({"maxDuration": "4h"})).after(SignedDuration::from_hours(4));
+    let no_policy = Scene::granted().with(|seen| seen.frozen[0].exists = false);
+    let no_connector = Scene::granted().with(|seen| seen.connector = None);
+    for scene in [
+        expired,
+        no_policy,
+        no_connector,
+        Scene::granted().held(&lapsed()),
+    ] {
+        let events = scene.plan().events;
+        assert!(!events.is_empty());
+        for told in events {
+            assert!(
+                told.kind == Kind::AccessRevoked && told.kind.is_warning(),
+                "{told:?}"
+            );
+        }
     }
 }

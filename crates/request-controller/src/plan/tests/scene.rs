@@ -5,7 +5,7 @@ use connectors_api::{
     access_policy::Match,
     access_request::{AccessRequestStatus, GrantState, GrantedRule, ObservedObject, Phase},
     config::{Config, DefaultRequesters},
-    reason::AccessCheckReady,
+    reason::{AccessCheckReady, NOT_JUDGED},
 };
 use jiff::{SignedDuration, Timestamp};
 use kube::api::ObjectMeta;
@@ -148,6 +148,7 @@ impl Scene {
                 tuple: TupleSeen::default(),
                 over_limit: false,
                 policies: vec![],
+                near: vec![],
                 frozen: vec![],
                 grants: vec![],
             },
@@ -315,10 +316,11 @@ pub(super) fn objects(grant: &grant::Grant) -> [Managed; 2] {
     ]
 }
 
-/// A status as one line: phase, then each condition as its letters, sign and reason.
+/// A status as one line: phase, then each condition that was judged as its letters, sign and reason.
 pub(super) fn line(status: &AccessRequestStatus) -> String {
     let condition = |type_: Is, short: &str| {
         conditions::find(&status.conditions, type_)
+            .filter(|it| it.reason != NOT_JUDGED)
             .map(|it| {
                 let status = it.status.as_str().chars().next().unwrap();
                 format!(" {short}:{status}:{}", it.reason)

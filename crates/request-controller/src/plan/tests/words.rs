@@ -1,14 +1,18 @@
 //! The sentences, to the letter: people search for them, and the documentation quotes them.
 
 use connectors_api::{
+    AccessRequestCondition as Is,
     access_request::{AccessRequestStatus, GrantState, Phase},
     reason::AccessCheckReady::{AccessCheckPassed as Passed, AccessCheckPending as Pending},
 };
 use jiff::{SignedDuration, Timestamp};
 
 use super::scene::{Scene, answer, policy_object, request};
-use crate::plan::{conditions::shortened, finished, seconds_between, select, tell};
-use crate::seen::Judged;
+use crate::plan::{
+    conditions::{self, shortened},
+    finished, seconds_between, select, tell,
+};
+use crate::seen::{Judged, Miss, NearMiss};
 
 #[test]
 fn each_reason_has_its_sentence() {
@@ -23,8 +27,12 @@ fn each_reason_has_its_sentence() {
             "connector harbor is another one than when this request was made; delete the request to ask for the new one",
         ),
         (
-            tell::no_policy(&request),
+            tell::no_policy(&request, &[]),
             "no AccessPolicy of this namespace with checkGrantedPermission selects connector harbor for permission apis and accepts ServiceAccount apps/builder; kubectl get apol lists them",
+        ),
+        (
+            tell::for_good(&request, "policy p: check c: no"),
+            "policy p: check c: no; this is final for this pod: start a new pod, or a user who may delete requests runs kubectl -n tools delete areq harbor-1",
         ),
         (
             tell::wrong_subject(&request),
@@ -49,6 +57,7 @@ fn events_have_the_reasons_that_the_documentation_lists() {
         (tell::Kind::AccessPending, "AccessPending", false),
         (tell::Kind::AccessGranted, "AccessGranted", false),
         (tell::Kind::AccessRevoked, "AccessRevoked", true),
+        (tell::Kind::AccessEnded, "AccessEnded", false),
         (tell::Kind::AccessRejected, "AccessRejected", true),
         (tell::Kind::AccessInvalid, "AccessInvalid", true),
         (tell::Kind::AccessReset, "AccessReset", false),
@@ -210,4 +219,115 @@ fn what_has_ended_says_when_and_why() {
             Some(end.now.wall)
         )
     );
+}
+
+#[test]
+fn policies_that_nearly_apply_are_named_with_what_fails_the_nearest_first_and_a_few() {
+    let miss = |policy: &str, why| NearMiss {
+        policy: policy.to_owned(),
+        why,
+    };
+    let proxy = Miss::Permission(connectors_api::Permission::Proxy);
+    let near = [
+        miss("a", proxy),
+        miss("b", Miss::Connector),
+        miss("c", Miss::Requesters),
+    ];
+    let none = "no AccessPolicy of this namespace with checkGrantedPermission selects connector harbor for permission apis and accepts ServiceAccount apps/builder";
+    assert_eq!(
+        tell::no_policy(&request(), &near),
+        format!(
+            "{none}; policy c: requesters do not accept ServiceAccount apps/builder; policy b: connector does not select harbor; policy a: permission is proxy; kubectl get apol lists them"
+        )
+    );
+    let many: Vec<_> = (0..7)
+        .map(|it| miss(&it.to_string(), Miss::Connector))
+        .collect();
+    let told = tell::no_policy(&request(), &many);
+    assert!(
+        told.contains("policy 4: ") && !told.contains("policy 5: "),
+        "{told}"
+    );
+    assert!(
+        told.contains("; 2 more policies do not apply either; "),
+        "{told}"
+    );
+    let five = tell::no_policy(&request(), &many[..5]);
+    assert!(!five.contains("more policies"), "{five}");
+    // As the condition and the event have it.
+    let status = Scene::new()
+        .with(|seen| seen.near = near.to_vec())
+        .planned();
+    let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
+    assert!(
+        ready.message.contains("policy c: requesters"),
+        "{}",
+        ready.message
+    );
+}
+
+#[test]
+fn of_several_policies_that_wait_it_is_said_that_one_suffices() {
+    let message = |scene: &Scene| {
+        let status = scene.planned();
+        let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
+        ready.message.clone()
+    };
+    let one = Scene::new().policy("p", Pending);
+    assert_eq!(message(&one), "policy p: check approval: what it says");
+    assert_eq!(
+        message(&one.policy("q", Pending)),
+        "one of these suffices: policy p: check approval: what it says; or policy q: check approval: what it says"
+    );
+}
+
+#[test]
+fn a_no_says_that_it_is_final_however_long_its_reason() {
+    let mut rejected = answer(connectors_api::reason::AccessCheckReady::AccessCheckRejected);
+    rejected.checks[0].message = "x".repeat(2000);
+    let scene = Scene::new().limited("p", &serde_json::json!({}), Judged::Answered(rejected));
+    let status = scene.planned();
+    let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
+    assert!(ready.message.len() <= 1024);
+    assert!(
+        ready
+            .message
+            .ends_with("kubectl -n tools delete areq harbor-1"),
+        "{}",
+        ready.message
+    );
+}
+
+#[test]
+fn a_pod_beside_its_request_is_told_when_it_waits_for_something_else() {
+    let waits = |scene: Scene, what: &str| {
+        scene.with(|seen| {
+            "tools".clone_into(&mut seen.request.spec.context.object_ref.namespace);
+            let mut pending = answer(Pending);
+            what.clone_into(&mut pending.checks[0].message);
+            seen.policies[0].judged = Judged::Answered(pending);
+        })
+    };
+    let first = waits(Scene::new().policy("p", Pending), "no SignOff").carried_out();
+    assert!(first.plan().events.is_empty());
+    let next = waits(first, "SignOff s is pending");
+    let told: Vec<_> = next
+        .plan()
+        .events
+        .into_iter()
+        .map(|it| (it.about, it.kind))
+        .collect();
+    let expected = [tell::About::Request, tell::About::Pod];
+    assert_eq!(told, expected.map(|it| (it, tell::Kind::AccessPending)));
+    assert!(next.carried_out().plan().events.is_empty());
+    // A pod elsewhere knows no reason, so nothing is new to it.
+    let elsewhere = next.with(|seen| {
+        "apps".clone_into(&mut seen.request.spec.context.object_ref.namespace);
+    });
+    let told = elsewhere.plan().events;
+    assert!(
+        told.iter().all(|it| it.about == tell::About::Request),
+        "{told:?}"
+    );
+    assert!(!told.is_empty());
 }

@@ -1,0 +1,155 @@
+//! What a status keeps of that on which it was decided, and how much.
+
+use connectors_api::{
+    access_policy::Match,
+    access_request::{AccessRequestStatus, Phase},
+    reason::AccessCheckReady::{
+        AccessCheckPassed as Passed, AccessCheckPending as Pending, AccessCheckRejected as Rejected,
+    },
+};
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::scene::{Scene, answer, line};
+use crate::plan::evidence::MOST_OBJECTS;
+use crate::seen::{Answer, CheckSeen, Judged};
+
+/// A check of that name with so many objects that all say the same.
+fn check(name: &str, match_: Match, answer: &Answer, objects: usize) -> CheckSeen {
+    let mut check = answer.checks[0].clone();
+    let object = check.objects.remove(0);
+    check.objects = (0..objects)
+        .map(|number| {
+            let mut object = object.clone();
+            object.object.uid = Some(format!("{name}-{number}"));
+            object
+        })
+        .collect();
+    CheckSeen {
+        name: name.to_owned(),
+        match_,
+        ..check
+    }
+}
+
+fn passing(checks: &[(&str, Match, usize)]) -> Scene {
+    let mut passed = answer(Passed);
+    passed.checks = checks
+        .iter()
+        .map(|(name, match_, objects)| check(name, *match_, &answer(Passed), *objects))
+        .collect();
+    Scene::new().limited("p", &json!({}), Judged::Answered(passed))
+}
+
+/// How many objects of each check are listed, and how many are left out.
+fn listed(status: &AccessRequestStatus, names: &[&str]) -> (Vec<usize>, Option<i32>) {
+    let entry = &status.policies[0];
+    let of = |name: &&str| {
+        entry
+            .check_refs
+            .iter()
+            .filter(|it| it.name == **name)
+            .count()
+    };
+    assert!(entry.check_refs.len() <= MOST_OBJECTS);
+    (names.iter().map(of).collect(), entry.check_refs_left_out)
+}
+
+#[test]
+fn a_grant_lists_every_object_that_has_to_hold_or_is_not_made() {
+    let fits = passing(&[("a", Match::All, MOST_OBJECTS)]);
+    assert_eq!(listed(&fits.planned(), &["a"]), (vec![MOST_OBJECTS], None));
+    assert_eq!(fits.carried_out().status().phase, Some(Phase::Granted));
+    for checks in [
+        [("a", Match::All, MOST_OBJECTS), ("b", Match::All, 1)],
+        [("a", Match::All, MOST_OBJECTS), ("b", Match::Any, 1)],
+    ] {
+        let scene = passing(&checks);
+        let plan = scene.plan();
+        assert!(plan.actions.is_empty());
+        let status = scene.planned();
+        assert!(
+            line(&status).ends_with("ready:F:ChecksFailed"),
+            "{}",
+            line(&status)
+        );
+        let told = &status.conditions.last().unwrap().message;
+        assert!(told.contains("513 objects"), "{told}");
+    }
+}
+
+#[test]
+fn of_objects_of_which_any_suffices_those_are_left_out_that_do_not_fit() {
+    let many = passing(&[("a", Match::Any, 600)]);
+    assert_eq!(listed(&many.planned(), &["a"]), (vec![512], Some(88)));
+    assert_eq!(many.carried_out().status().phase, Some(Phase::Granted));
+    let mixed = passing(&[
+        ("all", Match::All, 500),
+        ("any", Match::Any, 600),
+        ("few", Match::Any, 3),
+    ]);
+    let expected = (vec![500, 6, 3], Some(594));
+    assert_eq!(listed(&mixed.planned(), &["all", "any", "few"]), expected);
+}
+
+#[test]
+fn objects_that_are_awaited_or_refuse_are_counted_where_they_do_not_fit() {
+    for verdict in [Pending, Rejected] {
+        let mut said = answer(verdict);
+        said.checks = vec![check("a", Match::All, &answer(verdict), 600)];
+        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+        assert_eq!(listed(&scene.planned(), &["a"]), (vec![512], Some(88)));
+    }
+}
+
+#[test]
+fn what_refused_is_kept_as_it_was_and_what_is_awaited_is_named() {
+    let version = |status: &AccessRequestStatus| {
+        let object = status.policies[0].check_refs[0].ref_.clone();
+        object.and_then(|it| it.resource_version)
+    };
+    let waits = Scene::new().policy("p", Pending).planned();
+    assert!(!waits.policies[0].policy.0.contains_key("spec"));
+    assert_eq!(version(&waits), None);
+    let late = Scene::new()
+        .limited(
+            "p",
+            &json!({"pendingTimeout": "1h"}),
+            Judged::Answered(answer(Pending)),
+        )
+        .after(SignedDuration::from_hours(1));
+    for scene in [Scene::new().policy("p", Rejected), late] {
+        let status = scene.planned();
+        assert_eq!(status.phase, Some(Phase::Rejected));
+        let spec = &status.policies[0].policy.0["spec"];
+        let checks = &spec["checkGrantedPermission"]["spec"]["checks"];
+        assert_eq!(checks[0]["name"], "approval");
+        assert_eq!(version(&status).as_deref(), Some("41"));
+        assert!(scene.carried_out().plan().is_idle());
+    }
+}
+
+#[test]
+fn a_refusal_is_recorded_whatever_the_size_of_the_policies_that_refused() {
+    let names = ["p", "q", "r", "s"];
+    let all = names
+        .iter()
+        .fold(Scene::new(), |scene, name| scene.policy(name, Rejected))
+        .with(|seen| {
+            for policy in &mut seen.policies {
+                let padding = "x".repeat(100 * 1024);
+                policy.snapshot["spec"]["padding"] = padding.into();
+            }
+        });
+    let status = all.planned();
+    assert_eq!(status.phase, Some(Phase::Rejected));
+    let kept: Vec<_> = status
+        .policies
+        .iter()
+        .map(|it| it.policy.0.contains_key("spec"))
+        .collect();
+    assert_eq!(kept, [true, true, false, false]);
+    let size = serde_json::to_vec(&status).unwrap().len();
+    assert!(size < 300 * 1024, "{size}");
+    assert!(all.carried_out().plan().is_idle());
+}

@@ -1,0 +1,87 @@
+//! What people are told while a request waits, and who is.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::testing::Cluster;
+
+/// The sentence of condition Ready.
+fn ready(cluster: &Cluster) -> String {
+    let status = cluster.status();
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    let ready = conditions.find(|it| it["type"] == "Ready").unwrap();
+    ready["message"].as_str().unwrap().to_owned()
+}
+
+/// The pod moves to another namespace, before anybody has looked.
+fn pod_in(cluster: &Cluster, namespace: &str) {
+    let mut pod = cluster.server.named("pods", "deploy-1").unwrap();
+    cluster.server.remove("pods", "deploy-1");
+    pod["metadata"]["namespace"] = namespace.into();
+    cluster.server.put("pods", pod);
+    cluster
+        .server
+        .change("accessrequests", "request", |request| {
+            request["spec"]["context"]["objectRef"]["namespace"] = namespace.into();
+        });
+}
+
+#[tokio::test]
+async fn policies_that_nearly_apply_are_named_to_a_pod_beside_them_and_to_no_other() {
+    for (namespace, is_named) in [("tools", true), ("apps", false)] {
+        let cluster = Cluster::new();
+        pod_in(&cluster, namespace);
+        cluster.server.change("accesspolicies", "p", |policy| {
+            policy["spec"]["checkGrantedPermission"]["requesters"] =
+                json!([{"kind": "ServiceAccount", "name": "other", "namespace": namespace}]);
+        });
+        cluster.look().await.unwrap();
+        let told = ready(&cluster);
+        assert!(told.starts_with("no AccessPolicy"), "{told}");
+        let says = told.contains("policy p: requesters do not accept");
+        assert_eq!(says, is_named, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_label_that_the_pod_lacks_is_named() {
+    let cluster = Cluster::new();
+    cluster.server.change("accesspolicies", "p", |policy| {
+        policy["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"] =
+            json!({"run": "{.object.metadata.labels.release}"});
+    });
+    cluster.look().await.unwrap();
+    assert_eq!(
+        ready(&cluster),
+        "policy p: check approval: pod deploy-1 has no label `release`, by which the check finds its ConfigMap"
+    );
+}
+
+#[tokio::test]
+async fn what_changes_too_fast_is_told_later_and_forgotten_with_the_request() {
+    let cluster = Cluster::new();
+    pod_in(&cluster, "tools");
+    cluster.server.change("accesspolicies", "p", |policy| {
+        policy["spec"]["checkGrantedPermission"]["requesters"] =
+            json!([{"kind": "ServiceAccount", "name": "other"}]);
+    });
+    let controller = cluster.controller();
+    let name = Cluster::request();
+    let mut again = None;
+    for number in 0..8 {
+        // Another near miss each time, so another sentence.
+        let mut policy = cluster.server.named("accesspolicies", "p").unwrap();
+        policy["metadata"]["name"] = format!("p{number}").into();
+        policy["metadata"]["uid"] = format!("p{number}-uid").into();
+        cluster.server.put("accesspolicies", policy);
+        cluster.fill(&controller);
+        again = controller.request(&name, Instant::now()).await.unwrap();
+    }
+    let (pause, _) = again.unwrap();
+    assert!(pause <= Duration::from_mins(1), "{pause:?}");
+    assert_eq!(controller.paces.lock().unwrap().len(), 1);
+    controller.forget(&name);
+    assert!(controller.paces.lock().unwrap().is_empty());
+}
