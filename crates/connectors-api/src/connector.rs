@@ -12,6 +12,10 @@ use serde_json::Value;
 
 use crate::opaque::Opaque;
 
+mod selectable;
+
+pub use selectable::Selectable;
+
 /// How to reach a tool, and which credential opens it.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(

@@ -1,4 +1,4 @@
-//! Labels for people and for list filters. No decision reads them: a label is its writer's claim.
+//! Labels for people and for list filters. No decision reads them as they are written: a label is its writer's claim.
 
 use std::collections::BTreeMap;
 
@@ -39,6 +39,23 @@ const LONGEST_VALUE: usize = 63;
 #[must_use]
 pub const fn fits(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_VALUE
+}
+
+/// The labels of a connector as selectors see them: its class counts under both keys whether it was written there or
+/// not, and against anything else that was written there. A connector without a class has neither.
+#[must_use]
+pub fn of_connector(
+    mut written: BTreeMap<String, String>,
+    class: &str,
+) -> BTreeMap<String, String> {
+    for key in CONNECTOR_CLASS {
+        if class.is_empty() {
+            written.remove(key);
+        } else {
+            written.insert(key.to_owned(), class.to_owned());
+        }
+    }
+    written
 }
 
 /// The labels of a request. A name that does not fit gets none: half a name would find the wrong object.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use connectors_api::{
-    AccessPolicy, AccessPolicySpec, AccessPolicyStatus, Connector, LabelSelector,
-    access_policy::SubjectForm, labels, names::MANAGED_BY, parse,
+    AccessPolicy, AccessPolicySpec, AccessPolicyStatus, LabelSelector, access_policy::SubjectForm,
+    connector, labels, names::MANAGED_BY, parse,
 };
 use k8s_openapi::{
     api::{
@@ -122,7 +122,7 @@ impl Live {
     /// What a policy of that namespace selects from: what no selector is about is not read.
     async fn around(&self, spec: &AccessPolicySpec, own: &str) -> Result<Around, CallError> {
         let mut around = Around::default();
-        let api = Api::<Guarded<Connector, Named>>::namespaced(self.client.clone(), own);
+        let api = Api::<Guarded<connector::Selectable>>::namespaced(self.client.clone(), own);
         let call = format!("list connectors in {own}");
         let connectors = self.pages(call, &api, ListParams::default()).await?;
         around.connectors = names(&connectors);

@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use connectors_api::{AccessPolicy, Connector};
+use connectors_api::{AccessPolicy, connector};
 use futures::{Stream, StreamExt, future::BoxFuture};
 use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
@@ -62,7 +62,7 @@ impl Feeds {
             ),
             self.feed(
                 "connectors",
-                Api::<Guarded<Connector, Named>>::all(client()),
+                Api::<Guarded<connector::Selectable>>::all(client()),
                 all(),
                 part("connectors"),
                 Self::connector,
@@ -178,7 +178,7 @@ impl Feeds {
         }
     }
 
-    fn connector(&self, change: Change<Guarded<Connector, Named>>) -> Wakes {
+    fn connector(&self, change: Change<Guarded<connector::Selectable>>) -> Wakes {
         let (name, labels) = labels_in(change);
         self.world.write().connector(&name, labels)
     }

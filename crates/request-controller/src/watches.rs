@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use connectors_api::{AccessPolicy, AccessRequest, Connector, config::CONFIG_MAP, labels, names};
+use connectors_api::{AccessPolicy, AccessRequest, config::CONFIG_MAP, connector, labels, names};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Namespace, Pod, ServiceAccount},
@@ -91,7 +91,7 @@ impl Feeds {
             ),
             self.feed(
                 "connectors",
-                Api::<Guarded<Connector, Named>>::all(client()),
+                Api::<Guarded<connector::Selectable>>::all(client()),
                 Config::default(),
                 part("connectors"),
                 Self::connector,
@@ -247,7 +247,7 @@ impl Feeds {
         }
     }
 
-    fn connector(&self, change: Change<Guarded<Connector, Named>>) -> Wakes {
+    fn connector(&self, change: Change<Guarded<connector::Selectable>>) -> Wakes {
         let (name, connector) = match change {
             Change::There(name, connector) => {
                 let is_there = connector.meta().deletion_timestamp.is_none();

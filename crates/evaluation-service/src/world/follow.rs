@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use connectors_api::{AccessPolicy, AccessRequest, Connector};
+use connectors_api::{AccessPolicy, AccessRequest, connector};
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -48,7 +48,7 @@ impl Follow<'_> {
         self.start_one::<ClusterRoleBinding, Rbac>(tasks);
         self.start_one::<AccessRequest, Strict>(tasks);
         self.start_one::<AccessPolicy, Strict>(tasks);
-        self.start_one::<PartialObjectMeta<Connector>, Plain>(tasks);
+        self.start_one::<connector::Selectable, Plain>(tasks);
         self.start_one::<PartialObjectMeta<Namespace>, Plain>(tasks);
     }
 

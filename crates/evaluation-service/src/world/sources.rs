@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use authz::{IndexError, Listing, RbacObject};
-use connectors_api::{AccessPolicy, AccessRequest, Connector};
+use connectors_api::{AccessPolicy, AccessRequest, connector};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,6 +18,9 @@ use super::{Change, KnownRequest, Shared, World};
 /// Objects of a page whose objects are several times as long as roles and bindings.
 const LONG_PAGE: u32 = 100;
 
+/// Objects of any other page.
+const SHORT_PAGE: u32 = 500;
+
 /// A kind that is followed.
 pub(super) trait Source:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static
@@ -27,7 +30,7 @@ pub(super) trait Source:
     /// Whether nothing but metadata is asked for.
     const METADATA_ONLY: bool = false;
     /// How many objects are asked for at a time: they are in memory twice, as text and read.
-    const PAGE: u32 = 500;
+    const PAGE: u32 = SHORT_PAGE;
 
     /// What is held of a list until it is complete.
     type Listing: Send;
@@ -190,11 +193,12 @@ impl Source for AccessPolicy {
 }
 
 macro_rules! labelled_sources {
-    ($($kind:ident $name:literal $place:literal $put:ident $remove:ident $reset:ident)+) => {$(
-        impl Source for PartialObjectMeta<$kind> {
+    ($($kind:ty, $name:literal $place:literal $metadata_only:literal $page:ident $put:ident $remove:ident $reset:ident)+) => {$(
+        impl Source for $kind {
             const NAME: &'static str = $name;
             const PLACE: usize = $place;
-            const METADATA_ONLY: bool = true;
+            const METADATA_ONLY: bool = $metadata_only;
+            const PAGE: u32 = $page;
             type Listing = Vec<Self>;
 
             fn begin(_world: &World) -> Vec<Self> {
@@ -206,13 +210,13 @@ macro_rules! labelled_sources {
             }
 
             fn reset(world: &mut World, listing: Vec<Self>) -> Vec<Change> {
-                let all = listing.into_iter().map(|object| object.metadata);
+                let all = listing.iter().map(|object| object.meta().clone());
                 world.around.$reset(all);
                 Vec::new()
             }
 
             fn apply(world: &mut World, object: Self) -> Vec<Change> {
-                world.around.$put(object.metadata);
+                world.around.$put(object.meta().clone());
                 Vec::new()
             }
 
@@ -225,6 +229,6 @@ macro_rules! labelled_sources {
 }
 
 labelled_sources! {
-    Connector "connectors" 6 put_connector remove_connector reset_connectors
-    Namespace "namespaces" 7 put_namespace remove_namespace reset_namespaces
+    connector::Selectable, "connectors" 6 false LONG_PAGE put_connector remove_connector reset_connectors
+    PartialObjectMeta<Namespace>, "namespaces" 7 true SHORT_PAGE put_namespace remove_namespace reset_namespaces
 }

@@ -60,6 +60,30 @@ async fn the_request_is_read_live_and_the_account_only_when_its_labels_matter() 
 }
 
 #[tokio::test]
+async fn the_class_of_a_connector_counts_as_its_label() {
+    let by_name = json!([{"kind": "ServiceAccount", "namespace": "devops", "name": "builder"}]);
+    let world = world(&by_name).await;
+    let mut classed = policy(&by_name);
+    for (version, class, applies) in [
+        ("2", "harbor", PolicyApplies::Yes),
+        ("3", "git", PolicyApplies::OtherLabels),
+    ] {
+        let class = json!({"connectors.alauda.io/connectorclass": class});
+        classed["spec"]["connector"] = json!({"selector": {"matchLabels": class}});
+        classed["metadata"]["resourceVersion"] = json!(version);
+        world.api.put("accesspolicies", &classed);
+        let seen = async {
+            while world.client.explain(asked()).await.unwrap().policies[0].checked() != applies {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(crate::world::SOON, seen)
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
 async fn selectors_are_judged_by_the_labels_of_account_and_namespace() {
     let by_label = json!([{
         "kind": "ServiceAccount", "nameSelector": {"matchLabels": {"role": "ci"}},

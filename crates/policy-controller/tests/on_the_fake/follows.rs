@@ -142,6 +142,42 @@ async fn connectors_come_go_and_get_other_labels() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_class_selects_its_connectors_whatever_their_labels_say() {
+    let cluster = Cluster::new();
+    for (policy, user, key) in [
+        ("p", "alice", "connectors.cpaas.io/connectorclass"),
+        ("q", "bob", "connectors.alauda.io/connectorclass"),
+    ] {
+        let oci = json!({"selector": {"matchLabels": {key: "oci"}}});
+        cluster.policy(policy, oci, json!([{"kind": "User", "name": user}]));
+        cluster.server.change("connectors", TOOLS, "harbor", |it| {
+            it["metadata"]["labels"][key] = json!("oci");
+        });
+    }
+    let _process = cluster.start("one");
+    soon().await;
+    for user in ["alice", "bob"] {
+        // Its class is another one.
+        assert!(!cluster.may(user, "read", "harbor").await, "{user}");
+    }
+    cluster.server.change("connectors", TOOLS, "harbor", |it| {
+        it["metadata"]["labels"] = json!({});
+        it["spec"]["connectorClassName"] = json!("oci");
+    });
+    soon().await;
+    for user in ["alice", "bob"] {
+        assert!(cluster.may(user, "read", "harbor").await, "{user}");
+    }
+    cluster.server.change("connectors", TOOLS, "harbor", |it| {
+        it["spec"]["connectorClassName"] = json!("git");
+    });
+    soon().await;
+    for user in ["alice", "bob"] {
+        assert!(!cluster.may(user, "read", "harbor").await, "{user}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn namespaces_come_go_and_get_other_labels() {
     let cluster = Cluster::new();
     cluster.policy("p", json!({}), project());

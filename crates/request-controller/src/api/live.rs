@@ -1,6 +1,6 @@
 //! Reads past every cache: no resource version is given, so the API server answers with the newest state.
 
-use connectors_api::{AccessPolicy, AccessRequest, Connector};
+use connectors_api::{AccessPolicy, AccessRequest, connector};
 use k8s_openapi::api::{
     core::v1::{Namespace, Pod, ServiceAccount},
     rbac::v1::{Role, RoleBinding},
@@ -15,7 +15,7 @@ use serde_json::Value;
 use service_kit::{
     lists,
     retry::{CallError, Policy},
-    watches::{Guarded, Named, Parse, Unreadable},
+    watches::{Guarded, Named, Parse, Plain, Unreadable},
 };
 use std::fmt::Debug;
 
@@ -72,8 +72,8 @@ impl Live {
     }
 
     /// A connector, by its metadata.
-    pub async fn connector(&self, name: &Name) -> Read<Connector> {
-        self.get::<Connector, Named>(name).await
+    pub async fn connector(&self, name: &Name) -> Read<connector::Selectable> {
+        self.get::<connector::Selectable, Plain>(name).await
     }
 
     /// A service account, by its metadata.
@@ -111,11 +111,11 @@ impl Live {
     pub async fn grant(&self, kind: GrantKind, name: &Name) -> Result<Option<Managed>, CallError> {
         Ok(match kind {
             GrantKind::Role => {
-                let found = self.guarded::<Role, service_kit::watches::Plain>(name);
+                let found = self.guarded::<Role, Plain>(name);
                 found.await?.map(role)
             }
             GrantKind::RoleBinding => {
-                let found = self.guarded::<RoleBinding, service_kit::watches::Plain>(name);
+                let found = self.guarded::<RoleBinding, Plain>(name);
                 found.await?.map(binding)
             }
         })

@@ -153,6 +153,23 @@ async fn whatever_ends_a_grant_leaves_nothing_of_it() {
 }
 
 #[tokio::test]
+async fn a_class_selects_the_connector_whatever_its_labels_say() {
+    for (class, is_granted) in [("harbor", true), ("git", false)] {
+        let cluster = Cluster::new();
+        cluster.server.change("connectors", "harbor", |it| {
+            it["metadata"]["labels"] = json!({"connectors.cpaas.io/connectorclass": "git"});
+        });
+        cluster.server.change("accesspolicies", "p", |it| {
+            let class = json!({"connectors.cpaas.io/connectorclass": class});
+            it["spec"]["connector"] = json!({"selector": {"matchLabels": class}});
+        });
+        cluster.approval("approved");
+        cluster.look().await.unwrap();
+        assert_eq!(cluster.phase() == "Granted", is_granted, "{class}");
+    }
+}
+
+#[tokio::test]
 async fn caches_that_are_behind_grant_nothing() {
     let changes: [fn(&ApiServer); 6] = [
         end_pod,

@@ -12,7 +12,7 @@ use connectors_api::{
     access_policy::{Match, ObjectKind},
     check_state::ObjectState,
     check_state::StateError,
-    check_verdict,
+    check_verdict, connector,
 };
 use evaluation_api::{
     client::CallError,
@@ -21,7 +21,7 @@ use evaluation_api::{
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::core::ApiResource;
+use kube::{ResourceExt, core::ApiResource};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use service_kit::{
@@ -339,7 +339,10 @@ impl Cluster {
                 seen: ConnectorSeen {
                     uid: connector["metadata"]["uid"].as_str().unwrap().to_owned(),
                 },
-                labels: BTreeMap::new(),
+                labels: serde_json::from_value::<connector::Selectable>(connector.clone())
+                    .unwrap()
+                    .labels()
+                    .clone(),
             };
             let _ = state.connector(&name(&connector), Some(cached));
         }
