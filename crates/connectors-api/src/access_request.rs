@@ -101,7 +101,8 @@ pub struct ConnectorRef {
     /// Name of the connector.
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::DNS_SUBDOMAIN))]
     pub name: String,
-    /// Namespace of the connector. It can only be the request's own, and may be left out.
+    /// Namespace of the connector. It can only be the request's own, and is filled in at creation when
+    /// it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), regex(pattern = schema::DNS_LABEL))]
     pub namespace: Option<String>,

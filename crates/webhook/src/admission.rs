@@ -6,13 +6,13 @@ mod lookups;
 mod mutate;
 mod policies;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use connectors_api::{AccessRequest, names, parse};
 use kube::{Client, Resource};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::evaluator::Evaluator;
 use crate::review::{Answer, Operation, Refusal, RefusalStatus, Request};
@@ -36,6 +36,8 @@ pub(crate) struct Admission {
     pub(crate) policies: Policies,
     /// Access requests.
     pub(crate) requests: Requests,
+    /// Connectors.
+    pub(crate) connectors: Connectors,
 }
 
 impl Admission {
@@ -49,6 +51,9 @@ impl Admission {
         let lookups = Lookups::new(client, namespace);
         Self {
             policies: Policies::new(lookups.clone(), evaluator),
+            connectors: Connectors {
+                lookups: lookups.clone(),
+            },
             requests: Requests {
                 lookups,
                 node_plugin,
@@ -57,11 +62,32 @@ impl Admission {
     }
 }
 
-/// Labels a connector with its class. What cannot be read is none of our business: other software owns connectors.
-pub(crate) fn label_connector(request: &Request) -> Answer {
-    let object = request.object.as_ref();
-    let object = object.and_then(|it| connectors::read(it.get()));
-    Answer::patched(object.as_ref().and_then(connectors::labelled))
+/// How long a writer of connectors waits for a warning: other software writes them, too.
+const CLASS_LOOK: Duration = Duration::from_millis(300);
+
+/// Labels connectors with their class, and never refuses one: other software owns them.
+#[derive(Clone)]
+pub(crate) struct Connectors {
+    lookups: Lookups,
+}
+
+impl Connectors {
+    /// What cannot be read is none of our business. A class that is not known to exist or not earns no warning.
+    pub(crate) async fn label(&self, request: &Request) -> Answer {
+        let read = |text: Option<&RawValue>| text.and_then(|it| connectors::read(it.get()));
+        let Some(object) = read(request.object.as_deref()) else {
+            return Answer::allowed();
+        };
+        let patch = connectors::labelled(&object);
+        let before = read(request.old_object.as_deref());
+        let class = connectors::new_class(&object, before.as_ref());
+        let mut warnings = Vec::new();
+        if let Some(class) = class {
+            let is_there = timeout(CLASS_LOOK, self.lookups.has_class(class)).await;
+            warnings.extend((is_there == Ok(Ok(false))).then(|| connectors::no_class(class)));
+        }
+        Answer::Allowed { patch, warnings }
+    }
 }
 
 /// Judges access requests.
@@ -103,7 +129,8 @@ impl Requests {
                 }
             }
         };
-        Answer::patched(mutate::fill(&object, spec, uid))
+        let namespace = request.namespace.as_deref().unwrap_or_default();
+        Answer::patched(mutate::fill(&object, spec, namespace, uid))
     }
 
     /// Lets pass what its creator may ask for.

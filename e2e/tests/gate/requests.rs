@@ -17,6 +17,10 @@ fn a_request_made_by_hand_is_filled_in_and_used_by_the_mount() {
         stored["spec"]["context"]["objectRef"]["uid"],
         gate.pod_uid("plain")
     );
+    assert_eq!(
+        stored["spec"]["connectorRef"]["namespace"],
+        gate.namespace()
+    );
     let labels = &stored["metadata"]["labels"];
     assert_eq!(
         labels["connectors.cpaas.io/contextObjectUID"],

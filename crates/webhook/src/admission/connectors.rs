@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 use super::mutate::labels_of;
 
+/// As much of a name is shown.
+const LONGEST_SHOWN: usize = 80;
+
 /// What is read of a connector, however large the rest is.
 #[derive(Deserialize)]
 struct Read {
@@ -62,6 +65,25 @@ pub(crate) fn labelled(object: &Value) -> Option<Patch> {
             .pointer("/metadata/labels")
             .is_none_or(Value::is_null);
     (!patch.0.is_empty() && !is_empty_map).then_some(patch)
+}
+
+/// The class that a connector names now and did not name before.
+pub(crate) fn new_class<'a>(object: &'a Value, before: Option<&Value>) -> Option<&'a str> {
+    let class = |object: &'_ Value| {
+        let class = object.pointer("/spec/connectorClassName")?;
+        Some(class.as_str()?.to_owned())
+    };
+    let now = object.pointer("/spec/connectorClassName")?.as_str()?;
+    (before.and_then(class).as_deref() != Some(now)).then_some(now)
+}
+
+/// What the writer of a connector is told whose class does not exist. The name may be as long as he likes.
+pub(crate) fn no_class(class: &str) -> String {
+    let shown: String = class.chars().take(LONGEST_SHOWN).collect();
+    format!(
+        "spec.connectorClassName: there is no ConnectorClass {shown:?}; correct the name, or create the class \
+         (kubectl get connectorclasses)"
+    )
 }
 
 #[cfg(test)]
@@ -124,6 +146,17 @@ mod tests {
         ] {
             assert_eq!(read(odd), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn only_a_class_that_was_not_named_before_is_looked_at() {
+        let of = |class: &str| connector(class, &json!(null));
+        let oci = of("oci");
+        assert_eq!(new_class(&oci, None), Some("oci"));
+        assert_eq!(new_class(&oci, Some(&of("git"))), Some("oci"));
+        assert_eq!(new_class(&oci, Some(&json!({}))), Some("oci"));
+        assert_eq!(new_class(&oci, Some(&oci)), None);
+        assert_eq!(new_class(&json!({}), None), None);
     }
 
     #[test]

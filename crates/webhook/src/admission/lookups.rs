@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use connectors_api::{
+    ConnectorClass,
     config::{CONFIG_MAP, DefaultRequesters, Knowledge},
     names,
 };
@@ -21,7 +22,7 @@ use service_kit::{
     watches::{Guarded, Identity, Parse, read},
 };
 use tokio::sync::Semaphore;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::judge::{PodFacts, Seen};
 
@@ -37,6 +38,9 @@ const CALLS: Policy = Policy {
 /// the same API server.
 const REVIEWS: usize = 16;
 
+/// Looks at classes at the same time. Whoever writes more connectors than that is not warned.
+const CLASS_LOOKS: usize = 4;
+
 /// The account of a pod that names none.
 const DEFAULT_ACCOUNT: &str = "default";
 
@@ -51,6 +55,7 @@ pub(crate) struct Lookups {
     /// The namespace of the installation.
     namespace: Arc<str>,
     places: Arc<Semaphore>,
+    classes: Arc<Semaphore>,
 }
 
 impl Lookups {
@@ -59,6 +64,7 @@ impl Lookups {
             client,
             namespace: namespace.into(),
             places: Arc::new(Semaphore::new(REVIEWS)),
+            classes: Arc::new(Semaphore::new(CLASS_LOOKS)),
         }
     }
 
@@ -148,6 +154,22 @@ impl Lookups {
         // Whoever follows it says what is wrong with it.
         let _ = known.learn(&data);
         known.default_requesters()
+    }
+
+    /// Whether there is a ConnectorClass of this name. Nobody waits for his turn to learn it.
+    pub(crate) async fn has_class(&self, name: &str) -> Result<bool, Unanswered> {
+        // A name that is none would be asked for under another path.
+        if !names::is_dns_subdomain(name) {
+            return Ok(false);
+        }
+        let _place = self.classes.try_acquire().map_err(|_| Unanswered)?;
+        let api: Api<ConnectorClass> = Api::all(self.client.clone());
+        let call = format!("get connectorclass {name}");
+        let found = CALLS.call(call, || api.get_metadata_opt(name)).await;
+        found.map(|it| it.is_some()).map_err(|error| {
+            debug!(error = report(&error), "a class is not known");
+            Unanswered
+        })
     }
 
     /// The pod of this name, as it is now.

@@ -25,10 +25,11 @@ pub(crate) fn without_uid(spec: &AccessRequestSpec) -> Option<(&str, &str)> {
     (asked && pod.uid.is_none()).then_some((&pod.namespace, &pod.name))
 }
 
-/// What changes when the pod has this UID; nothing when everything is there already.
+/// What changes in a request of this namespace when the pod has this UID; nothing when everything is there already.
 pub(crate) fn fill(
     object: &Value,
     mut spec: AccessRequestSpec,
+    namespace: &str,
     uid: Option<String>,
 ) -> Option<Patch> {
     let mut filled = object.clone();
@@ -44,6 +45,10 @@ pub(crate) fn fill(
     fields
         .entry("permission")
         .or_insert_with(|| spec.permission.as_str().into());
+    let connector = fields.get_mut("connectorRef")?.as_object_mut()?;
+    connector
+        .entry("namespace")
+        .or_insert_with(|| namespace.into());
     let known = labels_of(&mut filled)?;
     // A value that does not fit has no label, and another's in its place would mislead.
     known.retain(|key, _| !LABELS.contains(&key.as_str()));

@@ -22,7 +22,7 @@ use tracing::{error, info};
 
 use super::weight::{self, CONNECTORS, POLICIES, REQUESTS, Room, Scales};
 use crate::{
-    admission::{self, Admission},
+    admission::Admission,
     metrics::{Outcome, ReviewMetrics},
     review::{self, Answer, Refusal, RefusalStatus},
 };
@@ -215,12 +215,16 @@ impl Handler {
     }
 
     async fn judge(&self, page: Page, asked: &review::Request, deadline: Instant) -> Answer {
-        let Admission { policies, requests } = &self.admission;
+        let Admission {
+            policies,
+            requests,
+            connectors,
+        } = &self.admission;
         match page {
             Page::MutateAccessRequests => requests.mutate(asked, deadline).await,
             Page::ValidateAccessRequests => requests.validate(asked, deadline).await,
             Page::ValidateAccessPolicies => policies.validate(asked, deadline).await,
-            Page::MutateConnectors => admission::label_connector(asked),
+            Page::MutateConnectors => connectors.label(asked).await,
         }
     }
 }

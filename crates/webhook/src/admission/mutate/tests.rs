@@ -16,7 +16,8 @@ fn object() -> Value {
 
 fn filled(object: &Value, uid: Option<&str>) -> Value {
     let mut filled = object.clone();
-    if let Some(patch) = fill(object, spec(object).unwrap(), uid.map(str::to_owned)) {
+    let uid = uid.map(str::to_owned);
+    if let Some(patch) = fill(object, spec(object).unwrap(), "tools", uid) {
         json_patch::patch(&mut filled, &patch).unwrap();
     }
     filled
@@ -37,10 +38,12 @@ fn fills_in_what_may_be_left_out_and_nothing_else() {
     let mut expected = object();
     expected["spec"]["context"]["objectRef"]["uid"] = json!("u1");
     expected["spec"]["permission"] = json!("apis");
+    expected["spec"]["connectorRef"]["namespace"] = json!("tools");
     expected["metadata"]["labels"] = labels("u1");
     assert_eq!(filled(&object(), Some("u1")), expected);
     // What is filled in once is left alone.
-    assert_eq!(fill(&expected, spec(&expected).unwrap(), None), None);
+    let again = fill(&expected, spec(&expected).unwrap(), "tools", None);
+    assert_eq!(again, None);
 }
 
 #[test]

@@ -317,6 +317,76 @@ async fn a_connector_is_labelled_with_its_class_and_never_refused() {
     }
 }
 
+const CLASS: &str = "/apis/connectors.alauda.io/v1alpha1/connectorclasses/oci";
+
+fn of_class(class: &str) -> Value {
+    json!({"metadata": {"name": "c"}, "spec": {"connectorClassName": class}})
+}
+
+async fn connector_written(api: &FakeApi, object: &Value, old: &Value) -> Value {
+    let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+    let mut review = written(operation, &mallory(), object, old);
+    review["request"]["resource"]["resource"] = json!("connectors");
+    let response = super::ask(api, CONNECTORS, &review).await;
+    assert_eq!(response["allowed"], true);
+    if object["spec"]["connectorClassName"] == "oci" {
+        assert_eq!(
+            response["patchType"], "JSONPatch",
+            "it is labelled in any case"
+        );
+    }
+    response["warnings"].clone()
+}
+
+#[tokio::test]
+async fn a_connector_of_a_class_that_does_not_exist_earns_a_warning() {
+    let api = cluster();
+    let none = json!(null);
+    let warning = |class: &str| {
+        json!([format!(
+            "spec.connectorClassName: there is no ConnectorClass {class:?}; correct the name, or create the class \
+             (kubectl get connectorclasses)"
+        )])
+    };
+    assert_eq!(
+        connector_written(&api, &of_class("oci"), &none).await,
+        warning("oci")
+    );
+    assert_eq!(
+        connector_written(&api, &of_class("oci"), &of_class("git")).await,
+        warning("oci")
+    );
+    for odd in ["No Name", "../pods", "a/b"] {
+        api.calls();
+        assert_eq!(
+            connector_written(&api, &of_class(odd), &none).await,
+            warning(odd)
+        );
+        assert_eq!(api.calls(), [], "{odd}");
+    }
+    api.put(CLASS, json!({"apiVersion": "connectors.alauda.io/v1alpha1", "kind": "ConnectorClass", "metadata": {"name": "oci"}, "spec": {}}));
+    assert_eq!(connector_written(&api, &of_class("oci"), &none).await, none);
+    // What did not change is not looked at.
+    api.delete(CLASS);
+    api.calls();
+    let old = of_class("oci");
+    assert_eq!(connector_written(&api, &old, &old).await, none);
+    assert_eq!(api.calls(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_nobody_tells_about_earns_no_warning_and_costs_little_time() {
+    let api = cluster();
+    api.fail(|_, path| (path == CLASS).then_some(StatusCode::FORBIDDEN));
+    let (oci, none) = (of_class("oci"), json!(null));
+    assert_eq!(connector_written(&api, &oci, &none).await, none);
+    api.heal();
+    api.hang();
+    let start = Instant::now();
+    assert_eq!(connector_written(&api, &oci, &none).await, none);
+    assert!(start.elapsed() < Duration::from_millis(500));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_there_is_no_room_for_is_answered_in_time() {
     let handler = handler(&cluster());
