@@ -39,12 +39,14 @@ words! {
 words! {
     /// Can the policy's checks be judged, and do they mean something?
     ChecksValid {
-        /// They can, and nobody who asks could write his own approval.
+        /// They can, and no account of the requesters' namespaces could write an approval.
         ChecksValid,
         /// The policy has none.
         NoChecks,
-        /// They can, and somebody who asks could write his own approval.
+        /// They can, and an account of the requesters' namespaces could write an approval.
         ChecksForgeable,
+        /// They can, and such an account could delete an approval before it is withdrawn.
+        ChecksDeletable,
         /// They can, and pods of every namespace may ask, with approvals from their own namespaces.
         RequestersOpen,
         /// A label, a field, a template or Rego of theirs cannot be used.
@@ -65,7 +67,7 @@ words! {
 }
 
 words! {
-    /// Is the whole policy in force?
+    /// Is the whole policy in force? What is in force and questionable has the word of its checks.
     Ready {
         /// It is.
         Ready,
@@ -85,7 +87,7 @@ words! {
         PermissionRestored,
         /// The standing permission is not in force as it is written.
         PermissionNotSynced,
-        /// The checks cannot be judged, or somebody who asks could write his own approval.
+        /// The checks cannot be judged, or who asks could write an approval or delete one.
         ChecksQuestionable,
     }
 }
@@ -125,7 +127,7 @@ mod tests {
         );
         assert_eq!(
             words(ChecksValid::ALL.iter().map(|it| it.as_str()).collect()),
-            "ChecksValid NoChecks ChecksForgeable RequestersOpen ChecksInvalid KindMissing KindNotNamespaced \
+            "ChecksValid NoChecks ChecksForgeable ChecksDeletable RequestersOpen ChecksInvalid KindMissing KindNotNamespaced \
              KindNotReadable ProofUnavailable ChecksNotJudged PolicyUnreadable"
         );
         assert_eq!(

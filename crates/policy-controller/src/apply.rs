@@ -228,6 +228,7 @@ impl Applier {
         let api: Api<AccessPolicy> = Api::namespaced(self.client.clone(), &name.namespace);
         let AccessPolicyStatus {
             observed_generation,
+            matched_connector_count,
             matched_connectors,
             granted_subjects,
             conditions,
@@ -237,6 +238,7 @@ impl Applier {
             "metadata": {"uid": policy.owner.uid, "resourceVersion": policy.version},
             "status": {
                 "observedGeneration": observed_generation,
+                "matchedConnectorCount": matched_connector_count,
                 "matchedConnectors": matched_connectors,
                 "grantedSubjects": granted_subjects,
                 "conditions": conditions,

@@ -97,7 +97,10 @@ fn whoever_asks_and_may_write_his_own_approval_is_named_until_he_may_not() {
         "{}",
         message(&forgeable)
     );
-    assert_eq!(condition(&forgeable, "Ready"), Some(("True", "Ready")));
+    let ready = Some(("True", "ChecksForgeable"));
+    assert_eq!(condition(&forgeable, "Ready"), ready);
+    let shown = gate.scene().run("get apol signed-off").unwrap();
+    assert!(shown.contains("ChecksForgeable"), "{shown}");
     gate.wait_for_event("AccessPolicy", "signed-off", "ChecksQuestionable");
     gate.scene().run("delete rolebinding signers").unwrap();
     until(&gate, "signed-off", "ChecksValid");

@@ -13,11 +13,14 @@ pub struct AccessPolicyStatus {
     /// The `metadata.generation` that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// How many connectors the policy selects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matched_connector_count: Option<i32>,
     /// The connectors that the policy selects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub matched_connectors: Vec<MatchedConnector>,
-    /// How many subjects hold the standing permission.
+    /// How many subjects hold the standing permission: 0 when the policy has none. Absent: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted_subjects: Option<i32>,
     /// What is known: ConnectorsMatched (the policy selects a connector), PermissionSynced (the

@@ -30,7 +30,7 @@ use tracing::{debug, warn};
 
 use super::{
     suspects::Suspects,
-    verdict::{Forgers, KindFound, MOST_NAMED, Resource},
+    verdict::{Holders, KindFound, MOST_NAMED, Resource},
 };
 
 /// Who reads the objects of checks.
@@ -45,14 +45,19 @@ const PAUSE: Duration = Duration::from_millis(10);
 const ALL_ACCOUNTS: &str = "system:serviceaccounts";
 const EVERYBODY: &str = "system:authenticated";
 
-/// What somebody would have to be allowed to write an approval of his own.
-const FORGING: [(&str, &str); 5] = [
+/// A verb and a subresource.
+type Right = (&'static str, &'static str);
+
+/// Each of these rights is enough to write an approval.
+const FORGING: &[Right] = &[
     ("create", ""),
     ("update", ""),
     ("patch", ""),
     ("update", "status"),
     ("patch", "status"),
 ];
+/// Each of these is enough to delete one.
+const DELETING: &[Right] = &[("delete", ""), ("deletecollection", "")];
 
 /// Who looks at Rego. Tests ask somebody simpler than the evaluation service.
 pub trait Validator: Send + Sync {
@@ -133,8 +138,13 @@ impl Facts {
             .collect())
     }
 
-    /// What is to be known of a kind.
-    pub async fn kind(&self, kind: &ObjectKind, suspects: &Suspects) -> KindFound {
+    /// What is to be known of a kind. Who may delete its objects is asked only where that matters.
+    pub async fn kind(
+        &self,
+        kind: &ObjectKind,
+        suspects: &Suspects,
+        asks_deleters: bool,
+    ) -> KindFound {
         if !may_approve(kind) {
             // It is told as a mistake of the policy already.
             return KindFound::Unknown;
@@ -156,24 +166,32 @@ impl Facts {
                     return Ok(KindFound::NotReadable(resource.clone()));
                 }
             }
-            let forgers = self.forgers(&resource, suspects).await?;
-            Ok::<_, Unanswered>(KindFound::Readable(forgers))
+            let forgers = self.holders(FORGING, &resource, suspects).await?;
+            // Who may forge has no need to delete.
+            let deleters = if asks_deleters && forgers.first.is_empty() {
+                self.holders(DELETING, &resource, suspects).await?
+            } else {
+                Holders::default()
+            };
+            Ok::<_, Unanswered>(KindFound::Readable { forgers, deleters })
         };
         found.await.unwrap_or(KindFound::Unknown)
     }
 
-    async fn forgers(
+    /// The first of the suspects that have one of the rights.
+    async fn holders(
         &self,
+        rights: &[Right],
         resource: &Resource,
         suspects: &Suspects,
-    ) -> Result<Forgers, Unanswered> {
-        let mut forgers = Forgers {
+    ) -> Result<Holders, Unanswered> {
+        let mut holders = Holders {
             first: Vec::new(),
-            may_be_more: suspects.is_cut,
+            may_be_more: !suspects.extent.is_whole(),
         };
         for (namespace, accounts) in &suspects.places {
-            if forgers.first.len() > MOST_NAMED {
-                forgers.may_be_more = true;
+            if holders.first.len() > MOST_NAMED {
+                holders.may_be_more = true;
                 break;
             }
             let own = format!("{ALL_ACCOUNTS}:{namespace}");
@@ -184,9 +202,9 @@ impl Facts {
             ];
             let mut are_all = false;
             for groups in ladder {
-                let found = self.forges(Who::of(groups), Some(namespace), resource);
+                let found = self.holds(rights, Who::of(groups), Some(namespace), resource);
                 if let Some(what) = found.await? {
-                    forgers.first.push(what);
+                    holders.first.push(what);
                     are_all = true;
                     break;
                 }
@@ -194,25 +212,26 @@ impl Facts {
             // Who is in a group that may is not named besides.
             for account in accounts.iter().filter(|_| !are_all) {
                 let who = Who::Account(namespace.clone(), account.clone());
-                forgers
+                holders
                     .first
-                    .extend(self.forges(who, Some(namespace), resource).await?);
-                if forgers.first.len() > MOST_NAMED {
+                    .extend(self.holds(rights, who, Some(namespace), resource).await?);
+                if holders.first.len() > MOST_NAMED {
                     break;
                 }
             }
         }
-        Ok(forgers)
+        Ok(holders)
     }
 
-    /// What somebody may do that lets him forge, as a sentence.
-    async fn forges(
+    /// The first of the rights that somebody has, as a sentence.
+    async fn holds(
         &self,
+        rights: &[Right],
         who: Who,
         namespace: Option<&str>,
         resource: &Resource,
     ) -> Result<Option<String>, Unanswered> {
-        for what in FORGING {
+        for &what in rights {
             if self.may(who.clone(), namespace, what, resource).await? {
                 let (verb, subresource) = what;
                 let part = if subresource.is_empty() {
@@ -235,7 +254,7 @@ impl Facts {
         &self,
         who: Who,
         namespace: Option<&str>,
-        (verb, subresource): (&'static str, &'static str),
+        (verb, subresource): Right,
         resource: &Resource,
     ) -> Result<bool, Unanswered> {
         let question = Question {

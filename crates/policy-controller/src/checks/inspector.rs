@@ -1,9 +1,15 @@
 //! When a policy's checks are looked at, and what is done with what was found.
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
 use connectors_api::{
     AccessPolicy,
+    access_policy::Latch,
     config::{CONFIG_MAP, DefaultRequesters, Knowledge},
     judge::needs_proof,
     policy_reason::ChecksValid,
@@ -71,6 +77,7 @@ impl Inspection {
             ChecksValid::ChecksValid
             | ChecksValid::NoChecks
             | ChecksValid::ChecksForgeable
+            | ChecksValid::ChecksDeletable
             | ChecksValid::RequestersOpen
             | ChecksValid::ChecksInvalid
             | ChecksValid::ProofUnavailable
@@ -256,11 +263,15 @@ impl Inspector {
             (true, None) => Some(OpenBy::Installation),
             (true, Some(_)) => Some(OpenBy::Policy),
         };
+        found.extent = suspects.extent;
         let checks = &granted.spec.checks;
-        let judged = checks.iter().filter(|it| !needs_proof(it));
-        let kinds: BTreeSet<_> = judged.map(|it| &it.selector.object_ref).collect();
-        for kind in kinds {
-            let of_kind = self.facts.kind(kind, &suspects).await;
+        // Under the other latches, deletion revokes or a withdrawal would not be looked at either.
+        let mut kinds: BTreeMap<_, bool> = BTreeMap::new();
+        for check in checks.iter().filter(|it| !needs_proof(it)) {
+            *kinds.entry(&check.selector.object_ref).or_default() |= check.latch == Latch::Auto;
+        }
+        for (kind, asks_deleters) in kinds {
+            let of_kind = self.facts.kind(kind, &suspects, asks_deleters).await;
             found.kinds.insert(kind.clone(), of_kind);
         }
         verdict::verdict(checks, &found)

@@ -1,6 +1,9 @@
-//! Whose pods may ask under a policy's checks, and from where: pure.
+//! Whose pods may ask under a policy's checks, and as whom the people of those namespaces can run other pods: pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use connectors_api::{
     LabelSelector,
@@ -19,15 +22,60 @@ const ALL_ACCOUNTS: &str = "system:serviceaccounts";
 const EVERYBODY: &str = "system:authenticated";
 const ACCOUNT: &str = "system:serviceaccount:";
 
-/// Where checks are looked up, which is where somebody would have to write them: in the namespaces of pods.
+/// Where checks are looked up, which is where an approval would have to be forged: in the namespaces of pods.
+///
+/// Whoever may create a pod there that asks may create another one that runs as any service account of the namespace.
+/// So all of them count, those that may ask first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suspects {
     /// Pods of every namespace may ask.
     pub everywhere: bool,
-    /// Service accounts by their namespaces.
-    pub places: BTreeMap<String, BTreeSet<String>>,
-    /// There are more than can be asked about.
-    pub is_cut: bool,
+    /// Service accounts by their namespaces, as many as can be asked about.
+    pub places: BTreeMap<String, Vec<String>>,
+    /// How many that is, and how many there are.
+    pub extent: Extent,
+}
+
+/// How far a look went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// As many service accounts are asked about.
+    pub looked: usize,
+    /// As many are there.
+    pub all: usize,
+    /// Namespaces of which none is.
+    pub places_left_out: usize,
+}
+
+impl Extent {
+    /// Nothing is left out.
+    #[must_use]
+    pub const fn is_whole(self) -> bool {
+        self.looked == self.all && self.places_left_out == 0
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            looked,
+            all,
+            places_left_out,
+        } = self;
+        write!(f, "looked at {looked} of {all} accounts")?;
+        match places_left_out {
+            0 => Ok(()),
+            left => write!(f, ", and at none of {left} more namespaces"),
+        }
+    }
+}
+
+/// The service accounts of the namespaces of pods that may ask.
+#[derive(Default)]
+struct Accounts {
+    everywhere: bool,
+    /// By namespace: those that may ask.
+    places: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Suspects {
@@ -39,24 +87,26 @@ impl Suspects {
         defaults: DefaultRequesters,
         around: Surroundings<'_>,
     ) -> Self {
-        let mut suspects = Self::default();
+        let mut accounts = Accounts::default();
         match &granted.requesters {
             None => match defaults {
-                DefaultRequesters::Namespace => suspects.all_of(namespace, around),
-                DefaultRequesters::Any => suspects.everywhere = true,
+                DefaultRequesters::Namespace => accounts.all_of(namespace, around),
+                DefaultRequesters::Any => accounts.everywhere = true,
             },
             Some(subjects) => {
                 for subject in subjects
                     .iter()
                     .filter_map(|it| SubjectForm::try_from(it).ok())
                 {
-                    suspects.add(subject, namespace, around);
+                    accounts.add(subject, namespace, around);
                 }
             }
         }
-        suspects.cut()
+        accounts.cut(around)
     }
+}
 
+impl Accounts {
     fn add(&mut self, subject: SubjectForm, own: &str, around: Surroundings<'_>) {
         match subject {
             SubjectForm::ServiceAccount { namespace, name } => {
@@ -109,18 +159,39 @@ impl Suspects {
         place.extend(accounts.map(|(name, _)| name.clone()));
     }
 
-    fn cut(mut self) -> Self {
-        let mut left = MOST_ACCOUNTS;
-        let mut is_cut = self.places.len() > MOST_PLACES;
-        let places = std::mem::take(&mut self.places);
-        for (namespace, accounts) in places.into_iter().take(MOST_PLACES) {
-            is_cut |= accounts.len() > left;
-            let kept: BTreeSet<String> = accounts.into_iter().take(left).collect();
-            left -= kept.len();
-            self.places.insert(namespace, kept);
+    /// As many as can be asked about: of each namespace those that may ask before those that it has besides.
+    fn cut(self, around: Surroundings<'_>) -> Suspects {
+        let Self { everywhere, places } = self;
+        let mut extent = Extent {
+            places_left_out: places.len().saturating_sub(MOST_PLACES),
+            ..Extent::default()
+        };
+        let mut kept: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut others: Vec<(&String, &String)> = Vec::new();
+        for (namespace, asking) in places.iter().take(MOST_PLACES) {
+            let of_place = kept.entry(namespace.clone()).or_default();
+            extent.all += asking.len();
+            let left = MOST_ACCOUNTS - extent.looked;
+            of_place.extend(asking.iter().take(left).cloned());
+            extent.looked += of_place.len();
+            let there = around.accounts.get(namespace).into_iter().flatten();
+            let besides = there.map(|(name, _)| name);
+            let besides = besides.filter(|name| !asking.contains(*name));
+            others.extend(besides.map(|name| (namespace, name)));
         }
-        self.is_cut = is_cut;
-        self
+        extent.all += others.len();
+        let left = MOST_ACCOUNTS - extent.looked;
+        for (namespace, name) in others.into_iter().take(left) {
+            kept.entry(namespace.clone())
+                .or_default()
+                .push(name.clone());
+            extent.looked += 1;
+        }
+        Suspects {
+            everywhere,
+            places: kept,
+            extent,
+        }
     }
 }
 

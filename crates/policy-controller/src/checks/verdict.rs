@@ -5,11 +5,13 @@ use std::{collections::BTreeMap, fmt};
 use connectors_api::{
     access_policy::{Check, ObjectKind},
     config::REQUESTERS_OPEN,
-    judge::needs_proof,
+    judge::{needs_proof, without_proof},
     policy_reason::ChecksValid,
 };
 
-/// As many forgers are named.
+use super::suspects::Extent;
+
+/// As many holders of a right are named.
 pub(super) const MOST_NAMED: usize = 3;
 /// What lets the chart read more kinds.
 const READER_LABEL: &str = "connectors.alauda.io/aggregate-to-check-reader=true";
@@ -34,6 +36,8 @@ pub struct Found {
     pub kinds: BTreeMap<ObjectKind, KindFound>,
     /// Pods of every namespace may ask: who says so.
     pub open: Option<OpenBy>,
+    /// How far the look at accounts went.
+    pub extent: Extent,
 }
 
 /// Who lets pods of every namespace ask.
@@ -54,8 +58,13 @@ pub enum KindFound {
     ClusterScoped,
     /// The request-controller may not read it.
     NotReadable(Resource),
-    /// It may; and these could write it.
-    Readable(Forgers),
+    /// It may.
+    Readable {
+        /// These could write one.
+        forgers: Holders,
+        /// These could delete one whose withdrawal has to be seen.
+        deleters: Holders,
+    },
     /// The API server does not answer.
     Unknown,
 }
@@ -81,12 +90,12 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Who of those that may ask could write approvals.
+/// Who of those that a pod of the requesters' namespaces can run as may do something with approvals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Forgers {
+pub struct Holders {
     /// The first of them, as sentences.
     pub first: Vec<String>,
-    /// There are more, or there may be: not everybody was asked about.
+    /// There are more, or there may be: who is in a later namespace was not asked about.
     pub may_be_more: bool,
 }
 
@@ -107,7 +116,8 @@ pub fn verdict(checks: &[Check], found: &Found) -> Verdict {
         if needs_proof(check) {
             let message = format!(
                 "{at}: this version cannot prove that a {kind} belongs to the pod's pipeline run, so the check never \
-                 passes; provenance: None accepts it without proof"
+                 passes; {} accepts it without proof",
+                without_proof(check)
             );
             return says(ChecksValid::ProofUnavailable, message);
         }
@@ -133,7 +143,7 @@ pub fn verdict(checks: &[Check], found: &Found) -> Verdict {
                 );
                 return says(ChecksValid::KindNotReadable, message);
             }
-            Some(KindFound::Readable(_) | KindFound::Unknown) | None => {}
+            Some(KindFound::Readable { .. } | KindFound::Unknown) | None => {}
         }
     }
     if let Some(why) = &found.unread {
@@ -155,14 +165,45 @@ pub fn verdict(checks: &[Check], found: &Found) -> Verdict {
         }
         None => {}
     }
-    match forgeable(found) {
-        Some(message) => says(ChecksValid::ChecksForgeable, message),
-        None if found.kinds.values().any(was_cut) => {
-            let message = "too many may ask to look at everybody: nobody of the first could write his own approval";
-            says(ChecksValid::ChecksValid, message.to_owned())
-        }
-        None => says(ChecksValid::ChecksValid, String::new()),
+    let extent = if found.extent.is_whole() {
+        String::new()
+    } else {
+        format!("; {}", found.extent)
+    };
+    let forgers = named(found, |it| match it {
+        KindFound::Readable { forgers, .. } => Some(forgers),
+        KindFound::Missing
+        | KindFound::ClusterScoped
+        | KindFound::NotReadable(_)
+        | KindFound::Unknown => None,
+    });
+    if let Some(forgers) = forgers {
+        let message = format!(
+            "{forgers}: a pod in a namespace of the requesters can run as it, so who asks could approve; take these \
+             rights away, or use a kind that only approvers may write{extent}"
+        );
+        return says(ChecksValid::ChecksForgeable, message);
     }
+    let deleters = named(found, |it| match it {
+        KindFound::Readable { deleters, .. } => Some(deleters),
+        KindFound::Missing
+        | KindFound::ClusterScoped
+        | KindFound::NotReadable(_)
+        | KindFound::Unknown => None,
+    });
+    if let Some(deleters) = deleters {
+        let message = format!(
+            "{deleters}: with latch Auto a deleted approval keeps what it let in, so who asks could delete it before it \
+             is withdrawn; say latch: WhileHolds, or take these rights away{extent}"
+        );
+        return says(ChecksValid::ChecksDeletable, message);
+    }
+    let message = if found.extent.is_whole() {
+        String::new()
+    } else {
+        format!("{}: none of them could write an approval", found.extent)
+    };
+    says(ChecksValid::ChecksValid, message)
 }
 
 fn rule_for(Resource { group, plural }: &Resource) -> String {
@@ -177,34 +218,22 @@ fn rule_for(Resource { group, plural }: &Resource) -> String {
     )
 }
 
-fn was_cut(kind: &KindFound) -> bool {
-    matches!(kind, KindFound::Readable(forgers) if forgers.may_be_more)
-}
-
-fn forgeable(found: &Found) -> Option<String> {
+/// The first holders of a right on any of the kinds; none if nobody has it.
+fn named(found: &Found, of: impl Fn(&KindFound) -> Option<&Holders>) -> Option<String> {
     let mut named = Vec::new();
     let mut may_be_more = false;
-    for kind in found.kinds.values() {
-        if let KindFound::Readable(forgers) = kind {
-            named.extend(forgers.first.iter().map(String::as_str));
-            may_be_more |= forgers.may_be_more && !forgers.first.is_empty();
-        }
+    for holders in found.kinds.values().filter_map(of) {
+        named.extend(holders.first.iter().map(String::as_str));
+        may_be_more |= holders.may_be_more && !holders.first.is_empty();
     }
     may_be_more |= named.len() > MOST_NAMED;
     named.truncate(MOST_NAMED);
-    if named.is_empty() {
-        return None;
-    }
     let more = if may_be_more {
         ", and perhaps others"
     } else {
         ""
     };
-    Some(format!(
-        "{}{more}: who may ask for access could approve himself; take these rights away, or use a kind that only \
-         approvers may write",
-        named.join("; ")
-    ))
+    (!named.is_empty()).then(|| format!("{}{more}", named.join("; ")))
 }
 
 #[cfg(test)]

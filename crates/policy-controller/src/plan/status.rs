@@ -15,7 +15,7 @@ use crate::checks::{Checks, verdict::Verdict};
 pub struct Known {
     /// The connectors that it selects.
     pub connectors: Vec<String>,
-    /// How many hold its standing permission; none when it has none.
+    /// How many hold its standing permission; none when that is not known.
     pub holders: Option<usize>,
     /// Whether it selects anything.
     pub matched: ConnectorsMatched,
@@ -34,7 +34,11 @@ impl Known {
         let is_matched = !wanted.connectors.is_empty();
         let count = wanted.connectors.len();
         let (holders, synced, message) = match &wanted.standing {
-            Standing::None => (None, PermissionSynced::NoStandingPermission, String::new()),
+            Standing::None => (
+                Some(0),
+                PermissionSynced::NoStandingPermission,
+                String::new(),
+            ),
             Standing::Invalid(wrong) => {
                 let message = format!("spec.defaultPermission.{wrong}; nobody holds it");
                 (Some(0), PermissionSynced::RulesInvalid, message)
@@ -84,7 +88,7 @@ impl Known {
     pub fn unreadable(problem: &str) -> Self {
         Self {
             connectors: Vec::new(),
-            holders: None,
+            holders: Some(0),
             matched: ConnectorsMatched::PolicyUnreadable,
             synced: PermissionSynced::PolicyUnreadable,
             message: format!(
@@ -132,6 +136,7 @@ impl Known {
         };
         let status = AccessPolicyStatus {
             observed_generation: generation,
+            matched_connector_count: i32::try_from(self.connectors.len()).ok(),
             matched_connectors: self.connectors.iter().map(name).collect(),
             granted_subjects: holders,
             conditions: self
@@ -176,6 +181,8 @@ impl Known {
         } else {
             let (_, status, reason, message) = checks;
             match status {
+                // In force, and somebody should look: it shows where people look first.
+                True if is_questionable(reason) => (True, reason, message),
                 True => (True, Ready::Ready.as_str(), ""),
                 Unknown => (Unknown, Ready::ChecksNotJudged.as_str(), message),
                 False => (False, reason, message),
@@ -223,6 +230,7 @@ impl Known {
             ChecksValid::ChecksValid
             | ChecksValid::NoChecks
             | ChecksValid::ChecksForgeable
+            | ChecksValid::ChecksDeletable
             | ChecksValid::RequestersOpen => True,
             ChecksValid::ChecksNotJudged => Unknown,
             ChecksValid::ChecksInvalid
@@ -234,6 +242,17 @@ impl Known {
         };
         (TYPE, status, reason.as_str(), message)
     }
+}
+
+/// Whether checks that can be judged mean less than they seem to.
+fn is_questionable(reason: &str) -> bool {
+    [
+        ChecksValid::ChecksForgeable,
+        ChecksValid::ChecksDeletable,
+        ChecksValid::RequestersOpen,
+    ]
+    .iter()
+    .any(|it| it.as_str() == reason)
 }
 
 type Row<'a> = (AccessPolicyCondition, ConditionStatus, &'a str, &'a str);

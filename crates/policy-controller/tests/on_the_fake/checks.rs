@@ -82,11 +82,13 @@ fn checks(cluster: &Cluster, policy: &str) -> (String, String) {
     let of = |type_: &str| conditions.iter().find(|it| it["type"] == type_).unwrap();
     let checks = of("ChecksValid");
     let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let ready = of("Ready");
     let line = format!(
-        "{} {}, ready {}",
+        "{} {}, ready {} {}",
         text(&checks["status"]),
         text(&checks["reason"]),
-        text(&of("Ready")["status"])
+        text(&ready["status"]),
+        text(&ready["reason"])
     );
     (line, text(&checks["message"]))
 }
@@ -106,7 +108,7 @@ async fn a_kind_comes_and_may_be_read_and_the_status_follows() {
     let _process = cluster.start("one");
     soon().await;
     let (line, message) = checks(&cluster, "p");
-    assert_eq!(line, "False KindMissing, ready False");
+    assert_eq!(line, "False KindMissing, ready False KindMissing");
     assert!(
         message.contains("no kind SignOff of example.com/v1"),
         "{message}"
@@ -114,7 +116,7 @@ async fn a_kind_comes_and_may_be_read_and_the_status_follows() {
     cluster.server.register(sign_offs());
     sleep(Duration::from_mins(1)).await;
     let (line, message) = checks(&cluster, "p");
-    assert_eq!(line, "False KindNotReadable, ready False");
+    assert_eq!(line, "False KindNotReadable, ready False KindNotReadable");
     assert!(
         message.contains("add {apiGroup: example.com, resources: [signoffs]}"),
         "{message}"
@@ -123,7 +125,10 @@ async fn a_kind_comes_and_may_be_read_and_the_status_follows() {
     sleep(Duration::from_mins(1)).await;
     assert_eq!(
         checks(&cluster, "p"),
-        ("True ChecksValid, ready True".to_owned(), String::new())
+        (
+            "True ChecksValid, ready True Ready".to_owned(),
+            String::new()
+        )
     );
     let events = cluster.events();
     let told = |word: &str| events.iter().filter(|it| it.contains(word)).count();
@@ -137,7 +142,10 @@ async fn a_kind_comes_and_may_be_read_and_the_status_follows() {
 #[tokio::test(start_paused = true)]
 async fn whoever_asks_and_could_approve_himself_is_named_when_rights_change() {
     let (cluster, _process) = started().await;
-    assert_eq!(checks(&cluster, "p").0, "True ChecksValid, ready True");
+    assert_eq!(
+        checks(&cluster, "p").0,
+        "True ChecksValid, ready True Ready"
+    );
     let_him(
         &cluster,
         "makers",
@@ -147,9 +155,9 @@ async fn whoever_asks_and_could_approve_himself_is_named_when_rights_change() {
     );
     sleep(Duration::from_secs(90)).await;
     let (line, message) = checks(&cluster, "p");
-    assert_eq!(line, "True ChecksForgeable, ready True");
+    assert_eq!(line, "True ChecksForgeable, ready True ChecksForgeable");
     assert!(
-        message.starts_with("system:serviceaccounts:tools may create signoffs.example.com in namespace tools: who may ask"),
+        message.starts_with("system:serviceaccounts:tools may create signoffs.example.com in namespace tools: a pod in a namespace of the requesters can run as it"),
         "{message}"
     );
     assert!(
@@ -160,7 +168,10 @@ async fn whoever_asks_and_could_approve_himself_is_named_when_rights_change() {
     );
     cluster.server.delete("clusterrolebindings", "", "makers");
     sleep(Duration::from_secs(90)).await;
-    assert_eq!(checks(&cluster, "p").0, "True ChecksValid, ready True");
+    assert_eq!(
+        checks(&cluster, "p").0,
+        "True ChecksValid, ready True Ready"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,6 +195,75 @@ async fn the_status_of_an_approval_is_an_approval_and_accounts_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_account_that_may_not_ask_counts_because_a_pod_of_the_namespace_can_run_as_it() {
+    let (cluster, _process) = started().await;
+    cluster.account(TOOLS, "signer", json!({}));
+    cluster.edit("p", |spec| {
+        spec["checkGrantedPermission"]["requesters"] =
+            json!([{"kind": "ServiceAccount", "name": "builder"}]);
+    });
+    let account = json!({"kind": "ServiceAccount", "namespace": TOOLS, "name": "signer"});
+    let_him(&cluster, "signers", &["create"], &["signoffs"], account);
+    sleep(Duration::from_secs(90)).await;
+    let (line, message) = checks(&cluster, "p");
+    assert_eq!(line, "True ChecksForgeable, ready True ChecksForgeable");
+    assert!(
+        message.starts_with("system:serviceaccount:tools:signer may create signoffs.example.com"),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_could_delete_an_approval_before_it_is_withdrawn_is_named() {
+    let (cluster, _process) = started().await;
+    let_him(
+        &cluster,
+        "cleaners",
+        &["delete"],
+        &["signoffs"],
+        group("system:serviceaccounts:tools"),
+    );
+    sleep(Duration::from_secs(90)).await;
+    let (line, message) = checks(&cluster, "p");
+    assert_eq!(line, "True ChecksDeletable, ready True ChecksDeletable");
+    assert!(
+        message.starts_with("system:serviceaccounts:tools may delete signoffs.example.com"),
+        "{message}"
+    );
+    // Deletion revokes, or nothing is looked at: either way it helps nobody.
+    for latch in ["WhileHolds", "Once"] {
+        cluster.edit("p", |spec| {
+            spec["checkGrantedPermission"]["spec"]["checks"][0]["latch"] = json!(latch);
+        });
+        sleep(Duration::from_secs(90)).await;
+        assert_eq!(
+            checks(&cluster, "p").0,
+            "True ChecksValid, ready True Ready",
+            "{latch}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_told_how_many_of_many_accounts_were_looked_at() {
+    let (cluster, _process) = started().await;
+    for number in 0..80 {
+        cluster.account(TOOLS, &format!("a{number}"), json!({}));
+    }
+    cluster.edit("p", |spec| {
+        spec["checkGrantedPermission"]["requesters"] =
+            json!([{"kind": "ServiceAccount", "name": "a7"}]);
+    });
+    sleep(Duration::from_secs(90)).await;
+    let (line, message) = checks(&cluster, "p");
+    assert_eq!(line, "True ChecksValid, ready True Ready");
+    assert_eq!(
+        message,
+        "looked at 50 of 80 accounts: none of them could write an approval"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_installation_that_lets_everybody_ask_is_told_with_each_policy() {
     let (cluster, _process) = started().await;
     let config = |value: &str| {
@@ -196,7 +276,7 @@ async fn an_installation_that_lets_everybody_ask_is_told_with_each_policy() {
     cluster.put(config("Any"));
     sleep(Duration::from_secs(30)).await;
     let (line, message) = checks(&cluster, "p");
-    assert_eq!(line, "True RequestersOpen, ready True");
+    assert_eq!(line, "True RequestersOpen, ready True RequestersOpen");
     assert!(
         message.contains("name who may ask in spec.checkGrantedPermission.requesters"),
         "{message}"
@@ -206,7 +286,10 @@ async fn an_installation_that_lets_everybody_ask_is_told_with_each_policy() {
             json!([{"kind": "ServiceAccount", "name": "builder"}]);
     });
     soon().await;
-    assert_eq!(checks(&cluster, "p").0, "True ChecksValid, ready True");
+    assert_eq!(
+        checks(&cluster, "p").0,
+        "True ChecksValid, ready True Ready"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,7 +303,7 @@ async fn rego_is_looked_at_by_the_evaluation_service() {
     soon().await;
     assert_eq!(
         checks(&cluster, "rego").0,
-        "Unknown ChecksNotJudged, ready Unknown"
+        "Unknown ChecksNotJudged, ready Unknown ChecksNotJudged"
     );
     let finding = Finding {
         path: "spec.x".to_owned(),
@@ -232,11 +315,11 @@ async fn rego_is_looked_at_by_the_evaluation_service() {
     *cluster.validator.0.lock().unwrap() = Some(vec![finding]);
     soon().await;
     let (line, message) = checks(&cluster, "rego");
-    assert_eq!(line, "False ChecksInvalid, ready False");
+    assert_eq!(line, "False ChecksInvalid, ready False ChecksInvalid");
     assert_eq!(message, "spec.x: is no module");
     assert_eq!(
         checks(&cluster, "p").0,
-        "True ChecksValid, ready True",
+        "True ChecksValid, ready True Ready",
         "it has no Rego"
     );
 }
@@ -248,7 +331,10 @@ async fn a_successor_writes_nothing_that_is_known() {
     let since = cluster.now();
     let _second = cluster.start("two");
     sleep(Duration::from_mins(5)).await;
-    assert_eq!(checks(&cluster, "p").0, "True ChecksValid, ready True");
+    assert_eq!(
+        checks(&cluster, "p").0,
+        "True ChecksValid, ready True Ready"
+    );
     let writes: Vec<String> = cluster.writes(since);
     let writes = writes
         .iter()
@@ -262,7 +348,7 @@ async fn nobody_is_asked_about_a_policy_without_checks() {
     cluster.policy("p", json!({}), json!([{"kind": "User", "name": "alice"}]));
     let _process = cluster.start("one");
     soon().await;
-    assert_eq!(checks(&cluster, "p").0, "True NoChecks, ready True");
+    assert_eq!(checks(&cluster, "p").0, "True NoChecks, ready True Ready");
     assert!(
         !cluster
             .writes(0)

@@ -12,6 +12,7 @@ fn around() -> Around {
         .account("team", "builder", &[("role", "builder")])
         .account("team", "default", &[])
         .account("other", "builder", &[("role", "builder")])
+        .account("n0", "besides", &[])
 }
 
 fn of(requesters: &Value, defaults: DefaultRequesters) -> Suspects {
@@ -37,10 +38,7 @@ fn of(requesters: &Value, defaults: DefaultRequesters) -> Suspects {
 fn said(suspects: &Suspects) -> Vec<String> {
     let everywhere = suspects.everywhere.then(|| "everywhere".to_owned());
     let places = suspects.places.iter();
-    let places = places.map(|(namespace, accounts)| {
-        let accounts: Vec<&str> = accounts.iter().map(String::as_str).collect();
-        format!("{namespace}: {}", accounts.join(" "))
-    });
+    let places = places.map(|(namespace, accounts)| format!("{namespace}: {}", accounts.join(" ")));
     everywhere.into_iter().chain(places).collect()
 }
 
@@ -49,22 +47,26 @@ fn who_may_ask_is_who_could_forge() {
     let labels = json!({"matchLabels": {"role": "builder"}});
     let test = json!({"matchLabels": {"stage": "test"}});
     for (subject, expected) in [
-        (json!({"kind": "ServiceAccount", "name": "ci"}), "tools: ci"),
+        // A pod of the namespace can run as any of its accounts, whoever is named.
+        (
+            json!({"kind": "ServiceAccount", "name": "ci"}),
+            "tools: ci default",
+        ),
         (
             json!({"kind": "ServiceAccount", "name": "ci", "namespace": "team"}),
-            "team: ci",
+            "team: ci builder default",
         ),
         (
             json!({"kind": "ServiceAccount", "name": "system:serviceaccount:team:ci"}),
-            "team: ci",
+            "team: ci builder default",
         ),
         (
             json!({"kind": "User", "name": "system:serviceaccount:team:ci"}),
-            "team: ci",
+            "team: ci builder default",
         ),
         (
             json!({"kind": "ServiceAccount", "nameSelector": labels, "namespaceSelector": test}),
-            "team: builder",
+            "team: builder default",
         ),
         (
             json!({"kind": "ServiceAccount", "nameSelector": labels}),
@@ -92,7 +94,7 @@ fn who_may_ask_is_who_could_forge() {
     ] {
         let suspects = of(&json!([subject]), DefaultRequesters::Any);
         assert_eq!(said(&suspects).join(", "), expected, "{subject}");
-        assert!(!suspects.is_cut);
+        assert!(suspects.extent.is_whole(), "{subject}");
     }
 }
 
@@ -107,7 +109,14 @@ fn without_requesters_the_installation_says_who_may_ask() {
 }
 
 #[test]
-fn of_many_some_are_looked_at() {
+fn those_that_may_ask_are_looked_at_before_the_others() {
+    let asking = json!([{"kind": "ServiceAccount", "namespace": "n0", "name": "z"}]);
+    let suspects = of(&asking, DefaultRequesters::Namespace);
+    assert_eq!(said(&suspects), ["n0: z besides"]);
+}
+
+#[test]
+fn of_many_some_are_looked_at_and_it_is_said_how_many() {
     let many = |namespaces: usize, accounts: usize| -> Value {
         let all = (0..namespaces).flat_map(|namespace| {
             (0..accounts).map(move |name| {
@@ -116,14 +125,19 @@ fn of_many_some_are_looked_at() {
         });
         all.collect()
     };
-    let count = |suspects: &Suspects| suspects.places.values().map(BTreeSet::len).sum::<usize>();
-    let suspects = of(&many(1, MOST_ACCOUNTS), DefaultRequesters::Namespace);
-    assert_eq!((count(&suspects), suspects.is_cut), (MOST_ACCOUNTS, false));
-    let suspects = of(&many(2, MOST_ACCOUNTS), DefaultRequesters::Namespace);
-    assert_eq!((count(&suspects), suspects.is_cut), (MOST_ACCOUNTS, true));
-    let suspects = of(&many(MOST_PLACES + 1, 1), DefaultRequesters::Namespace);
-    assert_eq!(
-        (suspects.places.len(), suspects.is_cut),
-        (MOST_PLACES, true)
-    );
+    for (namespaces, accounts, said) in [
+        (1, MOST_ACCOUNTS, "looked at 50 of 51 accounts"),
+        (2, MOST_ACCOUNTS, "looked at 50 of 101 accounts"),
+        (1, 2, "looked at 3 of 3 accounts"),
+        (
+            MOST_PLACES + 1,
+            1,
+            "looked at 21 of 21 accounts, and at none of 1 more namespaces",
+        ),
+    ] {
+        let suspects = of(&many(namespaces, accounts), DefaultRequesters::Namespace);
+        let looked: usize = suspects.places.values().map(Vec::len).sum();
+        assert_eq!(suspects.extent.looked, looked);
+        assert_eq!(suspects.extent.to_string(), said);
+    }
 }

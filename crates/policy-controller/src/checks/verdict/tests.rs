@@ -45,12 +45,32 @@ fn resource(group: &str) -> Resource {
     }
 }
 
-fn readable(forgers: &[&str], may_be_more: bool) -> KindFound {
-    KindFound::Readable(Forgers {
-        first: forgers.iter().map(|it| (*it).to_owned()).collect(),
+fn holders(first: &[&str], may_be_more: bool) -> Holders {
+    Holders {
+        first: first.iter().map(|it| (*it).to_owned()).collect(),
         may_be_more,
-    })
+    }
 }
+
+fn readable(forgers: &[&str], may_be_more: bool) -> KindFound {
+    KindFound::Readable {
+        forgers: holders(forgers, may_be_more),
+        deleters: Holders::default(),
+    }
+}
+
+fn deletable(deleters: &[&str]) -> KindFound {
+    KindFound::Readable {
+        forgers: Holders::default(),
+        deleters: holders(deleters, false),
+    }
+}
+
+const PART: Extent = Extent {
+    looked: 50,
+    all: 80,
+    places_left_out: 0,
+};
 
 #[test]
 fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
@@ -76,9 +96,25 @@ fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
     );
     for (found, reason, words) in [
         (
-            with(readable(&[], true)),
+            Found {
+                extent: PART,
+                ..with(readable(&[], true))
+            },
             ChecksValid::ChecksValid,
-            "too many may ask",
+            "looked at 50 of 80 accounts: none of them could write an approval",
+        ),
+        (
+            Found {
+                extent: PART,
+                ..with(readable(&["x may"], true))
+            },
+            ChecksValid::ChecksForgeable,
+            "only approvers may write; looked at 50 of 80 accounts",
+        ),
+        (
+            with(deletable(&["x may delete it"])),
+            ChecksValid::ChecksDeletable,
+            "x may delete it: with latch Auto",
         ),
         (
             open_by_policy,
@@ -124,17 +160,17 @@ fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
         (
             with(readable(&["x may create it"], false)),
             ChecksValid::ChecksForgeable,
-            "x may create it: who may ask",
+            "x may create it: a pod in a namespace of the requesters can run as it",
         ),
         (
             with(readable(&["x may"], true)),
             ChecksValid::ChecksForgeable,
-            "x may, and perhaps others: who",
+            "x may, and perhaps others: a pod",
         ),
         (
             with(readable(&["a", "b", "c", "d"], false)),
             ChecksValid::ChecksForgeable,
-            "a; b; c, and perhaps others: who",
+            "a; b; c, and perhaps others: a pod",
         ),
     ] {
         let verdict = verdict(&sign_off(), &found);

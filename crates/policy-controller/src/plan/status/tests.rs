@@ -158,6 +158,7 @@ fn a_status_tells_which_connectors_and_how_many_hold_it() {
         .collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(status.granted_subjects, Some(1));
+    assert_eq!(status.matched_connector_count, Some(2));
     assert_eq!(status.observed_generation, Some(7));
     assert!(
         status
@@ -165,6 +166,29 @@ fn a_status_tells_which_connectors_and_how_many_hold_it() {
             .iter()
             .all(|it| it.observed_generation == Some(7))
     );
+}
+
+#[test]
+fn nothing_is_a_number_too() {
+    let counts = |known: &Known| {
+        let status = known.status(Some(1), None, NOW.parse().unwrap()).unwrap();
+        (status.matched_connector_count, status.granted_subjects)
+    };
+    let checked = json!({"checkGrantedPermission": {"spec": {
+        "checks": [{"name": "c", "selector": {"labels": {"a": "b"}, "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"}}}],
+        "permissions": {"roleTemplate": {"rules": []}},
+    }}});
+    let (some, none) = (
+        Around::default().connector("harbor", &[]),
+        Around::default(),
+    );
+    assert_eq!(counts(&known(&checked, &some)), (Some(1), Some(0)));
+    assert_eq!(counts(&known(&checked, &none)), (Some(0), Some(0)));
+    assert_eq!(counts(&Known::unreadable("x")), (Some(0), Some(0)));
+    let given = known(&reading(&json!({}), &alice()), &some);
+    let failed = given.failed(PermissionSynced::WriteFailed, String::new());
+    // Nobody knows who holds it.
+    assert_eq!(counts(&failed), (Some(1), None));
 }
 
 #[test]
@@ -211,12 +235,16 @@ fn what_was_found_about_the_checks_decides_whether_it_is_ready() {
     for reason in ChecksValid::ALL.iter().copied() {
         let found = rows(judged(reason), &some);
         let expected = match reason {
-            ChecksValid::ChecksValid
-            | ChecksValid::NoChecks
-            | ChecksValid::ChecksForgeable
-            | ChecksValid::RequestersOpen => [
+            ChecksValid::ChecksValid | ChecksValid::NoChecks => [
                 format!("ChecksValid=True {reason}"),
                 "Ready=True Ready".to_owned(),
+            ],
+            // In force, and where people look first it shows that somebody should look.
+            ChecksValid::ChecksForgeable
+            | ChecksValid::ChecksDeletable
+            | ChecksValid::RequestersOpen => [
+                format!("ChecksValid=True {reason}"),
+                format!("Ready=True {reason}"),
             ],
             ChecksValid::ChecksNotJudged => [
                 "ChecksValid=Unknown ChecksNotJudged",
