@@ -34,12 +34,12 @@ use crate::{LabelSelector, Permission, PositiveDuration, cel, optional, schema};
     status = "AccessPolicyStatus",
     derive = "PartialEq",
     doc = "An AccessPolicy says who may use the connectors of its namespace: always (defaultPermission), or for one pod at a time while approval checks hold (checkGrantedPermission).",
-    printcolumn = r#"{"name": "Connectors", "type": "string", "jsonPath": ".status.conditions[?(@.type=='ConnectorsMatched')].reason", "description": "Whether the policy selects a connector"}"#,
+    printcolumn = r#"{"name": "Connectors", "type": "integer", "jsonPath": ".status.matchedConnectorCount", "description": "How many connectors the policy selects"}"#,
     printcolumn = r#"{"name": "Subjects", "type": "integer", "jsonPath": ".status.grantedSubjects", "description": "How many subjects hold the standing permission"}"#,
+    printcolumn = r#"{"name": "Permission", "type": "string", "jsonPath": ".spec.permission", "description": "The capability that the policy hands out"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].reason"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
-    printcolumn = r#"{"name": "Permission", "type": "string", "jsonPath": ".spec.permission", "priority": 1}"#,
     printcolumn = r#"{"name": "Checks", "type": "string", "jsonPath": ".status.conditions[?(@.type=='ChecksValid')].reason", "priority": 1, "description": "Whether every check can be judged"}"#
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -94,8 +94,10 @@ fn names_the_permission(path: &[&str], message: &str) -> Rule {
     let absent =
         (1..=path.len()).map(|depth| format!("!has(self.{}) || ", path[..depth].join(".")));
     let rules = format!("{}.rules", path.join("."));
-    let holds =
-        "all(rule, rule.resources.all(resource, resource.split('/')[1] == self.permission))";
+    // What is no resource of connectors at all is refused by the rule about their shape.
+    let holds = "all(rule, rule.resources.all(resource, !resource.startsWith('connectors/') || \
+                 resource == 'connectors/' + self.permission || \
+                 resource.startsWith('connectors/' + self.permission + '/')))";
     cel::invalid(
         format!("{}self.{rules}.{holds}", absent.collect::<String>()),
         message,

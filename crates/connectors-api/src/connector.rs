@@ -32,8 +32,8 @@ pub use selectable::Selectable;
     doc = "A Connector describes an external tool (a registry, a git host, a cluster): where it is, and which credential opens it. A pod names it in a volume. The volume holds its address and other facts, and no credential.",
     printcolumn = r#"{"name": "Class", "type": "string", "jsonPath": ".spec.connectorClassName"}"#,
     printcolumn = r#"{"name": "Address", "type": "string", "jsonPath": ".spec.address"}"#,
-    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"}"#,
-    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].reason"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status", "priority": 1, "description": "Told by software that tries connectors, where there is any"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].reason", "priority": 1, "description": "Told by software that tries connectors, where there is any"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]

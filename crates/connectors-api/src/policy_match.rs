@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::access_policy::{CheckGrantedPermission, SubjectForm, SubjectSpec};
 use crate::config::DefaultRequesters;
+use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::{AccessPolicySpec, Permission};
 
 type Labels = BTreeMap<String, String>;
@@ -134,6 +135,27 @@ fn are_meant(subjects: &[SubjectSpec], policy_namespace: &str, asker: Asker<'_>)
     understood
         .flatten()
         .any(|subject| is_meant(&subject, policy_namespace, asker))
+}
+
+/// Whether a subject can be the service account of a pod: a request is made for no other.
+#[must_use]
+pub fn can_be_a_pod(subject: &SubjectForm) -> bool {
+    match subject {
+        SubjectForm::ServiceAccount { .. }
+        | SubjectForm::ServiceAccountsByLabel { .. }
+        | SubjectForm::ServiceAccountGroupsByNamespace { .. } => true,
+        SubjectForm::Group { name } => {
+            let namespace = name.strip_prefix("system:serviceaccounts:");
+            ["system:serviceaccounts", "system:authenticated"].contains(&name.as_str())
+                || namespace.is_some_and(is_dns_label)
+        }
+        SubjectForm::User { name } => {
+            let account = name.strip_prefix("system:serviceaccount:");
+            let account = account.and_then(|it| it.split_once(':'));
+            account
+                .is_some_and(|(namespace, name)| is_dns_label(namespace) && is_dns_subdomain(name))
+        }
+    }
 }
 
 fn is_meant(subject: &SubjectForm, policy_namespace: &str, asker: Asker<'_>) -> bool {

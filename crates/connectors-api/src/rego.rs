@@ -121,6 +121,12 @@ impl CheckModule {
         Ok(module)
     }
 
+    /// Whether the module looks at the object that it is asked about.
+    #[must_use]
+    pub fn reads_object(&self) -> bool {
+        self.input.is_something()
+    }
+
     /// Asks the module about an object. Deterministic.
     pub fn evaluate(
         &self,

@@ -83,6 +83,19 @@ pub fn policy(object: &Value) -> Validated {
 }
 
 impl Module {
+    /// The finding that a module which never looks at the object is.
+    #[must_use]
+    pub fn ignores_object(&self) -> Finding {
+        Finding {
+            path: self.path.clone(),
+            code: FindingCode::ObjectIgnored,
+            severity: Severity::Warning,
+            message: "never looks at input, so what the approval object says changes nothing"
+                .to_owned(),
+            fix: "decide by fields of the object, such as input.status.state".to_owned(),
+        }
+    }
+
     /// The finding that a failure of the module is.
     #[must_use]
     pub fn finding(&self, failure: &RegoFailure) -> Finding {

@@ -9,5 +9,6 @@ mod frame;
 mod pool;
 mod worker;
 
+pub use frame::Sound;
 pub use pool::{Limits, NoReply, Outcome, Pool, StartError};
 pub use worker::{ARGUMENT, run as run_worker};

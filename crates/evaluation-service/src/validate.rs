@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::Refused;
 use crate::evaluate::{ALL_REGO, namespace_in, policy_in};
 use crate::places::{Places, Purpose};
-use crate::rego::Pool;
+use crate::rego::{Pool, Sound};
 use crate::room::{Room, weigh};
 
 /// No API server stores more.
@@ -77,7 +77,13 @@ pub(crate) async fn validate(
 async fn look_at(module: &Module, pool: &Pool) -> Result<Option<Finding>, Refused> {
     let sound = pool.validate(&module.source).await;
     let sound = sound.map_err(|_| Refused::TooBusy)?;
-    Ok(sound.err().map(|failure| module.finding(&failure)))
+    Ok(match sound {
+        Ok(Sound { reads_object: true }) => None,
+        Ok(Sound {
+            reads_object: false,
+        }) => Some(module.ignores_object()),
+        Err(failure) => Some(module.finding(&failure)),
+    })
 }
 
 fn told(finding: Finding) -> v1::Finding {

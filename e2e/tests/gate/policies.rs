@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     requests::Table,
-    support::{Approval, Gate, Installation, parsed, policy},
+    support::{Approval, Gate, Installation, parsed, policy, wait_until},
 };
 
 #[derive(Deserialize)]
@@ -157,9 +157,35 @@ fn what_is_legal_and_surely_not_meant_is_let_through_with_a_warning() {
     let labels =
         &mut alias["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"];
     labels["app"] = json!("{.object.pod.metadata.labels.app}");
+    let with = |name: &str, at: &str, value: Value| {
+        let mut policy = policy(name, Approval::SignOff);
+        policy["spec"]["checkGrantedPermission"][at] = value;
+        policy
+    };
+    let person =
+        json!([{"kind": "ServiceAccount", "name": "default"}, {"kind": "User", "name": "ada"}]);
+    let of_check = |name: &str, field: &str, value: Value| {
+        let mut policy = policy(name, Approval::SignOff);
+        policy["spec"]["checkGrantedPermission"]["spec"]["checks"][0][field] = value;
+        policy
+    };
+    let blind = json!({"rego": "package approval\noutput := {\"state\": \"approved\"}"});
+    let mut tekton = policy("tekton", Approval::SignOff);
+    tekton["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["objectRef"] =
+        json!({"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"});
     for (policy, words) in [
         (mounts_nothing, "mount"),
         (alias, "{.object.metadata.labels.app}"),
+        (
+            with("person", "requesters", person),
+            "no pod runs as the User ada",
+        ),
+        (of_check("blind", "state", blind), "never looks at input"),
+        (
+            of_check("proven", "provenance", json!("Required")),
+            "provenance: Auto",
+        ),
+        (tekton, "provenance: None"),
     ] {
         let warned = gate
             .create("--dry-run=server --warnings-as-errors", &policy)
@@ -216,6 +242,39 @@ fn without_the_webhook_only_what_the_custom_resource_holds_is_held() {
         );
     }
     requests.holds_without_the_webhook();
+    a_class_selects_a_connector_that_was_never_labelled(&gate);
+}
+
+fn a_class_selects_a_connector_that_was_never_labelled(gate: &Gate) {
+    let older = json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "Connector", "metadata": {"name": "older"},
+        "spec": {"connectorClassName": "of-old", "address": "https://example.com"},
+    });
+    let stored = gate.create("", &older).unwrap();
+    assert_eq!(stored["metadata"]["labels"], Value::Null);
+    let class = json!({"connectors.cpaas.io/connectorclass": "of-old"});
+    let by_class = json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy", "metadata": {"name": "by-class"},
+        "spec": {"connector": {"selector": {"matchLabels": class}}, "defaultPermission": {
+            "roleTemplate": {"rules": [{
+                "apiGroups": ["connectors.alauda.io"], "resources": ["connectors/apis"], "verbs": ["*"],
+            }]},
+            "bindingTemplate": {"subjects": [{"kind": "ServiceAccount", "name": "builder"}]},
+        }},
+    });
+    gate.create("", &by_class).unwrap();
+    wait_until("the connector of the class is selected", || {
+        let policy = parsed(&gate.scene().run("get apol by-class -o json").unwrap());
+        policy["status"]["matchedConnectors"] == json!([{"name": "older"}])
+    });
+    let account = format!("system:serviceaccount:{}:builder", gate.namespace());
+    let may = |connector: &str| {
+        let words =
+            format!("auth can-i * connectors/{connector} --subresource=apis --as {account}");
+        gate.scene().run(&words).is_ok()
+    };
+    wait_until("the account holds it", || may("older"));
+    assert!(!may("prod"));
 }
 
 #[test]
@@ -237,4 +296,16 @@ fn a_connector_is_labelled_with_its_class() {
         r#"patch connector prod --type=merge --patch {"spec":{"connectorClassName":"oci"}}"#;
     gate.scene().run(words).unwrap();
     assert_eq!(classes(), ["oci", "oci"]);
+    let of_no_class = json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "Connector", "metadata": {"name": "odd"},
+        "spec": {"connectorClassName": "no-such-class", "address": "https://example.com"},
+    });
+    let warned = gate
+        .create("--dry-run=server --warnings-as-errors", &of_no_class)
+        .unwrap_err();
+    assert!(
+        warned.contains("there is no ConnectorClass \"no-such-class\""),
+        "{warned}"
+    );
+    gate.create("", &of_no_class).unwrap();
 }

@@ -48,7 +48,9 @@ pub struct RoleRule {
     pub api_groups: Vec<String>,
     /// What is accessed: `connectors/<permission>`, or that followed by
     /// `/<apiVersion>/<kind>/<namespace>/<name>` of the only object that may. A mount asks for
-    /// `connectors/<permission>` and for `connectors/<permission>/v1/pod/<namespace>/<name>`.
+    /// `connectors/<permission>` and for `connectors/<permission>/v1/pod/<namespace>/<name>`. To see whether it is
+    /// held: `kubectl auth can-i '*' connectors/NAME --subresource=apis --as
+    /// system:serviceaccount:NAMESPACE:ACCOUNT`, for a pod `--subresource=apis/v1/pod/NAMESPACE/POD`.
     #[schemars(length(min = 1, max = 16), inner(length(max = 512)))]
     pub resources: Vec<String>,
     /// What may be done. A mount asks for `*`, which only `*` itself covers.
@@ -77,7 +79,7 @@ pub(super) fn no_templates() -> Rule {
 /// `connectors/<permission>` alone is held by the subject, not by its pod.
 pub(super) fn not_bare() -> Rule {
     cel::forbidden(
-        "self.rules.all(rule, rule.resources.all(resource, resource.split('/').size() > 2))",
+        "self.rules.all(rule, rule.resources.all(resource, resource.split('/').size() != 2))",
         "resources: one approval would open every pod of the ServiceAccount; end them in \
          /v1/pod/{.object.metadata.namespace}/{.object.metadata.name}",
     )

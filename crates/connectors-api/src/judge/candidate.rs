@@ -165,7 +165,7 @@ impl Selection {
 pub fn needs_proof(check: &Check) -> bool {
     match check.provenance {
         Provenance::Required => true,
-        Provenance::Auto => WITH_LINEAGE.contains(&group(&check.selector.object_ref)),
+        Provenance::Auto => has_lineage(&check.selector.object_ref),
         Provenance::None => false,
     }
 }
@@ -176,12 +176,29 @@ fn proof(check: &Check) -> Result<(), Problem> {
     if needs_proof(check) {
         let message = format!(
             "this version cannot prove that a {} belongs to the pod's pipeline run; \
-             provenance: None in the check accepts it without proof",
-            kind.kind
+             {} in the check accepts it without proof",
+            kind.kind,
+            without_proof(check)
         );
         return Err((JudgeReason::ProofUnavailable, message));
     }
     Ok(())
+}
+
+/// Whether the objects of a kind belong to a pipeline run, which labels alone do not show.
+#[must_use]
+pub fn has_lineage(kind: &ObjectKind) -> bool {
+    WITH_LINEAGE.contains(&group(kind))
+}
+
+/// What a check that needs a proof says instead, so that objects count without one.
+#[must_use]
+pub fn without_proof(check: &Check) -> &'static str {
+    if has_lineage(&check.selector.object_ref) {
+        "provenance: None"
+    } else {
+        "provenance: Auto"
+    }
 }
 
 pub(super) fn records_approvers(kind: &ObjectKind) -> bool {

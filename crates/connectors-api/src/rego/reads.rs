@@ -40,6 +40,14 @@ impl Reads {
         }
     }
 
+    /// Whether the module can look at anything.
+    pub(super) fn is_something(&self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Fields(fields) => !fields.is_empty(),
+        }
+    }
+
     /// An object, with those of its fields that the module can look at.
     pub(super) fn parse(&self, object: &str) -> serde_json::Result<Rego> {
         match self {

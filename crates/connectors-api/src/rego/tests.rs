@@ -53,6 +53,26 @@ output := {"state": "rejected"} if input.data.decision == "no"
 "#;
 
 #[test]
+fn a_module_tells_whether_it_looks_at_the_object() {
+    for (body, reads) in [
+        ("output := {\"state\": input.status.state}", true),
+        (
+            "output := {\"state\": x} if { x := object.get(input, \"a\", \"\") }",
+            true,
+        ),
+        ("output := {\"state\": \"approved\"}", false),
+        (
+            "# input.status\noutput := {\"state\": \"approved\", \"message\": \"input.x\"}",
+            false,
+        ),
+        ("output := {\"state\": data.context.metadata.name}", false),
+    ] {
+        let module = parse(&format!("package approval\n{body}")).unwrap();
+        assert_eq!(module.reads_object(), reads, "{body}");
+    }
+}
+
+#[test]
 fn the_module_of_the_source_document_reads_the_duck_type() {
     let module = parse(SOURCE_DOCUMENT).unwrap();
     for (object, state) in [

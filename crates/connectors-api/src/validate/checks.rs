@@ -8,12 +8,12 @@ use super::shape::{Placed, Spec};
 use crate::access_policy::{Approvers, Check, ObjectKind, Provenance};
 use crate::check_kind::may_approve;
 use crate::field_selector::FieldSelector;
+use crate::judge::{has_lineage, needs_proof, without_proof};
 use crate::names::{is_dns_label, is_label_key};
 use crate::template::{LabelValue, Template};
 
-/// The group of the kind that records who approved, and the group of what it belongs to.
+/// The group of the kind that records who approved.
 const GATE: &str = "openshift-pipelines.org";
-const TEKTON: &str = "tekton.dev";
 const LONGEST_MODULE: usize = 16 * 1024;
 const MOST_LABELS: usize = 16;
 const MOST_APPROVERS: usize = 100;
@@ -130,10 +130,28 @@ fn look_at_kind(findings: &mut Findings, path: &str, check: &Check) {
         let fix = "select a kind that records approvals, or a ConfigMap";
         findings.error(&at, FindingCode::KindRefused, message, fix);
     }
-    if check.provenance == Provenance::None && [GATE, TEKTON].contains(&group(kind)) {
-        let at = format!("{path}.provenance");
+    look_at_provenance(findings, path, check);
+}
+
+/// No proof exists in this version, so no advice leads to one.
+fn look_at_provenance(findings: &mut Findings, path: &str, check: &Check) {
+    let kind = &check.selector.object_ref;
+    let at = format!("{path}.provenance");
+    if needs_proof(check) {
+        let message = format!(
+            "this version cannot prove that a {} belongs to the pod's pipeline run, so the check never passes",
+            kind.kind
+        );
+        let fix = match without_proof(check) {
+            all @ "provenance: Auto" => format!("{all}, which asks for no proof of this kind"),
+            none => format!(
+                "{none}, which believes labels: only where who makes pods and pipeline runs is trusted"
+            ),
+        };
+        findings.warning(&at, FindingCode::ProofUnavailable, message, fix);
+    } else if check.provenance == Provenance::None && has_lineage(kind) {
         let message = "labels are believed, which the author of a pod or pipeline run can write";
-        let fix = "leave provenance out, so that pod and approval are proven to belong together";
+        let fix = "this version has no proof to offer instead: name requesters whose pods and pipeline runs only trusted people make";
         findings.warning(&at, FindingCode::LabelsBelieved, message, fix);
     }
 }

@@ -40,6 +40,8 @@ words! {
         InvalidSubject,
         /// A subject that is nearly everybody.
         BroadSubject,
+        /// A requester that no pod runs as.
+        NoPod,
         /// The policy hands out nothing.
         GrantsNothing,
         /// A rule is about another API group than the connectors'.
@@ -66,10 +68,14 @@ words! {
         ApproversTooFew,
         /// Labels are believed that the pod's author can write.
         LabelsBelieved,
+        /// A proof is wanted that this version cannot give.
+        ProofUnavailable,
         /// A Rego module is none that could decide.
         RegoInvalid,
         /// A Rego module goes beyond what it may use.
         RegoLimit,
+        /// A Rego module never looks at the object that it judges.
+        ObjectIgnored,
     }
 }
 
@@ -86,6 +92,45 @@ pub struct Finding {
     pub message: String,
     /// What would help.
     pub fix: String,
+}
+
+const GRANTED: &str = "spec.checkGrantedPermission";
+/// Where the fields belong that stand in one place only, and are written in others.
+const PLACES: [(&str, &str); 17] = [
+    ("names", "spec.connector"),
+    ("bindingTemplate", "spec.defaultPermission"),
+    ("subjects", "spec.defaultPermission.bindingTemplate"),
+    ("requesters", GRANTED),
+    ("checks", "spec.checkGrantedPermission.spec"),
+    ("permissions", "spec.checkGrantedPermission.spec"),
+    ("limits", "spec.checkGrantedPermission.spec"),
+    ("maxDuration", "spec.checkGrantedPermission.spec.limits"),
+    ("pendingTimeout", "spec.checkGrantedPermission.spec.limits"),
+    (
+        "objectRef",
+        "spec.checkGrantedPermission.spec.checks[].selector",
+    ),
+    (
+        "fieldSelector",
+        "spec.checkGrantedPermission.spec.checks[].selector",
+    ),
+    ("match", "spec.checkGrantedPermission.spec.checks[]"),
+    ("latch", "spec.checkGrantedPermission.spec.checks[]"),
+    ("provenance", "spec.checkGrantedPermission.spec.checks[]"),
+    ("approvers", "spec.checkGrantedPermission.spec.checks[]"),
+    ("state", "spec.checkGrantedPermission.spec.checks[]"),
+    ("rego", "spec.checkGrantedPermission.spec.checks[].state"),
+];
+
+/// What to do about a field that nobody knows where it stands. A field that is known elsewhere is misplaced, not
+/// misspelt.
+fn instead(field: &str, likely: Option<&str>) -> String {
+    let place = PLACES.iter().find(|(known, _)| *known == field);
+    match (place, likely) {
+        (Some((_, place)), _) => format!("`{field}` belongs under {place}"),
+        (None, Some(word)) => format!("write `{word}`"),
+        (None, None) => "remove it".to_owned(),
+    }
 }
 
 /// Nobody reads more.
@@ -142,8 +187,7 @@ impl Findings {
 
     pub(super) fn parse(&mut self, error: &ParseError) {
         let (code, fix) = match (error.unknown_field(), error.suggestion()) {
-            (Some(_), Some(word)) => (FindingCode::UnknownField, format!("write `{word}`")),
-            (Some(_), None) => (FindingCode::UnknownField, "remove it".to_owned()),
+            (Some(field), word) => (FindingCode::UnknownField, instead(field, word)),
             (None, _) => match error.missing_field() {
                 Some(field) => (FindingCode::MissingField, format!("give `{field}`")),
                 None => (
@@ -194,5 +238,30 @@ impl Findings {
             message,
             fix,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::CustomResourceExt;
+
+    use super::*;
+    use crate::AccessPolicy;
+
+    #[test]
+    fn a_field_is_known_where_it_is_said_to_belong() {
+        let crd = serde_json::to_value(AccessPolicy::crd()).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        for (field, place) in PLACES {
+            let found = place.split('.').fold(schema, |at, step| {
+                let inner = &at["properties"][step.trim_end_matches("[]")];
+                if step.ends_with("[]") {
+                    &inner["items"]
+                } else {
+                    inner
+                }
+            });
+            assert!(found["properties"][field].is_object(), "{field} in {place}");
+        }
     }
 }

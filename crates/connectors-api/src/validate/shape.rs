@@ -34,6 +34,8 @@ pub(super) struct Standing {
 /// What is held while checks hold.
 pub(super) struct Granted {
     pub(super) requesters: Vec<Placed<SubjectSpec>>,
+    /// Every requester could be read.
+    pub(super) has_all_requesters: bool,
     pub(super) checks: Vec<Placed<Check>>,
     pub(super) rules: Vec<Placed<RoleRule>>,
     pub(super) has_all_rules: bool,
@@ -163,11 +165,13 @@ fn read_granted(findings: &mut Findings, value: &Value) -> Option<Granted> {
     let GrantedShape { requesters, spec } = part(findings, value, at)?;
     let requesters = requesters.map(|requesters| {
         let at = format!("{at}.requesters");
-        required(findings, Some(requesters), &at, MOST_SUBJECTS).0
+        required(findings, Some(requesters), &at, MOST_SUBJECTS)
     });
+    let (requesters, has_all_requesters) = requesters.unwrap_or_default();
     let at = format!("{at}.spec");
     let mut granted = Granted {
-        requesters: requesters.unwrap_or_default(),
+        requesters,
+        has_all_requesters,
         checks: Vec::new(),
         rules: Vec::new(),
         has_all_rules: false,

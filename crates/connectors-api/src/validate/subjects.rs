@@ -3,7 +3,8 @@
 use super::connector::look_at_selector;
 use super::finding::{FindingCode, Findings};
 use super::shape::{Placed, Spec};
-use crate::access_policy::{SubjectForm, SubjectSpec};
+use crate::access_policy::{SubjectForm, SubjectKind, SubjectSpec};
+use crate::policy_match::can_be_a_pod;
 
 /// Groups that are nearly everybody.
 const EVERYBODY: [&str; 3] = [
@@ -18,6 +19,36 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) {
     let granted = spec.granted.iter().flat_map(|it| &it.requesters);
     for Placed { path, part } in standing.chain(granted) {
         look_at_subject(findings, path, part);
+    }
+    if let Some(granted) = &spec.granted {
+        look_at_requesters(findings, &granted.requesters, granted.has_all_requesters);
+    }
+}
+
+/// Requests are made for pods, and a pod runs as a service account.
+fn look_at_requesters(findings: &mut Findings, requesters: &[Placed<SubjectSpec>], has_all: bool) {
+    let fix = "name ServiceAccounts, or the Group system:serviceaccounts:<namespace>";
+    let is_no_pod = |subject: &SubjectSpec| {
+        let understood = SubjectForm::try_from(subject);
+        understood.is_ok_and(|form| !can_be_a_pod(&form))
+    };
+    let no_pods = requesters.iter().filter(|it| is_no_pod(&it.part));
+    let no_pods: Vec<_> = no_pods.collect();
+    if has_all && !requesters.is_empty() && no_pods.len() == requesters.len() {
+        let at = "spec.checkGrantedPermission.requesters";
+        let message = "none of them can be the ServiceAccount of a pod, so no pod may ever ask";
+        findings.error(at, FindingCode::NoPod, message, fix);
+        return;
+    }
+    for Placed { path, part } in no_pods {
+        let name = part.name.as_deref().unwrap_or_default();
+        let kind = match part.kind {
+            SubjectKind::ServiceAccount => "ServiceAccount",
+            SubjectKind::User => "User",
+            SubjectKind::Group => "Group",
+        };
+        let message = format!("no pod runs as the {kind} {name}, so it lets nothing ask");
+        findings.warning(path, FindingCode::NoPod, message, fix);
     }
 }
 

@@ -17,9 +17,8 @@ fn checked() -> Value {
                 "name": "approval",
                 "selector": {
                     "labels": {"tekton.dev/pipelineRun": r"{.object.metadata.labels['tekton\.dev/pipelineRun']}"},
-                    "objectRef": {"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"},
+                    "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"},
                 },
-                "approvers": {"users": ["alice"]},
             }],
             "permissions": {"roleTemplate": {"rules": [{
                 "apiGroups": ["connectors.alauda.io"],
@@ -28,6 +27,14 @@ fn checked() -> Value {
             }]}},
         }}},
     })
+}
+
+/// The same with a kind that records approvers and belongs to a pipeline run.
+fn tekton() -> Value {
+    let kind = json!({"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"});
+    let policy = with(checked(), &format!("{CHECKS}/selector"), "objectRef", kind);
+    let policy = with(policy, CHECKS, "approvers", json!({"users": ["alice"]}));
+    with(policy, CHECKS, "provenance", json!("None"))
 }
 
 fn standing() -> Value {
@@ -123,15 +130,10 @@ fn a_misspelt_field_is_told_with_the_likely_word() {
 #[test]
 fn what_is_suspicious_is_a_warning() {
     use FindingCode::{
-        AliasTemplate, ApproversOpen, ApproversTooFew, BroadSubject, FixedResource, FixedSelector,
-        LabelsBelieved, NoMountRule,
+        AliasTemplate, BroadSubject, FixedResource, FixedSelector, NoMountRule, NoPod,
+        ProofUnavailable,
     };
     let labels = format!("{CHECKS}/selector");
-    let without = |mut policy: Value, field: &str| {
-        let check = policy.pointer_mut(CHECKS).unwrap();
-        check.as_object_mut().unwrap().remove(field);
-        policy
-    };
     for (policy, code) in [
         (
             with(
@@ -176,19 +178,18 @@ fn what_is_suspicious_is_a_warning() {
             ),
             NoMountRule,
         ),
-        (without(checked(), "approvers"), ApproversOpen),
+        (
+            with(checked(), CHECKS, "provenance", json!("Required")),
+            ProofUnavailable,
+        ),
         (
             with(
                 checked(),
-                CHECKS,
-                "approvers",
-                json!({"users": ["a", "a"], "minimum": 2}),
+                "/spec/checkGrantedPermission",
+                "requesters",
+                json!([{"kind": "User", "name": "alice"}, {"kind": "ServiceAccount", "name": "ci"}]),
             ),
-            ApproversTooFew,
-        ),
-        (
-            with(checked(), CHECKS, "provenance", json!("None")),
-            LabelsBelieved,
+            NoPod,
         ),
         (
             with(standing(), STANDING_RULE, "verbs", json!(["get"])),
@@ -206,6 +207,143 @@ fn what_is_suspicious_is_a_warning() {
     ] {
         assert_eq!(codes(&policy), BTreeSet::from([code]), "{policy}");
         assert!(!has_error(&policy), "{policy}");
+    }
+}
+
+#[test]
+fn what_is_suspicious_of_a_pipeline_is_a_warning() {
+    use FindingCode::{ApproversOpen, ApproversTooFew, LabelsBelieved, ProofUnavailable};
+    let without = |mut policy: Value, field: &str| {
+        let check = policy.pointer_mut(CHECKS).unwrap();
+        check.as_object_mut().unwrap().remove(field);
+        policy
+    };
+    let too_few = json!({"users": ["a", "a"], "minimum": 2});
+    for (policy, codes_wanted) in [
+        (tekton(), vec![LabelsBelieved]),
+        (without(tekton(), "provenance"), vec![ProofUnavailable]),
+        (
+            with(tekton(), CHECKS, "provenance", json!("Auto")),
+            vec![ProofUnavailable],
+        ),
+        (
+            with(tekton(), CHECKS, "provenance", json!("Required")),
+            vec![ProofUnavailable],
+        ),
+        (
+            without(tekton(), "approvers"),
+            vec![ApproversOpen, LabelsBelieved],
+        ),
+        (
+            with(tekton(), CHECKS, "approvers", too_few),
+            vec![ApproversTooFew, LabelsBelieved],
+        ),
+    ] {
+        assert_eq!(
+            codes(&policy),
+            codes_wanted.into_iter().collect(),
+            "{policy}"
+        );
+        assert!(!has_error(&policy), "{policy}");
+    }
+}
+
+/// Whoever follows advice has to get what it promises.
+#[test]
+fn no_advice_leads_to_a_proof_that_does_not_exist() {
+    for mut policy in [tekton(), checked()] {
+        for provenance in ["Auto", "Required", "None"] {
+            policy = with(policy, CHECKS, "provenance", json!(provenance));
+            let Validated { findings, .. } = super::policy(&policy);
+            for word in ["Auto", "None"] {
+                let advice = format!("provenance: {word}");
+                if findings.iter().any(|it| it.fix.contains(&advice)) {
+                    let followed = with(policy.clone(), CHECKS, "provenance", json!(word));
+                    assert!(!codes(&followed).contains(&FindingCode::ProofUnavailable));
+                }
+            }
+            let leaves_out = |it: &Finding| it.fix.contains("leave provenance out");
+            assert!(!findings.iter().any(leaves_out), "{findings:?}");
+        }
+    }
+}
+
+#[test]
+fn requesters_that_no_pod_can_be_let_nothing_ask() {
+    let of = |requesters: Value| {
+        let at = "/spec/checkGrantedPermission";
+        let policy = with(checked(), at, "requesters", requesters);
+        (codes(&policy), has_error(&policy))
+    };
+    let account = json!({"kind": "ServiceAccount", "name": "ci"});
+    for (subject, is_pod) in [
+        (account.clone(), true),
+        (
+            json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"a": "b"}}}),
+            true,
+        ),
+        (
+            json!({"kind": "User", "name": "system:serviceaccount:team:ci"}),
+            true,
+        ),
+        (
+            json!({"kind": "Group", "name": "system:serviceaccounts:team"}),
+            true,
+        ),
+        (json!({"kind": "User", "name": "ada"}), false),
+        (
+            json!({"kind": "User", "name": "system:serviceaccount:ci"}),
+            false,
+        ),
+        (
+            json!({"kind": "User", "name": "system:serviceaccount::ci"}),
+            false,
+        ),
+        (json!({"kind": "Group", "name": "system:masters"}), false),
+        (
+            json!({"kind": "Group", "name": "system:serviceaccounts:"}),
+            false,
+        ),
+        (
+            json!({"kind": "Group", "name": "system:unauthenticated"}),
+            false,
+        ),
+    ] {
+        let (alone, refused) = of(json!([subject]));
+        assert_eq!(alone.contains(&FindingCode::NoPod), !is_pod, "{subject}");
+        assert_eq!(refused, !is_pod, "{subject}");
+        let (beside, refused) = of(json!([account, subject]));
+        assert_eq!(beside.contains(&FindingCode::NoPod), !is_pod, "{subject}");
+        assert!(!refused, "{subject}");
+    }
+}
+
+#[test]
+fn a_field_in_the_wrong_place_is_told_with_the_right_one() {
+    let granted = "/spec/checkGrantedPermission";
+    for (at, field, place) in [
+        ("/spec", "limits", "spec.checkGrantedPermission.spec"),
+        (granted, "limits", "spec.checkGrantedPermission.spec"),
+        (CHECKS, "limits", "spec.checkGrantedPermission.spec"),
+        ("/spec", "requesters", "spec.checkGrantedPermission"),
+        (granted, "checks", "spec.checkGrantedPermission.spec"),
+        ("/spec", "names", "spec.connector"),
+        (
+            "/spec/checkGrantedPermission/spec",
+            "maxDuration",
+            "spec.checkGrantedPermission.spec.limits",
+        ),
+    ] {
+        let policy = with(checked(), at, field, json!({}));
+        let Validated { findings, .. } = super::policy(&policy);
+        let [finding] = &findings[..] else {
+            panic!("{findings:?}")
+        };
+        let expected = format!("`{field}` belongs under {place}");
+        assert_eq!(
+            (finding.code, &finding.fix),
+            (FindingCode::UnknownField, &expected)
+        );
     }
 }
 

@@ -46,6 +46,14 @@ pub(super) struct AskedIn<'a> {
     pub(super) context: &'a RawValue,
 }
 
+/// A module that could decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Sound {
+    /// It looks at the object that it is asked about.
+    pub reads_object: bool,
+}
+
 /// The answer to a job.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -56,7 +64,7 @@ pub(super) enum Reply {
         message: Option<String>,
     },
     /// The module could decide, and was asked about nothing.
-    Sound,
+    Sound(Sound),
     /// The module went beyond the time that it looks at itself.
     Limit(String),
     /// The module says nothing.
@@ -96,17 +104,18 @@ impl From<Reply> for Result<RegoAnswer, RegoFailure> {
                 let state = state.ok_or_else(too_long)?;
                 Ok(RegoAnswer { state, message })
             }
-            Reply::Sound => Err(RegoFailure::Failed("there is no answer".to_owned())),
+            Reply::Sound(_) => Err(RegoFailure::Failed("there is no answer".to_owned())),
             Reply::Limit(why) => Err(RegoFailure::Limit(why)),
             Reply::Failed(why) => Err(RegoFailure::Failed(why)),
         }
     }
 }
 
-impl From<Reply> for Result<(), RegoFailure> {
+impl From<Reply> for Result<Sound, RegoFailure> {
     fn from(reply: Reply) -> Self {
         match reply {
-            Reply::Sound | Reply::Answer { .. } => Ok(()),
+            Reply::Sound(sound) => Ok(sound),
+            Reply::Answer { .. } => Err(RegoFailure::Failed("nothing was asked".to_owned())),
             Reply::Limit(why) => Err(RegoFailure::Limit(why)),
             Reply::Failed(why) => Err(RegoFailure::Failed(why)),
         }

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use super::frame::{self, HEAD, JobOut, Reply};
+use super::frame::{self, HEAD, JobOut, Reply, Sound};
 use super::worker::ARGUMENT;
 use crate::metrics::Metrics;
 
@@ -193,7 +193,7 @@ impl Pool {
     }
 
     /// Whether a module could decide at all: it is parsed, and evaluated once on empty objects.
-    pub async fn validate(&self, module: &str) -> Result<Result<(), RegoFailure>, NoReply> {
+    pub async fn validate(&self, module: &str) -> Result<Result<Sound, RegoFailure>, NoReply> {
         match self.0.reply(JobOut::of_module(module)).await {
             Ok(reply) => Ok(reply.into()),
             Err(NoReply::Limit(why)) => Ok(Err(RegoFailure::Limit(why))),

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, nice, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use sha2::{Digest, Sha256};
 
-use super::frame::{self, AskedIn, JobIn, Reply};
+use super::frame::{self, AskedIn, JobIn, Reply, Sound};
 
 /// The first argument of a worker. What follows are milliseconds per job and bytes of memory.
 pub const ARGUMENT: &str = "rego-worker";
@@ -107,7 +107,9 @@ impl Worker {
         };
         // It was evaluated once when it was parsed.
         let Some(AskedIn { input, context }) = asked else {
-            return Reply::Sound;
+            return Reply::Sound(Sound {
+                reads_object: module.reads_object(),
+            });
         };
         match module.evaluate_json(input.get(), context.get()) {
             Ok(Answer { state, message }) => Reply::Answer {
@@ -169,7 +171,9 @@ mod tests {
         ] {
             match answer(&mut worker, module, &input) {
                 Reply::Answer { state: said, .. } => assert_eq!(said, state),
-                other @ (Reply::Sound | Reply::Limit(_) | Reply::Failed(_)) => panic!("{other:?}"),
+                other @ (Reply::Sound(_) | Reply::Limit(_) | Reply::Failed(_)) => {
+                    panic!("{other:?}")
+                }
             }
         }
         let failed = answer(&mut worker, "package other", &json!({}));
@@ -186,7 +190,16 @@ mod tests {
                 asked: None,
             })
         };
-        assert_eq!(look(&mut worker, STATE), Reply::Sound);
+        for (module, reads_object) in [
+            (STATE, true),
+            (
+                "package approval\noutput := {\"state\": \"approved\"}",
+                false,
+            ),
+        ] {
+            let sound = Reply::Sound(Sound { reads_object });
+            assert_eq!(look(&mut worker, module), sound, "{module}");
+        }
         for odd in [
             "",
             "package other",

@@ -68,6 +68,24 @@ async fn modules_are_tried_in_workers_and_each_has_its_own_finding() {
 }
 
 #[tokio::test]
+async fn a_module_that_never_looks_at_the_object_is_a_warning() {
+    let world = World::new().await;
+    let by_context = "package approval\noutput := {\"state\": data.context.metadata.name}";
+    let constant = "package approval\noutput := {\"state\": \"approved\"}";
+    let found = findings(&world, &policy(&[SOUND, constant, by_context])).await;
+    let found: Vec<_> = found
+        .iter()
+        .map(|it| (it.path.as_str(), it.code.as_str(), it.severity()))
+        .collect();
+    let warned = |path| (path, "ObjectIgnored", FindingSeverity::Warning);
+    let expected = [
+        warned("spec.checkGrantedPermission.spec.checks[1].state.rego"),
+        warned("spec.checkGrantedPermission.spec.checks[2].state.rego"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
 async fn what_is_wrong_elsewhere_is_told_as_well() {
     let world = World::new().await;
     let mut policy = policy(&["package other"]);
