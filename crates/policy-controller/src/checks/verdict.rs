@@ -165,6 +165,12 @@ pub fn verdict(checks: &[Check], found: &Found) -> Verdict {
         }
         None => {}
     }
+    of_accounts(found)
+}
+
+/// What the accounts that were looked at could do.
+fn of_accounts(found: &Found) -> Verdict {
+    let says = |reason, message: String| Verdict { reason, message };
     let extent = if found.extent.is_whole() {
         String::new()
     } else {

@@ -156,7 +156,7 @@ impl Lookups {
         known.default_requesters()
     }
 
-    /// Whether there is a ConnectorClass of this name. Nobody waits for his turn to learn it.
+    /// Whether there is a `ConnectorClass` of this name. Nobody waits for his turn to learn it.
     pub(crate) async fn has_class(&self, name: &str) -> Result<bool, Unanswered> {
         // A name that is none would be asked for under another path.
         if !names::is_dns_subdomain(name) {

@@ -73,6 +73,7 @@ const PART: Extent = Extent {
 };
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
     let wrong = Found {
         wrong: vec!["spec.x: is odd".to_owned(), "spec.y: too".to_owned()],
