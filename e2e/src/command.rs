@@ -134,7 +134,8 @@ impl Tool {
     }
 
     /// The command itself, for what this type does not cover.
-    pub(crate) fn into_command(self) -> Command {
+    #[must_use]
+    pub fn into_command(self) -> Command {
         self.0
     }
 

@@ -17,6 +17,15 @@ use crate::{
     wait::{Deadline, poll},
 };
 
+/// Set to 1 by `cargo xtask test --long`: tests with a long form run that.
+pub const LONG_FORM: &str = "E2E_LONG";
+
+/// Whether tests are to run their long form: more repetitions, waits of many minutes.
+#[must_use]
+pub fn is_long_form() -> bool {
+    env::var_os(LONG_FORM).is_some_and(|value| value == "1")
+}
+
 /// How long a test waits for anything that a healthy cluster does in a few seconds.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 

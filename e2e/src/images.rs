@@ -119,29 +119,47 @@ impl Image {
     }
 }
 
-/// Builds the programs of some images with the cargo that runs us, and makes an archive of each, or finds it made.
-///
-/// They are what a developer runs and tests, the dev profile's; only `deploy/images` makes them for production.
-pub fn build(images: &[Image]) -> Result<Vec<Archive>, ImageError> {
+/// Builds the programs of all images with the cargo that runs us.
+pub fn build_programs() -> Result<(), ImageError> {
+    cargo_build(&Image::SERVICES)
+}
+
+fn cargo_build(images: &[Image]) -> Result<(), ImageError> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let target =
-        env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
-    // Cargo runs in another directory than we do, and for this machine whatever else is built for.
-    let target = std::path::absolute(&target).unwrap_or(target);
     Tool::ending_with_us(cargo)
         .dir(repository())
         .without_env("CARGO_BUILD_TARGET")
-        .args(["build", "--quiet", "--locked"])
+        .args(["build", "--locked"])
         .args(selection(images))
-        .args(["--target-dir".as_ref(), target.as_os_str()])
+        .args(["--target-dir".as_ref(), target_dir().as_os_str()])
         .run()
-        .map_err(ImageError::Build)?;
-    let programs = target.join("debug");
+        .map_err(ImageError::Build)
+}
+
+/// Builds the programs of some images, and makes an archive of each, or finds it made.
+///
+/// They are what a developer runs and tests, the dev profile's; only `deploy/images` makes them for production.
+pub fn build(images: &[Image]) -> Result<Vec<Archive>, ImageError> {
+    cargo_build(images)?;
+    let programs = programs_dir();
     let archives = images.iter().map(|image| {
         let stripped = stripped(&programs.join(image.name()))?;
         make(*image, stripped.path())
     });
     archives.collect()
+}
+
+/// Where cargo puts our programs of the dev profile.
+#[must_use]
+pub fn programs_dir() -> PathBuf {
+    target_dir().join("debug")
+}
+
+/// Cargo runs in another directory than we do, and for this machine whatever else is built for.
+fn target_dir() -> PathBuf {
+    let target =
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
+    std::path::absolute(&target).unwrap_or(target)
 }
 
 /// What cargo is to build. Services are built as the tests are: a crate that was compiled for the ones is not

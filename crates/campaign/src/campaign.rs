@@ -15,7 +15,7 @@ use std::{
 use crate::{
     enumerate::{self, Family},
     oracle::{Rule, Seen, Violation},
-    plan::Plan,
+    plan::{Fault, Plan},
     run::{self, Outcome},
     scenario::{self, Scenario},
 };
@@ -147,6 +147,17 @@ pub fn judged(reference: &Undisturbed, plan: &Plan) -> (Vec<Violation>, Option<O
     (violations, Some(outcome))
 }
 
+/// A known plan whose point is never reached proves nothing any more.
+fn unmet(plan: &Plan, outcome: Option<&Outcome>) -> Option<Violation> {
+    let is_at_a_point = |it: &Fault| matches!(it, Fault::Call { .. } | Fault::Event { .. });
+    let met = outcome.is_none_or(|outcome| outcome.met.faults > 0);
+    (plan.faults.iter().any(is_at_a_point) && !met).then(|| Violation {
+        rule: Rule::Process,
+        at: Duration::ZERO,
+        what: "none of its faults was met: the plan breaks nothing".to_owned(),
+    })
+}
+
 /// Makes a failing plan as short as it gets.
 fn shrunk(reference: &Undisturbed, plan: Plan, violations: Vec<Violation>) -> Failure {
     let mut failure = Failure { plan, violations };
@@ -210,7 +221,10 @@ pub fn execute(
                 continue;
             };
             let started = Instant::now();
-            let (violations, outcome) = judged(reference, plan);
+            let (mut violations, outcome) = judged(reference, plan);
+            if *family == Family::Known {
+                violations.extend(unmet(plan, outcome.as_ref()));
+            }
             let failure =
                 (!violations.is_empty()).then(|| shrunk(reference, plan.clone(), violations));
             let going = progress(&Done {

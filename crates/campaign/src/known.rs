@@ -24,3 +24,18 @@ pub fn about(scenarios: &[Scenario]) -> Result<Vec<(Family, Plan)>, NoPlan> {
     let plans = all()?.into_iter().filter(about);
     Ok(plans.map(|plan| (Family::Known, plan)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::scenario;
+
+    /// A campaign plays the known plans of the scenarios that it is about, so that one of no scenario would never be played.
+    #[test]
+    fn every_known_plan_has_its_scenario() {
+        let plans = super::all().unwrap();
+        assert!(plans.len() > 30, "{}", plans.len());
+        for plan in plans {
+            assert!(scenario::named(&plan.scenario).is_some(), "{plan}");
+        }
+    }
+}

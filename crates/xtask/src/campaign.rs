@@ -11,7 +11,6 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let build = [
         "run",
         "--locked",
-        "--quiet",
         "--profile",
         "campaign",
         "--package",

@@ -22,10 +22,10 @@ const INSTRUMENTED: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sa
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// As many as a small machine has cores.
-const AT_A_TIME: usize = 2;
-/// How long each target runs in the test command.
-const TEST_SECONDS: u32 = 60;
+/// As many as there are: one of them waits for the processes that it starts.
+const AT_A_TIME: usize = 3;
+/// How long each target runs in the test command. Longer runs find more, by hand: `cargo xtask fuzz --seconds 3600`.
+const TEST_SECONDS: u32 = 20;
 /// The end of a log that an error shows.
 const SHOWN: usize = 25;
 
@@ -187,7 +187,7 @@ impl Target {
 fn build() -> anyhow::Result<()> {
     Tool::ending_with_us(env!("CARGO"))
         .dir(e2e::repository().join("fuzz"))
-        .args(["build", "--release", "--locked", "--quiet", "--bins"])
+        .args(["build", "--release", "--locked", "--bins"])
         // With the machine named, build scripts and macros, which run while compiling, are not instrumented.
         .args(["--target", &machine()])
         .args(["--target-dir".as_ref(), target_dir().as_os_str()])

@@ -1,14 +1,15 @@
 //! `cargo xtask layers`: the architecture's rules about who may depend on whom, checked on what cargo resolves.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fmt, fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context;
 use e2e::Tool;
-use serde::Deserialize;
+
+use crate::workspace::{self, Members};
 
 /// Crates that decide and describe: nothing below them may wait for anything outside the process.
 const WITHOUT_IO: [&str; 2] = ["connectors-api", "authz"];
@@ -79,7 +80,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 
 /// All broken rules of the workspace at a path.
 pub(crate) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
-    let members = members(workspace)?;
+    let members = workspace::members(workspace)?;
     let mut violations = between_members(&members);
     for name in WITHOUT_IO {
         if let Some(member) = members.get(name) {
@@ -89,15 +90,6 @@ pub(crate) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
     }
     Ok(violations)
 }
-
-/// A member of the workspace.
-struct Member {
-    dir: PathBuf,
-    /// The members that it uses in a build that ships.
-    uses: Vec<String>,
-}
-
-type Members = BTreeMap<String, Member>;
 
 /// Also what is reached through others: a helper crate between two services joins them all the same.
 fn between_members(members: &Members) -> Vec<Violation> {
@@ -122,7 +114,7 @@ fn reached<'a>(members: &'a Members, from: &'a str) -> BTreeSet<&'a str> {
     let mut open = vec![from];
     while let Some(member) = open.pop().and_then(|name| members.get(name)) {
         let new = member
-            .uses
+            .ships_with
             .iter()
             .filter(|name| found.insert(name.as_str()));
         open.extend(new.map(String::as_str));
@@ -209,53 +201,6 @@ fn sources(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-    manifest_path: PathBuf,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    name: String,
-    /// `dev`, `build`, or absent for a normal one.
-    kind: Option<String>,
-    /// Only dependencies inside the workspace have one.
-    path: Option<String>,
-}
-
-fn members(workspace: &Path) -> anyhow::Result<Members> {
-    let text = Tool::new(env!("CARGO"))
-        .dir(workspace)
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .output()?;
-    let metadata: Metadata = serde_json::from_str(&text).context("cargo metadata")?;
-    let ships = |dependency: &Dependency| {
-        dependency.path.is_some() && dependency.kind.as_deref() != Some("dev")
-    };
-    let member = |package: Package| {
-        let uses = package
-            .dependencies
-            .into_iter()
-            .filter(ships)
-            .map(|used| used.name);
-        let dir = package
-            .manifest_path
-            .parent()
-            .map(Path::to_path_buf)
-            .unwrap_or_default();
-        let uses = uses.collect();
-        (package.name, Member { dir, uses })
-    };
-    Ok(metadata.packages.into_iter().map(member).collect())
 }
 
 #[cfg(test)]

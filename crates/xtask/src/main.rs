@@ -12,6 +12,7 @@ mod layers;
 mod mutants;
 mod protogen;
 mod test;
+mod workspace;
 
 use std::process::ExitCode;
 

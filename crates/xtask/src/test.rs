@@ -1,15 +1,22 @@
 //! `cargo xtask test`: everything that CI runs, part by part, each with its time.
 
+mod aside;
+mod changed;
 mod parts;
+mod programs;
 mod runner;
+mod times;
 
 use std::{cell::OnceCell, path::PathBuf, time::Instant};
 
 use clap::{Args, ValueEnum};
 use e2e::{Launcher, images::Image};
 
+use aside::Aside;
 use parts::Part;
 use runner::Summary;
+use times::{Caches, Documented};
+use xtask_launcher::Store;
 
 /// Without arguments everything runs. `unit`, `api`, `gate`, `evaluation` and `e2e` take a filter: `cargo xtask test api subject`
 #[derive(Args)]
@@ -19,6 +26,15 @@ pub(crate) struct TestArgs {
     /// Runs only the tests whose name contains this
     #[arg(requires = "part")]
     filter: Option<String>,
+    /// Runs what the changes since a commit can break and needs no cluster, and says what is left to run
+    #[arg(long, conflicts_with_all = ["part", "kubeconfig"])]
+    changed: bool,
+    /// With --changed: since this commit; by default since the branch left `main`
+    #[arg(long, value_name = "COMMIT", requires = "changed")]
+    base: Option<String>,
+    /// Tests with a long form run that: figures from more pods, waits of many minutes
+    #[arg(long)]
+    long: bool,
     /// Runs `api`, the pods of `e2e`, `gate` and `evaluation` on an existing cluster instead of a local one; these two
     /// want the chart installed there
     #[arg(long, value_name = "FILE")]
@@ -31,9 +47,15 @@ pub(crate) struct TestArgs {
 pub(crate) fn run(args: TestArgs, mut launcher: Launcher) -> anyhow::Result<()> {
     // An interrupted run leaves no cluster behind.
     launcher.end_with_parent = true;
+    if args.changed {
+        return changed::run(args.base.as_deref());
+    }
     let TestArgs {
         part,
         filter,
+        changed: _,
+        base: _,
+        long,
         kubeconfig,
         workload_image,
     } = args;
@@ -46,69 +68,136 @@ pub(crate) fn run(args: TestArgs, mut launcher: Launcher) -> anyhow::Result<()> 
     parts::remove_leftovers()?;
     let context = parts::Context {
         filter,
+        long,
         kubeconfig,
         workload_image,
         launcher,
         target: OnceCell::new(),
     };
-    let parts = part.map_or(Part::value_variants().to_vec(), |part| vec![part]);
-    let mut report = Report::default();
-    for part in parts {
-        report.run(part, &context);
-    }
+    let report = match part {
+        Some(part) => {
+            let mut report = Report::begin(Caches::found()?);
+            report.run(part, &context);
+            report
+        }
+        None => everything(&context)?,
+    };
     let ended = context.end();
-    if let (Some(filter), 0) = (&context.filter, report.summary.ran()) {
-        report.failed.push(format!("no test matches `{filter}`"));
-    }
-    // The test runner's own lines come last, where people and machines look for them.
-    println!("\n{}\n\n{}", report.times.join("\n"), report.summary);
-    anyhow::ensure!(
-        report.failed.is_empty(),
-        "failed: {}",
-        report.failed.join(", ")
-    );
+    report.end(&context, part.is_none())?;
     ended
+}
+
+/// All parts; those that need no cluster and little of the clock run beside those that wait for one.
+fn everything(context: &parts::Context) -> anyhow::Result<Report> {
+    let mut report = Report::begin(Caches::found()?);
+    let all = Part::value_variants().iter().copied();
+    let (aside, here): (Vec<_>, Vec<_>) = all.partition(|part| part.goes_aside());
+    let mut beside = None;
+    for part in here {
+        if part.is_on_cluster() && beside.is_none() {
+            beside = Some(Aside::begin(&aside)?);
+        }
+        report.run(part, context);
+    }
+    for ended in beside.map(Aside::end).unwrap_or_default() {
+        report.ended_aside(ended);
+    }
+    // By now every build of the run is there: tests, linter, campaign, fuzzer.
+    let kept = Store::of_this_machine().keep(&e2e::repository())?;
+    println!("keeping {kept} more compiled dependencies for other clones");
+    Ok(report)
 }
 
 /// What the parts came to.
 struct Report {
     began: Instant,
+    caches: Caches,
     summary: Summary,
-    times: Vec<String>,
+    /// Minutes of each part.
+    times: Vec<(Part, f64)>,
+    lines: Vec<String>,
     failed: Vec<String>,
 }
 
-impl Default for Report {
-    fn default() -> Self {
+impl Report {
+    fn begin(caches: Caches) -> Self {
         Self {
             began: Instant::now(),
+            caches,
             summary: Summary::default(),
             times: Vec::new(),
+            lines: Vec::new(),
             failed: Vec::new(),
         }
     }
-}
 
-impl Report {
     fn run(&mut self, part: Part, context: &parts::Context) {
         let began = Instant::now();
         println!("── {part}");
         let outcome = part.run(context, &mut self.summary);
+        self.note(part, minutes(began), outcome, "");
+    }
+
+    fn ended_aside(&mut self, ended: aside::Ended) {
+        let aside::Ended {
+            part,
+            minutes,
+            outcome,
+        } = ended;
+        self.note(part, minutes, outcome, ", beside the others");
+    }
+
+    fn note(&mut self, part: Part, took: f64, outcome: anyhow::Result<()>, how: &str) {
         let mark = if outcome.is_ok() { "✔" } else { "✘" };
+        let budget = part.budget().minutes(self.caches);
+        let over = if took > budget { ", OVER" } else { "" };
+        let total = minutes(self.began);
         let line = format!(
-            "── {part} {mark} {} (total {})",
-            minutes(began),
-            minutes(self.began)
+            "── {part} {mark} {took:.1} min of {budget:.1}{over}{how} (total {total:.1} min)"
         );
         println!("{line}");
-        self.times.push(line);
+        self.lines.push(line);
+        self.times.push((part, took));
         if let Err(error) = outcome {
             println!("{}", e2e::report(error.as_ref()));
             self.failed.push(part.to_string());
         }
     }
+
+    /// Prints what the parts came to, and fails when one of them did.
+    fn end(mut self, context: &parts::Context, is_whole: bool) -> anyhow::Result<()> {
+        if let (Some(filter), 0) = (&context.filter, self.summary.ran()) {
+            self.failed.push(format!("no test matches `{filter}`"));
+        }
+        let whole = minutes(self.began);
+        println!();
+        for line in &self.lines {
+            println!("{line}");
+        }
+        let documented = Documented::read()?;
+        let mut compared: Vec<(String, f64)> = self
+            .times
+            .iter()
+            .map(|(part, took)| (part.to_string(), *took))
+            .collect();
+        if is_whole {
+            compared.push(("whole".to_owned(), whole));
+        }
+        for (name, took) in compared {
+            if let Some(warning) = documented.compare(&name, took, self.caches) {
+                println!("{warning}");
+            }
+        }
+        // The test runner's own lines come last, where people and machines look for them.
+        println!("\n{}", self.summary);
+        if is_whole {
+            println!("{}", times::verdict(whole, self.caches).0);
+        }
+        anyhow::ensure!(self.failed.is_empty(), "failed: {}", self.failed.join(", "));
+        Ok(())
+    }
 }
 
-fn minutes(began: Instant) -> String {
-    format!("{:.1} min", began.elapsed().as_secs_f64() / 60.0)
+fn minutes(began: Instant) -> f64 {
+    began.elapsed().as_secs_f64() / 60.0
 }

@@ -2,13 +2,10 @@
 
 mod installation;
 mod objects;
+mod turns;
 mod watched;
 
-use std::{
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    thread,
-    time::Duration,
-};
+use std::{sync::Arc, thread, time::Duration};
 
 use csi_recorder::{Call, Recorder};
 use e2e::{
@@ -19,36 +16,17 @@ use e2e::{
 use serde_json::{Value, json};
 
 use objects::reason_of;
+use turns::Turn;
 use watched::{Recording, Watched};
 
 pub(crate) use installation::Installation;
 pub(crate) use objects::{condition, definition_of, items, name, parsed, policy, uid};
 
-/// Scenarios run side by side, but not beside one that stops a service or turns the switch.
-static INSTALLATION: RwLock<()> = RwLock::new(());
-
 /// Held as long as a scenario needs the installation as it is, or for itself.
 enum Hold {
-    Shared {
-        _guard: RwLockReadGuard<'static, ()>,
-    },
-    Alone {
-        _guard: RwLockWriteGuard<'static, ()>,
-    },
+    Turn(Turn),
     /// Another gate of the same test holds it.
     Lent,
-}
-
-impl Hold {
-    fn shared() -> Self {
-        let guard = INSTALLATION.read().unwrap_or_else(PoisonError::into_inner);
-        Self::Shared { _guard: guard }
-    }
-
-    fn alone() -> Self {
-        let guard = INSTALLATION.write().unwrap_or_else(PoisonError::into_inner);
-        Self::Alone { _guard: guard }
-    }
 }
 
 /// A namespace with a connector, and the installation around it.
@@ -76,12 +54,12 @@ pub(crate) enum Approval {
 impl Gate {
     /// A namespace with a connector, for a test that leaves the installation alone.
     pub(crate) fn new(test: &str) -> Self {
-        Self::with_connector(test, Hold::shared())
+        Self::with_connector(test, Hold::Turn(Turn::shared(test)))
     }
 
     /// The same for a test that nothing else may run beside.
     pub(crate) fn alone(test: &str) -> Self {
-        Self::with_connector(test, Hold::alone())
+        Self::with_connector(test, Hold::Turn(Turn::alone(test)))
     }
 
     /// The same with a question to the API server before the kubelet hears that a volume is mounted. It
@@ -98,21 +76,21 @@ impl Gate {
                 }
             }))
         };
-        let gate = Self::watched_by(test, Hold::alone(), ask);
+        let gate = Self::watched_by(test, Hold::Turn(Turn::alone(test)), ask);
         gate.create_connector(CONNECTOR);
         gate
     }
 
     /// The same for a test in which nothing is mounted, so that there is nothing for the recorder to judge.
     pub(crate) fn alone_without_mounts(test: &str) -> Self {
-        let gate = Self::watched_by(test, Hold::alone(), |_| Recording::None);
+        let gate = Self::watched_by(test, Hold::Turn(Turn::alone(test)), |_| Recording::None);
         gate.create_connector(CONNECTOR);
         gate
     }
 
     /// A namespace in which the connector is not there yet.
     pub(crate) fn empty(test: &str) -> Self {
-        Self::without_connector(test, Hold::shared())
+        Self::without_connector(test, Hold::Turn(Turn::shared(test)))
     }
 
     /// Another namespace for the same test.
@@ -131,7 +109,7 @@ impl Gate {
     }
 
     fn without_connector(test: &str, hold: Hold) -> Self {
-        let alone = matches!(hold, Hold::Alone { .. });
+        let alone = matches!(&hold, Hold::Turn(turn) if turn.is_alone());
         Self::watched_by(test, hold, |_| {
             if alone {
                 Recording::Mounts

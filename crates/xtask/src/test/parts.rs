@@ -15,17 +15,25 @@ use e2e::{
     install,
 };
 
-use super::runner::{self, Summary};
+use super::{
+    programs,
+    runner::{self, Summary},
+    times::Budget,
+};
 use crate::{campaign, crdgen, fuzz, layers, protogen};
 
 /// The release of cargo-deny; a new one may bring new findings, so it is pinned like the toolchain.
 const CARGO_DENY: &str = "0.20.2";
 
+/// Most tests on a node wait for pods. How many really run at a time is decided where they take their turns
+/// (`e2e/tests/gate/support/turns.rs`).
+const WAITING_TESTS: &str = "64";
+
 /// Clusters of test runs are named after the run's process.
 const RUN_PREFIX: &str = "e2e-";
 
 /// One part, in the order in which all of them run: what fails fast comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Part {
     /// The sources are formatted
     Fmt,
@@ -37,11 +45,13 @@ pub(crate) enum Part {
     Layers,
     /// Generated files are what their generators write
     Drift,
+    /// Everything that later parts run is compiled
+    Build,
     /// Unit and property tests; no cluster
     Unit,
     /// The request-controller, broken at 2,500 points of its scenarios; no cluster
     Campaign,
-    /// The evaluators on inputs that nobody thought of, a minute for each of them; no cluster
+    /// The evaluators on random inputs, 20 seconds for each of them; no cluster
     Fuzz,
     /// The custom resources, the chart and their rules on a real API server
     Api,
@@ -70,21 +80,61 @@ impl Part {
             | Self::Deny
             | Self::Layers
             | Self::Drift
+            | Self::Build
             | Self::Campaign
             | Self::Fuzz => false,
         }
+    }
+
+    /// Whether the part needs no cluster and computes in simulated time or for a fixed one, so that a complete run can
+    /// leave it what time the parts on a cluster do not use.
+    pub(crate) fn goes_aside(self) -> bool {
+        matches!(self, Self::Campaign | Self::Fuzz)
+    }
+
+    /// Whether the part uses the run's cluster.
+    pub(crate) fn is_on_cluster(self) -> bool {
+        matches!(self, Self::Api | Self::Gate | Self::Evaluation | Self::E2e)
+    }
+
+    /// Minutes that the part may take on two processors: warm, cold.
+    pub(crate) fn budget(self) -> Budget {
+        let [warm, cold] = match self {
+            Self::Fmt | Self::Layers | Self::Drift => [0.3, 0.5],
+            Self::Deny => [0.2, 4.0],
+            Self::Clippy => [3.0, 6.0],
+            Self::Build => [6.0, 11.0],
+            Self::Unit => [4.5, 4.5],
+            Self::Campaign | Self::Fuzz => [10.0, 15.0],
+            Self::Api => [3.5, 15.0],
+            Self::Gate => [8.0, 9.0],
+            Self::Evaluation => [2.0, 3.5],
+            Self::E2e => [2.5, 2.6],
+        };
+        Budget::of(warm, cold)
     }
 
     /// Carries the part out, adds the tests that ran.
     pub(crate) fn run(self, context: &Context, summary: &mut Summary) -> anyhow::Result<()> {
         match self {
             Self::Fmt => cargo("fmt --all --check"),
-            // `--all-targets` leaves out the tests that need a cluster; `--test` means every test there is.
-            Self::Clippy => clippy("--all-targets").and(clippy("--test *")),
+            // Every target by its kind: `--all-targets` would leave out the tests that need a cluster.
+            Self::Clippy => cargo(
+                "clippy --workspace --lib --bins --examples --benches --tests --test * --all-features --locked -- --deny warnings",
+            ),
             Self::Deny => deny(),
             Self::Layers => layers::run(),
             Self::Drift => crdgen::run(true).and(protogen::run(true)),
-            Self::Unit => runner::run(context.tests("--workspace --all-features"), summary),
+            Self::Build => {
+                images::build_programs()?;
+                cargo("test --workspace --lib --tests --test * --all-features --locked --no-run")
+            }
+            Self::Unit => {
+                let everything = context.cargo_test("--workspace --all-features");
+                let programs = programs::run(everything, context.filter.as_deref(), summary);
+                let documents = context.tests("--workspace --all-features --doc");
+                programs.and(runner::run(documents, summary))
+            }
             Self::Campaign => campaign::test(),
             Self::Fuzz => fuzz::test(),
             Self::Api => {
@@ -100,7 +150,9 @@ impl Part {
                 if target.local().is_some() {
                     install::install(target, &values_of_scenarios(), &Progress::default())?;
                 }
-                let tests = context.tests_on_cluster("--workspace --all-features --test gate")?;
+                let mut tests =
+                    context.tests_on_cluster("--workspace --all-features --test gate")?;
+                tests.env("RUST_TEST_THREADS", WAITING_TESTS);
                 let gate = runner::run(tests, summary);
                 if context.filter.is_some() {
                     return gate; // not everything was tried
@@ -119,7 +171,7 @@ impl Part {
                 let selection = "--workspace --all-features --test evaluation";
                 let mut tests = context.tests_on_cluster(selection)?;
                 // They wait for minutes that nobody can shorten, and for nothing else: all at once.
-                tests.env("RUST_TEST_THREADS", "32");
+                tests.env("RUST_TEST_THREADS", WAITING_TESTS);
                 runner::run(tests, summary)
             }
             Self::E2e => {
@@ -138,6 +190,7 @@ impl Part {
 /// What the parts share: the choices of the command line, and one cluster for all that need one.
 pub(crate) struct Context {
     pub(crate) filter: Option<String>,
+    pub(crate) long: bool,
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) workload_image: String,
     pub(crate) launcher: Launcher,
@@ -145,12 +198,20 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    fn tests(&self, selection: &str) -> Command {
+    fn cargo_test(&self, selection: &str) -> Command {
         let mut command = Command::new(env!("CARGO"));
         command
             .current_dir(e2e::repository())
-            .args(["test", "--locked", "--no-fail-fast"]);
-        command.args(selection.split(' '));
+            .args(["test", "--locked", "--no-fail-fast"])
+            .args(selection.split(' '));
+        if self.long {
+            command.env(e2e::harness::LONG_FORM, "1");
+        }
+        command
+    }
+
+    fn tests(&self, selection: &str) -> Command {
+        let mut command = self.cargo_test(selection);
         if let Some(filter) = &self.filter {
             command.arg("--").arg(filter);
         }
@@ -231,13 +292,7 @@ fn values_of_scenarios() -> serde_json::Value {
     })
 }
 
-fn clippy(targets: &str) -> anyhow::Result<()> {
-    cargo(&format!(
-        "clippy --workspace {targets} --all-features --locked -- --deny warnings"
-    ))
-}
-
-fn cargo(words: &str) -> anyhow::Result<()> {
+pub(crate) fn cargo(words: &str) -> anyhow::Result<()> {
     let tool = Tool::new(env!("CARGO")).dir(e2e::repository());
     Ok(tool.args(words.split(' ')).run()?)
 }

@@ -23,7 +23,7 @@ impl Summary {
     }
 
     /// Notes a line of the runner when it sums a program up: `test result: ok. 3 passed; 0 failed; …`.
-    fn note(&mut self, line: &str) {
+    pub(crate) fn note(&mut self, line: &str) {
         let Some(counts) = line.strip_prefix("test result: ") else {
             return;
         };

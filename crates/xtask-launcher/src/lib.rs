@@ -1,0 +1,13 @@
+//! Compiled dependencies that outlive a clone.
+//!
+//! Owns: the store below the cache directory, what of a target directory is put there, what is taken from there, and when
+//! the store forgets. Refuses to know: how anything is compiled. Cargo names each compiled dependency by a hash of its
+//! version, features, options and compiler, and decides by itself whether it can use what it finds.
+//!
+//! Invariant: nothing of this workspace's own crates enters the store. Cargo tells their versions apart by the times of
+//! their files alone, so that one clone's crate could pass for another's.
+
+mod store;
+mod units;
+
+pub use store::Store;

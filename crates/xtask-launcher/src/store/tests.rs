@@ -1,0 +1,167 @@
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use super::*;
+
+const SERDE: &str = "serde-0123456789abcdef";
+const OURS: &str = "authz-fedcba9876543210";
+
+/// A folder that is gone with the test. The crate has no dependencies, not even for its tests.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = env::temp_dir().join(format!("compiled-{test}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A clone with a workspace of one package.
+    fn clone(&self, name: &str) -> PathBuf {
+        let clone = self.0.join(name);
+        for file in DECIDE {
+            write(&clone.join(file), "");
+        }
+        let manifest = "[package]\nname = \"authz\"\n";
+        write(&clone.join("crates/authz/Cargo.toml"), manifest);
+        clone
+    }
+
+    fn store(&self) -> Store {
+        Store::at(self.0.join("store"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// What cargo leaves of a package in a profile.
+fn compile(clone: &Path, profile: &str, unit: &str, content: &str) {
+    let profile = clone.join("target").join(profile);
+    write(&profile.join(format!("deps/lib{unit}.rlib")), content);
+    write(&profile.join(format!("deps/{unit}.d")), content);
+    write(&profile.join(format!("build/{unit}/out/made.rs")), content);
+    write(&profile.join(format!(".fingerprint/{unit}/lib")), content);
+    write(&profile.join(format!("incremental/{unit}/x")), content);
+}
+
+fn read(clone: &Path, file: &str) -> Option<String> {
+    fs::read_to_string(clone.join("target").join(file)).ok()
+}
+
+#[test]
+fn a_fresh_clone_gets_dependencies_with_their_times_and_none_of_our_crates() {
+    let folder = Folder::new("fresh");
+    let (store, old, fresh) = (folder.store(), folder.clone("old"), folder.clone("fresh"));
+    for profile in ["debug", "fuzz/x86_64-unknown-linux-gnu/release"] {
+        compile(&old, profile, SERDE, "dependency");
+        compile(&old, profile, OURS, "ours");
+    }
+    let record = format!("debug/.fingerprint/{SERDE}/lib");
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_hours(1);
+    let times = FileTimes::new().set_modified(long_ago);
+    let file = File::open(old.join("target").join(&record)).unwrap();
+    file.set_times(times).unwrap();
+
+    assert!(!store.has(&fresh).unwrap());
+    assert_eq!(store.keep(&old).unwrap(), 2);
+    assert!(store.has(&fresh).unwrap());
+    assert_eq!(store.fill(&fresh).unwrap(), 2);
+
+    for profile in ["debug", "fuzz/x86_64-unknown-linux-gnu/release"] {
+        for file in [
+            format!("deps/lib{SERDE}.rlib"),
+            format!("deps/{SERDE}.d"),
+            format!("build/{SERDE}/out/made.rs"),
+            format!(".fingerprint/{SERDE}/lib"),
+        ] {
+            let text = read(&fresh, &format!("{profile}/{file}"));
+            assert_eq!(text.as_deref(), Some("dependency"), "{file}");
+        }
+        for file in [
+            format!("deps/lib{OURS}.rlib"),
+            format!(".fingerprint/{OURS}/lib"),
+            format!("incremental/{SERDE}/x"),
+        ] {
+            assert_eq!(read(&fresh, &format!("{profile}/{file}")), None, "{file}");
+        }
+    }
+    let copied = fs::metadata(fresh.join("target").join(record)).unwrap();
+    assert_eq!(copied.modified().unwrap(), long_ago);
+    // Once is enough.
+    assert_eq!(store.fill(&fresh).unwrap(), 0);
+    assert_eq!(store.keep(&fresh).unwrap(), 0);
+}
+
+#[test]
+fn what_a_clone_has_already_stays() {
+    let folder = Folder::new("stays");
+    let (store, old, other) = (folder.store(), folder.clone("old"), folder.clone("other"));
+    compile(&old, "debug", SERDE, "theirs");
+    compile(&other, "debug", SERDE, "its own");
+    store.keep(&old).unwrap();
+    assert_eq!(store.fill(&other).unwrap(), 0);
+    let text = read(&other, &format!("debug/deps/lib{SERDE}.rlib"));
+    assert_eq!(text.as_deref(), Some("its own"));
+}
+
+/// Cargo writes its records in place: the store's must not change with a clone's.
+#[test]
+fn a_record_that_a_clone_writes_is_its_own() {
+    let folder = Folder::new("records");
+    let (store, old, fresh) = (folder.store(), folder.clone("old"), folder.clone("fresh"));
+    compile(&old, "debug", SERDE, "dependency");
+    store.keep(&old).unwrap();
+    let record = format!("debug/.fingerprint/{SERDE}/lib");
+    fs::write(old.join("target").join(&record), "changed").unwrap();
+    store.fill(&fresh).unwrap();
+    assert_eq!(read(&fresh, &record).as_deref(), Some("dependency"));
+}
+
+#[test]
+fn other_versions_are_another_set_and_begin_with_what_fits() {
+    let folder = Folder::new("versions");
+    let (store, old, new) = (folder.store(), folder.clone("old"), folder.clone("new"));
+    compile(&old, "debug", SERDE, "dependency");
+    store.keep(&old).unwrap();
+    write(&new.join("Cargo.lock"), "version = 4");
+    assert!(!store.has(&new).unwrap());
+    assert_eq!(store.fill(&new).unwrap(), 1);
+    store.keep(&new).unwrap();
+    assert!(store.has(&new).unwrap() && store.has(&old).unwrap());
+}
+
+#[test]
+fn sets_that_are_not_used_are_forgotten() {
+    let folder = Folder::new("forgotten");
+    let (store, clone) = (folder.store(), folder.clone("clone"));
+    store.keep(&clone).unwrap();
+    let current = key(&clone).unwrap();
+    let used = now(&store.root.join(&current)).unwrap();
+    for days in [1, 2, 3, 20] {
+        let set = store.root.join(format!("set-{days:02}"));
+        fs::create_dir_all(&set).unwrap();
+        let times = FileTimes::new().set_modified(used - Duration::from_hours(24 * days));
+        File::open(&set).unwrap().set_times(times).unwrap();
+    }
+    store.keep(&clone).unwrap();
+    let left: Vec<PathBuf> = store.sets().unwrap().into_iter().map(|it| it.1).collect();
+    let wanted = ["set-02", "set-01", &current].map(|name| store.root.join(name));
+    assert_eq!(left, wanted);
+}
+
+#[test]
+fn without_a_store_a_clone_stays_as_it_is() {
+    let folder = Folder::new("without");
+    let clone = folder.clone("clone");
+    assert_eq!(folder.store().fill(&clone).unwrap(), 0);
+    assert!(!clone.join("target").exists());
+}
