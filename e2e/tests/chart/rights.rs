@@ -37,6 +37,12 @@ fn rights(objects: &[Value]) -> Result<Vec<Right<'_>>, Vec<String>> {
             ));
         }
         for subject in items(&binding["subjects"]) {
+            if is_everybody(subject) {
+                let others = rules.iter().filter(|rule| !reads_classes(rule));
+                wrong
+                    .extend(others.map(|rule| format!("{}: for everybody: {rule}", name(binding))));
+                continue;
+            }
             if subject["kind"] != "ServiceAccount"
                 || subject["namespace"] != e2e::install::NAMESPACE
             {
@@ -58,6 +64,16 @@ fn rights(objects: &[Value]) -> Result<Vec<Right<'_>>, Vec<String>> {
     } else {
         Err(wrong)
     }
+}
+
+fn is_everybody(subject: &Value) -> bool {
+    subject["kind"] == "Group" && subject["name"] == "system:authenticated"
+}
+
+/// All that every account of a cluster gets of the chart.
+fn reads_classes(rule: &Value) -> bool {
+    *rule
+        == json!({"apiGroups": [OUR_GROUP], "resources": ["connectorclasses"], "verbs": ["get", "list", "watch"]})
 }
 
 /// The rules of a role, those that are aggregated into it included.
@@ -355,10 +371,11 @@ fn a_planted_violation_of_each_rule_is_found() {
 #[test]
 fn a_binding_that_shows_nothing_or_reaches_others_is_found() {
     let binding = |objects: &mut Vec<Value>, field: &str, value: Value| {
-        let found = objects
-            .iter_mut()
-            .find(|object| object["kind"] == "ClusterRoleBinding")
-            .unwrap();
+        let of_a_service = |object: &&mut Value| {
+            object["kind"] == "ClusterRoleBinding"
+                && object["subjects"][0]["kind"] == "ServiceAccount"
+        };
+        let found = objects.iter_mut().find(of_a_service).unwrap();
         *found.pointer_mut(field).unwrap() = value;
     };
     assert_found(
@@ -373,6 +390,15 @@ fn a_binding_that_shows_nothing_or_reaches_others_is_found() {
         |objects| binding(objects, "/subjects/0/namespace", json!("default")),
         "no service of ours",
     );
+    for (field, value) in [("verbs", "create"), ("resources", "connectors")] {
+        assert_found(
+            |objects| {
+                role(objects, "connectors-connectorclasses-view")["rules"][0][field] =
+                    json!([value]);
+            },
+            "for everybody",
+        );
+    }
 }
 
 fn role<'a>(objects: &'a mut [Value], role: &str) -> &'a mut Value {

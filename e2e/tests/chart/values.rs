@@ -178,6 +178,71 @@ fn checks_read_what_the_values_say_and_nothing_when_they_say_nothing() {
     );
 }
 
+/// The roles for people: which of them the cluster's own roles take in, and who is bound to one.
+#[test]
+fn people_get_roles_for_connectors_unless_the_values_say_otherwise() {
+    let roles = |values: Value| {
+        let objects = with(json!({ "roles": values }));
+        let for_people = |object: &&Value| {
+            let name = name(object);
+            let kinds = [
+                "connectors",
+                "connectorclasses",
+                "accesspolicies",
+                "accessrequests",
+            ];
+            kinds
+                .iter()
+                .any(|kind| name.starts_with(&format!("connectors-{kind}-")))
+        };
+        let described = |object: &Value| {
+            let labels = object["metadata"]["labels"].as_object().unwrap();
+            let to = labels
+                .keys()
+                .find_map(|key| key.strip_prefix("rbac.authorization.k8s.io/aggregate-to-"));
+            format!("{} → {}", name(object), to.unwrap_or("-"))
+        };
+        let mut found: Vec<String> = of_kind(&objects, "ClusterRole")
+            .into_iter()
+            .filter(for_people)
+            .map(described)
+            .collect();
+        found.sort();
+        let bound = of_kind(&objects, "ClusterRoleBinding").into_iter();
+        let bound: Vec<Value> = bound
+            .filter(for_people)
+            .map(|binding| binding["subjects"].clone())
+            .collect();
+        (found, bound)
+    };
+    let everybody = json!([
+        {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"},
+    ]);
+    let others = [
+        "connectors-accesspolicies-admin → admin",
+        "connectors-accesspolicies-view → view",
+        "connectors-accessrequests-admin → admin",
+        "connectors-accessrequests-edit → edit",
+        "connectors-accessrequests-view → view",
+    ];
+    let of_connectors = [
+        "connectors-connectorclasses-view → -",
+        "connectors-connectors-admin → admin",
+        "connectors-connectors-view → view",
+    ];
+    let all: Vec<&str> = others.into_iter().chain(of_connectors).collect();
+    let (found, bound) = roles(json!({}));
+    assert_eq!(found, all);
+    assert_eq!(bound, [everybody]);
+    let (found, bound) = roles(json!({"connectors": false}));
+    assert_eq!(found, others);
+    assert_eq!(bound, Vec::<Value>::new());
+    let (found, bound) = roles(json!({"aggregate": false}));
+    assert_eq!(found.len(), all.len());
+    assert!(found.iter().all(|role| role.ends_with("→ -")), "{found:?}");
+    assert_eq!(bound, Vec::<Value>::new());
+}
+
 #[test]
 fn an_uninstallation_keeps_the_custom_resources_and_an_upgrade_brings_new_ones() {
     let objects = defaults();
