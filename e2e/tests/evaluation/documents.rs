@@ -128,21 +128,21 @@ fn what_the_documents_tell_to_ask_with_grpcurl_is_answered_as_they_say() {
     }
 }
 
-#[test]
-fn the_example_does_what_it_shows_with_its_one_command() {
+/// What an example prints when it is played with its one command, in this environment.
+fn play(example: &str, environment: &[(&str, &Path)]) -> String {
     let kubectl = env::var("E2E_KUBECTL").expect("run it with `cargo xtask test evaluation`");
     let kubeconfig = env::var("E2E_KUBECONFIG").unwrap();
     let _server = undisturbed();
-    let mut child = Command::new(repository().join("examples/access-client/run"))
+    let mut child = Command::new(repository().join("examples").join(example).join("run"))
         .env("KUBECTL", format!("{kubectl} --kubeconfig {kubeconfig}"))
-        // It was built with everything else; cargo would build it once more with other features.
-        .env("ACCESS_CLIENT", program("access-client"))
+        .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let deadline = Deadline::after(Duration::from_mins(2));
+    // Go compiles its libraries once for all runs on this machine.
+    let deadline = Deadline::after(Duration::from_mins(5));
     while child.try_wait().unwrap().is_none() {
         if deadline.passed() {
             child.kill().unwrap();
@@ -153,6 +153,16 @@ fn the_example_does_what_it_shows_with_its_one_command() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}{errors}");
+    said
+}
+
+#[test]
+fn the_example_does_what_it_shows_with_its_one_command() {
+    // It was built with everything else; cargo would build it once more with other features.
+    let said = play(
+        "access-client",
+        &[("ACCESS_CLIENT", &program("access-client"))],
+    );
     let lines: Vec<&str> = said.lines().collect();
     let begin = |line: &str, words: &str| line.starts_with(words);
     for (after, expected) in [
@@ -183,6 +193,41 @@ fn the_example_does_what_it_shows_with_its_one_command() {
         .filter_map(|line| line.split_once(": "));
     let words: Vec<&str> = answers.map(|(word, _)| word).collect();
     assert_eq!(words, ["yes", "no", "yes"], "{said}");
+}
+
+#[test]
+fn the_service_in_front_of_a_tool_lets_pods_in_by_their_tokens() {
+    let said = play("review-token-go", &[]);
+    for (after, expected) in [
+        (
+            "── a pod that may use the connector",
+            "review-token-example/builder may use the connector\n200",
+        ),
+        (
+            "── a pod that may not",
+            "this pod may not use the connector now\n403",
+        ),
+        (
+            "── a token for another audience",
+            "the token is not valid, not for the audience connectors.alauda.io, or not a pod's\n401",
+        ),
+        (
+            "── no token",
+            "show your pod's token for the audience connectors.alauda.io as `Authorization: Bearer …`\n401",
+        ),
+        (
+            "── the first pod, once the permission is gone",
+            "this pod may not use the connector now\n403",
+        ),
+        (
+            "── any pod, while nobody answers: silence is no yes",
+            "access cannot be checked at the moment\n503",
+        ),
+    ] {
+        let (_, answer) = said.split_once(after).unwrap_or_else(|| panic!("{said}"));
+        let answer = answer.split("──").next().unwrap();
+        assert!(answer.contains(expected), "{after}: {answer}");
+    }
 }
 
 #[test]
