@@ -2,6 +2,7 @@
 
 use std::{
     env, fs,
+    io::{self, Write as _},
     path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
     thread,
@@ -31,6 +32,24 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Lines of the audit log that are shown of a failed test.
 const AUDIT_LINES: usize = 20;
+
+/// Tests that take long run only where this says `1`.
+const LONG: &str = "E2E_LONG";
+
+/// Whether a test that takes long is wanted; says why it does not run otherwise.
+#[must_use]
+pub fn runs_long(why: &str) -> bool {
+    let wanted = env::var(LONG).is_ok_and(|value| value == "1");
+    if !wanted {
+        say(&format!("not run without {LONG}=1: {why}"));
+    }
+    wanted
+}
+
+/// A line for a person who runs the tests: what tests print in the ordinary way is shown of failed ones only.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
 
 /// Why a test has no scene.
 #[derive(Debug, thiserror::Error)]

@@ -1,13 +1,15 @@
 //! How long things take, and how often the kubelet has to ask.
 
 use std::{
-    io::{self, Write},
     thread,
     time::{Duration, Instant},
 };
 
 use csi_recorder::{Answer, Call, Target};
-use e2e::{checker, harness::is_long_form};
+use e2e::{
+    checker,
+    harness::{is_long_form, say},
+};
 
 use crate::support::{Approval, Gate, Installation, parsed};
 
@@ -87,11 +89,6 @@ fn from_the_approval_to_the_running_container() {
         "creation → output of the container, not gated: {}",
         figures(&mut bare)
     ));
-}
-
-/// A figure for whoever runs the tests: what tests print in the ordinary way is shown of failed ones only.
-fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn end(gate: &Gate, pod: &str) {

@@ -20,7 +20,9 @@ use turns::Turn;
 use watched::{Recording, Watched};
 
 pub(crate) use installation::Installation;
-pub(crate) use objects::{condition, definition_of, items, name, parsed, policy, uid};
+pub(crate) use objects::{
+    check_of, condition, definition_of, items, name, parsed, policy, timestamp, uid, volume,
+};
 
 /// Held as long as a scenario needs the installation as it is, or for itself.
 enum Hold {
@@ -40,7 +42,7 @@ pub(crate) struct Gate {
 /// The connector of every scenario.
 pub(crate) const CONNECTOR: &str = "prod";
 /// Where the volume is mounted in the test's pods.
-const MOUNT: &str = "/connector";
+pub(crate) const MOUNT: &str = "/connector";
 
 /// How an approval is expressed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -202,7 +204,13 @@ impl Gate {
             "apiVersion": "e2e.example.com/v1", "kind": kind,
             "metadata": {"name": name, "labels": {"app": app}},
         });
+        self.apply_with_state(&object, state);
+    }
+
+    /// Creates an object or changes it, and then its state.
+    pub(crate) fn apply_with_state(&self, object: &Value, state: &str) {
         self.scene.apply(&object.to_string()).unwrap();
+        let (kind, name) = (object["kind"].as_str().unwrap(), name(object));
         let status = json!({"status": {"state": state}});
         let words =
             format!("patch {kind} {name} --subresource=status --type=merge --patch {status}");
@@ -215,14 +223,19 @@ impl Gate {
     }
 
     pub(crate) fn start_pod_of(&self, name: &str, connectors: &str) {
-        let mount = json!({
-            "volumes": [{"name": "connector", "csi": {
-                "driver": "connectors-csi", "readOnly": true, "volumeAttributes": {"connectors": connectors},
-            }}],
-            "volumeMounts": [{"name": "connector", "mountPath": MOUNT}],
-        });
+        self.start_pod_with(name, &volume(&json!({"connectors": connectors})));
+    }
+
+    /// The same with these volumes, or with further ones.
+    pub(crate) fn start_pod_with(&self, name: &str, volumes: &Value) {
         let args = ["cat", "--then-wait", MOUNT];
-        self.scene.start_pod_with(name, &args, &mount).unwrap();
+        self.scene.start_pod_with(name, &args, volumes).unwrap();
+    }
+
+    /// What a running pod reads below a path now.
+    pub(crate) fn read_in(&self, pod: &str, path: &str) -> Result<String, String> {
+        let words = format!("exec {pod} -- /workload cat {path}");
+        self.scene.run(&words).map_err(|error| error.to_string())
     }
 
     /// A request as a person would write it.
@@ -267,9 +280,19 @@ impl Gate {
 
     /// The request of a pod, once it is there.
     pub(crate) fn request_of(&self, pod: &str) -> Value {
+        self.request_labelled(pod, "")
+    }
+
+    /// A pod's request for one of several connectors, once it is there.
+    pub(crate) fn request_for(&self, pod: &str, connector: &str) -> Value {
+        self.request_labelled(pod, &format!(",connectors.cpaas.io/connector={connector}"))
+    }
+
+    fn request_labelled(&self, pod: &str, more: &str) -> Value {
         let uid = self.pod_uid(pod);
-        let words =
-            format!("get accessrequests -l connectors.cpaas.io/contextObjectUID={uid} -o json");
+        let words = format!(
+            "get accessrequests -l connectors.cpaas.io/contextObjectUID={uid}{more} -o json"
+        );
         let list = self
             .scene
             .wait_for("the pod's request", &words, |text| !items(text).is_empty());
@@ -278,8 +301,12 @@ impl Gate {
 
     /// Waits until the request of a pod is in a phase.
     pub(crate) fn wait_for_phase(&self, pod: &str, phase: &str) -> Value {
-        let name = name(&self.request_of(pod));
-        self.wait_for_request(&name, &format!("to be {phase}"), |request| {
+        self.wait_for_phase_of(&self.request_of(pod), phase)
+    }
+
+    /// Waits until this request is in a phase.
+    pub(crate) fn wait_for_phase_of(&self, request: &Value, phase: &str) -> Value {
+        self.wait_for_request(&name(request), &format!("to be {phase}"), |request| {
             request["status"]["phase"] == phase
         })
     }
@@ -311,6 +338,12 @@ impl Gate {
     /// Asks the API server whether a pod may use the connector.
     pub(crate) fn may_use(&self, pod: &str) -> bool {
         may_use(self.scene.kubectl(), self.namespace(), "default", pod)
+    }
+
+    /// The same about another capability of the connector, or about its APIs.
+    pub(crate) fn may_use_capability(&self, pod: &str, capability: &str) -> bool {
+        let (kubectl, namespace) = (self.scene.kubectl(), self.namespace());
+        may(kubectl, namespace, "default", pod, capability)
     }
 
     /// Waits until the API server says yes: it looks into caches that lag behind a little.
@@ -410,6 +443,10 @@ pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
 }
 
 fn may_use(kubectl: &Kubectl, namespace: &str, account: &str, pod: &str) -> bool {
+    may(kubectl, namespace, account, pod, "apis")
+}
+
+fn may(kubectl: &Kubectl, namespace: &str, account: &str, pod: &str, capability: &str) -> bool {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
         "spec": {
@@ -419,7 +456,7 @@ fn may_use(kubectl: &Kubectl, namespace: &str, account: &str, pod: &str) -> bool
             ],
             "resourceAttributes": {
                 "namespace": namespace, "verb": "*", "group": "connectors.alauda.io",
-                "resource": "connectors", "subresource": format!("apis/v1/pod/{namespace}/{pod}"), "name": CONNECTOR,
+                "resource": "connectors", "subresource": format!("{capability}/v1/pod/{namespace}/{pod}"), "name": CONNECTOR,
             },
         },
     });

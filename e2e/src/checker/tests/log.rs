@@ -81,6 +81,19 @@ fn a_growing_file_is_followed_from_the_start_of_the_observation() {
 }
 
 #[test]
+fn a_log_that_stops_before_the_end_is_a_violation() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.log");
+    let mut file = File::create(&path).unwrap();
+    let checker = Checker::follow(&path, Settings::default()).unwrap();
+    for event in world().events {
+        write(&mut file, &format!("{event}\n"));
+    }
+    let report = checker.finish().unwrap();
+    expect(&report, Rule::Log, "does not reach the end");
+}
+
+#[test]
 fn what_a_test_declares_reaches_the_judgement() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("audit.log");

@@ -1,8 +1,9 @@
 //! The objects of the scenarios, and what is read out of those that come back.
 
+use e2e::checker::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Approval, CONNECTOR};
+use super::{Approval, CONNECTOR, MOUNT};
 
 /// A policy as JSON, for tests that change it further.
 pub(crate) fn policy(name: &str, approval: Approval) -> Value {
@@ -36,6 +37,21 @@ pub(crate) fn policy(name: &str, approval: Approval) -> Value {
     })
 }
 
+/// The check of such a policy.
+pub(crate) fn check_of(policy: &mut Value) -> &mut Value {
+    &mut policy["spec"]["checkGrantedPermission"]["spec"]["checks"][0]
+}
+
+/// A pod's volume with these attributes, and where it is mounted.
+pub(crate) fn volume(attributes: &Value) -> Value {
+    json!({
+        "volumes": [{"name": "connector", "csi": {
+            "driver": "connectors-csi", "readOnly": true, "volumeAttributes": attributes,
+        }}],
+        "volumeMounts": [{"name": "connector", "mountPath": MOUNT}],
+    })
+}
+
 /// The state of a `ConfigMap` is the word in its data.
 const VERDICT: &str = r#"package approval
 import rego.v1
@@ -48,6 +64,7 @@ pub(crate) fn definition_of(kind: &str) -> String {
     let singular = kind.to_lowercase();
     let plural = format!("{singular}s");
     let state = json!({"type": "object", "properties": {"state": {"type": "string"}}});
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.e2e.example.com")},
@@ -58,7 +75,9 @@ pub(crate) fn definition_of(kind: &str) -> String {
             "versions": [{
                 "name": "v1", "served": true, "storage": true,
                 "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"status": state}}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "properties": {"spec": anything, "status": state},
+                }},
             }],
         },
     })
@@ -82,6 +101,14 @@ pub(crate) fn name(object: &Value) -> String {
 
 pub(crate) fn uid(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// A time in an object, by its path.
+pub(crate) fn timestamp(object: &Value, pointer: &str) -> Timestamp {
+    let text = object.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_else(|| panic!("no {pointer} in {object}"))
+        .parse()
+        .unwrap()
 }
 
 /// `status reason` of a condition, or nothing.

@@ -4,12 +4,12 @@ use std::{path::PathBuf, thread};
 
 use csi_recorder::{AskAccess, Eyes, Recorder, View};
 use e2e::{
-    Cluster,
-    checker::{self, Checker, Settings},
+    Cluster, Kubectl,
+    checker::{self, Checker, Report, Seen, Settings},
     harness::Scene,
 };
 
-use super::wait_until;
+use super::{items, wait_until};
 
 /// Who looks at the driver's socket.
 pub(super) enum Recording {
@@ -24,6 +24,8 @@ pub(super) enum Recording {
 /// Those who look on: at the audit log in every test, at the driver's socket where a test has the
 /// installation for itself. An existing cluster shows neither.
 pub(super) struct Watched {
+    kubectl: Kubectl,
+    namespace: String,
     checker: Option<Checker>,
     recorder: Option<Recorder>,
 }
@@ -34,6 +36,8 @@ impl Watched {
         let follow = |log: PathBuf| Checker::follow(&log, settings).unwrap();
         let recorder = |access| scene.cluster().map(|cluster| record(cluster, access));
         Self {
+            kubectl: scene.kubectl().clone(),
+            namespace: scene.namespace().to_owned(),
             checker: scene.audit_log().map(follow),
             recorder: match recording {
                 Recording::None => None,
@@ -82,16 +86,60 @@ fn record(cluster: &Cluster, access: Option<AskAccess>) -> Recorder {
     recorder
 }
 
+impl Watched {
+    /// How many requests of the namespace were granted, as they themselves say.
+    fn granted_requests(&self) -> usize {
+        let words = format!("--namespace {} get accessrequests -o json", self.namespace);
+        let requests = items(&self.kubectl.run(&words).unwrap());
+        let granted = requests
+            .iter()
+            .filter(|it| !it["status"]["grantedAt"].is_null());
+        granted.count()
+    }
+}
+
+/// Every promise was kept, and the judgement rests on something: what the API server stores of the scenario went by in
+/// its log, too. A request is granted by a Role and a `RoleBinding`, after reads.
+fn assert_judged(report: &Report, granted: usize) {
+    assert!(report.violations.is_empty(), "{report}");
+    let seen = &report.seen;
+    assert!(
+        granted == 0 || seen.grants >= 2 * granted && seen.requests >= granted && seen.reads > 0,
+        "{granted} requests were granted, and the log does not show how: {report}"
+    );
+}
+
+#[test]
+fn a_log_that_does_not_show_what_was_granted_is_no_proof() {
+    let of = |grants, reads| Report {
+        violations: Vec::new(),
+        seen: Seen {
+            requests: 1,
+            grants,
+            reads,
+            ..Seen::default()
+        },
+        revocations: Vec::new(),
+        until: checker::now(),
+    };
+    assert_judged(&of(0, 0), 0);
+    assert_judged(&of(2, 1), 1);
+    for (report, granted) in [(of(0, 1), 1), (of(1, 1), 1), (of(2, 0), 1), (of(4, 1), 2)] {
+        std::panic::catch_unwind(|| assert_judged(&report, granted)).unwrap_err();
+    }
+}
+
 impl Drop for Watched {
     fn drop(&mut self) {
-        let report = self.checker.take().map(Checker::finish);
-        let recorder = self.recorder.take();
         if thread::panicking() {
             return; // the test says what is wrong
         }
+        let granted = self.granted_requests();
+        let report = self.checker.take().map(Checker::finish);
+        let recorder = self.recorder.take();
         if let Some(report) = report {
             let report = report.unwrap();
-            assert!(report.violations.is_empty(), "{report}");
+            assert_judged(&report, granted);
             println!("{report}");
         }
         if let Some(recorder) = recorder {
