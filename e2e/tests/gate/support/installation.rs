@@ -46,7 +46,7 @@ const IN_INSTALLATION: &str = "--namespace connectors-system";
 impl<'a> Installation<'a> {
     pub(crate) fn of(gate: &'a Gate) -> Self {
         assert!(
-            matches!(gate.hold, Hold::Alone { .. }),
+            matches!(&gate.hold, Hold::Turn(turn) if turn.is_alone()),
             "a test that changes the installation holds it alone"
         );
         Self {
