@@ -12,6 +12,8 @@ pub const CONFIG_MAP: &str = "connectors-config";
 pub const ENABLE: &str = "enable-connectors-approval";
 /// Who may ask where a policy does not say.
 pub const DEFAULT_REQUESTERS: &str = "default-requesters";
+/// What becomes of volumes that were mounted while the switch was off.
+pub const ON_ENABLE: &str = "on-enable";
 
 words! {
     /// Who may ask for a permission under checks where the policy names no requesters.
@@ -21,6 +23,19 @@ words! {
         /// Everybody. Approvals are looked up in the pod's namespace, so whoever may make them there
         /// may let himself in.
         Any,
+    }
+}
+
+words! {
+    /// What the node plugin does, while the switch is on, with the volume of a running pod that was
+    /// mounted while the switch was off and that the pod has no permission for.
+    OnEnable {
+        /// The volume keeps its content until the pod ends.
+        Keep,
+        /// The node plugin makes the pod's AccessRequests. The volume keeps its content while they wait.
+        Request,
+        /// The volume loses its content.
+        Empty,
     }
 }
 
@@ -36,6 +51,8 @@ pub struct Config {
     pub enabled: bool,
     /// Who may ask where a policy does not say.
     pub default_requesters: DefaultRequesters,
+    /// What becomes of volumes that were mounted while the switch was off.
+    pub on_enable: OnEnable,
 }
 
 impl Config {
@@ -43,6 +60,7 @@ impl Config {
     pub const CLOSED: Self = Self {
         enabled: false,
         default_requesters: DefaultRequesters::Namespace,
+        on_enable: OnEnable::Keep,
     };
 }
 
@@ -52,6 +70,7 @@ impl Config {
 pub struct Knowledge {
     enabled: Option<bool>,
     default_requesters: Option<DefaultRequesters>,
+    on_enable: Option<OnEnable>,
 }
 
 /// Something in the ConfigMap that was not understood and changes nothing.
@@ -68,6 +87,9 @@ pub enum ConfigProblem {
         "{CONFIG_MAP}: {DEFAULT_REQUESTERS} must be Namespace or Any; the last known value holds"
     )]
     DefaultRequesters,
+    /// No such way.
+    #[error("{CONFIG_MAP}: {ON_ENABLE} must be Keep, Request or Empty; the last known value holds")]
+    OnEnable,
 }
 
 impl Knowledge {
@@ -88,6 +110,13 @@ impl Knowledge {
             }
             Some(_) => problems.push(ConfigProblem::DefaultRequesters),
         }
+        match data.get(ON_ENABLE).map(String::as_str) {
+            // A ConfigMap of an older chart lacks the key: nothing is taken away from running pods.
+            Some("Keep") | None => self.on_enable = Some(OnEnable::Keep),
+            Some("Request") => self.on_enable = Some(OnEnable::Request),
+            Some("Empty") => self.on_enable = Some(OnEnable::Empty),
+            Some(_) => problems.push(ConfigProblem::OnEnable),
+        }
         problems
     }
 
@@ -97,6 +126,7 @@ impl Knowledge {
         Some(Config {
             enabled: self.enabled?,
             default_requesters: self.default_requesters(),
+            on_enable: self.on_enable.unwrap_or(OnEnable::Keep),
         })
     }
 
@@ -157,5 +187,27 @@ mod tests {
         known.learn(&data(&[(ENABLE, "true"), (DEFAULT_REQUESTERS, "Any")]));
         known.learn(&data(&[(ENABLE, "true")]));
         assert_eq!(requesters(&known), DefaultRequesters::Namespace);
+    }
+
+    #[test]
+    fn running_pods_keep_their_volumes_unless_the_configuration_says_otherwise() {
+        let mut known = Knowledge::default();
+        let mut on_enable = |word: Option<&str>| {
+            let mut entries = vec![(ENABLE, "true")];
+            entries.extend(word.map(|word| (ON_ENABLE, word)));
+            let problems = known.learn(&data(&entries));
+            (known.config().unwrap().on_enable, problems)
+        };
+        let unknown = vec![ConfigProblem::OnEnable];
+        assert_eq!(on_enable(Some("empty")), (OnEnable::Keep, unknown.clone()));
+        assert_eq!(on_enable(None), (OnEnable::Keep, vec![]));
+        for way in [OnEnable::Empty, OnEnable::Request, OnEnable::Keep] {
+            assert_eq!(on_enable(Some(way.as_str())), (way, vec![]));
+            for word in ["", "keep", "Empty ", "true"] {
+                assert_eq!(on_enable(Some(word)), (way, unknown.clone()), "{word:?}");
+            }
+        }
+        on_enable(Some("Empty"));
+        assert_eq!(on_enable(None), (OnEnable::Keep, vec![]));
     }
 }

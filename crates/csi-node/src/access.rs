@@ -115,6 +115,12 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
     }
 
+    /// Makes the request, or meets it. False where the API server gave no answer.
+    pub(crate) async fn ask_for(&mut self) -> Result<bool, PublishError> {
+        self.ensure_request().await?;
+        Ok(self.trouble.is_none())
+    }
+
     /// What is said when the time is over.
     pub(crate) fn too_late(&self) -> PublishError {
         let connector = self.connector.clone();

@@ -26,6 +26,7 @@ use crate::{
     content::Record,
     error::{PublishError, Trouble},
     evaluator::Evaluator,
+    kept::Kept,
     kubernetes::Kubernetes,
     locks::{Lock, Locks},
     metrics::Metrics,
@@ -66,6 +67,8 @@ pub(crate) struct Driver<E, K, M> {
     /// For calls that are held.
     pub(crate) room: Room,
     pub(crate) told: Told,
+    /// Volumes that have content without a permission.
+    pub(crate) kept: Kept,
     pub(crate) locks: Locks,
 }
 
@@ -207,11 +210,11 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let work = async {
             self.object_is_right(deadline).await?;
             self.prove(&wish, &token, deadline).await?;
-            let admitted = self.admit(&wish, deadline).await?;
+            let (admitted, passage) = self.admit(&wish, deadline).await?;
             let facts = self.facts(&wish, &admitted).await?;
-            Ok::<_, PublishError>((admitted, facts))
+            Ok::<_, PublishError>((admitted, passage, facts))
         };
-        let (admitted, facts) = tokio::select! {
+        let (admitted, passage, facts) = tokio::select! {
             biased;
             _ = &mut gone => return Err(PublishError::Cancelled),
             () = self.stop.stopped() => return Err(PublishError::Stopping),
@@ -219,7 +222,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         };
         let record = Record::new(place, &wish);
         self.mounting(place, move |mounter, place| {
-            mounter.publish(place, &record, &facts)
+            mounter.publish(place, &record, &facts, passage)
         })
         .await?;
         if let Some(since) = admitted.iter().map(|admitted| admitted.since).max() {
@@ -289,7 +292,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         };
         let lock: Lock = self.locks.take(&place).ok_or(UnpublishError::InFlight)?;
         let mounter = Arc::clone(&self.mounter);
-        let id = place.volume_id();
+        let (id, removed) = (place.volume_id(), place.clone());
         // The lock goes with the work, which a kubelet that hangs up does not stop.
         let cleared = tokio::task::spawn_blocking(move || {
             let cleared = mounter.clear(&place);
@@ -298,6 +301,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         });
         match cleared.await {
             Ok(Ok(())) => {
+                self.kept.forget(&removed);
                 info!(volume = id, "unpublished");
                 Ok(())
             }

@@ -55,6 +55,8 @@ pub(crate) enum Word {
     Unusable,
     /// Access ended, and the content of the volume with it.
     Revoked,
+    /// The volume was mounted while nothing was gated, and keeps its content without a permission.
+    MountedWhileOff,
 }
 
 impl Word {
@@ -64,6 +66,7 @@ impl Word {
             Self::Denied => "AccessDenied",
             Self::Unusable => "AccessUnusable",
             Self::Revoked => "AccessRevoked",
+            Self::MountedWhileOff => "MountedWhileOff",
         }
     }
 }

@@ -16,6 +16,7 @@ mod content;
 mod driver;
 mod error;
 mod evaluator;
+mod kept;
 mod kubernetes;
 mod locks;
 mod metrics;

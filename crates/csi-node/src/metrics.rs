@@ -11,6 +11,7 @@ use prometheus::{
 pub(crate) struct Metrics {
     publishes: IntCounterVec,
     emptied: IntCounter,
+    kept: IntGauge,
     held: IntGauge,
     waits: Histogram,
     mount: Histogram,
@@ -64,6 +65,10 @@ impl Metrics {
             "mount_emptied_total",
             "Volumes whose content was taken away because access ended",
         )?;
+        let kept = IntGauge::new(
+            "mount_kept",
+            "Volumes that were mounted while approvals were off and have content without a permission",
+        )?;
         let held = IntGauge::new("mount_held", "Calls that wait for access now")?;
         let waits = Histogram::with_opts(
             HistogramOpts::new("mount_hold_seconds", "How long calls waited for access")
@@ -78,12 +83,14 @@ impl Metrics {
         )?;
         registry.register(Box::new(publishes.clone()))?;
         registry.register(Box::new(emptied.clone()))?;
+        registry.register(Box::new(kept.clone()))?;
         registry.register(Box::new(held.clone()))?;
         registry.register(Box::new(waits.clone()))?;
         registry.register(Box::new(mount.clone()))?;
         Ok(Self {
             publishes,
             emptied,
+            kept,
             held,
             waits,
             mount,
@@ -98,6 +105,11 @@ impl Metrics {
     /// A volume was emptied.
     pub(crate) fn emptied(&self) {
         self.emptied.inc();
+    }
+
+    /// How many volumes have content without a permission.
+    pub(crate) fn kept(&self) -> IntGauge {
+        self.kept.clone()
     }
 
     /// A volume was mounted, this long after access to it was seen.

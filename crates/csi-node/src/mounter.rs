@@ -32,6 +32,15 @@ pub(crate) enum Found {
     Emptied(Record),
 }
 
+/// How a pod came to a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passage {
+    /// It was allowed to have it. Also what holds where nothing else is known.
+    Gated,
+    /// The volume was mounted while nothing was gated.
+    WhileOff,
+}
+
 /// Why a volume cannot be handled. Paths are those of the node: they go to the log only.
 #[derive(Debug, Error)]
 pub(crate) enum MountError {
@@ -60,7 +69,16 @@ pub(crate) trait Mounter: Send + Sync + 'static {
     fn look(&self, place: &Place) -> Result<Found, MountError>;
 
     /// Makes a volume where nothing is. On an error something may be left.
-    fn publish(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError>;
+    fn publish(
+        &self,
+        place: &Place,
+        record: &Record,
+        facts: &[Facts],
+        passage: Passage,
+    ) -> Result<(), MountError>;
+
+    /// How the pod came to the content that is there. A volume that was emptied once is gated.
+    fn passage(&self, place: &Place) -> Result<Passage, MountError>;
 
     /// Takes the content away and leaves the mount: containers would not notice another one.
     fn empty(&self, place: &Place) -> Result<(), MountError>;

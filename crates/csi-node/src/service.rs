@@ -24,6 +24,7 @@ use tracing::info;
 use crate::{
     Args,
     driver::{Driver, Settings},
+    kept::Kept,
     kubernetes::Live,
     locks::Locks,
     metrics::{Metrics, SwitchMetrics},
@@ -80,12 +81,14 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let shell = Shell::begin(common).await?;
     let mut process = Process { shell };
     let kubernetes = Live::new(process.shell.client.clone(), &node_name);
+    let metrics = Metrics::register(&process.shell.registry)?;
     let driver = Driver {
         evaluator: process.evaluator(evaluation, evaluation_ca)?,
         mounter: Arc::new(Linux::new(&driver_name)),
         switch: process.switch(namespace)?,
         object: process.driver_object(kubernetes.clone(), driver_name.clone()),
-        metrics: Metrics::register(&process.shell.registry)?,
+        kept: Kept::new(metrics.kept()),
+        metrics,
         stop: process.shell.tasks.stop(),
         room: Room::new(usize::try_from(max_held).unwrap_or(usize::MAX)),
         told: Told::default(),

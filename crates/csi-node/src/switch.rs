@@ -5,17 +5,14 @@
 
 use std::time::Duration;
 
-use connectors_api::config::{CONFIG_MAP, Knowledge};
-use futures::StreamExt;
-use k8s_openapi::api::{core::v1::ConfigMap, storage::v1::CSIDriver};
-use kube::{
-    Api, Client,
-    runtime::watcher::{Config, Event},
-};
+use connectors_api::config::{CONFIG_MAP, Config, Knowledge};
+use k8s_openapi::api::storage::v1::CSIDriver;
+use kube::Client;
 use service_kit::{
+    config_map::{self, Heard},
     readiness::Part,
     shutdown::Stop,
-    watches::{Guarded, Plain, Watch, WatchMetrics},
+    watches::WatchMetrics,
 };
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -30,8 +27,8 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Whether mounts are gated.
-pub(crate) type Switch = watch::Receiver<Option<bool>>;
+/// Whether mounts are gated, and what becomes of those that were not.
+pub(crate) type Switch = watch::Receiver<Option<Config>>;
 /// Whether the driver object is right.
 pub(crate) type DriverObject = watch::Receiver<Option<Result<(), DriverProblem>>>;
 
@@ -42,61 +39,38 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(crate) async fn follow_config(
     client: Client,
     namespace: String,
-    switch: watch::Sender<Option<bool>>,
+    switch: watch::Sender<Option<Config>>,
     ready: Part,
     metrics: (WatchMetrics, SwitchMetrics),
     stop: Stop,
 ) {
     let (watched, told) = metrics;
-    let api: Api<Guarded<ConfigMap, Plain>> = Api::namespaced(client, &namespace);
-    let watch = Watch {
-        name: "configuration",
-        config: Config::default().fields(&format!("metadata.name={CONFIG_MAP}")),
-        // A list without the ConfigMap is complete and says nothing.
-        ready: None,
-        metrics: &watched,
-    };
-    let mut events = std::pin::pin!(watch.start(api));
     let mut knowledge = Knowledge::default();
     let mut ready = Some(ready);
-    loop {
-        let event = tokio::select! {
-            () = stop.stopped() => return,
-            event = events.next() => event,
-        };
-        match event {
-            Some(Event::Apply(object) | Event::InitApply(object)) => {
-                told.present(true);
-                learn(&mut knowledge, &object);
+    let hear = |heard| {
+        told.present(heard != Heard::Gone);
+        match heard {
+            Heard::Data(data) => {
+                for problem in knowledge.learn(&data) {
+                    warn!(%problem, "configuration");
+                }
             }
-            Some(Event::Delete(_)) => {
-                told.present(false);
-                warn!("ConfigMap {CONFIG_MAP} is gone; the last known values hold");
-            }
-            Some(Event::Init | Event::InitDone) => {}
-            // The watch has no end; without it the last known values hold.
-            None => return stop.stopped().await,
+            Heard::Unreadable | Heard::Gone => {}
         }
         let Some(config) = knowledge.config() else {
-            continue;
+            return;
         };
         told.enabled(config.enabled);
-        let changed = switch.send_if_modified(|known| known.replace(config.enabled) != *known);
+        let changed = switch.send_if_modified(|known| known.replace(config) != *known);
         if changed {
-            info!(enabled = config.enabled, "approval of mounts");
+            let on_enable = config.on_enable.as_str();
+            info!(enabled = config.enabled, on_enable, "approval of mounts");
         }
         if let Some(ready) = ready.take() {
             ready.ready();
         }
-    }
-}
-
-fn learn(knowledge: &mut Knowledge, object: &Guarded<ConfigMap, Plain>) {
-    // What cannot be read was logged by the watch, and changes nothing.
-    let Ok(config) = &object.object else { return };
-    for problem in knowledge.learn(&config.data.clone().unwrap_or_default()) {
-        warn!(%problem, "configuration");
-    }
+    };
+    config_map::follow(client, &namespace, CONFIG_MAP, &watched, &stop, hear).await;
 }
 
 /// Reads the driver object until it is right.

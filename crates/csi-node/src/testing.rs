@@ -1,16 +1,21 @@
 //! What tests of several modules share: a call as the kubelet makes it, and a world that answers.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::Path,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use connectors_api::{
-    AccessRequest, Connector, ConnectorClass, Permission, access_request::Phase, reason::Ready,
+    AccessRequest, Connector, ConnectorClass, Permission,
+    access_request::Phase,
+    config::{Config, OnEnable},
+    reason::Ready,
 };
-use evaluation_api::access::{AccessAnswer, AccessQuestion, Binding, Decision, RequestSeen};
+use evaluation_api::access::{
+    AccessAnswer, AccessQuestion, Binding, Decision, Gating, RequestSeen,
+};
 use futures::StreamExt;
 use k8s_openapi::api::{
     authentication::v1::TokenReviewStatus, authorization::v1::SubjectAccessReviewSpec,
@@ -30,10 +35,11 @@ use crate::{
     driver::{Driver, Settings},
     error::DriverProblem,
     evaluator::{Answers, Evaluator},
+    kept::Kept,
     kubernetes::{Created, Kubernetes, Lookup, NoAnswer, Word},
     locks::Locks,
     metrics::Metrics,
-    mounter::{Found, MountError, Mounter},
+    mounter::{Found, MountError, Mounter, Passage},
     proto::csi::{
         NodePublishVolumeRequest, VolumeCapability,
         volume_capability::{AccessType, MountVolume},
@@ -45,6 +51,19 @@ use crate::{
 
 pub(crate) const KUBELET: &str = "/var/lib/kubelet";
 pub(crate) const NODE: &str = "node-1";
+
+/// Mounts are gated, and this becomes of those that were not.
+pub(crate) const fn on(on_enable: OnEnable) -> Option<Config> {
+    Some(Config {
+        enabled: true,
+        on_enable,
+        ..Config::CLOSED
+    })
+}
+/// Mounts are gated.
+pub(crate) const ON: Option<Config> = on(OnEnable::Keep);
+/// Nothing is gated.
+pub(crate) const OFF: Option<Config> = Some(Config::CLOSED);
 
 /// A connector by its full name.
 pub(crate) fn key(name: &str) -> ConnectorKey {
@@ -145,6 +164,7 @@ fn answer(decision: Decision, request: Option<RequestSeen>) -> AccessAnswer {
         reason: String::new(),
         request,
         fresh_as_of: None,
+        gating: Gating::On,
     }
 }
 
@@ -382,6 +402,8 @@ pub(crate) struct FakeMounter(Mutex<Node>);
 pub(crate) struct Node {
     /// What is at each place.
     pub(crate) found: HashMap<Place, Found>,
+    /// Places of volumes that were mounted while nothing was gated, and not emptied since.
+    pub(crate) while_off: HashSet<Place>,
     /// What was written last.
     pub(crate) facts: Vec<Facts>,
     /// The next publication fails, and leaves something.
@@ -390,6 +412,8 @@ pub(crate) struct Node {
     pub(crate) publish_panics: bool,
     /// Nothing can be removed.
     pub(crate) clear_fails: bool,
+    /// How a pod came to a volume cannot be read.
+    pub(crate) passage_fails: bool,
     /// How many times content was taken away and given back.
     pub(crate) emptied: usize,
     pub(crate) refilled: usize,
@@ -423,7 +447,13 @@ impl Mounter for FakeMounter {
             .unwrap_or(Found::Nothing))
     }
 
-    fn publish(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError> {
+    fn publish(
+        &self,
+        place: &Place,
+        record: &Record,
+        facts: &[Facts],
+        passage: Passage,
+    ) -> Result<(), MountError> {
         let mut node = self.node();
         assert!(!node.found.contains_key(place), "mounted over something");
         node.found.insert(place.clone(), Found::Partial);
@@ -434,11 +464,27 @@ impl Mounter for FakeMounter {
         node.found
             .insert(place.clone(), Found::Published(record.clone()));
         node.facts = facts.to_vec();
+        if passage == Passage::WhileOff {
+            node.while_off.insert(place.clone());
+        }
         Ok(())
+    }
+
+    fn passage(&self, place: &Place) -> Result<Passage, MountError> {
+        let node = self.node();
+        if node.passage_fails {
+            return Err(broken());
+        }
+        Ok(if node.while_off.contains(place) {
+            Passage::WhileOff
+        } else {
+            Passage::Gated
+        })
     }
 
     fn empty(&self, place: &Place) -> Result<(), MountError> {
         let mut node = self.node();
+        node.while_off.remove(place);
         if let Some(Found::Published(record)) = node.found.get(place).cloned() {
             node.found.insert(place.clone(), Found::Emptied(record));
             node.emptied += 1;
@@ -450,6 +496,7 @@ impl Mounter for FakeMounter {
         let mut node = self.node();
         node.found
             .insert(place.clone(), Found::Published(record.clone()));
+        node.while_off.remove(place);
         node.facts = facts.to_vec();
         node.refilled += 1;
         Ok(())
@@ -460,6 +507,7 @@ impl Mounter for FakeMounter {
         if node.clear_fails {
             return Err(broken());
         }
+        node.while_off.remove(place);
         node.found.remove(place);
         Ok(())
     }
@@ -471,7 +519,7 @@ pub(crate) struct World<M = FakeMounter> {
     pub(crate) evaluator: FakeEvaluator,
     pub(crate) kubernetes: FakeKubernetes,
     pub(crate) mounter: Arc<M>,
-    pub(crate) switch: watch::Sender<Option<bool>>,
+    pub(crate) switch: watch::Sender<Option<Config>>,
     pub(crate) object: watch::Sender<Option<Result<(), DriverProblem>>>,
     pub(crate) registry: Registry,
     signals: mpsc::UnboundedSender<Signal>,
@@ -483,6 +531,13 @@ impl World {
         Self::with(FakeMounter::default(), Path::new(KUBELET), 512)
     }
 
+    /// A new process of the driver on the same node, which knows no configuration yet.
+    pub(crate) fn restarted(&self) -> Self {
+        let world = Self::over(Arc::clone(&self.mounter), Path::new(KUBELET), 512);
+        world.switch.send_replace(None);
+        world
+    }
+
     /// The same with room for so many held calls.
     pub(crate) fn with_room_for(held: usize) -> Self {
         Self::with(FakeMounter::default(), Path::new(KUBELET), held)
@@ -491,7 +546,12 @@ impl World {
 
 impl<M: Mounter> World<M> {
     pub(crate) fn with(mounter: M, kubelet: &Path, held: usize) -> Self {
-        let (switch, switched) = watch::channel(Some(true));
+        Self::over(Arc::new(mounter), kubelet, held)
+    }
+
+    /// The same over what another process may have left.
+    pub(crate) fn over(mounter: Arc<M>, kubelet: &Path, held: usize) -> Self {
+        let (switch, switched) = watch::channel(ON);
         let (object, checked) = watch::channel(Some(Ok(())));
         let (signals, signalled) = mpsc::unbounded_channel();
         let registry = Registry::new();
@@ -503,7 +563,7 @@ impl<M: Mounter> World<M> {
             tasks.run(signals, &readiness, Duration::from_secs(1)).await
         });
         let (evaluator, kubernetes) = (FakeEvaluator::default(), FakeKubernetes::new());
-        let mounter = Arc::new(mounter);
+        let metrics = Metrics::register(&registry).unwrap();
         let driver = Driver {
             settings: Settings {
                 node: NODE.to_owned(),
@@ -515,7 +575,8 @@ impl<M: Mounter> World<M> {
             mounter: Arc::clone(&mounter),
             switch: switched,
             object: checked,
-            metrics: Metrics::register(&registry).unwrap(),
+            kept: Kept::new(metrics.kept()),
+            metrics,
             stop,
             room: Room::new(held),
             told: Told::default(),

@@ -6,7 +6,7 @@ use authz::User;
 use evaluation_api::MOST_QUESTIONS;
 use evaluation_api::access::{AccessQuestion, AskedAtOnce, ReadError, wire_time};
 use evaluation_api::v1::{
-    AccessAnswer, AccessDecision, BatchCheckAccessResponse, BatchRefusal, Refusal,
+    self, AccessAnswer, AccessDecision, BatchCheckAccessResponse, BatchRefusal, Refusal,
 };
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -81,6 +81,7 @@ impl<'a> Batch<'a> {
         let mut response = BatchCheckAccessResponse {
             decisions: Vec::with_capacity(self.questions.len()),
             fresh_as_of: world.fresh_as_of().map(wire_time),
+            gating: v1::Gating::from(world.gating()).into(),
             ..BatchCheckAccessResponse::default()
         };
         let mut neighbour = Neighbour::default();
@@ -161,8 +162,9 @@ impl<'a> Neighbour<'a> {
 
 #[cfg(test)]
 mod tests {
+    use connectors_api::config::Config;
     use evaluation_api::access::Permission;
-    use evaluation_api::v1::{self, BatchCheckAccessRequest};
+    use evaluation_api::v1::BatchCheckAccessRequest;
     use prost::Message;
 
     use super::*;
@@ -214,6 +216,28 @@ mod tests {
         let whole = answered(wire, true);
         assert_eq!(whole.decisions, brief.decisions);
         assert_eq!(whole.answers, alone);
+    }
+
+    #[test]
+    fn all_answers_tell_whether_mounts_are_gated_and_no_decision_depends_on_it() {
+        let mut world = world();
+        for (config, expected) in [
+            (None, v1::Gating::Unspecified),
+            (Some(false), v1::Gating::Off),
+            (Some(true), v1::Gating::On),
+        ] {
+            world.config = config.map(|enabled| Config {
+                enabled,
+                ..Config::CLOSED
+            });
+            for details in [false, true] {
+                let wire = vec![question().into(), another_pod().into()];
+                let answer = answered_in(&world, wire, details);
+                assert_eq!(answer.decisions, [3, 1]);
+                assert_eq!(answer.gating(), expected);
+                assert!(answer.answers.iter().all(|it| it.gating() == expected));
+            }
+        }
     }
 
     #[test]

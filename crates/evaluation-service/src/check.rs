@@ -152,6 +152,7 @@ pub(crate) fn answer_asked(world: &World, asked: &Asked<'_>, now: Timestamp) -> 
         reason,
         request: deciding.and_then(seen),
         fresh_as_of: world.fresh_as_of(),
+        gating: world.gating(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use connectors_api::access_policy::{Check, SubjectSpec};
 use connectors_api::access_request::{CheckRef, MatchedPolicy};
-use connectors_api::config::DefaultRequesters;
+use connectors_api::config::{DEFAULT_REQUESTERS, DefaultRequesters};
 use connectors_api::policy_match::{self, Applies, Asker, Wanted};
 use connectors_api::{AccessPolicySpec, AccessRequest};
 use evaluation_api::access::{AccessQuestion, wire_time};
@@ -70,6 +70,7 @@ pub(crate) fn explain(
             labels: read.account.as_ref(),
             namespace_labels: world.around.namespace(&question.subject.namespace),
         },
+        default: world.default_requesters(),
     };
     let mut matched = Matched::of(read.request.as_ref());
     let mut policies: Vec<PolicyExplanation> = world
@@ -117,6 +118,8 @@ struct Sight<'a> {
     question: &'a AccessQuestion,
     wanted: Wanted<'a>,
     asker: Asker<'a>,
+    /// Who may ask where a policy does not say.
+    default: DefaultRequesters,
 }
 
 type Word = (PolicyApplies, String);
@@ -164,13 +167,13 @@ impl Sight<'_> {
 
     fn checked(&self, spec: &AccessPolicySpec) -> Word {
         let namespace = &self.question.connector.namespace;
-        let default = DefaultRequesters::Namespace;
+        let default = self.default;
         let applies = policy_match::applies(spec, namespace, self.wanted, self.asker, default);
         let granted = spec.check_granted_permission.as_ref();
         if applies == Applies::OtherAsker && granted.is_some_and(|it| it.requesters.is_none()) {
             let message = format!(
-                "the policy names no requesters, and the pod is not in its namespace {namespace}; \
-                 the installation may accept everybody (default-requesters)"
+                "the policy names no requesters, and the pod is not in its namespace {namespace}, \
+                 which {DEFAULT_REQUESTERS}: {default} of the installation asks for"
             );
             return (PolicyApplies::OtherSubject, message);
         }

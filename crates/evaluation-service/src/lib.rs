@@ -113,6 +113,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let caller_limits = args.caller_limits();
     let Args {
         common,
+        namespace,
         listen_address,
         listen_socket,
         tls_certificate,
@@ -146,6 +147,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let shared = Arc::new(Shared::default());
     let follow = Follow {
         client,
+        namespace: &namespace,
         shared: &shared,
         readiness,
         watches: &watches,

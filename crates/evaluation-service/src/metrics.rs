@@ -30,6 +30,10 @@ pub struct Metrics {
     pub(crate) connections: IntGauge,
     /// Objects whose version in the caches is older than what could not be read.
     pub(crate) dropped: IntCounterVec,
+    /// Whether mounts are gated.
+    pub(crate) enabled: IntGauge,
+    /// Whether the ConfigMap of the installation is there.
+    pub(crate) config_present: IntGauge,
 }
 
 const SECONDS: &[f64] = &[
@@ -104,6 +108,14 @@ impl Metrics {
                 "evaluation_unreadable_objects_total",
                 "Objects that were left out of decisions because they cannot be read, by kind",
                 &["kind"],
+            )?,
+            enabled: gauge(
+                "connectors_approval_enabled",
+                "Whether answers say that mounts are gated, as this process last knew it",
+            )?,
+            config_present: gauge(
+                "connectors_config_present",
+                "Whether the ConfigMap of the switch is there; without it the last known value holds",
             )?,
         };
         registry.register(Box::new(metrics.call_seconds.clone()))?;

@@ -1,5 +1,6 @@
 //! What is known of the cluster, and who is told when it changes.
 
+mod configuration;
 mod follow;
 mod heard;
 mod lively;
@@ -12,6 +13,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use authz::RbacIndex;
+use connectors_api::config::{Config, DefaultRequesters};
+use evaluation_api::access::Gating;
 use jiff::Timestamp;
 use tokio::sync::broadcast;
 
@@ -38,6 +41,8 @@ pub struct World {
     pub requests: Requests,
     /// What decisions do without.
     pub around: Surroundings,
+    /// What the installation was last told, once that has been known. No decision depends on it.
+    pub config: Option<Config>,
     /// As of when each of the caches shows the cluster.
     heard: Heard,
 }
@@ -75,6 +80,22 @@ impl Default for Shared {
 }
 
 impl World {
+    /// Whether mounts are gated.
+    #[must_use]
+    pub fn gating(&self) -> Gating {
+        match self.config.map(|config| config.enabled) {
+            None => Gating::Unknown,
+            Some(false) => Gating::Off,
+            Some(true) => Gating::On,
+        }
+    }
+
+    /// Who may ask where a policy does not say.
+    #[must_use]
+    pub fn default_requesters(&self) -> DefaultRequesters {
+        self.config.unwrap_or(Config::CLOSED).default_requesters
+    }
+
     /// The slowest of the caches that decide showed the cluster as of this moment, or later.
     #[must_use]
     pub fn fresh_as_of(&self) -> Option<Timestamp> {

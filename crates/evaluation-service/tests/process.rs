@@ -103,6 +103,7 @@ fn without_its_lists_it_is_alive_and_not_ready_and_ends_when_told() {
     for part in [
         "accessrequests",
         "accesspolicies",
+        "configuration",
         "connectors",
         "namespaces",
     ] {

@@ -15,6 +15,7 @@ pub mod args;
 pub mod chance;
 pub mod client;
 pub mod clock;
+pub mod config_map;
 pub mod deadline;
 pub mod events;
 pub mod kinds;

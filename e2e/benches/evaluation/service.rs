@@ -41,7 +41,15 @@ impl Program {
             file("tls-certificate", &certificate),
             file("tls-key", &key),
             file("kubeconfig", &place.kubeconfig),
+            format!("--namespace={}", place.namespace),
         ];
+        // Without a configuration the service is not ready.
+        let data = "--from-literal=enable-connectors-approval=true";
+        let words = format!(
+            "--namespace {} create configmap connectors-config {data}",
+            place.namespace
+        );
+        place.kubectl.run(&words).unwrap();
         let (sender, tls) = watch::channel(roots);
         Self {
             arguments,

@@ -1,5 +1,6 @@
 //! Values: what is not documented is refused, and what is given arrives.
 
+use connectors_api::config::OnEnable;
 use serde_json::{Value, json};
 
 use crate::rendered::{KUBERNETES, defaults, name, of_kind, texts, with};
@@ -45,6 +46,10 @@ fn what_makes_no_sense_is_refused_with_its_path() {
         (
             json!({"approval": {"defaultRequesters": "any"}}),
             "/approval/defaultRequesters",
+        ),
+        (
+            json!({"approval": {"onEnable": "keep"}}),
+            "/approval/onEnable",
         ),
         (json!({"kubeletDir": "var/lib/kubelet"}), "/kubeletDir"),
         (json!({"kubeletDir": "/var/lib/kubelet/"}), "/kubeletDir"),
@@ -107,8 +112,11 @@ fn the_switch_is_always_there_and_off_unless_it_is_turned_on() {
         knowledge.config().unwrap()
     };
     assert!(!learn(&defaults()).enabled);
-    let on = with(json!({"approval": {"enabled": true, "defaultRequesters": "Any"}}));
+    assert_eq!(learn(&defaults()).on_enable, OnEnable::Keep);
+    let approval = json!({"enabled": true, "defaultRequesters": "Any", "onEnable": "Request"});
+    let on = with(json!({"approval": approval}));
     assert!(learn(&on).enabled);
+    assert_eq!(learn(&on).on_enable, OnEnable::Request);
     let any = connectors_api::config::DefaultRequesters::Any;
     assert_eq!(learn(&on).default_requesters, any);
 }

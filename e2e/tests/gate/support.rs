@@ -394,6 +394,24 @@ impl Gate {
         event["note"].as_str().unwrap_or_default().to_owned()
     }
 
+    /// Makes the kubelet call the driver again for a pod's volume, which it does on its own each minute or two.
+    pub(crate) fn look_again(&self, pod: &str) {
+        let moment = checker::now().to_string();
+        let words = format!("annotate pod {pod} --overwrite e2e.example.com/looked-at={moment}");
+        self.scene.run(&words).unwrap();
+    }
+
+    /// Waits for an event about a pod that only a repeated call of the kubelet brings.
+    pub(crate) fn wait_for_event_of_republish(&self, pod: &str, reason: &str) -> String {
+        let is_it = |event: &Value| event["regarding"]["name"] == pod && event["reason"] == reason;
+        wait_until(&format!("event {reason} about pod {pod}"), || {
+            self.look_again(pod);
+            let events = self.scene.run("get events.events.k8s.io -o json").unwrap();
+            items(&events).iter().any(is_it)
+        });
+        self.wait_for_event("Pod", pod, reason)
+    }
+
     /// What Warnings of a reason say, by our controllers.
     pub(crate) fn warnings(&self, reason: &str) -> Vec<String> {
         let list = self.scene.run("get events.events.k8s.io -o json").unwrap();

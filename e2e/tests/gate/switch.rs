@@ -25,6 +25,38 @@ fn off_gates_nothing_and_on_again_gates_the_next_pod() {
 }
 
 #[test]
+fn turned_on_it_takes_nothing_from_a_running_pod_unless_it_is_told_to() {
+    let gate = Gate::alone("switch-on");
+    let installation = Installation::of(&gate);
+    gate.create_policy("release", Approval::SignOff);
+    let off = installation.switch("false");
+    gate.start_pod("running");
+    gate.wait_for_output("running");
+    let content = || gate.scene().run("exec running -- /workload cat /connector");
+    let address = "https://prod.example.com";
+
+    let _on = installation.switch("true");
+    drop(off);
+    let note = gate.wait_for_event_of_republish("running", "MountedWhileOff");
+    assert!(note.contains("until the pod ends"), "{note}");
+    assert!(content().unwrap().contains(address));
+    assert!(!gate.may_use("running"));
+    // A restart of the driver forgets nothing.
+    installation.kill("csi-node");
+    installation.wait_until_ready("csi-node");
+    gate.look_again("running");
+    gate.start_pod("job");
+    gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+    gate.assert_held("job");
+    assert!(content().unwrap().contains(address));
+
+    let _hard = installation.on_enable("Empty");
+    let note = gate.wait_for_event_of_republish("running", "AccessRevoked");
+    assert!(note.contains("while approvals were off"), "{note}");
+    assert!(!content().unwrap().contains(address));
+}
+
+#[test]
 fn a_pod_that_ends_while_it_is_off_still_loses_its_access() {
     let gate = Gate::alone("switch-revokes");
     let installation = Installation::of(&gate);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use connectors_api::{
     AccessRequest,
     access_request::{GrantState, MatchedPolicy},
-    config::{Config, DefaultRequesters},
+    config::Config,
 };
 use jiff::SignedDuration;
 use request_controller::{
@@ -107,7 +107,7 @@ impl Tables {
             freshness,
             config: Config {
                 enabled: true,
-                default_requesters: DefaultRequesters::Namespace,
+                ..Config::CLOSED
             },
             pod: match seen.pod {
                 Life::Gone => PodSeen::Gone,

@@ -13,7 +13,7 @@ use crate::{
     error::{PublishError, Trouble, awaited},
     evaluator::Evaluator,
     kubernetes::{Kubernetes, Lookup, NoAnswer},
-    mounter::Mounter,
+    mounter::{Mounter, Passage},
     volume::{ConnectorKey, Wish},
 };
 
@@ -26,7 +26,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         &self,
         wish: &Wish,
         deadline: Instant,
-    ) -> Result<Vec<Admitted>, PublishError> {
+    ) -> Result<(Vec<Admitted>, Passage), PublishError> {
         let mut switch = self.switch.clone();
         let known = async { switch.wait_for(Option::is_some).await.is_ok() };
         if timeout_at(deadline, known).await != Ok(true) {
@@ -35,8 +35,10 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         tokio::select! {
             biased;
             // A sender that is gone turns nothing off.
-            Ok(_) = switch.wait_for(|on| *on == Some(false)) => Ok(ungated(wish)),
-            admitted = self.admit_all(wish, deadline) => admitted,
+            Ok(_) = switch.wait_for(|known| known.is_some_and(|config| !config.enabled)) => {
+                Ok((ungated(wish), Passage::WhileOff))
+            }
+            admitted = self.admit_all(wish, deadline) => Ok((admitted?, Passage::Gated)),
         }
     }
 
@@ -131,23 +133,11 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
 }
 
 /// The feature is off: everybody may.
-fn ungated(wish: &Wish) -> Vec<Admitted> {
+pub(super) fn ungated(wish: &Wish) -> Vec<Admitted> {
     let now = Instant::now();
     let free = |_| Admitted {
         request: String::new(),
         since: now,
     };
     wish.connectors.iter().map(free).collect()
-}
-
-impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
-    /// Whether mounts are gated; none while nobody knows.
-    pub(super) fn is_gated(&self) -> Option<bool> {
-        *self.switch.borrow()
-    }
-
-    /// As [`ungated`], for volumes that are there.
-    pub(super) fn free(wish: &Wish) -> Vec<Admitted> {
-        ungated(wish)
-    }
 }

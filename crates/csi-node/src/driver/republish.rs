@@ -7,43 +7,37 @@
 //! The pod's token is not looked at again. Who the volume is for was proven when it was made, is written
 //! in it, and its place is bound to that pod's UID: whoever calls, the content goes to nobody else.
 
+mod plan;
+
 use std::time::Duration;
 
+use connectors_api::config::OnEnable;
 use evaluation_api::access::{AccessAnswer, Decision};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use super::Driver;
+use super::{Driver, admit::ungated};
 use crate::{
-    access::{Admitted, to_confirm},
+    access::{Admitted, Case, to_confirm},
     content::Record,
     error::PublishError,
     evaluator::{Evaluator, question},
     kubernetes::{Kubernetes, Word, review},
-    mounter::Mounter,
+    mounter::{Mounter, Passage},
     proto::csi::NodePublishVolumeRequest,
     volume::{ConnectorKey, Place, Publish, Wish},
 };
+use plan::{Act, Content, Heard, Request, plan};
 
 /// One replica that lags behind must not empty a volume: the no is heard twice.
 const SECOND_OPINION: Duration = Duration::from_secs(1);
-
-/// What is known about access now.
-enum Access {
-    /// To everything.
-    Held(Vec<Admitted>),
-    /// Not to this one.
-    Over(ConnectorKey),
-    /// Nobody could be asked.
-    Unknown,
-}
 
 /// What the evaluation service says.
 enum Answer {
     /// Nothing.
     None,
-    No,
+    No(Request),
     Yes {
         /// It is the pod's own permission.
         pod_form: bool,
@@ -52,11 +46,11 @@ enum Answer {
     },
 }
 
-fn admitted(request: String) -> Access {
-    Access::Held(vec![Admitted {
+fn admitted(request: String) -> Heard {
+    Heard::Held(Admitted {
         request,
         since: Instant::now(),
-    }])
+    })
 }
 
 impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
@@ -73,62 +67,76 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         if Record::new(place, &wish) != *record {
             return Err(PublishError::OtherVolume);
         }
-        match self.access(&wish, emptied).await {
-            Access::Held(admitted) if emptied => self.refill(place, record, &wish, &admitted).await,
-            Access::Over(connector) => self.take_away(place, &wish, connector, emptied).await,
-            Access::Held(_) | Access::Unknown => {}
+        let act = self.act(place, &wish, emptied).await;
+        if !matches!(act, Act::Leave | Act::Keep(..) | Act::Ask(_)) {
+            self.kept.forget(place);
+        }
+        match act {
+            Act::Leave | Act::Fine => {}
+            Act::Refill(admitted) => self.refill(place, record, &wish, &admitted).await,
+            // Once more: the process may have died in the middle.
+            Act::Empty(..) if emptied => {
+                let _ = self.mounting(place, M::empty).await;
+            }
+            Act::Empty(connector, passage) => {
+                self.take_away(place, &wish, &connector, passage).await;
+            }
+            Act::Keep(connector, way) => self.keep(place, &wish, &connector, way),
+            Act::Ask(connectors) => self.ask_for(place, &wish, &connectors).await,
         }
         Ok(())
     }
 
-    /// `emptied`: a yes would bring content, so it needs the same confirmation as a first mount.
-    async fn access(&self, wish: &Wish, emptied: bool) -> Access {
-        match self.is_gated() {
-            None => return Access::Unknown,
-            Some(false) => return Access::Held(Self::free(wish)),
-            Some(true) => {}
+    async fn act(&self, place: &Place, wish: &Wish, emptied: bool) -> Act {
+        let Some(config) = *self.switch.borrow() else {
+            return Act::Leave;
+        };
+        if !config.enabled {
+            return if emptied {
+                Act::Refill(ungated(wish))
+            } else {
+                Act::Fine
+            };
         }
         let each = wish.connectors.iter();
-        let answers =
-            join_all(each.map(|connector| self.access_to(wish, connector, emptied))).await;
-        let mut admitted = Vec::new();
-        let mut unknown = false;
-        for answer in answers {
-            match answer {
-                Access::Held(held) => admitted.extend(held),
-                Access::Over(connector) => return Access::Over(connector),
-                Access::Unknown => unknown = true,
-            }
-        }
-        if unknown {
-            Access::Unknown
+        let heard = each.map(async |connector| {
+            let heard = self.access_to(wish, connector, emptied).await;
+            (connector.clone(), heard)
+        });
+        let heard = join_all(heard).await;
+        let content = if emptied {
+            Content::Gone
         } else {
-            Access::Held(admitted)
-        }
+            // What cannot be read is what every volume is that says nothing.
+            let passage = self.mounting(place, M::passage).await;
+            Content::There(passage.unwrap_or(Passage::Gated))
+        };
+        plan(&heard, content, config.on_enable)
     }
 
-    async fn access_to(&self, wish: &Wish, connector: &ConnectorKey, emptied: bool) -> Access {
+    /// `emptied`: a yes would bring content, so it needs the same confirmation as a first mount.
+    async fn access_to(&self, wish: &Wish, connector: &ConnectorKey, emptied: bool) -> Heard {
         match self.answer(wish, connector).await {
-            Answer::None => return Access::Unknown,
+            Answer::None => return Heard::Unknown,
             Answer::Yes { pod_form, request } => {
                 return self.held(wish, connector, emptied, pod_form, request).await;
             }
-            Answer::No => {}
+            Answer::No(_) => {}
         }
         // The volume may rest on an authorizer that the evaluation service knows nothing about.
         let question = review(&wish.pod, connector, &to_confirm(wish, false));
         match self.kubernetes.review_access(question).await {
-            Err(_) => return Access::Unknown,
+            Err(_) => return Heard::Unknown,
             Ok(true) => return admitted(String::new()),
             Ok(false) => {}
         }
         sleep(SECOND_OPINION).await;
         match self.answer(wish, connector).await {
-            Answer::None => Access::Unknown,
+            Answer::None => Heard::Unknown,
             Answer::Yes { pod_form, request } => {
                 self.held(wish, connector, emptied, pod_form, request).await
             }
-            Answer::No => Access::Over(connector.clone()),
+            Answer::No(request) => Heard::Over(request),
         }
     }
 
@@ -141,11 +149,11 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         emptied: bool,
         pod_form: bool,
         request: String,
-    ) -> Access {
+    ) -> Heard {
         if emptied {
             let question = review(&wish.pod, connector, &to_confirm(wish, pod_form));
             if self.kubernetes.review_access(question).await != Ok(true) {
-                return Access::Unknown;
+                return Heard::Unknown;
             }
         }
         admitted(request)
@@ -160,7 +168,9 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             return Answer::None;
         };
         match decision {
-            Decision::Denied => Answer::No,
+            Decision::Denied => {
+                Answer::No(request.map_or(Request::Missing, |request| Request::of(request.phase)))
+            }
             Decision::AllowedStanding(_) => Answer::Yes {
                 pod_form: false,
                 request: String::new(),
@@ -190,16 +200,69 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
     }
 
-    async fn take_away(&self, place: &Place, wish: &Wish, connector: ConnectorKey, emptied: bool) {
-        // An emptied volume is emptied again: the process may have died in the middle.
-        let done = self.mounting(place, M::empty).await;
-        if done.is_err() || emptied {
+    async fn take_away(
+        &self,
+        place: &Place,
+        wish: &Wish,
+        connector: &ConnectorKey,
+        passage: Passage,
+    ) {
+        if self.mounting(place, M::empty).await.is_err() {
             return;
         }
-        warn!(volume = place.volume_id(), %connector, "access ended, the content is gone");
+        warn!(volume = place.volume_id(), %connector, "no access, the content is gone");
         self.metrics.emptied();
-        let note =
-            format!("connector {connector}: access ended, the content of the volume was removed");
+        let why = match passage {
+            Passage::Gated => "access ended",
+            Passage::WhileOff => {
+                "the volume was mounted while approvals were off, and access was not granted since"
+            }
+        };
+        let note = format!("connector {connector}: {why}, the content of the volume was removed");
         self.kubernetes.tell(&wish.pod, Word::Revoked, note);
+    }
+
+    /// A volume that was mounted while nothing was gated keeps its content, and the pod is told once.
+    fn keep(&self, place: &Place, wish: &Wish, connector: &ConnectorKey, way: OnEnable) {
+        if !self.kept.is_news(place, way) {
+            return;
+        }
+        info!(volume = place.volume_id(), %connector, %way, "mounted while approvals were off, and kept");
+        let note = match way {
+            OnEnable::Request => format!(
+                "connector {connector}: the volume was mounted while approvals were off; it keeps its \
+                 content while the pod's AccessRequest waits, and loses it when that ends without a grant"
+            ),
+            OnEnable::Keep | OnEnable::Empty => format!(
+                "connector {connector}: the volume was mounted while approvals were off, and keeps its \
+                 content until the pod ends; a new pod waits for its permission"
+            ),
+        };
+        self.kubernetes.tell(&wish.pod, Word::MountedWhileOff, note);
+    }
+
+    async fn ask_for(&self, place: &Place, wish: &Wish, connectors: &[ConnectorKey]) {
+        let asked = join_all(connectors.iter().map(async |connector| {
+            let (evaluator, kubernetes) = (&self.evaluator, &self.kubernetes);
+            let mut case = Case::new(evaluator, kubernetes, &self.told, wish, connector);
+            (connector, case.ask_for().await)
+        }))
+        .await;
+        for (connector, asked) in &asked {
+            if let Err(error) = asked {
+                warn!(volume = place.volume_id(), %error, "access cannot be asked for");
+                self.kept.forget(place);
+                return self
+                    .take_away(place, wish, connector, Passage::WhileOff)
+                    .await;
+            }
+        }
+        // Without an answer the next call asks again.
+        if let Some((connector, _)) = asked
+            .first()
+            .filter(|_| asked.iter().all(|(_, it)| *it == Ok(true)))
+        {
+            self.keep(place, wish, connector, OnEnable::Request);
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod calls;
 mod gate;
 mod republish;
+mod switched;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,8 @@ use crate::{
     error::{DriverProblem, is_final},
     kubernetes::{Created, Lookup, Word, request as our_request},
     testing::{
-        World, denied, granted, key, no_request, place, request, request_for, standing, wish,
+        OFF, ON, World, denied, granted, key, no_request, place, request, request_for, standing,
+        wish,
     },
 };
 

@@ -20,7 +20,7 @@ use rustix::{
 };
 use tracing::{info, warn};
 
-use super::{Found, MountError, Mounter, table::mount_points, tmpfs::Root};
+use super::{Found, MountError, Mounter, Passage, table::mount_points, tmpfs::Root};
 use crate::{
     content::{Facts, Record},
     volume::{Place, PodsDir},
@@ -112,7 +112,13 @@ impl Mounter for Linux {
         Ok(found)
     }
 
-    fn publish(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError> {
+    fn publish(
+        &self,
+        place: &Place,
+        record: &Record,
+        facts: &[Facts],
+        passage: Passage,
+    ) -> Result<(), MountError> {
         let parent = parent(place)?.ok_or_else(|| {
             step("open", &place.target())(io::Error::from(io::ErrorKind::NotFound))
         })?;
@@ -140,8 +146,19 @@ impl Mounter for Linux {
             });
         };
         root.write_facts(facts)?;
+        root.mark(passage)?;
         root.complete(record)?;
         seal(&root)
+    }
+
+    fn passage(&self, place: &Place) -> Result<Passage, MountError> {
+        let Some(parent) = parent(place)? else {
+            return Ok(Passage::Gated);
+        };
+        match target(place, &parent)? {
+            Target::Absent | Target::Bare(_) => Ok(Passage::Gated),
+            Target::Mounted(root) => root.passage(),
+        }
     }
 
     fn empty(&self, place: &Place) -> Result<(), MountError> {
@@ -150,6 +167,7 @@ impl Mounter for Linux {
 
     fn refill(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError> {
         change(place, |root| {
+            root.mark(Passage::Gated)?;
             root.write_facts(facts)?;
             root.complete(record)
         })

@@ -2,6 +2,10 @@
 //!
 //! `.connector/<namespace>_<name>/<fact>`, and either `.connector/.complete` or `.connector/.revoked`,
 //! which are one file under two names: it is renamed, so that there is always exactly one of them.
+//!
+//! A volume that was mounted while nothing was gated has an attribute at its root. Only root of the node
+//! can write an attribute of this class, so that no pod can make itself such a volume in the moment in
+//! which the file system is writable.
 
 use std::{
     fs::File,
@@ -11,11 +15,16 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, mkdirat, openat2, renameat, unlinkat},
+    fs::{
+        AtFlags, Dir, Mode, OFlags, ResolveFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr,
+        mkdirat, openat2, renameat, unlinkat,
+    },
     io::Errno,
 };
 
-use super::{Found, MountError};
+use tracing::warn;
+
+use super::{Found, MountError, Passage};
 use crate::content::{Facts, Record};
 
 const FOLDER: &str = ".connector";
@@ -23,6 +32,7 @@ const COMPLETE: &str = ".connector/.complete";
 const REVOKED: &str = ".connector/.revoked";
 const NEW_MARKER: &str = ".connector/.new-marker";
 const NEW_FACTS: &str = ".connector/.new";
+const WHILE_OFF: &str = "trusted.connectors.mounted-while-off";
 /// No marker of ours is longer.
 const LONGEST_MARKER: u64 = 64 * 1024;
 
@@ -112,8 +122,41 @@ impl Root {
         self.rename(NEW_MARKER, COMPLETE)
     }
 
+    /// Says how the pod comes to the volume. Where the kernel keeps no such attributes it says nothing,
+    /// and the volume counts as gated.
+    pub(super) fn mark(&self, passage: Passage) -> Result<(), MountError> {
+        let marked = match passage {
+            Passage::WhileOff => fsetxattr(&self.fd, WHILE_OFF, b"1", XattrFlags::empty()),
+            Passage::Gated => fremovexattr(&self.fd, WHILE_OFF),
+        };
+        match marked {
+            Ok(()) | Err(Errno::NODATA) => Ok(()),
+            Err(Errno::OPNOTSUPP) => {
+                if passage == Passage::WhileOff {
+                    warn!(
+                        "this kernel keeps no trusted attributes on tmpfs: {}",
+                        self.path.display()
+                    );
+                }
+                Ok(())
+            }
+            Err(error) => Err(self.failed("mark", "", error.into())),
+        }
+    }
+
+    /// What [`Root::mark`] said.
+    pub(super) fn passage(&self) -> Result<Passage, MountError> {
+        match fgetxattr(&self.fd, WHILE_OFF, &mut [0_u8; 1]) {
+            Ok(_) => Ok(Passage::WhileOff),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(Passage::Gated),
+            Err(error) => Err(self.failed("look at", "", error.into())),
+        }
+    }
+
     /// Says that the content is gone, and then removes it.
     pub(super) fn empty(&self) -> Result<(), MountError> {
+        // First: a volume that comes back to its content later has it from another passage.
+        self.mark(Passage::Gated)?;
         match renameat(&self.fd, COMPLETE, &self.fd, REVOKED) {
             // Without the first, another call was here before and did not come to its end.
             Ok(()) | Err(Errno::NOENT) => self.remove_facts(),

@@ -3,7 +3,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use futures::stream::pending;
+use connectors_api::config::OnEnable;
+use futures::{StreamExt, stream::pending};
 
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -175,7 +176,7 @@ impl Followed {
     async fn settled(&mut self) -> Option<bool> {
         // The clock is paused: it moves when everybody else has nothing to do.
         tokio::time::sleep(Duration::from_millis(10)).await;
-        *self.switch.borrow()
+        self.switch.borrow().map(|config| config.enabled)
     }
 }
 
@@ -207,5 +208,22 @@ async fn a_process_that_never_knew_the_switch_is_not_ready() {
         let on = config(&json!({"enable-connectors-approval": "true"}));
         assert_eq!(followed.after("ADDED", &on).await, Some(true));
         assert_eq!(followed.readiness.status(), Status::Ready);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_becomes_of_mounted_volumes_is_followed_like_the_switch() {
+    let said =
+        |word: &str| config(&json!({"enable-connectors-approval": "true", "on-enable": word}));
+    let mut followed = followed(&json!([said("Request")]));
+    for (word, expected) in [
+        ("Request", OnEnable::Request),
+        ("Empty", OnEnable::Empty),
+        ("Emtpy", OnEnable::Empty),
+        ("Keep", OnEnable::Keep),
+    ] {
+        followed.after("MODIFIED", &said(word)).await;
+        let known = *followed.switch.borrow();
+        assert_eq!(known.unwrap().on_enable, expected, "{word}");
     }
 }

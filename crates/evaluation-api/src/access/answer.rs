@@ -19,6 +19,40 @@ pub struct AccessAnswer {
     pub request: Option<RequestSeen>,
     /// The cluster was looked at as of this moment, or later.
     pub fresh_as_of: Option<Timestamp>,
+    /// Whether the installation gates mounts now. The decision does not depend on it.
+    pub gating: Gating,
+}
+
+/// Whether an installation gates mounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gating {
+    /// Not known, or said in a word of another version.
+    #[default]
+    Unknown,
+    /// Every mount is let through, and nothing is granted.
+    Off,
+    /// Mounts wait for a permission.
+    On,
+}
+
+impl From<Gating> for v1::Gating {
+    fn from(gating: Gating) -> Self {
+        match gating {
+            Gating::Unknown => Self::Unspecified,
+            Gating::Off => Self::Off,
+            Gating::On => Self::On,
+        }
+    }
+}
+
+impl From<i32> for Gating {
+    fn from(number: i32) -> Self {
+        match v1::Gating::try_from(number) {
+            Ok(v1::Gating::Off) => Self::Off,
+            Ok(v1::Gating::On) => Self::On,
+            Ok(v1::Gating::Unspecified) | Err(_) => Self::Unknown,
+        }
+    }
 }
 
 /// Yes or no.
@@ -108,8 +142,15 @@ impl AccessAnswer {
             reason,
             request,
             fresh_as_of: _,
+            gating,
         } = self;
-        (decision, reason, request) == (&other.decision, &other.reason, &other.request)
+        (decision, reason, request, gating)
+            == (
+                &other.decision,
+                &other.reason,
+                &other.request,
+                &other.gating,
+            )
     }
 }
 
@@ -123,6 +164,7 @@ impl TryFrom<v1::AccessAnswer> for AccessAnswer {
             binding,
             request,
             fresh_as_of,
+            gating,
         } = answer;
         let known = v1::AccessDecision::try_from(decision);
         let known = known.map_err(|_| AnswerError::Decision(decision))?;
@@ -145,6 +187,7 @@ impl TryFrom<v1::AccessAnswer> for AccessAnswer {
             reason,
             request,
             fresh_as_of: fresh_as_of.as_ref().and_then(time),
+            gating: gating.into(),
         })
     }
 }
@@ -225,6 +268,7 @@ impl From<AccessAnswer> for v1::AccessAnswer {
             reason,
             request,
             fresh_as_of,
+            gating,
         } = answer;
         let (decision, binding) = match decision {
             Decision::Denied => (v1::AccessDecision::Denied, None),
@@ -239,6 +283,7 @@ impl From<AccessAnswer> for v1::AccessAnswer {
             binding: binding.map(Into::into),
             request: request.map(Into::into),
             fresh_as_of: fresh_as_of.map(wire_time),
+            gating: v1::Gating::from(gating).into(),
         }
     }
 }
@@ -319,6 +364,7 @@ mod tests {
                 seconds: 1,
                 nanos: 2,
             }),
+            gating: 2,
         }
     }
 
@@ -329,6 +375,29 @@ mod tests {
             assert_eq!(parsed.is_allowed(), decision > 1);
             assert_eq!(v1::AccessAnswer::from(parsed), answer(decision));
         }
+    }
+
+    #[test]
+    fn whether_mounts_are_gated_is_told_and_a_word_of_another_version_changes_no_decision() {
+        for (number, expected) in [
+            (0, Gating::Unknown),
+            (1, Gating::Off),
+            (2, Gating::On),
+            (3, Gating::Unknown),
+            (-1, Gating::Unknown),
+        ] {
+            for decision in 1..=3 {
+                let mut wire = answer(decision);
+                wire.gating = number;
+                let parsed = AccessAnswer::try_from(wire).unwrap();
+                assert_eq!(parsed.gating, expected);
+                assert_eq!(parsed.is_allowed(), decision > 1);
+            }
+        }
+        let on = AccessAnswer::try_from(answer(1)).unwrap();
+        let mut off = on.clone();
+        off.gating = Gating::Off;
+        assert!(!on.says_the_same_as(&off));
     }
 
     #[test]

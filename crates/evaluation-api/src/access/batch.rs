@@ -36,6 +36,7 @@ pub(crate) fn decisions(
         answers: _,
         refusals,
         fresh_as_of: _,
+        gating: _,
     } = response;
     paired(decisions, refusals, questions, permitted)
 }
@@ -50,6 +51,7 @@ pub(crate) fn details(
         answers,
         refusals,
         fresh_as_of: _,
+        gating: _,
     } = response;
     paired(answers, refusals, questions, AccessAnswer::try_from)
 }

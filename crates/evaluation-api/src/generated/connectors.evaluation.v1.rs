@@ -67,6 +67,9 @@ pub struct AccessAnswer {
     /// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
     #[prost(message, optional, tag = "5")]
     pub fresh_as_of: ::core::option::Option<::prost_types::Timestamp>,
+    /// Whether the installation gates mounts now. The decision does not depend on it.
+    #[prost(enumeration = "Gating", tag = "6")]
+    pub gating: i32,
 }
 /// A RoleBinding or ClusterRoleBinding.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -151,6 +154,9 @@ pub struct BatchCheckAccessResponse {
     /// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
     #[prost(message, optional, tag = "4")]
     pub fresh_as_of: ::core::option::Option<::prost_types::Timestamp>,
+    /// Whether the installation gates mounts now. No decision depends on it.
+    #[prost(enumeration = "Gating", tag = "5")]
+    pub gating: i32,
 }
 /// Why one question of many is not answered.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -612,6 +618,40 @@ pub struct CheckedObject {
     /// Who approved.
     #[prost(string, repeated, tag = "10")]
     pub approved_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Whether an installation gates mounts. While it does not, every mount is let through and nothing is
+/// granted, so that a pod may hold a connector without the permission that an answer is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Gating {
+    /// Not known: never sent by a service that is ready, and always by one of an earlier version.
+    Unspecified = 0,
+    /// Mounts are let through.
+    Off = 1,
+    /// Mounts wait for a permission.
+    On = 2,
+}
+impl Gating {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "GATING_UNSPECIFIED",
+            Self::Off => "GATING_OFF",
+            Self::On => "GATING_ON",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "GATING_UNSPECIFIED" => Some(Self::Unspecified),
+            "GATING_OFF" => Some(Self::Off),
+            "GATING_ON" => Some(Self::On),
+            _ => None,
+        }
+    }
 }
 /// What an answer comes to. Whatever is not a yes is a no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

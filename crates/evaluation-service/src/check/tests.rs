@@ -1,6 +1,7 @@
 use connectors_api::AccessRequest;
 use connectors_api::access_request::{AccessRequestStatus, MatchedPolicy, PolicyGrant};
 use connectors_api::reason::Ready;
+use evaluation_api::access::Gating;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
@@ -92,6 +93,7 @@ fn nothing_known_is_a_no() {
         reason: "no permission for \"*\" on connectors/apis of tools/harbor to ServiceAccount devops/builder".to_owned(),
         request: None,
         fresh_as_of: None,
+        gating: Gating::Unknown,
     };
     assert_eq!(said, expected);
 }

@@ -1,3 +1,4 @@
+use connectors_api::config::Config;
 use serde_json::{Value, json};
 
 use super::*;
@@ -122,7 +123,24 @@ fn without_requesters_only_the_namespace_itself_may_ask() {
         .put_policy(serde_json::from_value(policy).unwrap());
     let policy = &explained(&world, &Read::default()).policies[0];
     assert_eq!(policy.checked(), PolicyApplies::OtherSubject);
-    assert!(policy.checked_message.contains("default-requesters"));
+    let message = &policy.checked_message;
+    assert!(
+        message.contains("default-requesters: Namespace"),
+        "{message}"
+    );
+    // As long as nothing is known, the narrower reading holds.
+    let config = |default_requesters| Config {
+        default_requesters,
+        ..Config::CLOSED
+    };
+    for (default, expected) in [
+        (DefaultRequesters::Namespace, PolicyApplies::OtherSubject),
+        (DefaultRequesters::Any, PolicyApplies::Yes),
+    ] {
+        world.config = Some(config(default));
+        let policy = &explained(&world, &Read::default()).policies[0];
+        assert_eq!(policy.checked(), expected);
+    }
 }
 
 #[test]

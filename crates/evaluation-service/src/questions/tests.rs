@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use allocation_counter::measure;
-use evaluation_api::access::Decision;
+use evaluation_api::access::{Decision, Gating};
 use proptest::prelude::*;
 
 use super::weights::{NAMESPACE_PLACE, QUESTION_PLACE};
@@ -21,6 +21,7 @@ fn said(reason: &str) -> AccessAnswer {
         reason: reason.to_owned(),
         request: None,
         fresh_as_of: None,
+        gating: Gating::On,
     }
 }
 

@@ -29,6 +29,8 @@ use crate::metrics::Metrics;
 pub struct Follow<'a> {
     /// The API server.
     pub client: &'a Client,
+    /// The namespace of the installation.
+    pub namespace: &'a str,
     /// What they keep up to date.
     pub shared: &'a Arc<Shared>,
     /// What waits for their first lists.
@@ -42,6 +44,7 @@ pub struct Follow<'a> {
 impl Follow<'_> {
     /// Starts all watches.
     pub fn start(&self, tasks: &mut Tasks) {
+        self.start_configuration(tasks);
         self.start_one::<Role, Rbac>(tasks);
         self.start_one::<RoleBinding, Rbac>(tasks);
         self.start_one::<ClusterRole, Rbac>(tasks);

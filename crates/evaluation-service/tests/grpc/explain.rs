@@ -8,14 +8,19 @@ use crate::fake_api::FakeApi;
 use crate::world::{World, question, request};
 
 fn policy(requesters: &Value) -> Value {
-    json!({
+    let mut policy = json!({
         "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
         "metadata": {"name": "p", "namespace": "tools", "uid": "policy-uid", "resourceVersion": "1"},
         "spec": {"checkGrantedPermission": {"requesters": requesters, "spec": {
             "checks": [{"name": "gate", "selector": {"labels": {"run": "x"}, "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"}}}],
             "permissions": {"roleTemplate": {"rules": []}},
         }}},
-    })
+    });
+    if requesters.is_null() {
+        let granted = policy["spec"]["checkGrantedPermission"].as_object_mut();
+        granted.unwrap().remove("requesters");
+    }
+    policy
 }
 
 pub(crate) fn asked() -> ExplainRequest {
@@ -121,4 +126,24 @@ async fn who_may_not_ask_about_the_namespace_causes_no_reads() {
     let error = world.client.explain(asked()).await.unwrap_err();
     assert_eq!(error.reason(), Some(Reason::NamespaceForbidden));
     assert!(world.api.reads().is_empty());
+}
+
+#[tokio::test]
+async fn who_may_ask_where_a_policy_does_not_say_is_the_installations_choice() {
+    let world = world(&Value::Null).await;
+    let checked = async || {
+        let answer = world.client.explain(asked()).await.unwrap();
+        answer.policies[0].checked()
+    };
+    assert_eq!(checked().await, PolicyApplies::OtherSubject);
+    let any = json!({"enable-connectors-approval": "true", "default-requesters": "Any"});
+    world.api.configure(&any);
+    let seen = async {
+        while checked().await != PolicyApplies::Yes {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(crate::world::SOON, seen)
+        .await
+        .unwrap();
 }

@@ -18,6 +18,16 @@ use tokio::sync::watch;
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
+/// The namespace of the installation.
+pub(crate) const INSTALLATION: &str = "connectors-system";
+
+/// The ConfigMap of the installation.
+pub(crate) fn configuration(data: &Value) -> Value {
+    let metadata =
+        json!({"name": "connectors-config", "namespace": INSTALLATION, "resourceVersion": "1"});
+    json!({"metadata": metadata, "data": data})
+}
+
 /// The server. Clones are the same one.
 #[derive(Clone)]
 pub(crate) struct FakeApi(Arc<Inner>);
@@ -63,12 +73,19 @@ impl FakeApi {
             allowed: vec!["tools".to_owned()],
             ..State::default()
         };
-        Self(Arc::new(Inner {
+        let api = Self(Arc::new(Inner {
             state: Mutex::new(state),
             open: watch::Sender::new(true),
             withheld: watch::Sender::default(),
             reviewing: watch::Sender::default(),
-        }))
+        }));
+        api.configure(&json!({"enable-connectors-approval": "true"}));
+        api
+    }
+
+    /// The ConfigMap of the installation holds this.
+    pub(crate) fn configure(&self, data: &Value) {
+        self.put("configmaps", &configuration(data));
     }
 
     pub(crate) fn client(&self) -> kube::Client {
@@ -99,7 +116,12 @@ impl FakeApi {
 
     /// Everything that is watched, in order.
     pub(crate) fn watched(&self) -> Vec<String> {
-        let mut plurals: Vec<_> = self.state().watches.keys().cloned().collect();
+        let state = self.state();
+        let watched = state
+            .watches
+            .iter()
+            .filter(|(_, watches)| !watches.is_empty());
+        let mut plurals: Vec<_> = watched.map(|(plural, _)| plural.clone()).collect();
         plurals.sort();
         plurals
     }

@@ -104,6 +104,7 @@ impl World {
         let shared = Arc::new(Shared::default());
         let follow = Follow {
             client: &api.client(),
+            namespace: fake_api::INSTALLATION,
             shared: &shared,
             readiness: &readiness,
             watches: &watches,

@@ -75,6 +75,15 @@ impl<'a> Installation<'a> {
         self.wait_for_metric(&known);
     }
 
+    /// Says what becomes of volumes that were mounted while the switch was off, until the answer is dropped.
+    pub(crate) fn on_enable(&self, way: &str) -> Undo<'a> {
+        self.kubectl.run(&configure("on-enable", way)).unwrap();
+        Undo {
+            kubectl: self.kubectl,
+            words: vec![configure("on-enable", "Keep")],
+        }
+    }
+
     /// Waits until the processes that know the switch all say so.
     fn wait_for_metric(&self, line: &str) {
         wait_until(&format!("every process to say {line}"), || {
@@ -95,7 +104,7 @@ impl<'a> Installation<'a> {
         Undo {
             kubectl: self.kubectl,
             words: vec![format!(
-                "{IN_INSTALLATION} create configmap connectors-config --from-literal=enable-connectors-approval=true --from-literal=default-requesters=Namespace"
+                "{IN_INSTALLATION} create configmap connectors-config --from-literal=enable-connectors-approval=true --from-literal=default-requesters=Namespace --from-literal=on-enable=Keep"
             )],
         }
     }
@@ -184,7 +193,11 @@ impl<'a> Installation<'a> {
 }
 
 fn set_switch(value: &str) -> String {
+    configure("enable-connectors-approval", value)
+}
+
+fn configure(key: &str, value: &str) -> String {
     format!(
-        r#"{IN_INSTALLATION} patch configmap connectors-config --type=merge --patch {{"data":{{"enable-connectors-approval":"{value}"}}}}"#
+        r#"{IN_INSTALLATION} patch configmap connectors-config --type=merge --patch {{"data":{{"{key}":"{value}"}}}}"#
     )
 }

@@ -398,7 +398,7 @@ async fn one_rejected_connector_fails_the_volume() {
 #[tokio::test(start_paused = true)]
 async fn while_the_feature_is_off_nobody_is_asked() {
     let world = World::new();
-    world.switch.send_replace(Some(false));
+    world.switch.send_replace(OFF);
     world.evaluator.says("tools/harbor", None);
     publish(&world).await.unwrap();
     assert_eq!(
@@ -411,7 +411,7 @@ async fn while_the_feature_is_off_nobody_is_asked() {
 async fn a_held_call_is_let_through_when_the_feature_is_switched_off() {
     let world = World::new();
     let call = held(&world).await;
-    world.switch.send_replace(Some(false));
+    world.switch.send_replace(OFF);
     call.await.unwrap().unwrap();
 }
 
@@ -423,14 +423,14 @@ async fn a_driver_that_knows_no_configuration_waits_for_it() {
     assert_eq!(result, Err(PublishError::Starting));
     assert_eq!(code(&result), Code::Unavailable);
     let call = held(&world).await;
-    world.switch.send_replace(Some(false));
+    world.switch.send_replace(OFF);
     call.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_a_wrong_driver_object_nothing_is_mounted() {
     let world = World::new();
-    world.switch.send_replace(Some(false));
+    world.switch.send_replace(OFF);
     world.object.send_replace(Some(Err(DriverProblem::PodInfo)));
     assert_eq!(code(&publish(&world).await), Code::FailedPrecondition);
     world.object.send_replace(None);
@@ -440,7 +440,7 @@ async fn with_a_wrong_driver_object_nothing_is_mounted() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_is_not_proven_gets_nothing_even_while_the_feature_is_off() {
     let world = World::new();
-    world.switch.send_replace(Some(false));
+    world.switch.send_replace(OFF);
     world.kubernetes.cluster().token.authenticated = Some(false);
     assert_eq!(code(&publish(&world).await), Code::Unauthenticated);
     let mut without_token = request();

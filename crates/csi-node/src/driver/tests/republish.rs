@@ -142,7 +142,7 @@ async fn an_emptied_volume_is_filled_when_the_feature_is_switched_off() {
     let world = published().await;
     world.driver.mounter.empty(&place("tool")).unwrap();
     world.evaluator.says("tools/harbor", Some(no_request()));
-    world.switch.send_replace(Some(false));
+    world.switch.send_replace(OFF);
     publish(&world).await.unwrap();
     assert!(mounted(&world));
 }

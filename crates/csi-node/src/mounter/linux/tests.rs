@@ -93,7 +93,7 @@ fn facts(name: &str) -> Facts {
 impl Scene {
     fn publish(&self) {
         self.mounter
-            .publish(&self.place, &self.record, &self.facts)
+            .publish(&self.place, &self.record, &self.facts, Passage::Gated)
             .unwrap();
     }
 
@@ -319,6 +319,89 @@ fn emptied_content_is_gone_and_comes_back_through_the_same_mount() {
 }
 
 #[test]
+fn that_a_volume_was_mounted_while_nothing_was_gated_lasts_until_it_is_emptied() {
+    if !inside("that_a_volume_was_mounted_while_nothing_was_gated_lasts_until_it_is_emptied") {
+        return;
+    }
+    let scene = scene();
+    let passage = || Linux::new(DRIVER).passage(&scene.place).unwrap();
+    assert_eq!(passage(), Passage::Gated);
+    scene.publish();
+    assert_eq!(passage(), Passage::Gated);
+    scene.clear();
+    scene
+        .mounter
+        .publish(&scene.place, &scene.record, &scene.facts, Passage::WhileOff)
+        .unwrap();
+    scene.assert_complete();
+    // Another process, which has nothing but the node.
+    assert_eq!(passage(), Passage::WhileOff);
+    scene
+        .mounter
+        .sweep(&PodsDir::new(scene.place.pods().parent().unwrap()));
+    assert_eq!(passage(), Passage::WhileOff);
+    scene.mounter.empty(&scene.place).unwrap();
+    assert_eq!(passage(), Passage::Gated);
+    let refill = || {
+        scene
+            .mounter
+            .refill(&scene.place, &scene.record, &scene.facts)
+    };
+    refill().unwrap();
+    assert_eq!(passage(), Passage::Gated);
+    scene.clear();
+    assert_eq!(passage(), Passage::Gated);
+    // A mark that an emptied volume should not have does not outlive its next content.
+    scene.began(3);
+    let parent = parent(&scene.place).unwrap().unwrap();
+    let Target::Mounted(root) = target(&scene.place, &parent).unwrap() else {
+        panic!("not mounted");
+    };
+    root.mark(Passage::WhileOff).unwrap();
+    refill().unwrap();
+    assert_eq!(passage(), Passage::Gated);
+}
+
+#[test]
+fn root_of_a_pod_cannot_say_that_its_volume_was_mounted_while_nothing_was_gated() {
+    let test = "root_of_a_pod_cannot_say_that_its_volume_was_mounted_while_nothing_was_gated";
+    if !inside(test) {
+        return;
+    }
+    let marked = "CSI_NODE_TEST_MARKED";
+    if let Some(folder) = env::var_os(marked) {
+        let place = place_in(Path::new(&folder), "tool");
+        let Target::Mounted(root) = target(&place, &parent(&place).unwrap().unwrap()).unwrap()
+        else {
+            panic!("not mounted");
+        };
+        return root.mark(Passage::WhileOff).unwrap();
+    }
+    let scene = scene();
+    // In the moment of a change, in which the file system can be written.
+    scene.began(3);
+    let kubelet = scene.place.pods().parent().unwrap();
+    let mark = |program: &[&str]| {
+        let output = Command::new(program[0])
+            .args(&program[1..])
+            .arg(env::current_exe().unwrap())
+            .args(["--exact", &format!("mounter::linux::tests::{test}")])
+            .env(marked, kubelet)
+            .output()
+            .unwrap();
+        output.status.success()
+    };
+    // Every capability but the one that owns the node.
+    assert!(!mark(&["setpriv", "--bounding-set=-sys_admin"]));
+    assert_eq!(scene.mounter.passage(&scene.place).unwrap(), Passage::Gated);
+    assert!(mark(&["setpriv"]));
+    assert_eq!(
+        scene.mounter.passage(&scene.place).unwrap(),
+        Passage::WhileOff
+    );
+}
+
+#[test]
 fn a_volume_in_use_goes_as_well() {
     if !inside("a_volume_in_use_goes_as_well") {
         return;
@@ -349,7 +432,7 @@ fn what_is_not_ours_is_neither_filled_nor_removed() {
     foreign(
         scene
             .mounter
-            .publish(&scene.place, &scene.record, &scene.facts),
+            .publish(&scene.place, &scene.record, &scene.facts, Passage::Gated),
     );
     foreign(scene.mounter.clear(&scene.place));
     fs::remove_file(scene.place.target()).unwrap();
@@ -391,7 +474,7 @@ fn a_link_on_the_way_is_not_followed() {
     assert!(
         scene
             .mounter
-            .publish(&scene.place, &scene.record, &scene.facts)
+            .publish(&scene.place, &scene.record, &scene.facts, Passage::Gated)
             .is_err()
     );
     assert!(scene.mounter.look(&scene.place).is_err());
@@ -404,7 +487,7 @@ fn a_link_on_the_way_is_not_followed() {
     assert!(
         scene
             .mounter
-            .publish(&scene.place, &scene.record, &scene.facts)
+            .publish(&scene.place, &scene.record, &scene.facts, Passage::Gated)
             .is_err()
     );
     assert!(scene.mounter.clear(&scene.place).is_err());
@@ -423,7 +506,7 @@ fn without_the_kubelets_folder_there_is_nothing_and_nothing_is_made() {
     assert!(
         scene
             .mounter
-            .publish(&scene.place, &scene.record, &scene.facts)
+            .publish(&scene.place, &scene.record, &scene.facts, Passage::Gated)
             .is_err()
     );
     assert!(scene.mounter.empty(&scene.place).is_err());

@@ -4,7 +4,7 @@ use connectors_api::{
     AccessPolicy, AccessRequest, AccessRequestCondition as Is,
     access_policy::Match,
     access_request::{AccessRequestStatus, GrantState, GrantedRule, ObservedObject, Phase},
-    config::{Config, DefaultRequesters},
+    config::Config,
     reason::{AccessCheckReady, NOT_JUDGED},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -135,7 +135,7 @@ impl Scene {
                 freshness: Freshness::Live(mono),
                 config: Config {
                     enabled: true,
-                    default_requesters: DefaultRequesters::Namespace,
+                    ..Config::CLOSED
                 },
                 pod: PodSeen::There(PodFacts {
                     finished: false,

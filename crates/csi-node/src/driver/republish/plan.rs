@@ -1,0 +1,231 @@
+//! What becomes of a volume that is there, decided from what was heard about access.
+
+use connectors_api::{access_request::Phase, config::OnEnable};
+
+use crate::{access::Admitted, mounter::Passage, volume::ConnectorKey};
+
+/// What was heard about access to one connector while mounts are gated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// It is allowed.
+    Held(Admitted),
+    /// It is not. The phase is that of the pod's request, if there is one that says its phase.
+    Over(Request),
+    /// Nobody could be asked.
+    Unknown,
+}
+
+/// The request of a pod without access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    /// There is none.
+    Missing,
+    /// It is not decided.
+    Waits,
+    /// It is decided, and gives no access.
+    Decided,
+}
+
+impl Request {
+    /// Of a request that was seen.
+    pub(super) const fn of(phase: Option<Phase>) -> Self {
+        match phase {
+            None | Some(Phase::Pending) => Self::Waits,
+            // A grant that gives no access by now is one that no mount can use.
+            Some(
+                Phase::Granted | Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended,
+            ) => Self::Decided,
+        }
+    }
+}
+
+/// The state of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// It has its content, and the pod came to it in this way.
+    There(Passage),
+    /// It was emptied.
+    Gone,
+}
+
+/// What is done with the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// It stays as it is, and nothing more is known about it than before.
+    Leave,
+    /// The pod has access, and the volume its content.
+    Fine,
+    /// The content comes back.
+    Refill(Vec<Admitted>),
+    /// The content, to which the pod came in this way, goes: there is no access to this connector.
+    Empty(ConnectorKey, Passage),
+    /// The content stays without access to this connector.
+    Keep(ConnectorKey, OnEnable),
+    /// Access to these connectors is asked for; the content stays if that can be done.
+    Ask(Vec<ConnectorKey>),
+}
+
+/// Decides about one volume. Connectors are in the order of the pod's author.
+pub(super) fn plan(heard: &[(ConnectorKey, Heard)], content: Content, on_enable: OnEnable) -> Act {
+    let mut held = Vec::new();
+    let mut over = Vec::new();
+    for (connector, heard) in heard {
+        match heard {
+            Heard::Held(admitted) => held.push(admitted.clone()),
+            Heard::Over(request) => over.push((connector, *request)),
+            Heard::Unknown => {}
+        }
+    }
+    let Some((first, _)) = over.first() else {
+        return match content {
+            _ if held.len() < heard.len() => Act::Leave,
+            Content::There(_) => Act::Fine,
+            Content::Gone => Act::Refill(held),
+        };
+    };
+    match (content, on_enable) {
+        (Content::Gone | Content::There(Passage::Gated), _) => {
+            Act::Empty((*first).clone(), Passage::Gated)
+        }
+        (Content::There(Passage::WhileOff), OnEnable::Empty) => {
+            Act::Empty((*first).clone(), Passage::WhileOff)
+        }
+        (Content::There(Passage::WhileOff), OnEnable::Keep) => {
+            Act::Keep((*first).clone(), on_enable)
+        }
+        (Content::There(Passage::WhileOff), OnEnable::Request) => asked(&over),
+    }
+}
+
+/// One decision without access ends the wait of all.
+fn asked(over: &[(&ConnectorKey, Request)]) -> Act {
+    let those = |wanted| {
+        let of = over.iter().filter(move |(_, request)| *request == wanted);
+        of.map(|(connector, _)| (*connector).clone())
+    };
+    if let Some(connector) = those(Request::Decided).next() {
+        return Act::Empty(connector, Passage::WhileOff);
+    }
+    let missing: Vec<_> = those(Request::Missing).collect();
+    match those(Request::Waits).next() {
+        Some(connector) if missing.is_empty() => Act::Keep(connector, OnEnable::Request),
+        Some(_) | None => Act::Ask(missing),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokio::time::Instant;
+
+    use super::{Content::*, Heard::*, Passage::*, Request::*, *};
+    use crate::testing::key;
+
+    fn held() -> Heard {
+        Held(Admitted {
+            request: String::new(),
+            since: Instant::now(),
+        })
+    }
+
+    fn planned(heard: &[Heard], content: Content, on_enable: OnEnable) -> Act {
+        let names = ["t/a", "t/b", "t/c"].map(key);
+        let heard: Vec<_> = names.into_iter().zip(heard.iter().cloned()).collect();
+        plan(&heard, content, on_enable)
+    }
+
+    #[test]
+    fn a_volume_that_was_mounted_while_nothing_was_gated() {
+        let (keep, empty) = (
+            |c, way| Act::Keep(key(c), way),
+            |c| Act::Empty(key(c), WhileOff),
+        );
+        let ask = |names: &[&str]| Act::Ask(names.iter().map(|name| key(name)).collect());
+        let (missing, waits, decided) = (Over(Missing), Over(Waits), Over(Decided));
+        let none = [missing.clone(), missing.clone()];
+        let mixed = [held(), missing.clone()];
+        let late = [waits.clone(), missing.clone()];
+        let waiting = [waits.clone(), waits.clone()];
+        let unsure = [Unknown, missing.clone()];
+        let refused = [missing, waits, decided];
+        for (heard, on_enable, expected) in [
+            (&none[..], OnEnable::Keep, keep("t/a", OnEnable::Keep)),
+            (&none, OnEnable::Empty, empty("t/a")),
+            (&none, OnEnable::Request, ask(&["t/a", "t/b"])),
+            (&mixed, OnEnable::Keep, keep("t/b", OnEnable::Keep)),
+            (&mixed, OnEnable::Request, ask(&["t/b"])),
+            (&late, OnEnable::Request, ask(&["t/b"])),
+            (&waiting, OnEnable::Request, keep("t/a", OnEnable::Request)),
+            (&unsure, OnEnable::Request, ask(&["t/b"])),
+            (&unsure, OnEnable::Empty, empty("t/b")),
+            (&refused, OnEnable::Request, empty("t/c")),
+            (&refused, OnEnable::Keep, keep("t/a", OnEnable::Keep)),
+        ] {
+            let act = planned(heard, There(WhileOff), on_enable);
+            assert_eq!(act, expected, "{heard:?} {on_enable}");
+        }
+    }
+
+    #[test]
+    fn only_a_request_that_waits_is_waited_for() {
+        for (phase, expected) in [
+            (None, Waits),
+            (Some(Phase::Pending), Waits),
+            (Some(Phase::Granted), Decided),
+            (Some(Phase::Rejected), Decided),
+            (Some(Phase::Revoked), Decided),
+            (Some(Phase::Invalid), Decided),
+            (Some(Phase::Ended), Decided),
+        ] {
+            assert_eq!(Request::of(phase), expected, "{phase:?}");
+        }
+    }
+
+    fn any_heard() -> impl Strategy<Value = Heard> {
+        prop_oneof![
+            Just(held()),
+            Just(Over(Missing)),
+            Just(Over(Waits)),
+            Just(Over(Decided)),
+            Just(Unknown),
+        ]
+    }
+
+    proptest! {
+        /// What happened while nothing was gated matters to no volume that was mounted while mounts were.
+        #[test]
+        fn a_gated_volume_without_access_is_emptied_whatever_is_configured(
+            heard in prop::collection::vec(any_heard(), 1..4),
+            content in prop::sample::select(vec![There(Gated), Gone]),
+            on_enable in prop::sample::select(OnEnable::ALL.to_vec()),
+        ) {
+            let act = planned(&heard, content, on_enable);
+            let over = heard.iter().any(|it| matches!(it, Over(_)));
+            prop_assert_eq!(over, matches!(act, Act::Empty(_, Gated)));
+            prop_assert!(!matches!(act, Act::Keep(..) | Act::Ask(_) | Act::Empty(_, WhileOff)));
+        }
+
+        #[test]
+        fn content_comes_back_only_with_access_to_every_connector(
+            heard in prop::collection::vec(any_heard(), 1..4),
+            content in prop::sample::select(vec![There(Gated), There(WhileOff), Gone]),
+            on_enable in prop::sample::select(OnEnable::ALL.to_vec()),
+        ) {
+            let act = planned(&heard, content, on_enable);
+            let all = heard.iter().all(|it| matches!(it, Held(_)));
+            prop_assert_eq!(matches!(act, Act::Refill(_)), all && content == Gone);
+            prop_assert_eq!(act == Act::Fine, all && content != Gone);
+        }
+
+        /// Nobody loses a volume because nobody could be asked.
+        #[test]
+        fn without_a_no_nothing_is_taken_away(
+            heard in prop::collection::vec(prop_oneof![Just(held()), Just(Unknown)], 1..4),
+            content in prop::sample::select(vec![There(Gated), There(WhileOff)]),
+            on_enable in prop::sample::select(OnEnable::ALL.to_vec()),
+        ) {
+            let act = planned(&heard, content, on_enable);
+            prop_assert!(matches!(act, Act::Leave | Act::Fine), "{:?}", act);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Volumes that were mounted while nothing was gated and have content without a permission since mounts
+//! are gated. Made anew by the kubelet's calls after a restart.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use connectors_api::config::OnEnable;
+use prometheus::IntGauge;
+
+use crate::volume::Place;
+
+/// What pods were told, and how many volumes there are.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    places: Mutex<HashMap<Place, OnEnable>>,
+    count: IntGauge,
+}
+
+impl Kept {
+    /// None yet, counted by this gauge.
+    pub(crate) fn new(count: IntGauge) -> Self {
+        Self {
+            places: Mutex::default(),
+            count,
+        }
+    }
+
+    /// Notes a volume. True when it was not kept before, or in another way.
+    pub(crate) fn is_news(&self, place: &Place, way: OnEnable) -> bool {
+        let mut places = self.places();
+        let before = places.insert(place.clone(), way);
+        self.counted(&places);
+        before != Some(way)
+    }
+
+    /// The volume is gone, empty, or has its content rightly.
+    pub(crate) fn forget(&self, place: &Place) {
+        let mut places = self.places();
+        places.remove(place);
+        self.counted(&places);
+    }
+
+    fn counted(&self, places: &HashMap<Place, OnEnable>) {
+        self.count
+            .set(i64::try_from(places.len()).unwrap_or(i64::MAX));
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<Place, OnEnable>> {
+        // A panic elsewhere leaves the map whole: it is changed by single calls only.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::place;
+
+    #[test]
+    fn a_volume_is_news_once_and_counted_until_it_is_forgotten() {
+        let count = IntGauge::new("kept", "kept").unwrap();
+        let kept = Kept::new(count.clone());
+        assert!(kept.is_news(&place("a"), OnEnable::Keep));
+        assert!(!kept.is_news(&place("a"), OnEnable::Keep));
+        assert!(kept.is_news(&place("b"), OnEnable::Keep));
+        assert!(kept.is_news(&place("a"), OnEnable::Request));
+        assert_eq!(count.get(), 2);
+        for _ in 0..2 {
+            kept.forget(&place("a"));
+            assert_eq!(count.get(), 1);
+        }
+        assert!(kept.is_news(&place("a"), OnEnable::Request));
+    }
+}

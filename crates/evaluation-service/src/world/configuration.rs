@@ -1,0 +1,132 @@
+//! What the installation is told while it runs. It decides nothing here: answers tell whether mounts are
+//! gated, and explanations who may ask where a policy does not say.
+
+use std::sync::Arc;
+
+use connectors_api::config::{CONFIG_MAP, Knowledge};
+use service_kit::config_map::{self, Heard};
+use service_kit::shutdown::Tasks;
+use tracing::{info, warn};
+
+use super::follow::Follow;
+use super::{Change, Shared};
+use crate::metrics::Metrics;
+
+impl Follow<'_> {
+    /// Follows the ConfigMap. Before its switch was ever known the service is not ready.
+    pub(super) fn start_configuration(&self, tasks: &mut Tasks) {
+        let (client, watches) = (self.client.clone(), self.watches.clone());
+        let (shared, metrics) = (Arc::clone(self.shared), self.metrics.clone());
+        let mut ready = Some(self.readiness.part("configuration"));
+        let (namespace, stop) = (self.namespace.to_owned(), tasks.stop());
+        tasks.spawn_infallible("configuration", async move {
+            let mut knowledge = Knowledge::default();
+            let hear = |heard| {
+                take(&shared, &metrics, &mut knowledge, heard);
+                if knowledge.config().is_some()
+                    && let Some(ready) = ready.take()
+                {
+                    ready.ready();
+                }
+            };
+            config_map::follow(client, &namespace, CONFIG_MAP, &watches, &stop, hear).await;
+        });
+    }
+}
+
+/// Whatever cannot be read or understood changes nothing.
+fn take(shared: &Shared, metrics: &Metrics, knowledge: &mut Knowledge, heard: Heard) {
+    metrics.config_present.set((heard != Heard::Gone).into());
+    let Heard::Data(data) = heard else { return };
+    for problem in knowledge.learn(&data) {
+        warn!(%problem, "configuration");
+    }
+    let config = knowledge.config();
+    if config.is_none() || shared.read().config == config {
+        return;
+    }
+    let enabled = config.is_some_and(|config| config.enabled);
+    metrics.enabled.set(enabled.into());
+    info!(?config, "configuration");
+    shared.change(|world| {
+        world.config = config;
+        vec![Change::Everything]
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use connectors_api::config::{DEFAULT_REQUESTERS, DefaultRequesters, ENABLE};
+    use evaluation_api::access::Gating;
+    use prometheus::Registry;
+
+    use super::*;
+
+    struct Told {
+        shared: Shared,
+        metrics: Metrics,
+        knowledge: Knowledge,
+    }
+
+    impl Told {
+        fn new() -> Self {
+            Self {
+                shared: Shared::default(),
+                metrics: Metrics::register(&Registry::new()).unwrap(),
+                knowledge: Knowledge::default(),
+            }
+        }
+
+        fn hear(&mut self, heard: Heard) -> (Gating, DefaultRequesters) {
+            take(&self.shared, &self.metrics, &mut self.knowledge, heard);
+            let world = self.shared.read();
+            (world.gating(), world.default_requesters())
+        }
+    }
+
+    fn data(entries: &[(&str, &str)]) -> Heard {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        Heard::Data(entries.iter().map(owned).collect())
+    }
+
+    #[test]
+    fn the_last_known_values_hold() {
+        use DefaultRequesters::{Any, Namespace};
+        let mut told = Told::new();
+        for (heard, expected) in [
+            (Heard::Gone, (Gating::Unknown, Namespace)),
+            (data(&[]), (Gating::Unknown, Namespace)),
+            (data(&[(ENABLE, "on")]), (Gating::Unknown, Namespace)),
+            (data(&[(ENABLE, "false")]), (Gating::Off, Namespace)),
+            (
+                data(&[(ENABLE, "true"), (DEFAULT_REQUESTERS, "Any")]),
+                (Gating::On, Any),
+            ),
+            (
+                data(&[(ENABLE, "of"), (DEFAULT_REQUESTERS, "any")]),
+                (Gating::On, Any),
+            ),
+            (Heard::Unreadable, (Gating::On, Any)),
+            (Heard::Gone, (Gating::On, Any)),
+            (data(&[]), (Gating::On, Namespace)),
+        ] {
+            assert_eq!(told.hear(heard.clone()), expected, "{heard:?}");
+        }
+        assert_eq!(told.metrics.enabled.get(), 1);
+    }
+
+    #[test]
+    fn only_a_change_is_news_and_then_to_every_question() {
+        let mut told = Told::new();
+        let mut changes = told.shared.changes();
+        told.hear(data(&[]));
+        assert!(changes.try_recv().is_err());
+        for word in ["true", "false"] {
+            for _ in 0..2 {
+                told.hear(data(&[(ENABLE, word)]));
+            }
+            assert_eq!(changes.try_recv(), Ok(Change::Everything));
+            assert!(changes.try_recv().is_err());
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! One ConfigMap, followed by its name.
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client,
+    runtime::watcher::{Config, Event},
+};
+use tracing::warn;
+
+use crate::{
+    shutdown::Stop,
+    watches::{Guarded, Plain, Watch, WatchMetrics},
+};
+
+/// What is heard of a ConfigMap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It holds this now.
+    Data(BTreeMap<String, String>),
+    /// It is there and cannot be read.
+    Unreadable,
+    /// It was deleted.
+    Gone,
+}
+
+/// Follows the ConfigMap until it is time to stop. Nothing is heard of one that was never there.
+pub async fn follow(
+    client: Client,
+    namespace: &str,
+    name: &str,
+    metrics: &WatchMetrics,
+    stop: &Stop,
+    mut hear: impl FnMut(Heard),
+) {
+    let api: Api<Guarded<ConfigMap, Plain>> = Api::namespaced(client, namespace);
+    let watch = Watch {
+        name: "configuration",
+        config: Config::default().fields(&format!("metadata.name={name}")),
+        // A list without the ConfigMap is complete and says nothing.
+        ready: None,
+        metrics,
+    };
+    let mut events = std::pin::pin!(watch.start(api));
+    let mut is_listed = false;
+    let mut is_known = false;
+    loop {
+        let event = tokio::select! {
+            () = stop.stopped() => return,
+            event = events.next() => event,
+        };
+        match event {
+            Some(Event::Init) => is_listed = false,
+            Some(Event::Apply(object) | Event::InitApply(object)) => {
+                (is_listed, is_known) = (true, true);
+                // What cannot be read was logged by the watch.
+                hear(object.object.map_or(Heard::Unreadable, |map| {
+                    Heard::Data(map.data.unwrap_or_default())
+                }));
+            }
+            // It may have gone while nobody watched.
+            Some(Event::InitDone) if is_known && !is_listed => {
+                is_known = false;
+                warn!("ConfigMap {name} is gone; the last known values hold");
+                hear(Heard::Gone);
+            }
+            Some(Event::InitDone) => {}
+            Some(Event::Delete(_)) => {
+                is_known = false;
+                warn!("ConfigMap {name} is gone; the last known values hold");
+                hear(Heard::Gone);
+            }
+            // The watch has no end.
+            None => return stop.stopped().await,
+        }
+    }
+}
