@@ -53,6 +53,10 @@ pub(crate) const KUBELET: &str = "/var/lib/kubelet";
 pub(crate) const NODE: &str = "node-1";
 
 /// Mounts are gated, and this becomes of those that were not.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it is what the switch holds: a process may not know it yet"
+)]
 pub(crate) const fn on(on_enable: OnEnable) -> Option<Config> {
     Some(Config {
         enabled: true,
@@ -399,6 +403,10 @@ pub(crate) struct FakeMounter(Mutex<Node>);
 
 /// What is on it.
 #[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a failure that a test chooses"
+)]
 pub(crate) struct Node {
     /// What is at each place.
     pub(crate) found: HashMap<Place, Found>,

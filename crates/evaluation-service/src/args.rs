@@ -19,7 +19,7 @@ pub struct Args {
     #[command(flatten)]
     pub common: CommonArgs,
 
-    /// The namespace of the installation, in which the ConfigMap connectors-config is
+    /// The namespace of the installation, in which the `ConfigMap` connectors-config is
     #[arg(
         long,
         value_name = "NAMESPACE",

@@ -32,7 +32,7 @@ pub struct Metrics {
     pub(crate) dropped: IntCounterVec,
     /// Whether mounts are gated.
     pub(crate) enabled: IntGauge,
-    /// Whether the ConfigMap of the installation is there.
+    /// Whether the `ConfigMap` of the installation is there.
     pub(crate) config_present: IntGauge,
 }
 

@@ -1,4 +1,4 @@
-//! One ConfigMap, followed by its name.
+//! One `ConfigMap`, followed by its name.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{
     watches::{Guarded, Plain, Watch, WatchMetrics},
 };
 
-/// What is heard of a ConfigMap.
+/// What is heard of a `ConfigMap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// It holds this now.
@@ -26,7 +26,7 @@ pub enum Heard {
     Gone,
 }
 
-/// Follows the ConfigMap until it is time to stop. Nothing is heard of one that was never there.
+/// Follows the `ConfigMap` until it is time to stop. Nothing is heard of one that was never there.
 pub async fn follow(
     client: Client,
     namespace: &str,

@@ -13,7 +13,7 @@ use super::{Change, Shared};
 use crate::metrics::Metrics;
 
 impl Follow<'_> {
-    /// Follows the ConfigMap. Before its switch was ever known the service is not ready.
+    /// Follows the `ConfigMap`. Before its switch was ever known the service is not ready.
     pub(super) fn start_configuration(&self, tasks: &mut Tasks) {
         let (client, watches) = (self.client.clone(), self.watches.clone());
         let (shared, metrics) = (Arc::clone(self.shared), self.metrics.clone());

@@ -21,7 +21,7 @@ type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 /// The namespace of the installation.
 pub(crate) const INSTALLATION: &str = "connectors-system";
 
-/// The ConfigMap of the installation.
+/// The `ConfigMap` of the installation.
 pub(crate) fn configuration(data: &Value) -> Value {
     let metadata =
         json!({"name": "connectors-config", "namespace": INSTALLATION, "resourceVersion": "1"});
@@ -83,7 +83,7 @@ impl FakeApi {
         api
     }
 
-    /// The ConfigMap of the installation holds this.
+    /// The `ConfigMap` of the installation holds this.
     pub(crate) fn configure(&self, data: &Value) {
         self.put("configmaps", &configuration(data));
     }

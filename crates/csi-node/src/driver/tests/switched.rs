@@ -205,11 +205,10 @@ fn after_a_call(before: Volume, switch: Config, access: Access) -> Volume {
         Volume::Full { free } if !switch.enabled || !denied || (free && keeps) => {
             Volume::Full { free }
         }
-        Volume::Full { .. } => Volume::Empty,
         Volume::Empty if !switch.enabled || access == Access::Granted => {
             Volume::Full { free: false }
         }
-        Volume::Empty => Volume::Empty,
+        Volume::Full { .. } | Volume::Empty => Volume::Empty,
     }
 }
 
