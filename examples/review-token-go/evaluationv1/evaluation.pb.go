@@ -32,6 +32,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Whether an installation gates mounts. While it does not, every mount is let through and nothing is
+// granted, so that a pod may hold a connector without the permission that an answer is about.
+type Gating int32
+
+const (
+	// Not known: never sent by a service that is ready, and always by one of an earlier version.
+	Gating_GATING_UNSPECIFIED Gating = 0
+	// Mounts are let through.
+	Gating_GATING_OFF Gating = 1
+	// Mounts wait for a permission.
+	Gating_GATING_ON Gating = 2
+)
+
+// Enum value maps for Gating.
+var (
+	Gating_name = map[int32]string{
+		0: "GATING_UNSPECIFIED",
+		1: "GATING_OFF",
+		2: "GATING_ON",
+	}
+	Gating_value = map[string]int32{
+		"GATING_UNSPECIFIED": 0,
+		"GATING_OFF":         1,
+		"GATING_ON":          2,
+	}
+)
+
+func (x Gating) Enum() *Gating {
+	p := new(Gating)
+	*p = x
+	return p
+}
+
+func (x Gating) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Gating) Descriptor() protoreflect.EnumDescriptor {
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[0].Descriptor()
+}
+
+func (Gating) Type() protoreflect.EnumType {
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[0]
+}
+
+func (x Gating) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Gating.Descriptor instead.
+func (Gating) EnumDescriptor() ([]byte, []int) {
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{0}
+}
+
 // What an answer comes to. Whatever is not a yes is a no.
 type AccessDecision int32
 
@@ -73,11 +127,11 @@ func (x AccessDecision) String() string {
 }
 
 func (AccessDecision) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[0].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[1].Descriptor()
 }
 
 func (AccessDecision) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[0]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[1]
 }
 
 func (x AccessDecision) Number() protoreflect.EnumNumber {
@@ -86,7 +140,7 @@ func (x AccessDecision) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AccessDecision.Descriptor instead.
 func (AccessDecision) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{0}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{1}
 }
 
 // Where a request stands.
@@ -105,6 +159,8 @@ const (
 	RequestPhase_REQUEST_PHASE_REVOKED RequestPhase = 4
 	// It cannot be decided. Final.
 	RequestPhase_REQUEST_PHASE_INVALID RequestPhase = 5
+	// The pod ended before anything was granted to it. Final.
+	RequestPhase_REQUEST_PHASE_ENDED RequestPhase = 6
 )
 
 // Enum value maps for RequestPhase.
@@ -116,6 +172,7 @@ var (
 		3: "REQUEST_PHASE_REJECTED",
 		4: "REQUEST_PHASE_REVOKED",
 		5: "REQUEST_PHASE_INVALID",
+		6: "REQUEST_PHASE_ENDED",
 	}
 	RequestPhase_value = map[string]int32{
 		"REQUEST_PHASE_UNSPECIFIED": 0,
@@ -124,6 +181,7 @@ var (
 		"REQUEST_PHASE_REJECTED":    3,
 		"REQUEST_PHASE_REVOKED":     4,
 		"REQUEST_PHASE_INVALID":     5,
+		"REQUEST_PHASE_ENDED":       6,
 	}
 )
 
@@ -138,11 +196,11 @@ func (x RequestPhase) String() string {
 }
 
 func (RequestPhase) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[1].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[2].Descriptor()
 }
 
 func (RequestPhase) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[1]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[2]
 }
 
 func (x RequestPhase) Number() protoreflect.EnumNumber {
@@ -151,7 +209,7 @@ func (x RequestPhase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RequestPhase.Descriptor instead.
 func (RequestPhase) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{1}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{2}
 }
 
 // When checks are evaluated.
@@ -192,11 +250,11 @@ func (x EvaluationStage) String() string {
 }
 
 func (EvaluationStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[2].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[3].Descriptor()
 }
 
 func (EvaluationStage) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[2]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[3]
 }
 
 func (x EvaluationStage) Number() protoreflect.EnumNumber {
@@ -205,7 +263,7 @@ func (x EvaluationStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EvaluationStage.Descriptor instead.
 func (EvaluationStage) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{2}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{3}
 }
 
 // What a check, or all checks of a policy, say.
@@ -253,11 +311,11 @@ func (x CheckVerdict) String() string {
 }
 
 func (CheckVerdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[3].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[4].Descriptor()
 }
 
 func (CheckVerdict) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[3]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[4]
 }
 
 func (x CheckVerdict) Number() protoreflect.EnumNumber {
@@ -266,7 +324,7 @@ func (x CheckVerdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CheckVerdict.Descriptor instead.
 func (CheckVerdict) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{3}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{4}
 }
 
 // How bad a finding is.
@@ -306,11 +364,11 @@ func (x FindingSeverity) String() string {
 }
 
 func (FindingSeverity) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[4].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[5].Descriptor()
 }
 
 func (FindingSeverity) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[4]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[5]
 }
 
 func (x FindingSeverity) Number() protoreflect.EnumNumber {
@@ -319,7 +377,7 @@ func (x FindingSeverity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FindingSeverity.Descriptor instead.
 func (FindingSeverity) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{4}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{5}
 }
 
 // Whether a part of a policy applies, and why not.
@@ -383,11 +441,11 @@ func (x PolicyApplies) String() string {
 }
 
 func (PolicyApplies) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[5].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[6].Descriptor()
 }
 
 func (PolicyApplies) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[5]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[6]
 }
 
 func (x PolicyApplies) Number() protoreflect.EnumNumber {
@@ -396,7 +454,7 @@ func (x PolicyApplies) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PolicyApplies.Descriptor instead.
 func (PolicyApplies) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{5}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{6}
 }
 
 // One question about access.
@@ -658,7 +716,9 @@ type AccessAnswer struct {
 	// The access request that decides for this subject, connector, permission and pod, if there is one.
 	Request *Request `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
 	// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
-	FreshAsOf     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=fresh_as_of,json=freshAsOf,proto3" json:"fresh_as_of,omitempty"`
+	FreshAsOf *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=fresh_as_of,json=freshAsOf,proto3" json:"fresh_as_of,omitempty"`
+	// Whether the installation gates mounts now. The decision does not depend on it.
+	Gating        Gating `protobuf:"varint,6,opt,name=gating,proto3,enum=connectors.evaluation.v1.Gating" json:"gating,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -726,6 +786,13 @@ func (x *AccessAnswer) GetFreshAsOf() *timestamppb.Timestamp {
 		return x.FreshAsOf
 	}
 	return nil
+}
+
+func (x *AccessAnswer) GetGating() Gating {
+	if x != nil {
+		return x.Gating
+	}
+	return Gating_GATING_UNSPECIFIED
 }
 
 // A RoleBinding or ClusterRoleBinding.
@@ -1067,7 +1134,9 @@ type BatchCheckAccessResponse struct {
 	// Why questions are refused.
 	Refusals []*BatchRefusal `protobuf:"bytes,3,rep,name=refusals,proto3" json:"refusals,omitempty"`
 	// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
-	FreshAsOf     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=fresh_as_of,json=freshAsOf,proto3" json:"fresh_as_of,omitempty"`
+	FreshAsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=fresh_as_of,json=freshAsOf,proto3" json:"fresh_as_of,omitempty"`
+	// Whether the installation gates mounts now. No decision depends on it.
+	Gating        Gating `protobuf:"varint,5,opt,name=gating,proto3,enum=connectors.evaluation.v1.Gating" json:"gating,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1128,6 +1197,13 @@ func (x *BatchCheckAccessResponse) GetFreshAsOf() *timestamppb.Timestamp {
 		return x.FreshAsOf
 	}
 	return nil
+}
+
+func (x *BatchCheckAccessResponse) GetGating() Gating {
+	if x != nil {
+		return x.Gating
+	}
+	return Gating_GATING_UNSPECIFIED
 }
 
 // Why one question of many is not answered.
@@ -3183,13 +3259,14 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"+\n" +
 	"\x03Pod\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xa2\x02\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xdc\x02\n" +
 	"\fAccessAnswer\x12D\n" +
 	"\bdecision\x18\x01 \x01(\x0e2(.connectors.evaluation.v1.AccessDecisionR\bdecision\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12;\n" +
 	"\abinding\x18\x03 \x01(\v2!.connectors.evaluation.v1.BindingR\abinding\x12;\n" +
 	"\arequest\x18\x04 \x01(\v2!.connectors.evaluation.v1.RequestR\arequest\x12:\n" +
-	"\vfresh_as_of\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tfreshAsOf\"a\n" +
+	"\vfresh_as_of\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tfreshAsOf\x128\n" +
+	"\x06gating\x18\x06 \x01(\x0e2 .connectors.evaluation.v1.GatingR\x06gating\"a\n" +
 	"\aBinding\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -3210,12 +3287,13 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\x06answer\x18\x01 \x01(\v2&.connectors.evaluation.v1.AccessAnswerR\x06answer\"{\n" +
 	"\x17BatchCheckAccessRequest\x12F\n" +
 	"\tquestions\x18\x01 \x03(\v2(.connectors.evaluation.v1.AccessQuestionR\tquestions\x12\x18\n" +
-	"\adetails\x18\x02 \x01(\bR\adetails\"\xa4\x02\n" +
+	"\adetails\x18\x02 \x01(\bR\adetails\"\xde\x02\n" +
 	"\x18BatchCheckAccessResponse\x12F\n" +
 	"\tdecisions\x18\x01 \x03(\x0e2(.connectors.evaluation.v1.AccessDecisionR\tdecisions\x12@\n" +
 	"\aanswers\x18\x02 \x03(\v2&.connectors.evaluation.v1.AccessAnswerR\aanswers\x12B\n" +
 	"\brefusals\x18\x03 \x03(\v2&.connectors.evaluation.v1.BatchRefusalR\brefusals\x12:\n" +
-	"\vfresh_as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tfreshAsOf\"g\n" +
+	"\vfresh_as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tfreshAsOf\x128\n" +
+	"\x06gating\x18\x05 \x01(\x0e2 .connectors.evaluation.v1.GatingR\x06gating\"g\n" +
 	"\fBatchRefusal\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\rR\bquestion\x12;\n" +
 	"\arefusal\x18\x02 \x01(\v2!.connectors.evaluation.v1.RefusalR\arefusal\"\xae\x01\n" +
@@ -3371,19 +3449,25 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\amessage\x18\t \x01(\tR\amessage\x12\x1f\n" +
 	"\vapproved_by\x18\n" +
 	" \x03(\tR\n" +
-	"approvedBy*\x94\x01\n" +
+	"approvedBy*?\n" +
+	"\x06Gating\x12\x16\n" +
+	"\x12GATING_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"GATING_OFF\x10\x01\x12\r\n" +
+	"\tGATING_ON\x10\x02*\x94\x01\n" +
 	"\x0eAccessDecision\x12\x1f\n" +
 	"\x1bACCESS_DECISION_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ACCESS_DECISION_DENIED\x10\x01\x12$\n" +
 	" ACCESS_DECISION_ALLOWED_STANDING\x10\x02\x12\x1f\n" +
-	"\x1bACCESS_DECISION_ALLOWED_POD\x10\x03*\xb5\x01\n" +
+	"\x1bACCESS_DECISION_ALLOWED_POD\x10\x03*\xce\x01\n" +
 	"\fRequestPhase\x12\x1d\n" +
 	"\x19REQUEST_PHASE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15REQUEST_PHASE_PENDING\x10\x01\x12\x19\n" +
 	"\x15REQUEST_PHASE_GRANTED\x10\x02\x12\x1a\n" +
 	"\x16REQUEST_PHASE_REJECTED\x10\x03\x12\x19\n" +
 	"\x15REQUEST_PHASE_REVOKED\x10\x04\x12\x19\n" +
-	"\x15REQUEST_PHASE_INVALID\x10\x05*x\n" +
+	"\x15REQUEST_PHASE_INVALID\x10\x05\x12\x17\n" +
+	"\x13REQUEST_PHASE_ENDED\x10\x06*x\n" +
 	"\x0fEvaluationStage\x12 \n" +
 	"\x1cEVALUATION_STAGE_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dEVALUATION_STAGE_BEFORE_GRANT\x10\x01\x12 \n" +
@@ -3431,133 +3515,136 @@ func file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP() []byte {
 	return file_connectors_evaluation_v1_evaluation_proto_rawDescData
 }
 
-var file_connectors_evaluation_v1_evaluation_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_connectors_evaluation_v1_evaluation_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_connectors_evaluation_v1_evaluation_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_connectors_evaluation_v1_evaluation_proto_goTypes = []any{
-	(AccessDecision)(0),              // 0: connectors.evaluation.v1.AccessDecision
-	(RequestPhase)(0),                // 1: connectors.evaluation.v1.RequestPhase
-	(EvaluationStage)(0),             // 2: connectors.evaluation.v1.EvaluationStage
-	(CheckVerdict)(0),                // 3: connectors.evaluation.v1.CheckVerdict
-	(FindingSeverity)(0),             // 4: connectors.evaluation.v1.FindingSeverity
-	(PolicyApplies)(0),               // 5: connectors.evaluation.v1.PolicyApplies
-	(*AccessQuestion)(nil),           // 6: connectors.evaluation.v1.AccessQuestion
-	(*ServiceAccount)(nil),           // 7: connectors.evaluation.v1.ServiceAccount
-	(*Connector)(nil),                // 8: connectors.evaluation.v1.Connector
-	(*Pod)(nil),                      // 9: connectors.evaluation.v1.Pod
-	(*AccessAnswer)(nil),             // 10: connectors.evaluation.v1.AccessAnswer
-	(*Binding)(nil),                  // 11: connectors.evaluation.v1.Binding
-	(*Request)(nil),                  // 12: connectors.evaluation.v1.Request
-	(*CheckAccessRequest)(nil),       // 13: connectors.evaluation.v1.CheckAccessRequest
-	(*CheckAccessResponse)(nil),      // 14: connectors.evaluation.v1.CheckAccessResponse
-	(*BatchCheckAccessRequest)(nil),  // 15: connectors.evaluation.v1.BatchCheckAccessRequest
-	(*BatchCheckAccessResponse)(nil), // 16: connectors.evaluation.v1.BatchCheckAccessResponse
-	(*BatchRefusal)(nil),             // 17: connectors.evaluation.v1.BatchRefusal
-	(*WatchAccessRequest)(nil),       // 18: connectors.evaluation.v1.WatchAccessRequest
-	(*Subscribe)(nil),                // 19: connectors.evaluation.v1.Subscribe
-	(*Unsubscribe)(nil),              // 20: connectors.evaluation.v1.Unsubscribe
-	(*WatchAccessResponse)(nil),      // 21: connectors.evaluation.v1.WatchAccessResponse
-	(*Refusal)(nil),                  // 22: connectors.evaluation.v1.Refusal
-	(*EvaluateChecksRequest)(nil),    // 23: connectors.evaluation.v1.EvaluateChecksRequest
-	(*Candidates)(nil),               // 24: connectors.evaluation.v1.Candidates
-	(*EvaluateChecksResponse)(nil),   // 25: connectors.evaluation.v1.EvaluateChecksResponse
-	(*CheckResult)(nil),              // 26: connectors.evaluation.v1.CheckResult
-	(*ObjectResult)(nil),             // 27: connectors.evaluation.v1.ObjectResult
-	(*GrantedRule)(nil),              // 28: connectors.evaluation.v1.GrantedRule
-	(*WhoCanRequest)(nil),            // 29: connectors.evaluation.v1.WhoCanRequest
-	(*WhoCanResponse)(nil),           // 30: connectors.evaluation.v1.WhoCanResponse
-	(*StandingAccess)(nil),           // 31: connectors.evaluation.v1.StandingAccess
-	(*PodAccess)(nil),                // 32: connectors.evaluation.v1.PodAccess
-	(*ReviewTokenRequest)(nil),       // 33: connectors.evaluation.v1.ReviewTokenRequest
-	(*ReviewTokenResponse)(nil),      // 34: connectors.evaluation.v1.ReviewTokenResponse
-	(*ValidatePolicyRequest)(nil),    // 35: connectors.evaluation.v1.ValidatePolicyRequest
-	(*ValidatePolicyResponse)(nil),   // 36: connectors.evaluation.v1.ValidatePolicyResponse
-	(*Finding)(nil),                  // 37: connectors.evaluation.v1.Finding
-	(*ExplainRequest)(nil),           // 38: connectors.evaluation.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 39: connectors.evaluation.v1.ExplainResponse
-	(*PolicyExplanation)(nil),        // 40: connectors.evaluation.v1.PolicyExplanation
-	(*CheckExplanation)(nil),         // 41: connectors.evaluation.v1.CheckExplanation
-	(*CheckedObject)(nil),            // 42: connectors.evaluation.v1.CheckedObject
-	nil,                              // 43: connectors.evaluation.v1.Refusal.MetadataEntry
-	(*timestamppb.Timestamp)(nil),    // 44: google.protobuf.Timestamp
+	(Gating)(0),                      // 0: connectors.evaluation.v1.Gating
+	(AccessDecision)(0),              // 1: connectors.evaluation.v1.AccessDecision
+	(RequestPhase)(0),                // 2: connectors.evaluation.v1.RequestPhase
+	(EvaluationStage)(0),             // 3: connectors.evaluation.v1.EvaluationStage
+	(CheckVerdict)(0),                // 4: connectors.evaluation.v1.CheckVerdict
+	(FindingSeverity)(0),             // 5: connectors.evaluation.v1.FindingSeverity
+	(PolicyApplies)(0),               // 6: connectors.evaluation.v1.PolicyApplies
+	(*AccessQuestion)(nil),           // 7: connectors.evaluation.v1.AccessQuestion
+	(*ServiceAccount)(nil),           // 8: connectors.evaluation.v1.ServiceAccount
+	(*Connector)(nil),                // 9: connectors.evaluation.v1.Connector
+	(*Pod)(nil),                      // 10: connectors.evaluation.v1.Pod
+	(*AccessAnswer)(nil),             // 11: connectors.evaluation.v1.AccessAnswer
+	(*Binding)(nil),                  // 12: connectors.evaluation.v1.Binding
+	(*Request)(nil),                  // 13: connectors.evaluation.v1.Request
+	(*CheckAccessRequest)(nil),       // 14: connectors.evaluation.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil),      // 15: connectors.evaluation.v1.CheckAccessResponse
+	(*BatchCheckAccessRequest)(nil),  // 16: connectors.evaluation.v1.BatchCheckAccessRequest
+	(*BatchCheckAccessResponse)(nil), // 17: connectors.evaluation.v1.BatchCheckAccessResponse
+	(*BatchRefusal)(nil),             // 18: connectors.evaluation.v1.BatchRefusal
+	(*WatchAccessRequest)(nil),       // 19: connectors.evaluation.v1.WatchAccessRequest
+	(*Subscribe)(nil),                // 20: connectors.evaluation.v1.Subscribe
+	(*Unsubscribe)(nil),              // 21: connectors.evaluation.v1.Unsubscribe
+	(*WatchAccessResponse)(nil),      // 22: connectors.evaluation.v1.WatchAccessResponse
+	(*Refusal)(nil),                  // 23: connectors.evaluation.v1.Refusal
+	(*EvaluateChecksRequest)(nil),    // 24: connectors.evaluation.v1.EvaluateChecksRequest
+	(*Candidates)(nil),               // 25: connectors.evaluation.v1.Candidates
+	(*EvaluateChecksResponse)(nil),   // 26: connectors.evaluation.v1.EvaluateChecksResponse
+	(*CheckResult)(nil),              // 27: connectors.evaluation.v1.CheckResult
+	(*ObjectResult)(nil),             // 28: connectors.evaluation.v1.ObjectResult
+	(*GrantedRule)(nil),              // 29: connectors.evaluation.v1.GrantedRule
+	(*WhoCanRequest)(nil),            // 30: connectors.evaluation.v1.WhoCanRequest
+	(*WhoCanResponse)(nil),           // 31: connectors.evaluation.v1.WhoCanResponse
+	(*StandingAccess)(nil),           // 32: connectors.evaluation.v1.StandingAccess
+	(*PodAccess)(nil),                // 33: connectors.evaluation.v1.PodAccess
+	(*ReviewTokenRequest)(nil),       // 34: connectors.evaluation.v1.ReviewTokenRequest
+	(*ReviewTokenResponse)(nil),      // 35: connectors.evaluation.v1.ReviewTokenResponse
+	(*ValidatePolicyRequest)(nil),    // 36: connectors.evaluation.v1.ValidatePolicyRequest
+	(*ValidatePolicyResponse)(nil),   // 37: connectors.evaluation.v1.ValidatePolicyResponse
+	(*Finding)(nil),                  // 38: connectors.evaluation.v1.Finding
+	(*ExplainRequest)(nil),           // 39: connectors.evaluation.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 40: connectors.evaluation.v1.ExplainResponse
+	(*PolicyExplanation)(nil),        // 41: connectors.evaluation.v1.PolicyExplanation
+	(*CheckExplanation)(nil),         // 42: connectors.evaluation.v1.CheckExplanation
+	(*CheckedObject)(nil),            // 43: connectors.evaluation.v1.CheckedObject
+	nil,                              // 44: connectors.evaluation.v1.Refusal.MetadataEntry
+	(*timestamppb.Timestamp)(nil),    // 45: google.protobuf.Timestamp
 }
 var file_connectors_evaluation_v1_evaluation_proto_depIdxs = []int32{
-	7,  // 0: connectors.evaluation.v1.AccessQuestion.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	8,  // 1: connectors.evaluation.v1.AccessQuestion.connector:type_name -> connectors.evaluation.v1.Connector
-	9,  // 2: connectors.evaluation.v1.AccessQuestion.pod:type_name -> connectors.evaluation.v1.Pod
-	0,  // 3: connectors.evaluation.v1.AccessAnswer.decision:type_name -> connectors.evaluation.v1.AccessDecision
-	11, // 4: connectors.evaluation.v1.AccessAnswer.binding:type_name -> connectors.evaluation.v1.Binding
-	12, // 5: connectors.evaluation.v1.AccessAnswer.request:type_name -> connectors.evaluation.v1.Request
-	44, // 6: connectors.evaluation.v1.AccessAnswer.fresh_as_of:type_name -> google.protobuf.Timestamp
-	1,  // 7: connectors.evaluation.v1.Request.phase:type_name -> connectors.evaluation.v1.RequestPhase
-	6,  // 8: connectors.evaluation.v1.CheckAccessRequest.question:type_name -> connectors.evaluation.v1.AccessQuestion
-	10, // 9: connectors.evaluation.v1.CheckAccessResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	6,  // 10: connectors.evaluation.v1.BatchCheckAccessRequest.questions:type_name -> connectors.evaluation.v1.AccessQuestion
-	0,  // 11: connectors.evaluation.v1.BatchCheckAccessResponse.decisions:type_name -> connectors.evaluation.v1.AccessDecision
-	10, // 12: connectors.evaluation.v1.BatchCheckAccessResponse.answers:type_name -> connectors.evaluation.v1.AccessAnswer
-	17, // 13: connectors.evaluation.v1.BatchCheckAccessResponse.refusals:type_name -> connectors.evaluation.v1.BatchRefusal
-	44, // 14: connectors.evaluation.v1.BatchCheckAccessResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	22, // 15: connectors.evaluation.v1.BatchRefusal.refusal:type_name -> connectors.evaluation.v1.Refusal
-	19, // 16: connectors.evaluation.v1.WatchAccessRequest.subscribe:type_name -> connectors.evaluation.v1.Subscribe
-	20, // 17: connectors.evaluation.v1.WatchAccessRequest.unsubscribe:type_name -> connectors.evaluation.v1.Unsubscribe
-	6,  // 18: connectors.evaluation.v1.Subscribe.question:type_name -> connectors.evaluation.v1.AccessQuestion
-	10, // 19: connectors.evaluation.v1.WatchAccessResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	22, // 20: connectors.evaluation.v1.WatchAccessResponse.refusal:type_name -> connectors.evaluation.v1.Refusal
-	43, // 21: connectors.evaluation.v1.Refusal.metadata:type_name -> connectors.evaluation.v1.Refusal.MetadataEntry
-	24, // 22: connectors.evaluation.v1.EvaluateChecksRequest.candidates:type_name -> connectors.evaluation.v1.Candidates
-	2,  // 23: connectors.evaluation.v1.EvaluateChecksRequest.stage:type_name -> connectors.evaluation.v1.EvaluationStage
-	3,  // 24: connectors.evaluation.v1.EvaluateChecksResponse.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
-	26, // 25: connectors.evaluation.v1.EvaluateChecksResponse.checks:type_name -> connectors.evaluation.v1.CheckResult
-	28, // 26: connectors.evaluation.v1.EvaluateChecksResponse.rules:type_name -> connectors.evaluation.v1.GrantedRule
-	3,  // 27: connectors.evaluation.v1.CheckResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
-	27, // 28: connectors.evaluation.v1.CheckResult.objects:type_name -> connectors.evaluation.v1.ObjectResult
-	3,  // 29: connectors.evaluation.v1.ObjectResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
-	8,  // 30: connectors.evaluation.v1.WhoCanRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	31, // 31: connectors.evaluation.v1.WhoCanResponse.standing:type_name -> connectors.evaluation.v1.StandingAccess
-	32, // 32: connectors.evaluation.v1.WhoCanResponse.pods:type_name -> connectors.evaluation.v1.PodAccess
-	44, // 33: connectors.evaluation.v1.WhoCanResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	7,  // 34: connectors.evaluation.v1.StandingAccess.service_account:type_name -> connectors.evaluation.v1.ServiceAccount
-	11, // 35: connectors.evaluation.v1.StandingAccess.binding:type_name -> connectors.evaluation.v1.Binding
-	7,  // 36: connectors.evaluation.v1.PodAccess.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	9,  // 37: connectors.evaluation.v1.PodAccess.pod:type_name -> connectors.evaluation.v1.Pod
-	11, // 38: connectors.evaluation.v1.PodAccess.binding:type_name -> connectors.evaluation.v1.Binding
-	12, // 39: connectors.evaluation.v1.PodAccess.request:type_name -> connectors.evaluation.v1.Request
-	8,  // 40: connectors.evaluation.v1.ReviewTokenRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	7,  // 41: connectors.evaluation.v1.ReviewTokenResponse.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	9,  // 42: connectors.evaluation.v1.ReviewTokenResponse.pod:type_name -> connectors.evaluation.v1.Pod
-	10, // 43: connectors.evaluation.v1.ReviewTokenResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	37, // 44: connectors.evaluation.v1.ValidatePolicyResponse.findings:type_name -> connectors.evaluation.v1.Finding
-	4,  // 45: connectors.evaluation.v1.Finding.severity:type_name -> connectors.evaluation.v1.FindingSeverity
-	7,  // 46: connectors.evaluation.v1.ExplainRequest.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	8,  // 47: connectors.evaluation.v1.ExplainRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	9,  // 48: connectors.evaluation.v1.ExplainRequest.pod:type_name -> connectors.evaluation.v1.Pod
-	10, // 49: connectors.evaluation.v1.ExplainResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	40, // 50: connectors.evaluation.v1.ExplainResponse.policies:type_name -> connectors.evaluation.v1.PolicyExplanation
-	44, // 51: connectors.evaluation.v1.ExplainResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	5,  // 52: connectors.evaluation.v1.PolicyExplanation.standing:type_name -> connectors.evaluation.v1.PolicyApplies
-	5,  // 53: connectors.evaluation.v1.PolicyExplanation.checked:type_name -> connectors.evaluation.v1.PolicyApplies
-	41, // 54: connectors.evaluation.v1.PolicyExplanation.checks:type_name -> connectors.evaluation.v1.CheckExplanation
-	42, // 55: connectors.evaluation.v1.CheckExplanation.objects:type_name -> connectors.evaluation.v1.CheckedObject
-	13, // 56: connectors.evaluation.v1.Evaluation.CheckAccess:input_type -> connectors.evaluation.v1.CheckAccessRequest
-	15, // 57: connectors.evaluation.v1.Evaluation.BatchCheckAccess:input_type -> connectors.evaluation.v1.BatchCheckAccessRequest
-	18, // 58: connectors.evaluation.v1.Evaluation.WatchAccess:input_type -> connectors.evaluation.v1.WatchAccessRequest
-	23, // 59: connectors.evaluation.v1.Evaluation.EvaluateChecks:input_type -> connectors.evaluation.v1.EvaluateChecksRequest
-	35, // 60: connectors.evaluation.v1.Evaluation.ValidatePolicy:input_type -> connectors.evaluation.v1.ValidatePolicyRequest
-	38, // 61: connectors.evaluation.v1.Evaluation.Explain:input_type -> connectors.evaluation.v1.ExplainRequest
-	29, // 62: connectors.evaluation.v1.Evaluation.WhoCan:input_type -> connectors.evaluation.v1.WhoCanRequest
-	33, // 63: connectors.evaluation.v1.Evaluation.ReviewToken:input_type -> connectors.evaluation.v1.ReviewTokenRequest
-	14, // 64: connectors.evaluation.v1.Evaluation.CheckAccess:output_type -> connectors.evaluation.v1.CheckAccessResponse
-	16, // 65: connectors.evaluation.v1.Evaluation.BatchCheckAccess:output_type -> connectors.evaluation.v1.BatchCheckAccessResponse
-	21, // 66: connectors.evaluation.v1.Evaluation.WatchAccess:output_type -> connectors.evaluation.v1.WatchAccessResponse
-	25, // 67: connectors.evaluation.v1.Evaluation.EvaluateChecks:output_type -> connectors.evaluation.v1.EvaluateChecksResponse
-	36, // 68: connectors.evaluation.v1.Evaluation.ValidatePolicy:output_type -> connectors.evaluation.v1.ValidatePolicyResponse
-	39, // 69: connectors.evaluation.v1.Evaluation.Explain:output_type -> connectors.evaluation.v1.ExplainResponse
-	30, // 70: connectors.evaluation.v1.Evaluation.WhoCan:output_type -> connectors.evaluation.v1.WhoCanResponse
-	34, // 71: connectors.evaluation.v1.Evaluation.ReviewToken:output_type -> connectors.evaluation.v1.ReviewTokenResponse
-	64, // [64:72] is the sub-list for method output_type
-	56, // [56:64] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	8,  // 0: connectors.evaluation.v1.AccessQuestion.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	9,  // 1: connectors.evaluation.v1.AccessQuestion.connector:type_name -> connectors.evaluation.v1.Connector
+	10, // 2: connectors.evaluation.v1.AccessQuestion.pod:type_name -> connectors.evaluation.v1.Pod
+	1,  // 3: connectors.evaluation.v1.AccessAnswer.decision:type_name -> connectors.evaluation.v1.AccessDecision
+	12, // 4: connectors.evaluation.v1.AccessAnswer.binding:type_name -> connectors.evaluation.v1.Binding
+	13, // 5: connectors.evaluation.v1.AccessAnswer.request:type_name -> connectors.evaluation.v1.Request
+	45, // 6: connectors.evaluation.v1.AccessAnswer.fresh_as_of:type_name -> google.protobuf.Timestamp
+	0,  // 7: connectors.evaluation.v1.AccessAnswer.gating:type_name -> connectors.evaluation.v1.Gating
+	2,  // 8: connectors.evaluation.v1.Request.phase:type_name -> connectors.evaluation.v1.RequestPhase
+	7,  // 9: connectors.evaluation.v1.CheckAccessRequest.question:type_name -> connectors.evaluation.v1.AccessQuestion
+	11, // 10: connectors.evaluation.v1.CheckAccessResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	7,  // 11: connectors.evaluation.v1.BatchCheckAccessRequest.questions:type_name -> connectors.evaluation.v1.AccessQuestion
+	1,  // 12: connectors.evaluation.v1.BatchCheckAccessResponse.decisions:type_name -> connectors.evaluation.v1.AccessDecision
+	11, // 13: connectors.evaluation.v1.BatchCheckAccessResponse.answers:type_name -> connectors.evaluation.v1.AccessAnswer
+	18, // 14: connectors.evaluation.v1.BatchCheckAccessResponse.refusals:type_name -> connectors.evaluation.v1.BatchRefusal
+	45, // 15: connectors.evaluation.v1.BatchCheckAccessResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	0,  // 16: connectors.evaluation.v1.BatchCheckAccessResponse.gating:type_name -> connectors.evaluation.v1.Gating
+	23, // 17: connectors.evaluation.v1.BatchRefusal.refusal:type_name -> connectors.evaluation.v1.Refusal
+	20, // 18: connectors.evaluation.v1.WatchAccessRequest.subscribe:type_name -> connectors.evaluation.v1.Subscribe
+	21, // 19: connectors.evaluation.v1.WatchAccessRequest.unsubscribe:type_name -> connectors.evaluation.v1.Unsubscribe
+	7,  // 20: connectors.evaluation.v1.Subscribe.question:type_name -> connectors.evaluation.v1.AccessQuestion
+	11, // 21: connectors.evaluation.v1.WatchAccessResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	23, // 22: connectors.evaluation.v1.WatchAccessResponse.refusal:type_name -> connectors.evaluation.v1.Refusal
+	44, // 23: connectors.evaluation.v1.Refusal.metadata:type_name -> connectors.evaluation.v1.Refusal.MetadataEntry
+	25, // 24: connectors.evaluation.v1.EvaluateChecksRequest.candidates:type_name -> connectors.evaluation.v1.Candidates
+	3,  // 25: connectors.evaluation.v1.EvaluateChecksRequest.stage:type_name -> connectors.evaluation.v1.EvaluationStage
+	4,  // 26: connectors.evaluation.v1.EvaluateChecksResponse.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
+	27, // 27: connectors.evaluation.v1.EvaluateChecksResponse.checks:type_name -> connectors.evaluation.v1.CheckResult
+	29, // 28: connectors.evaluation.v1.EvaluateChecksResponse.rules:type_name -> connectors.evaluation.v1.GrantedRule
+	4,  // 29: connectors.evaluation.v1.CheckResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
+	28, // 30: connectors.evaluation.v1.CheckResult.objects:type_name -> connectors.evaluation.v1.ObjectResult
+	4,  // 31: connectors.evaluation.v1.ObjectResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
+	9,  // 32: connectors.evaluation.v1.WhoCanRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	32, // 33: connectors.evaluation.v1.WhoCanResponse.standing:type_name -> connectors.evaluation.v1.StandingAccess
+	33, // 34: connectors.evaluation.v1.WhoCanResponse.pods:type_name -> connectors.evaluation.v1.PodAccess
+	45, // 35: connectors.evaluation.v1.WhoCanResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	8,  // 36: connectors.evaluation.v1.StandingAccess.service_account:type_name -> connectors.evaluation.v1.ServiceAccount
+	12, // 37: connectors.evaluation.v1.StandingAccess.binding:type_name -> connectors.evaluation.v1.Binding
+	8,  // 38: connectors.evaluation.v1.PodAccess.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	10, // 39: connectors.evaluation.v1.PodAccess.pod:type_name -> connectors.evaluation.v1.Pod
+	12, // 40: connectors.evaluation.v1.PodAccess.binding:type_name -> connectors.evaluation.v1.Binding
+	13, // 41: connectors.evaluation.v1.PodAccess.request:type_name -> connectors.evaluation.v1.Request
+	9,  // 42: connectors.evaluation.v1.ReviewTokenRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	8,  // 43: connectors.evaluation.v1.ReviewTokenResponse.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	10, // 44: connectors.evaluation.v1.ReviewTokenResponse.pod:type_name -> connectors.evaluation.v1.Pod
+	11, // 45: connectors.evaluation.v1.ReviewTokenResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	38, // 46: connectors.evaluation.v1.ValidatePolicyResponse.findings:type_name -> connectors.evaluation.v1.Finding
+	5,  // 47: connectors.evaluation.v1.Finding.severity:type_name -> connectors.evaluation.v1.FindingSeverity
+	8,  // 48: connectors.evaluation.v1.ExplainRequest.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	9,  // 49: connectors.evaluation.v1.ExplainRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	10, // 50: connectors.evaluation.v1.ExplainRequest.pod:type_name -> connectors.evaluation.v1.Pod
+	11, // 51: connectors.evaluation.v1.ExplainResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	41, // 52: connectors.evaluation.v1.ExplainResponse.policies:type_name -> connectors.evaluation.v1.PolicyExplanation
+	45, // 53: connectors.evaluation.v1.ExplainResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	6,  // 54: connectors.evaluation.v1.PolicyExplanation.standing:type_name -> connectors.evaluation.v1.PolicyApplies
+	6,  // 55: connectors.evaluation.v1.PolicyExplanation.checked:type_name -> connectors.evaluation.v1.PolicyApplies
+	42, // 56: connectors.evaluation.v1.PolicyExplanation.checks:type_name -> connectors.evaluation.v1.CheckExplanation
+	43, // 57: connectors.evaluation.v1.CheckExplanation.objects:type_name -> connectors.evaluation.v1.CheckedObject
+	14, // 58: connectors.evaluation.v1.Evaluation.CheckAccess:input_type -> connectors.evaluation.v1.CheckAccessRequest
+	16, // 59: connectors.evaluation.v1.Evaluation.BatchCheckAccess:input_type -> connectors.evaluation.v1.BatchCheckAccessRequest
+	19, // 60: connectors.evaluation.v1.Evaluation.WatchAccess:input_type -> connectors.evaluation.v1.WatchAccessRequest
+	24, // 61: connectors.evaluation.v1.Evaluation.EvaluateChecks:input_type -> connectors.evaluation.v1.EvaluateChecksRequest
+	36, // 62: connectors.evaluation.v1.Evaluation.ValidatePolicy:input_type -> connectors.evaluation.v1.ValidatePolicyRequest
+	39, // 63: connectors.evaluation.v1.Evaluation.Explain:input_type -> connectors.evaluation.v1.ExplainRequest
+	30, // 64: connectors.evaluation.v1.Evaluation.WhoCan:input_type -> connectors.evaluation.v1.WhoCanRequest
+	34, // 65: connectors.evaluation.v1.Evaluation.ReviewToken:input_type -> connectors.evaluation.v1.ReviewTokenRequest
+	15, // 66: connectors.evaluation.v1.Evaluation.CheckAccess:output_type -> connectors.evaluation.v1.CheckAccessResponse
+	17, // 67: connectors.evaluation.v1.Evaluation.BatchCheckAccess:output_type -> connectors.evaluation.v1.BatchCheckAccessResponse
+	22, // 68: connectors.evaluation.v1.Evaluation.WatchAccess:output_type -> connectors.evaluation.v1.WatchAccessResponse
+	26, // 69: connectors.evaluation.v1.Evaluation.EvaluateChecks:output_type -> connectors.evaluation.v1.EvaluateChecksResponse
+	37, // 70: connectors.evaluation.v1.Evaluation.ValidatePolicy:output_type -> connectors.evaluation.v1.ValidatePolicyResponse
+	40, // 71: connectors.evaluation.v1.Evaluation.Explain:output_type -> connectors.evaluation.v1.ExplainResponse
+	31, // 72: connectors.evaluation.v1.Evaluation.WhoCan:output_type -> connectors.evaluation.v1.WhoCanResponse
+	35, // 73: connectors.evaluation.v1.Evaluation.ReviewToken:output_type -> connectors.evaluation.v1.ReviewTokenResponse
+	66, // [66:74] is the sub-list for method output_type
+	58, // [58:66] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_connectors_evaluation_v1_evaluation_proto_init() }
@@ -3583,7 +3670,7 @@ func file_connectors_evaluation_v1_evaluation_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_connectors_evaluation_v1_evaluation_proto_rawDesc), len(file_connectors_evaluation_v1_evaluation_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
