@@ -1,8 +1,8 @@
 //! How often people are told what a request waits for.
 //!
-//! Whoever writes the objects of checks can change what is awaited as quickly as he likes. Each change is told, but
-//! only so many in a time: of those that come faster, the last one is told when there is room again. Ends and grants
-//! are never held back.
+//! A tenant who writes the objects of checks can change what is awaited at any rate. Each change is told, up to a
+//! number per minute; of further changes, the last one is told when the minute is over. Ends and grants are told at
+//! once.
 
 use std::time::Duration;
 
