@@ -33,15 +33,12 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 /// Lines of the audit log that are shown of a failed test.
 const AUDIT_LINES: usize = 20;
 
-/// Tests that take long run only where this says `1`.
-const LONG: &str = "E2E_LONG";
-
-/// Whether a test that takes long is wanted; says why it does not run otherwise.
+/// Whether a test that has only a long form is wanted; says why it does not run otherwise.
 #[must_use]
 pub fn runs_long(why: &str) -> bool {
-    let wanted = env::var(LONG).is_ok_and(|value| value == "1");
+    let wanted = is_long_form();
     if !wanted {
-        say(&format!("not run without {LONG}=1: {why}"));
+        say(&format!("not run without {LONG_FORM}=1: {why}"));
     }
     wanted
 }

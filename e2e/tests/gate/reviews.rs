@@ -4,9 +4,10 @@ use std::{
     io::{BufRead as _, BufReader},
     net::SocketAddr,
     path::Path,
-    process::{Child, Stdio},
+    process::{Child, ChildStdout, Stdio},
 };
 
+use e2e::{Deadline, harness::PATIENCE, poll};
 use evaluation_api::access::{
     AccessTarget, ConnectorName, Decision, Permission, TokenAnswer, TokenQuestion,
 };
@@ -47,14 +48,20 @@ struct Asker {
     client: Client,
     runtime: Runtime,
     namespace: String,
-    forward: Child,
+    _forward: Forward,
     _files: TempDir,
 }
 
-impl Drop for Asker {
+/// A `kubectl port-forward`. It ends when its output cannot be written, so that stays open.
+struct Forward {
+    child: Child,
+    _output: BufReader<ChildStdout>,
+}
+
+impl Drop for Forward {
     fn drop(&mut self) {
-        let _ = self.forward.kill();
-        let _ = self.forward.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -94,7 +101,7 @@ impl Asker {
             client,
             runtime,
             namespace: gate.namespace().to_owned(),
-            forward,
+            _forward: forward,
             _files: files,
         }
     }
@@ -136,7 +143,7 @@ fn client(files: &Path, address: SocketAddr) -> Client {
     Client::from_files(files).unwrap()
 }
 
-fn forward(gate: &Gate) -> (Child, SocketAddr) {
+fn forward(gate: &Gate) -> (Forward, SocketAddr) {
     let mut command = gate.scene().kubectl().command();
     let words = "port-forward --namespace connectors-system service/evaluation-service :8443";
     let mut child = command
@@ -144,12 +151,15 @@ fn forward(gate: &Gate) -> (Child, SocketAddr) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    output.read_line(&mut line).unwrap();
     let address = line.split(' ').nth(2).unwrap_or_else(|| panic!("{line}"));
-    (child, address.parse().unwrap())
+    let forward = Forward {
+        child,
+        _output: output,
+    };
+    (forward, address.parse().unwrap())
 }
 
 #[test]
@@ -166,8 +176,11 @@ fn a_pods_token_is_a_yes_as_long_as_the_pod_is_let_in_and_only_for_that_pod() {
     let request = gate.wait_for_phase("job", "Granted");
     let [job, other] = ["job", "other"].map(|pod| token_of(&gate, pod, "connectors.alauda.io"));
     let asker = Asker::new(&gate);
-    wait_until("the caller to be let in", || asker.review(&job).is_ok());
-    let answer = asker.review(&job).unwrap();
+    // The service sees the caller's role a moment after it was written.
+    let answer = poll("the caller to be let in", Deadline::after(PATIENCE), || {
+        asker.review(&job).map_err(|error| error.to_string())
+    });
+    let answer = answer.unwrap();
     assert_eq!(
         (answer.pod.name.as_str(), answer.pod.uid.as_str()),
         ("job", gate.pod_uid("job").as_str())
