@@ -4,9 +4,8 @@
 //! result. It is a process of its own with the lowest priority; its output is shown when it has ended.
 
 use std::{
-    env,
     fs::{self, File},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Stdio},
     time::Instant,
 };
@@ -42,8 +41,7 @@ pub(super) struct Ended {
 
 impl Aside {
     /// Begins these parts, each with this program's own command for a single part.
-    pub(super) fn begin(parts: &[Part]) -> anyhow::Result<Self> {
-        let us = env::current_exe().context("this program's own file")?;
+    pub(super) fn begin(xtask: &Path, parts: &[Part]) -> anyhow::Result<Self> {
         let logs = e2e::repository().join("target/test");
         fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
         let begin = |part: &Part| {
@@ -51,7 +49,7 @@ impl Aside {
             let file = File::create(&log).with_context(|| log.display().to_string())?;
             let tool = Tool::ending_with_us("setsid")
                 .args(["sh", "-c", LOWEST_PRIORITY, "sh"])
-                .args([&us])
+                .args([xtask])
                 .args(["test".to_owned(), part.to_string()])
                 .dir(e2e::repository());
             let child = tool
