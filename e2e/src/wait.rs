@@ -5,6 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Between two looks at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// A moment after which waiting is over.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
@@ -60,7 +63,8 @@ pub fn poll<T>(
             }
             Err(_) => thread::sleep(pause),
         }
-        pause = (pause * 3 / 2).min(Duration::from_millis(250));
+        // Longer and longer: many tests wait at a time, and each look costs a process.
+        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -150,7 +150,7 @@ fn the_event_of_a_waiting_pod_follows_what_it_waits_for() {
     let told = |says: &str| gate.wait_for_note("Pod", "job", "AccessPending", says);
     told("checks look only in the pod's namespace");
     gate.set_approval("yes", "job", Approval::SignOff, "pending");
-    told("SignOff yes");
+    told("/yes is pending");
     gate.set_approval("yes", "job", Approval::SignOff, "Approved");
     told("lower case: write \"approved\"");
     gate.set_approval("yes", "job", Approval::SignOff, "approved");

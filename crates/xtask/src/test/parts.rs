@@ -103,12 +103,12 @@ impl Part {
             Self::Fmt | Self::Layers | Self::Drift => [0.3, 0.5],
             Self::Deny => [0.2, 4.0],
             Self::Clippy => [3.0, 6.0],
-            Self::Build => [6.0, 11.0],
-            Self::Unit => [4.5, 4.5],
-            Self::Campaign | Self::Fuzz => [10.0, 15.0],
-            Self::Api => [3.5, 15.0],
-            Self::Gate => [8.0, 9.0],
-            Self::Evaluation => [2.0, 3.5],
+            Self::Build => [4.0, 9.0],
+            Self::Unit => [3.5, 3.5],
+            Self::Campaign | Self::Fuzz => [20.0, 25.0],
+            Self::Api => [4.5, 17.0],
+            Self::Gate => [9.0, 10.0],
+            Self::Evaluation => [2.5, 3.5],
             Self::E2e => [2.5, 2.6],
         };
         Budget::of(warm, cold)

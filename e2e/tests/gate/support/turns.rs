@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Tests that share the installation at the same time.
-const SIDE_BY_SIDE: usize = 8;
+const SIDE_BY_SIDE: usize = 6;
 
 /// A test that takes longer is named with its time: these are where the minutes of the part go.
 const LONG: Duration = Duration::from_secs(20);
