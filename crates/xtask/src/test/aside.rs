@@ -5,9 +5,11 @@
 
 use std::{
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
-    process::{Child, Stdio},
-    time::Instant,
+    process::{ExitStatus, Stdio},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -20,16 +22,16 @@ const LOWEST_PRIORITY: &str = r#"
 if [ -w /proc/self/autogroup ]; then echo 19 >/proc/self/autogroup || true; fi
 exec nice -n 19 "$@""#;
 
-/// Parts that run one after the other in a process of their own; it ends when this is dropped.
+/// Parts that run, each in a process of its own; they end with this process.
 pub(super) struct Aside {
-    began: Instant,
     running: Vec<Running>,
 }
 
 struct Running {
     part: Part,
-    child: Child,
     log: PathBuf,
+    /// Waits for the process, and says how long it took.
+    waiter: JoinHandle<(io::Result<ExitStatus>, Duration)>,
 }
 
 /// What became of a part.
@@ -52,57 +54,70 @@ impl Aside {
                 .args([xtask])
                 .args(["test".to_owned(), part.to_string()])
                 .dir(e2e::repository());
-            let child = tool
+            let mut child = tool
                 .into_command()
                 .stdout(file.try_clone()?)
                 .stderr(file)
                 .stdin(Stdio::null())
                 .spawn()
                 .with_context(|| format!("part {part}"))?;
+            let began = Instant::now();
             Ok(Running {
                 part: *part,
-                child,
                 log,
+                waiter: thread::spawn(move || (child.wait(), began.elapsed())),
             })
         };
         Ok(Self {
-            began: Instant::now(),
             running: parts.iter().map(begin).collect::<anyhow::Result<_>>()?,
         })
     }
 
     /// Waits for all of them and prints what each said.
-    pub(super) fn end(mut self) -> Vec<Ended> {
-        let began = self.began;
-        let end = |mut running: Running| {
-            let status = running.child.wait();
-            let minutes = began.elapsed().as_secs_f64() / 60.0;
+    pub(super) fn end(self) -> Vec<Ended> {
+        let end = |running: Running| {
+            let waited = running.waiter.join();
             println!("── {} (beside the parts above)", running.part);
             println!("{}", fs::read_to_string(&running.log).unwrap_or_default());
-            let outcome = match status {
-                Ok(status) if status.success() => Ok(()),
-                Ok(status) => Err(anyhow::anyhow!("its process ended with {status}")),
-                Err(error) => Err(anyhow::Error::from(error)),
+            let (outcome, took) = match waited {
+                Ok((Ok(status), took)) if status.success() => (Ok(()), took),
+                Ok((Ok(status), took)) => {
+                    let error = anyhow::anyhow!("its process ended with {status}");
+                    (Err(error), took)
+                }
+                Ok((Err(error), took)) => (Err(error.into()), took),
+                Err(_) => {
+                    let error = anyhow::anyhow!("the thread that waits for it ended early");
+                    (Err(error), Duration::ZERO)
+                }
             };
             Ended {
                 part: running.part,
-                minutes,
+                minutes: took.as_secs_f64() / 60.0,
                 outcome,
             }
         };
-        std::mem::take(&mut self.running)
-            .into_iter()
-            .map(end)
-            .collect()
+        self.running.into_iter().map(end).collect()
     }
 }
 
-impl Drop for Aside {
-    fn drop(&mut self) {
-        for running in &mut self.running {
-            // It may have ended by itself; there is nothing else to do about it then.
-            let _ = running.child.kill();
-            let _ = running.child.wait();
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(program: &str) -> anyhow::Result<()> {
+        let aside = Aside::begin(Path::new(program), &[Part::Layers]).unwrap();
+        let mut ended = aside.end();
+        assert_eq!(ended.len(), 1);
+        ended.remove(0).outcome
+    }
+
+    #[test]
+    fn a_part_is_run_by_its_own_command_and_its_failure_counts() {
+        assert!(outcome("/bin/echo").is_ok());
+        let log = e2e::repository().join("target/test/layers.log");
+        assert_eq!(fs::read_to_string(log).unwrap(), "test layers\n");
+        assert!(outcome("/bin/false").is_err());
+        assert!(outcome("/no/such/program").is_err());
     }
 }
