@@ -158,6 +158,11 @@ pub(super) fn ended(stage: &Stage) -> bool {
     is(stage, "Ended") && !synced && request["status"]["revokedAt"].is_null() && nothing(stage)
 }
 
+/// The pod is over, and nothing is left of what it held or was about to be given.
+pub(super) fn revoked_or_ended(stage: &Stage) -> bool {
+    revoked(stage) || ended(stage)
+}
+
 pub(super) fn rejected(stage: &Stage) -> bool {
     is(stage, "Rejected") && nothing(stage)
 }

@@ -10,8 +10,8 @@ use super::{
     common::{
         A_WHILE, APPROVE, BLOWN_UP, DELETE_REQUEST, FINISH, GRANTED, PENDING, REJECT, USUAL,
         WITHDRAW, WITHDRAW_OTHER, asking, blow_up, both_grant, deepen, delete_bindings,
-        grant_objects, granted, nothing, race, rejected, revoked, scenario, waiting,
-        waiting_for_two,
+        grant_objects, granted, nothing, race, rejected, revoked, revoked_or_ended, scenario,
+        waiting, waiting_for_two,
     },
 };
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
@@ -61,7 +61,8 @@ pub(super) const MEDDLING: [Scenario; 21] = [
             grant_objects(stage, name, None);
         },
         &[PENDING, APPROVE, A_WHILE, FINISH],
-        revoked,
+        // Whether a grant was begun when the pod ends is a race with the attempts to write it.
+        revoked_or_ended,
     ),
     race(
         "name-is-taken-afterwards",
