@@ -34,6 +34,9 @@ use path::Path;
 /// The longest template that any field accepts.
 const LONGEST: usize = 1024;
 
+/// The most steps of all templates of one policy: 32 checks with four labels each, filled from labels of the pod.
+pub const MOST_STEPS_OF_POLICY: usize = 512;
+
 /// A text with paths in braces.
 #[derive(Clone, Debug)]
 pub struct Template {
@@ -99,6 +102,13 @@ impl Template {
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         self.expressions().next().is_none()
+    }
+
+    /// How many steps its paths have, which is what filling it costs at least.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        let paths = self.expressions().map(|it| it.path.weight());
+        paths.sum()
     }
 
     /// What stands in the text whatever the object says, piece by piece.

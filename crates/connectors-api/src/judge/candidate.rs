@@ -4,8 +4,9 @@ use super::object::Object;
 use super::{JudgeReason, Stage};
 use crate::access_policy::{Check, ObjectKind, Provenance};
 use crate::check_kind::may_approve;
+use crate::check_selector::CheckSelector;
 use crate::field_selector::FieldSelector;
-use crate::template::{Budget, LabelTemplates, RenderedLabels, TemplateData};
+use crate::template::{Budget, RenderedLabels, TemplateData};
 
 /// Groups of kinds whose objects belong to a pipeline run.
 const WITH_LINEAGE: [&str; 2] = ["tekton.dev", "openshift-pipelines.org"];
@@ -17,13 +18,7 @@ const RECORDS_APPROVERS: (&str, &str) = ("openshift-pipelines.org", "ApprovalTas
 pub(super) struct Selector {
     refused: Option<Problem>,
     /// Before a grant.
-    by_policy: Result<Templates, Problem>,
-}
-
-#[derive(Debug)]
-struct Templates {
-    labels: LabelTemplates,
-    fields: Result<Option<FieldSelector>, Problem>,
+    by_policy: CheckSelector,
 }
 
 /// What an object must be to decide a check.
@@ -50,19 +45,10 @@ fn failed(error: &dyn std::fmt::Display) -> Problem {
 }
 
 impl Selector {
-    pub(super) fn of(check: &Check) -> Self {
-        let fields = check.selector.field_selector.as_ref();
-        let fields = fields.map(FieldSelector::parse).transpose();
-        let labels = LabelTemplates::parse(&check.selector.labels);
+    pub(super) fn of(check: &Check, by_policy: CheckSelector) -> Self {
         Self {
             refused: refused(check).err(),
-            by_policy: labels
-                .map_err(|error| failed(&error))
-                .map(|labels| Templates {
-                    labels,
-                    fields: fields
-                        .map_err(|error| (JudgeReason::SelectorInvalid, error.to_string())),
-                }),
+            by_policy,
         }
     }
 }
@@ -104,14 +90,17 @@ impl Selection {
         if stage == Stage::AfterGrant {
             return Ok(Self::ByGrant);
         }
-        let Templates { labels, fields } = by_policy.as_ref().map_err(Problem::clone)?;
+        let CheckSelector { labels, fields } = by_policy;
+        let labels = labels.as_ref().map_err(|error| failed(error))?;
         let labels = labels
             .render(data, budget)
             .map_err(|error| failed(&error))?;
+        let fields = fields.as_ref();
+        let fields = fields.map_err(|error| (JudgeReason::SelectorInvalid, error.to_string()))?;
         Ok(Self::ByPolicy(Box::new(ByPolicy {
             namespace: pod_namespace.to_owned(),
             labels,
-            fields: fields.clone()?,
+            fields: fields.clone(),
         })))
     }
 

@@ -9,6 +9,7 @@ use super::candidate::Selector;
 use super::input::text;
 use super::rules::Rules;
 use crate::access_policy::Check;
+use crate::check_selector::{self, CheckSelector};
 use crate::names::{API_VERSION, is_dns_label};
 use crate::parse;
 use crate::{AccessPolicy, Permission};
@@ -47,14 +48,16 @@ impl Policy {
         if let Some(check) = spec.checks.iter().find(|check| !names.insert(&check.name)) {
             return Err(JudgeError::SameName(check.name.clone()));
         }
-        let understood = |check| PolicyCheck {
-            selector: Selector::of(&check),
+        let selectors = check_selector::selectors(spec.checks.iter());
+        let checks = spec.checks.into_iter().zip(selectors.iter());
+        let understood = |(check, selector): (Check, &CheckSelector)| PolicyCheck {
+            selector: Selector::of(&check, selector.clone()),
             check,
         };
         Ok(Self {
             namespace,
             permission: policy.spec.permission,
-            checks: spec.checks.into_iter().map(understood).collect(),
+            checks: checks.map(understood).collect(),
             rules: Rules::of(spec.permissions),
         })
     }

@@ -122,6 +122,12 @@ impl LabelTemplates {
         labels.iter().map(parse).collect::<Result<_, _>>().map(Self)
     }
 
+    /// How many steps the paths of all values have.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.0.values().map(Template::steps).sum()
+    }
+
     /// What should be written another way, by label.
     #[must_use]
     pub fn warnings(&self) -> Vec<(&str, Warning)> {
@@ -172,6 +178,13 @@ impl RenderedLabels {
         let has = |(key, value): (&String, &LabelValue)| {
             labels.get(key).is_some_and(|has| has == value.as_str())
         };
+        !self.0.is_empty() && self.0.iter().all(has)
+    }
+
+    /// The same about labels that are found by their keys, without a copy of them.
+    #[must_use]
+    pub fn match_found<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        let has = |(key, value): (&String, &LabelValue)| label(key) == Some(value.as_str());
         !self.0.is_empty() && self.0.iter().all(has)
     }
 

@@ -8,9 +8,13 @@ use jsonpath_rust::parser::parse_json_path;
 
 use super::TemplateProblem;
 
+/// The most steps of one path. A path to a value that identifies a run has four.
+pub(super) const MOST_STEPS: usize = 32;
+
 /// A path from a value to others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
+    /// Each step with its translation, a query of one segment.
     pub(super) steps: Vec<(Step, JpQuery)>,
 }
 
@@ -90,14 +94,28 @@ impl Path {
         }
     }
 
+    /// Translates all steps in one run of the grammar.
     pub(super) fn new(steps: Vec<Step>) -> Result<Self, TemplateProblem> {
-        let translate = |step: Step| {
-            let query = parse_json_path(&format!("${}", step.rfc9535()))
-                .map_err(|error| TemplateProblem::Translation(error.to_string()))?;
-            Ok((step, query))
-        };
-        let steps = steps.into_iter().map(translate).collect::<Result<_, _>>()?;
-        Ok(Self { steps })
+        // The grammar is the expensive part, so the bound comes first.
+        if steps.iter().map(Step::weight).sum::<usize>() > MOST_STEPS {
+            return Err(TemplateProblem::TooManySteps);
+        }
+        let text: String = steps.iter().map(Step::rfc9535).collect();
+        let query = parse_json_path(&format!("${text}"))
+            .map_err(|error| TemplateProblem::Translation(error.to_string()))?;
+        if query.segments.len() != steps.len() {
+            return Err(TemplateProblem::Translation("steps were joined".to_owned()));
+        }
+        let segments = query.segments.into_iter();
+        let queries = segments.map(|segment| JpQuery::new(vec![segment]));
+        Ok(Self {
+            steps: steps.into_iter().zip(queries).collect(),
+        })
+    }
+
+    /// What the path counts for among the steps of a policy.
+    pub(super) fn weight(&self) -> usize {
+        self.steps().map(Step::weight).sum()
     }
 
     pub(super) fn steps(&self) -> impl Iterator<Item = &Step> {
@@ -106,6 +124,15 @@ impl Path {
 }
 
 impl Step {
+    /// A step counts once, and once more for each further thing that it names.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Field(_) | Self::Wildcard | Self::Descendants(_) => 1,
+            Self::Brackets(selectors) => selectors.len().max(1),
+            Self::Filter(Condition { path, .. }) => 1 + path.len(),
+        }
+    }
+
     pub(super) fn field(&self) -> Option<&str> {
         match self {
             Self::Field(name) => Some(name),

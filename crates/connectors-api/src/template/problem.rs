@@ -21,6 +21,9 @@ pub enum TemplateProblem {
     /// No field accepts as much.
     #[error("longer than 1024 bytes")]
     TooLong,
+    /// More steps than any value needs.
+    #[error("more than 32 steps in one path")]
+    TooManySteps,
     /// Tabs, line breaks and the like.
     #[error("control characters are not allowed")]
     Control,

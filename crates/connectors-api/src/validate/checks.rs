@@ -7,10 +7,11 @@ use super::finding::{FindingCode, Findings};
 use super::shape::{Placed, Spec};
 use crate::access_policy::{Approvers, Check, ObjectKind, Provenance};
 use crate::check_kind::may_approve;
+use crate::check_selector::CheckSelectorError;
 use crate::field_selector::FieldSelector;
 use crate::judge::{has_lineage, needs_proof, without_proof};
 use crate::names::{is_dns_label, is_label_key};
-use crate::template::{LabelValue, Template};
+use crate::template::{LabelValue, MOST_STEPS_OF_POLICY, Template};
 
 /// The group of the kind that records who approved.
 const GATE: &str = "openshift-pipelines.org";
@@ -24,6 +25,7 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) -> Vec<Module> {
     let checks = spec.granted.iter().flat_map(|granted| &granted.checks);
     let mut names = BTreeSet::new();
     let mut modules = Vec::new();
+    let mut steps = 0;
     for Placed { path, part: check } in checks {
         let at = format!("{path}.name");
         if !is_dns_label(&check.name) {
@@ -35,7 +37,16 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) -> Vec<Module> {
             let fix = "give each check a name of its own";
             findings.error(&at, FindingCode::DuplicateName, message, fix);
         }
-        look_at_labels(findings, path, check);
+        // A policy with too many steps is refused for that alone: looking at the rest would cost more.
+        if steps <= MOST_STEPS_OF_POLICY {
+            steps += look_at_labels(findings, path, check);
+            if steps > MOST_STEPS_OF_POLICY {
+                let at = format!("{path}.selector.labels");
+                let message = CheckSelectorError::Steps.to_string();
+                let fix = "split the policy: each policy grants on its own";
+                findings.error(&at, FindingCode::InvalidTemplate, message, fix);
+            }
+        }
         look_at_kind(findings, path, check);
         look_at_fields(findings, path, check);
         look_at_approvers(findings, path, check);
@@ -55,19 +66,21 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) -> Vec<Module> {
     modules
 }
 
-fn look_at_labels(findings: &mut Findings, path: &str, check: &Check) {
+/// Tells how many steps the paths of its templates have.
+fn look_at_labels(findings: &mut Findings, path: &str, check: &Check) -> usize {
     let labels = &check.selector.labels;
     let at = format!("{path}.selector.labels");
     if labels.is_empty() {
         let message = "has no label: nothing would ever be selected";
         let fix = "a label that pod and approval share, such as tekton.dev/pipelineRun";
         findings.error(&at, FindingCode::EmptySelector, message, fix);
-        return;
+        return 0;
     }
     if labels.len() > MOST_LABELS {
         findings.length(&at, labels.len(), 1, MOST_LABELS);
     }
     let mut depends = false;
+    let mut steps = 0;
     for (key, text) in labels {
         let at = format!("{at}[{key:?}]");
         if !is_label_key(key) {
@@ -85,6 +98,7 @@ fn look_at_labels(findings: &mut Findings, path: &str, check: &Check) {
             }
         };
         depends |= !template.is_fixed();
+        steps += template.steps();
         for warning in template.warnings() {
             findings.alias(&at, &warning);
         }
@@ -95,6 +109,7 @@ fn look_at_labels(findings: &mut Findings, path: &str, check: &Check) {
         let fix = "fill a value from the pod, such as {.object.metadata.labels['tekton\\.dev/pipelineRun']}";
         findings.warning(&at, FindingCode::FixedSelector, message, fix);
     }
+    steps
 }
 
 /// A value that no label can have matches nothing, and neither does one with a part that none can have.

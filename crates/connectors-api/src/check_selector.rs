@@ -1,0 +1,161 @@
+//! What the checks of a policy select, parsed once for every pod that asks.
+//!
+//! The work is bounded before it is done: a policy whose templates have too many steps selects nothing.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::AccessPolicy;
+use crate::access_policy::Check;
+use crate::field_selector::{FieldSelector, FieldSelectorError};
+use crate::template::{LabelTemplates, LabelTemplatesError, MOST_STEPS_OF_POLICY};
+
+/// What one check selects, whatever pod asks.
+#[derive(Clone, Debug)]
+pub struct CheckSelector {
+    /// The labels, as templates.
+    pub labels: Result<LabelTemplates, CheckSelectorError>,
+    /// The fields, if the check names any.
+    pub fields: Result<Option<FieldSelector>, FieldSelectorError>,
+}
+
+/// Why a check selects nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CheckSelectorError {
+    /// Its own labels are wrong.
+    #[error(transparent)]
+    Labels(#[from] LabelTemplatesError),
+    /// The policy as a whole costs too much.
+    #[error(
+        "the templates of the policy's checks have more than {MOST_STEPS_OF_POLICY} steps in all; \
+         use fewer checks, fewer labels or shorter paths"
+    )]
+    Steps,
+}
+
+/// A policy, and what its checks select.
+#[derive(Debug)]
+pub struct CompiledPolicy {
+    /// The policy.
+    pub policy: AccessPolicy,
+    /// In the order of its checks.
+    selectors: Arc<[CheckSelector]>,
+}
+
+/// Parses what the checks of one policy select, in their order.
+#[must_use]
+pub fn selectors<'a>(checks: impl Iterator<Item = &'a Check> + Clone) -> Arc<[CheckSelector]> {
+    let mut steps = 0;
+    let mut selectors = Vec::new();
+    for check in checks.clone() {
+        let labels = LabelTemplates::parse(&check.selector.labels);
+        steps += labels.as_ref().map_or(0, LabelTemplates::steps);
+        if steps > MOST_STEPS_OF_POLICY {
+            let none = |_: &Check| CheckSelector {
+                labels: Err(CheckSelectorError::Steps),
+                fields: Ok(None),
+            };
+            return checks.map(none).collect();
+        }
+        let fields = check.selector.field_selector.as_ref();
+        selectors.push(CheckSelector {
+            labels: labels.map_err(CheckSelectorError::from),
+            fields: fields.map(FieldSelector::parse).transpose(),
+        });
+    }
+    selectors.into()
+}
+
+impl CompiledPolicy {
+    /// Parses a policy. Another object of the same policy gives what was parsed before, if it says the same.
+    #[must_use]
+    pub fn of(policy: AccessPolicy, before: Option<&Self>) -> Self {
+        let same = before.filter(|it| it.policy.spec == policy.spec);
+        let selectors = same.map_or_else(
+            || selectors(checks(&policy)),
+            |it| Arc::clone(&it.selectors),
+        );
+        Self { policy, selectors }
+    }
+
+    /// The checks, each with what it selects.
+    pub fn checks(&self) -> impl Iterator<Item = (&Check, &CheckSelector)> {
+        checks(&self.policy).zip(self.selectors.iter())
+    }
+}
+
+fn checks(policy: &AccessPolicy) -> impl Iterator<Item = &Check> + Clone {
+    let granted = policy.spec.check_granted_permission.iter();
+    granted.flat_map(|it| &it.spec.checks)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::parse;
+
+    fn policy(checks: &[Value]) -> AccessPolicy {
+        let policy = json!({
+            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+            "metadata": {"name": "p", "namespace": "tools"},
+            "spec": {"checkGrantedPermission": {"spec": {
+                "checks": checks, "permissions": {"roleTemplate": {"rules": []}},
+            }}},
+        });
+        parse::object(&policy).unwrap()
+    }
+
+    /// A check whose only label has so many steps.
+    fn check(number: usize, steps: usize) -> Value {
+        let path = ".a".repeat(steps.saturating_sub(1));
+        json!({"name": format!("c{number}"), "selector": {
+            "labels": {"run": format!("{{.object{path}}}")},
+            "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"},
+        }})
+    }
+
+    fn all_select(policy: &CompiledPolicy) -> bool {
+        policy.checks().all(|(_, it)| it.labels.is_ok())
+    }
+
+    #[test]
+    fn a_policy_with_too_many_steps_selects_nothing() {
+        let most: Vec<_> = (0..16).map(|number| check(number, 32)).collect();
+        let compiled = CompiledPolicy::of(policy(&most), None);
+        assert_eq!(compiled.checks().count(), 16);
+        assert!(all_select(&compiled));
+        let more = [most, vec![check(16, 1), check(17, 4)]].concat();
+        let compiled = CompiledPolicy::of(policy(&more), None);
+        assert_eq!(compiled.checks().count(), 18);
+        for (_, selector) in compiled.checks() {
+            assert_eq!(
+                selector.labels.as_ref().unwrap_err(),
+                &CheckSelectorError::Steps
+            );
+        }
+    }
+
+    #[test]
+    fn a_check_without_labels_does_not_stop_the_others() {
+        let mut empty = check(0, 2);
+        empty["selector"]["labels"] = json!({});
+        let compiled = CompiledPolicy::of(policy(&[empty, check(1, 2)]), None);
+        let found: Vec<_> = compiled.checks().map(|(_, it)| it.labels.is_ok()).collect();
+        assert_eq!(found, [false, true]);
+        assert_eq!(CompiledPolicy::of(policy(&[]), None).checks().count(), 0);
+    }
+
+    #[test]
+    fn a_policy_that_says_the_same_is_not_parsed_again() {
+        let first = CompiledPolicy::of(policy(&[check(0, 4)]), None);
+        let mut same = policy(&[check(0, 4)]);
+        same.metadata.resource_version = Some("2".to_owned());
+        let again = CompiledPolicy::of(same, Some(&first));
+        assert!(Arc::ptr_eq(&first.selectors, &again.selectors));
+        let other = CompiledPolicy::of(policy(&[check(0, 5)]), Some(&first));
+        assert!(!Arc::ptr_eq(&first.selectors, &other.selectors));
+    }
+}
