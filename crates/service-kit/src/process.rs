@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, process::ExitCode, thread};
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{report, shutdown::Outcome};
 
@@ -31,6 +31,48 @@ impl Threads {
             .max_blocking_threads(blocking)
             .enable_all()
             .build()
+    }
+}
+
+/// Threads for work that may keep them busy, apart from those that keep the lease, answer probes and follow watches.
+///
+/// The operating system shares the processors among threads, so that slow work here delays those by little.
+#[derive(Debug)]
+pub struct SideRuntime {
+    handle: Handle,
+    /// Until this is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl SideRuntime {
+    /// Starts so many threads of this name; not more than there are processors.
+    pub fn start(name: &str, threads: usize) -> io::Result<Self> {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.clamp(1, processors))
+            .max_blocking_threads(1)
+            .thread_name(name)
+            .enable_time()
+            .build()?;
+        Ok(Self {
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Where work is started.
+    #[must_use]
+    pub const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Drop for SideRuntime {
+    fn drop(&mut self) {
+        // An asynchronous caller may not wait for the threads.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -68,12 +110,31 @@ mod tests {
 
     use tokio::task::{JoinSet, spawn_blocking};
 
-    use super::{Threads, main};
+    use super::{SideRuntime, Threads, main};
 
     #[test]
     fn a_service_that_cannot_be_run_fails() {
         let service = async { Err(io::Error::other("no")) };
         assert_eq!(main("it", Threads::FEW, service), ExitCode::FAILURE);
+    }
+
+    /// A watch, a probe or the lease must not wait for what is judged.
+    #[test]
+    fn work_at_the_side_does_not_delay_the_process() {
+        let main = Threads {
+            working: 1,
+            blocking: 1,
+        };
+        main.runtime().unwrap().block_on(async {
+            let side = SideRuntime::start("side", 1).unwrap();
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            // Busy until it is told to end, which only the process's own thread can do.
+            let busy = side.handle().spawn(async move { ended.recv().is_ok() });
+            let probe = tokio::spawn(async { "alive" });
+            assert_eq!(probe.await.unwrap(), "alive");
+            end.send(()).unwrap();
+            assert!(busy.await.unwrap());
+        });
     }
 
     #[test]
