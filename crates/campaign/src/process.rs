@@ -26,6 +26,7 @@ use service_kit::{
 };
 use testkit::Caller;
 use tokio::{
+    runtime::Handle,
     sync::mpsc::UnboundedReceiver,
     task::JoinHandle,
     time::{Instant, sleep},
@@ -90,6 +91,7 @@ impl Processes {
             sweep_every: SWEEP,
             retention: self.retention,
             most_waiting: 100,
+            lanes: [Handle::current(), Handle::current()],
         };
         let registry = Registry::new();
         let task = tokio::spawn(run(settings, registry.clone()));

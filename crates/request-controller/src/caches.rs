@@ -15,8 +15,9 @@ use std::{
 };
 
 use connectors_api::{
-    AccessPolicy, AccessRequest,
+    AccessRequest,
     access_policy::ObjectKind,
+    check_selector::CompiledPolicy,
     config::{Config, ConfigProblem, Knowledge},
 };
 use service_kit::watches::Unreadable;
@@ -60,8 +61,8 @@ pub struct PolicyCached {
     pub uid: String,
     /// It is being deleted.
     pub deleting: bool,
-    /// The policy, or why it says nothing.
-    pub policy: Result<Arc<AccessPolicy>, Unreadable>,
+    /// The policy with its selectors parsed, or why it says nothing.
+    pub policy: Result<Arc<CompiledPolicy>, Unreadable>,
 }
 
 /// A connector as the cache keeps it.
@@ -204,6 +205,13 @@ impl State {
         };
         let concerned: Vec<_> = self.requests.of_connector(name).cloned().collect();
         self.requests.wakes(concerned)
+    }
+
+    /// A policy as it was parsed last.
+    #[must_use]
+    pub fn compiled(&self, name: &Name) -> Option<Arc<CompiledPolicy>> {
+        let cached = self.policies.get(&name.namespace)?.get(&name.name)?;
+        cached.policy.as_ref().ok().cloned()
     }
 
     /// A policy is there, has changed, or is gone.

@@ -15,11 +15,12 @@ use service_kit::{
     shutdown::{Stop, Tasks},
     watches::WatchMetrics,
 };
+use tokio::runtime::Handle;
 
 use crate::{
-    api::{Live, Name},
+    api::Live,
     apply::{Applier, Clock, Leads, Writes},
-    caches::{Wakes, World},
+    caches::{Job, Wakes, World},
     dynamic,
     evaluator::Evaluator,
     events::Events,
@@ -27,7 +28,7 @@ use crate::{
     metrics::Metrics,
     observe::Observer,
     plan::{self, Terms},
-    queue::Lane,
+    queue::{Lane, Queue, Tenants},
     reconcile::Reconciler,
     watches::{self, Feeds},
 };
@@ -66,6 +67,8 @@ pub struct Settings {
     pub retention: SignedDuration,
     /// How many requests of the pods of one namespace may wait at a time in one connector's namespace.
     pub most_waiting: usize,
+    /// Where the workers of each lane run, by the lane's place.
+    pub lanes: [Handle; 2],
 }
 
 /// Starts everything: the watches, the election, and the workers of whoever leads.
@@ -85,6 +88,7 @@ pub fn start(
         sweep_every,
         retention,
         most_waiting,
+        lanes,
     } = settings;
     let metrics = Metrics::register(registry)?;
     let watch_metrics = WatchMetrics::register(registry)?;
@@ -103,8 +107,8 @@ pub fn start(
             most_waiting,
         ),
         applier: Applier::new(live.clone(), writes, Arc::clone(&clock), metrics.clone()),
-        world,
-        queue: Arc::default(),
+        world: Arc::clone(&world),
+        queue: Arc::new(queue(Arc::clone(&world))),
         live,
         events: Events::new(client.clone(), &identity),
         metrics,
@@ -130,8 +134,24 @@ pub fn start(
         tasks.stop(),
     );
     tasks.spawn_infallible("leading", leading);
-    work(tasks, &reconciler, election);
+    work(tasks, &reconciler, election, &lanes);
     Ok(())
+}
+
+/// A queue whose jobs are shared among the namespaces that cause them: none has more than half of a lane's workers.
+pub(crate) fn queue(world: Arc<World>) -> Queue<Job> {
+    let most = [URGENT_WORKERS / 2, WORKERS / 2];
+    Queue::shared(most, move |job| {
+        let (Job::Request(name) | Job::Grant(name)) = job;
+        let asker = match job {
+            Job::Request(name) => world.read().requests.pod_namespace(name),
+            Job::Grant(_) => None,
+        };
+        Tenants {
+            owner: name.namespace.clone(),
+            asker: asker.unwrap_or_else(|| name.namespace.clone()),
+        }
+    })
 }
 
 /// Starts everything that fills the caches. They are complete when what is returned is ready.
@@ -176,7 +196,12 @@ fn watch(
 }
 
 /// Starts the workers, and the election that lasts as long as they do.
-fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
+fn work(
+    tasks: &mut Tasks,
+    reconciler: &Arc<Reconciler>,
+    election: Election,
+    threads: &[Handle; 2],
+) {
     let stop = tasks.stop();
     let timers = {
         let (queue, stop) = (Arc::clone(&reconciler.queue), stop.clone());
@@ -189,16 +214,21 @@ fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
         }
     };
     tasks.spawn_infallible("timers", timers);
-    let workers: Vec<_> = lanes()
+    let [urgent, normal] = threads;
+    let workers: Vec<_> = workers()
         .map(|lane| {
             let (reconciler, stop) = (Arc::clone(reconciler), stop.clone());
-            tokio::spawn(async move { reconciler.work(lane, stop).await })
+            let threads = match lane {
+                Lane::Urgent => urgent,
+                Lane::Normal => normal,
+            };
+            threads.spawn(async move { reconciler.work(lane, stop).await })
         })
         .collect();
     election.spawn_with(tasks, workers);
 }
 
-fn lanes() -> impl Iterator<Item = Lane> {
+fn workers() -> impl Iterator<Item = Lane> {
     let urgent = std::iter::repeat_n(Lane::Urgent, URGENT_WORKERS);
     urgent.chain(std::iter::repeat_n(Lane::Normal, WORKERS))
 }
@@ -206,7 +236,7 @@ fn lanes() -> impl Iterator<Item = Lane> {
 /// That a decision was deleted is told by the leader alone.
 fn deleted(reconciler: Arc<Reconciler>) -> watches::Deleted {
     Arc::new(move |request| {
-        reconciler.forget(&Name::of(request.as_ref()));
+        reconciler.gone(&request);
         let told = plan::tell::of_deletion(&request);
         if (reconciler.leads)() && !told.is_empty() {
             let events = reconciler.events.clone();

@@ -1,5 +1,7 @@
 //! Why the process cannot start.
 
+use std::io;
+
 use evaluation_api::client::UrlError;
 use service_kit::{shell::ShellError, tls::TlsError};
 use thiserror::Error;
@@ -10,6 +12,9 @@ pub enum StartError {
     /// What every service needs is not there.
     #[error(transparent)]
     Shell(#[from] ShellError),
+    /// The threads for its looks cannot be started.
+    #[error("cannot start threads")]
+    Threads(#[from] io::Error),
     /// It cannot check who the evaluation service is.
     #[error(transparent)]
     Tls(#[from] TlsError),

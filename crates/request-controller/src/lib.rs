@@ -44,6 +44,7 @@ use evaluation_api::client::Client as EvaluationClient;
 use service_kit::{
     clock,
     lease::Terms as LeaseTerms,
+    process::SideRuntime,
     shell::Shell,
     shutdown::Outcome,
     tls::{ClientTls, TlsMetrics},
@@ -58,6 +59,9 @@ pub use error::StartError;
 
 /// Shorter than the kubelet waits.
 const DRAIN: Duration = Duration::from_secs(20);
+
+/// Threads for the looks of each lane.
+const LANE_THREADS: usize = 2;
 
 /// Runs until the process is to end.
 pub async fn run(args: Args) -> Result<Outcome, StartError> {
@@ -76,6 +80,9 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let tls_metrics = TlsMetrics::register(&shell.registry)?;
     let tls = ClientTls::load(evaluation_ca, &["h2"], &tls_metrics)?;
     let evaluator = EvaluationClient::new(evaluation.settings(tls.config()))?;
+    // What may be taken back is looked at on threads that nothing else keeps busy.
+    let urgent = SideRuntime::start("urgent", LANE_THREADS)?;
+    let normal = SideRuntime::start("normal", LANE_THREADS)?;
     let stop = shell.tasks.stop();
     shell
         .tasks
@@ -90,6 +97,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         sweep_every,
         retention: retention.get(),
         most_waiting: usize::try_from(max_requests_per_namespace).unwrap_or(usize::MAX),
+        lanes: [urgent.handle().clone(), normal.handle().clone()],
     };
     controller::start(
         settings,

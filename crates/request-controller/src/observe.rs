@@ -1,25 +1,25 @@
 //! All reads about one request: from the caches first, and from the API server when it may matter.
 
 mod judge;
+mod remembered;
 mod sources;
 
 pub(crate) use sources::is_finished;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
 use connectors_api::{
-    AccessPolicy, AccessRequest,
+    AccessRequest,
     access_request::{GrantState, MatchedPolicy},
+    check_selector::CompiledPolicy,
     config::Config,
     request_order,
 };
-use service_kit::{report, retry::CallError};
+use service_kit::{fair::TenantTurns, report, retry::CallError};
 use thiserror::Error;
 use tracing::warn;
 
+use remembered::{Answers, Pods};
 use sources::Applying;
 
 use crate::{
@@ -68,8 +68,10 @@ pub struct Observer {
     evaluator: Arc<dyn Evaluator>,
     clock: Clock,
     most_waiting: usize,
-    memo: Mutex<HashMap<judge::Question, judge::Remembered>>,
-    pods: Mutex<HashMap<Name, (String, serde_json::Value)>>,
+    answers: Answers,
+    pods: Pods,
+    /// By the namespace of the policies, before and after a grant.
+    turns: TenantTurns<(String, i32)>,
 }
 
 impl Observer {
@@ -87,9 +89,23 @@ impl Observer {
             evaluator,
             clock,
             most_waiting,
-            memo: Mutex::default(),
-            pods: Mutex::default(),
+            answers: Answers::default(),
+            pods: Pods::default(),
+            turns: TenantTurns::of(judge::ASKED_FOR_ONE),
         }
+    }
+
+    /// Forgets what was remembered for a request that is gone or decided for good.
+    pub fn forget(&self, request: &AccessRequest) {
+        self.answers.forget(&Name::of(request));
+        let (_, uid) = pod_and_uid(request);
+        self.pods.forget(uid);
+    }
+
+    /// How many bytes are remembered: of pods, and of answers about checks.
+    #[must_use]
+    pub fn remembered(&self) -> [usize; 2] {
+        [self.pods.bytes(), self.answers.bytes()]
     }
 
     /// What the caches show. None if there is no such request.
@@ -110,7 +126,7 @@ impl Observer {
         freshness: Freshness,
     ) -> Result<Option<Observed>, ObserveError> {
         let Some(request) = self.request(name, via).await? else {
-            self.forget(name);
+            self.answers.forget(name);
             return Ok(None);
         };
         let config = self.world.config().unwrap_or(Config::CLOSED);
@@ -166,18 +182,19 @@ impl Observer {
             applying => applying?,
         };
         seen.near = applying.near;
-        for policy in applying.policies {
+        for compiled in applying.policies {
+            let policy = &compiled.policy;
             let uid = policy.metadata.uid.clone().unwrap_or_default();
             if settled.contains(&uid) {
                 continue;
             }
-            let judged = self.judge(&seen.request, &policy, &whole, via).await;
+            let judged = self.judge(&seen.request, &compiled, &whole, via).await;
             let judged = judged.unwrap_or_else(|error| unanswered(name, &error));
             let granted = policy.spec.check_granted_permission.as_ref();
             seen.policies.push(PolicySeen {
                 name: policy.metadata.name.clone().unwrap_or_default(),
                 uid,
-                snapshot: crate::plan::select::snapshot(&policy),
+                snapshot: select::snapshot(policy),
                 limits: granted
                     .and_then(|it| it.spec.limits.clone())
                     .unwrap_or_default(),
@@ -243,7 +260,7 @@ impl Observer {
         };
         // The status is what others may write too: the policy itself is what counts, and whom it is for by now.
         let applies = applying.iter().any(|it| Arc::ptr_eq(it, policy));
-        if !applies || !select::is_same(&entry.policy.0, policy) {
+        if !applies || !select::is_same(&entry.policy.0, &policy.policy) {
             return Again::Changed;
         }
         let judged = self.judge(request, policy, matched.pod, Via::Api).await;
@@ -312,7 +329,7 @@ impl Observer {
 /// The pod, and the policies that apply to what it asks for; none where that could not be found out.
 struct Matched<'a> {
     pod: &'a serde_json::Value,
-    applying: Option<&'a [Arc<AccessPolicy>]>,
+    applying: Option<&'a [Arc<CompiledPolicy>]>,
 }
 
 /// What a policy says about a grant of its that is not there as it was written.

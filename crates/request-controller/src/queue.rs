@@ -1,19 +1,24 @@
 //! What has to be looked at, each thing once and by one worker at a time.
 //!
 //! Two lanes with workers of their own: what may have to be taken back never waits behind what may be
-//! granted. Something that comes up again while it is looked at is looked at once more afterwards.
+//! granted. In each lane tenants take turns, and none holds more than its share of the workers. Something that comes
+//! up again while it is looked at is looked at once more afterwards.
 
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
+    fmt,
     hash::Hash,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use service_kit::retry::Backoff;
+use service_kit::{
+    fair::{FairLine, TenantShares},
+    retry::Backoff,
+};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
@@ -44,9 +49,21 @@ pub enum Lane {
     Normal,
 }
 
+/// The namespaces that cause a look: the one that asks, and the one whose policies are judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tenants {
+    /// The namespace of the connector and its policies.
+    pub owner: String,
+    /// The namespace of the pod.
+    pub asker: String,
+}
+
+type TenantsOf<J> = Box<dyn Fn(&J) -> Tenants + Send + Sync>;
+
 /// The queue. Shared by reference.
-#[derive(Debug)]
 pub struct Queue<J> {
+    /// Called while nothing is locked here: it may look into caches.
+    tenants_of: TenantsOf<J>,
     state: Mutex<State<J>>,
     /// Something can be taken out.
     ready: Notify,
@@ -57,16 +74,27 @@ pub struct Queue<J> {
 #[derive(Debug)]
 struct State<J> {
     open: [bool; 2],
-    lines: [VecDeque<J>; 2],
+    lines: [FairLine<Tenants, J>; 2],
+    /// The workers of each lane that look at something of a namespace, in either of its roles.
+    owners: [TenantShares<String>; 2],
+    askers: [TenantShares<String>; 2],
     /// Where each thing stands in line, and since when. A line may hold stale places.
     waiting: HashMap<J, (Lane, Instant)>,
-    /// What is being looked at, in which lane, and where it goes if it came up again meanwhile.
-    running: HashMap<J, (Lane, Option<(Lane, Instant)>)>,
+    running: HashMap<J, Running>,
     timers: BTreeMap<(Instant, u64), (J, Lane)>,
     timer_of: HashMap<J, (Instant, u64)>,
     failures: HashMap<J, Failed>,
     changes: HashMap<J, Changed>,
     next: u64,
+}
+
+/// What is being looked at.
+#[derive(Debug)]
+struct Running {
+    lane: Lane,
+    tenants: Tenants,
+    /// Where it goes if it came up again meanwhile.
+    again: Option<(Lane, Instant)>,
 }
 
 /// Something that a look changed.
@@ -137,12 +165,26 @@ const fn index(lane: Lane) -> usize {
     }
 }
 
-impl<J: Clone + Eq + Hash> Default for Queue<J> {
-    fn default() -> Self {
+impl<J> fmt::Debug for Queue<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
+impl<J: Clone + Eq + Hash> Queue<J> {
+    /// A queue in which the tenants of a job share the workers of its lane: at most so many for one namespace, by the
+    /// lane's place.
+    pub fn shared(
+        most: [usize; 2],
+        tenants_of: impl Fn(&J) -> Tenants + Send + Sync + 'static,
+    ) -> Self {
         Self {
+            tenants_of: Box::new(tenants_of),
             state: Mutex::new(State {
                 open: [false; 2],
-                lines: [VecDeque::new(), VecDeque::new()],
+                lines: [FairLine::default(), FairLine::default()],
+                owners: most.map(TenantShares::of),
+                askers: most.map(TenantShares::of),
                 waiting: HashMap::new(),
                 running: HashMap::new(),
                 timers: BTreeMap::new(),
@@ -155,12 +197,11 @@ impl<J: Clone + Eq + Hash> Default for Queue<J> {
             timer: Notify::new(),
         }
     }
-}
 
-impl<J: Clone + Eq + Hash> Queue<J> {
     /// Has something looked at. What waits already is moved to the more urgent lane at most.
     pub fn wake(&self, job: J, lane: Lane) {
-        self.state().wake(job, lane, Instant::now());
+        let tenants = (self.tenants_of)(&job);
+        self.state().wake(job, tenants, lane, Instant::now());
         self.ready.notify_waiters();
         // What failed a moment ago got a timer instead of a place.
         self.timer.notify_one();
@@ -182,14 +223,14 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     pub fn close(&self) {
         let mut state = self.state();
         state.open = [false; 2];
-        state.lines = [VecDeque::new(), VecDeque::new()];
+        state.lines = [FairLine::default(), FairLine::default()];
         state.waiting.clear();
         state.timers.clear();
         state.timer_of.clear();
         state.failures.clear();
         state.changes.clear();
-        for (_, again) in state.running.values_mut() {
-            *again = None;
+        for running in state.running.values_mut() {
+            running.again = None;
         }
     }
 
@@ -198,7 +239,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     pub fn is_drained(&self, lane: Lane) -> bool {
         let state = self.state();
         let waits = state.waiting.values().any(|(it, _)| *it == lane);
-        let runs = state.running.values().any(|(it, _)| *it == lane);
+        let runs = state.running.values().any(|it| it.lane == lane);
         !waits && !runs
     }
 
@@ -223,10 +264,19 @@ impl<J: Clone + Eq + Hash> Queue<J> {
 
     /// Something was looked at. A failure is tried again after a pause that grows.
     pub fn done(&self, job: &J, looked: Looked) {
+        // It may be another pod's by now.
+        let now_of = (self.tenants_of)(job);
         let mut state = self.state();
-        let Some((lane, again)) = state.running.remove(job) else {
+        let Some(running) = state.running.remove(job) else {
             return;
         };
+        let Running {
+            lane,
+            tenants,
+            again,
+        } = running;
+        state.owners[index(lane)].give_back(&tenants.owner);
+        state.askers[index(lane)].give_back(&tenants.asker);
         if looked == Looked::Done {
             state.failures.remove(job);
         } else if state.open[index(lane)] {
@@ -246,7 +296,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
             state.set_timer(job.clone(), lane, again);
         }
         if let Some((lane, since)) = again {
-            state.wake(job.clone(), lane, since);
+            state.wake(job.clone(), now_of, lane, since);
         }
         drop(state);
         self.ready.notify_waiters();
@@ -277,23 +327,10 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     /// Moves what is due into its line, for ever.
     pub async fn run_timers(&self) {
         loop {
-            let next = {
-                let mut state = self.state();
-                let now = Instant::now();
-                let mut any = false;
-                while let Some(entry) = state.timers.first_entry()
-                    && entry.key().0 <= now
-                {
-                    let (job, lane) = entry.remove();
-                    state.timer_of.remove(&job);
-                    state.wake(job, lane, now);
-                    any = true;
-                }
-                if any {
-                    self.ready.notify_waiters();
-                }
-                state.timers.keys().next().map(|(at, _)| *at)
-            };
+            for (job, lane) in self.due() {
+                self.wake(job, lane);
+            }
+            let next = self.state().timers.keys().next().map(|(at, _)| *at);
             match next {
                 Some(at) => tokio::select! {
                     biased;
@@ -305,6 +342,20 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         }
     }
 
+    fn due(&self) -> Vec<(J, Lane)> {
+        let mut state = self.state();
+        let now = Instant::now();
+        let mut due = Vec::new();
+        while let Some(entry) = state.timers.first_entry()
+            && entry.key().0 <= now
+        {
+            let (job, lane) = entry.remove();
+            state.timer_of.remove(&job);
+            due.push((job, lane));
+        }
+        due
+    }
+
     fn state(&self) -> MutexGuard<'_, State<J>> {
         // Nothing in here panics while it is held; a poisoned state is still whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -312,13 +363,13 @@ impl<J: Clone + Eq + Hash> Queue<J> {
 }
 
 impl<J: Clone + Eq + Hash> State<J> {
-    fn wake(&mut self, job: J, lane: Lane, since: Instant) {
-        if let Some((_, again)) = self.running.get_mut(&job) {
-            let (lane, since) = match *again {
+    fn wake(&mut self, job: J, tenants: Tenants, lane: Lane, since: Instant) {
+        if let Some(running) = self.running.get_mut(&job) {
+            let (lane, since) = match running.again {
                 Some((other, earlier)) => (lane.min(other), earlier.min(since)),
                 None => (lane, since),
             };
-            *again = Some((lane, since));
+            running.again = Some((lane, since));
             return;
         }
         let now = Instant::now();
@@ -341,11 +392,11 @@ impl<J: Clone + Eq + Hash> State<J> {
             Some((waits, _)) if *waits <= lane => {}
             Some((waits, _)) => {
                 *waits = lane;
-                self.lines[index(lane)].push_back(job);
+                self.lines[index(lane)].push(tenants, job);
             }
             None => {
                 self.waiting.insert(job.clone(), (lane, since));
-                self.lines[index(lane)].push_back(job);
+                self.lines[index(lane)].push(tenants, job);
             }
         }
     }
@@ -354,7 +405,10 @@ impl<J: Clone + Eq + Hash> State<J> {
         if !self.open[index(lane)] {
             return None;
         }
-        while let Some(job) = self.lines[index(lane)].pop_front() {
+        loop {
+            let (owners, askers) = (&self.owners[index(lane)], &self.askers[index(lane)]);
+            let may = |it: &Tenants| owners.has_room(&it.owner) && askers.has_room(&it.asker);
+            let (tenants, job) = self.lines[index(lane)].pop(may)?;
             // It may have moved to the other lane.
             let Some((_, since)) = self
                 .waiting
@@ -366,10 +420,16 @@ impl<J: Clone + Eq + Hash> State<J> {
             };
             self.waiting.remove(&job);
             self.drop_timer(&job);
-            self.running.insert(job.clone(), (lane, None));
+            self.owners[index(lane)].take(tenants.owner.clone());
+            self.askers[index(lane)].take(tenants.asker.clone());
+            let running = Running {
+                lane,
+                tenants,
+                again: None,
+            };
+            self.running.insert(job.clone(), running);
             return Some(Taken { job, since });
         }
-        None
     }
 
     fn set_timer(&mut self, job: J, lane: Lane, at: Instant) {

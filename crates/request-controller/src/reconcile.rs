@@ -255,6 +255,10 @@ impl Reconciler {
             debug!(?now, "looked at");
             self.queue.changed(&Job::Request(name.clone()));
         }
+        if next.is_some_and(grant::is_terminal) {
+            // What follows reads live or asks nothing.
+            self.observer.forget(&seen.request);
+        }
         let Paced { tell, again } = self.pace(name, &seen.request, events, next);
         self.events.tell(&seen.request, tell).await;
         let again = [requeue, again].into_iter().flatten().min();
@@ -288,6 +292,12 @@ impl Reconciler {
     /// Forgets what was told of a request that is gone.
     pub fn forget(&self, name: &Name) {
         self.paces().remove(name);
+    }
+
+    /// Forgets everything about a request that is gone.
+    pub fn gone(&self, request: &AccessRequest) {
+        self.forget(&Name::of(request));
+        self.observer.forget(request);
     }
 
     fn paces(&self) -> MutexGuard<'_, HashMap<Name, (String, Pace)>> {

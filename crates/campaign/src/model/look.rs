@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use connectors_api::{
     AccessRequest,
     access_request::{GrantState, MatchedPolicy},
+    check_selector::CompiledPolicy,
     config::Config,
 };
 use jiff::SignedDuration;
@@ -231,7 +232,7 @@ fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
     let slot = seen.id.slot();
     let policy_object = objects::policy(policy, life)?;
     let pod = objects::pod(slot, seen.id.generation());
-    let wanted = select::wanted(&policy_object, &pod);
+    let wanted = select::wanted(&CompiledPolicy::of(policy_object, None), &pod);
     let Heard { check, silent } = seen.checks[usize::from(policy)];
     let object = objects::approval(slot, policy, check);
     if silent && check != Check::Deleted {

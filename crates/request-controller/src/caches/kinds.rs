@@ -172,7 +172,7 @@ impl State {
                 .into_iter()
                 .flat_map(BTreeMap::values)
                 .filter_map(|it| it.policy.as_ref().ok())
-                .filter_map(|it| it.spec.check_granted_permission.as_ref())
+                .filter_map(|it| it.policy.spec.check_granted_permission.as_ref())
                 .flat_map(|it| &it.spec.checks)
                 .any(|check| check.selector.object_ref == *kind)
         };
@@ -189,7 +189,7 @@ impl State {
         let policies = self.policies.values().flat_map(BTreeMap::values);
         let named = policies
             .filter_map(|it| it.policy.as_ref().ok())
-            .filter_map(|it| it.spec.check_granted_permission.as_ref())
+            .filter_map(|it| it.policy.spec.check_granted_permission.as_ref())
             .flat_map(|it| &it.spec.checks)
             .map(|check| check.selector.object_ref.clone());
         let requests = self.requests.all();

@@ -144,6 +144,12 @@ impl Requests {
         self.all.get(name).is_some_and(is_waiting)
     }
 
+    /// The namespace of the pod that a request is for.
+    #[must_use]
+    pub fn pod_namespace(&self, name: &Name) -> Option<String> {
+        Some(pod_of(self.readable(name)?).namespace)
+    }
+
     /// The service account that a request is for.
     #[must_use]
     pub fn account(&self, name: &Name) -> Option<&String> {

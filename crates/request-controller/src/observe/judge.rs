@@ -1,14 +1,10 @@
 //! What the checks of a policy say: their objects are collected, and the evaluation service is asked.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Arc, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use connectors_api::{
-    AccessPolicy, AccessRequest, access_policy::ObjectKind, access_request::MatchedPolicy,
-    reason::AccessCheckReady,
+    AccessRequest, access_policy::ObjectKind, access_request::MatchedPolicy,
+    check_selector::CompiledPolicy, reason::AccessCheckReady,
 };
 use evaluation_api::v1::{
     Candidates, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage,
@@ -16,10 +12,14 @@ use evaluation_api::v1::{
 use kube::core::ApiResource;
 use serde_json::Value;
 use service_kit::{chance, report};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tracing::warn;
 
-use super::{ObserveError, Observer, Via, sources::text};
+use super::{
+    ObserveError, Observer, Via,
+    remembered::{Digest, Question},
+    sources::text,
+};
 use crate::{
     api::{Name, NotListed},
     caches::KindState,
@@ -34,33 +34,27 @@ use crate::{
     seen::{Held, Judged},
 };
 
-/// Which question an answer is remembered for: the request, the UID of the policy, before or after.
-pub(super) type Question = (Name, String, i32);
-
-/// The last question, its answer and how long it counts: the same question has the same answer.
-pub(super) struct Remembered {
-    question: EvaluateChecksRequest,
-    answer: Arc<EvaluateChecksResponse>,
-    until: Instant,
-}
-
 /// An answer that was wrong must not last. Each is remembered for its own time, so that a sweep, which looks at
 /// everything, does not ask everything at once.
 const REMEMBERED: Duration = Duration::from_mins(15);
 const SPREAD: Duration = Duration::from_mins(30);
 /// An answer that comes later is too old to grant on anyway.
 const LIMIT: Duration = Duration::from_secs(4);
+/// Questions about the policies of one namespace that are open at the same time, before and after a grant each: fewer
+/// than the evaluation service takes of one caller, so that slow modules of one namespace leave room to the others.
+pub(super) const ASKED_FOR_ONE: usize = 3;
 
 impl Observer {
     /// What the checks of a policy say before a grant.
     pub(super) async fn judge(
         &self,
         request: &AccessRequest,
-        policy: &AccessPolicy,
+        compiled: &CompiledPolicy,
         pod: &Value,
         via: Via,
     ) -> Result<Judged, ObserveError> {
-        let wanted = select::wanted(policy, pod);
+        let policy = &compiled.policy;
+        let wanted = select::wanted(compiled, pod);
         let mut found = Vec::new();
         let namespace = &request.spec.context.object_ref.namespace;
         for wanted in &wanted {
@@ -90,7 +84,7 @@ impl Observer {
             stage: EvaluationStage::BeforeGrant.into(),
         };
         let uid = policy.metadata.uid.clone().unwrap_or_default();
-        let said = self.ask(&Name::of(request), &uid, question, via).await;
+        let said = self.ask(request, &uid, question, via).await;
         Ok(said.answer().map_or(Judged::Unanswered, |said| {
             Judged::Answered(select::answer(request, &wanted, &found, Some(said)))
         }))
@@ -139,7 +133,7 @@ impl Observer {
                 stage: EvaluationStage::AfterGrant.into(),
             };
             let uid = grant::identity(entry).map_or("", |(_, uid)| uid);
-            said = self.ask(&Name::of(request), uid, question, via).await;
+            said = self.ask(request, uid, question, via).await;
         }
         match (held::held(entry, &looked, said.answer()), said) {
             // It will be refused every time: nobody ever says that it holds.
@@ -154,65 +148,72 @@ impl Observer {
     /// Asks, unless exactly this was asked before. What is granted on is always asked anew.
     async fn ask(
         &self,
-        request: &Name,
+        request: &AccessRequest,
         policy: &str,
         question: EvaluateChecksRequest,
         via: Via,
     ) -> Said {
-        let key = (request.clone(), policy.to_owned(), question.stage);
-        let now = (self.clock)().mono;
-        let known = {
-            let memo = self.memo();
-            let known = memo.get(&key).filter(|_| via == Via::Caches);
-            let known = known.filter(|it| it.question == question);
-            known.map(|it| (Arc::clone(&it.answer), now < it.until))
+        let name = Name::of(request);
+        let key = Question {
+            request: name.clone(),
+            policy: policy.to_owned(),
+            stage: question.stage,
         };
-        if let Some((answer, true)) = known {
-            return Said::This(answer);
+        let asker = &request.spec.context.object_ref.namespace;
+        let digest = Digest::of(&question);
+        let now = (self.clock)().mono;
+        let known = match via {
+            Via::Caches => self.answers.get(&key, &digest),
+            Via::Api => None,
+        };
+        if let Some((answer, until)) = &known
+            && now < *until
+        {
+            return Said::This(Arc::clone(answer));
         }
-        let said = timeout(LIMIT, self.evaluator.evaluate(question.clone())).await;
-        match said.unwrap_or(Err(Unanswered::Late(LIMIT))) {
+        let checks: Vec<_> = question
+            .candidates
+            .iter()
+            .map(|it| it.check.clone())
+            .collect();
+        match self.evaluate(&name.namespace, question).await {
             Ok(said) => {
                 let answer = Arc::new(said);
-                let said = Arc::clone(&answer);
-                if !is_about(&question, &answer) {
-                    self.memo().remove(&key);
-                    return Said::This(said);
+                if is_about(&checks, &answer) {
+                    let until = now + REMEMBERED + SPREAD.mul_f64(chance::fraction());
+                    let kept = Arc::clone(&answer);
+                    self.answers.put(asker, key, digest, kept, until);
+                } else {
+                    self.answers.remove(asker, &key);
                 }
-                let until = now + REMEMBERED + SPREAD.mul_f64(chance::fraction());
-                let remembered = Remembered {
-                    question,
-                    answer,
-                    until,
-                };
-                self.memo().insert(key, remembered);
-                Said::This(said)
+                Said::This(answer)
             }
             Err(error) => {
-                warn!(request = %request, error = report(&error), "checks not evaluated");
+                warn!(request = %name, error = report(&error), "checks not evaluated");
                 if error.is_refusal() {
-                    self.memo().remove(&key);
+                    self.answers.remove(asker, &key);
                     return Said::Refused;
                 }
-                // Nobody says otherwise: what was said to the very same question stands.
+                // Nothing says otherwise: what was said to the very same question stands.
                 known.map_or(Said::Nothing, |(answer, _)| Said::This(answer))
             }
         }
     }
 
-    fn memo(&self) -> MutexGuard<'_, HashMap<Question, Remembered>> {
-        self.memo.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whole pods, each in the version that was last read for a request.
-    pub(super) fn pods(&self) -> MutexGuard<'_, HashMap<Name, (String, Value)>> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Nothing is remembered for a request that is gone.
-    pub(super) fn forget(&self, request: &Name) {
-        self.memo().retain(|(name, _, _), _| name != request);
-        self.pods().remove(request);
+    /// The wait for the namespace's turn counts: an answer that comes late is of no use.
+    async fn evaluate(
+        &self,
+        namespace: &str,
+        question: EvaluateChecksRequest,
+    ) -> Result<EvaluateChecksResponse, Unanswered> {
+        let stage = question.stage;
+        let asked = async {
+            let _turn = self.turns.take((namespace.to_owned(), stage)).await;
+            self.evaluator.evaluate(question).await
+        };
+        timeout(LIMIT, asked)
+            .await
+            .unwrap_or(Err(Unanswered::Late(LIMIT)))
     }
 
     async fn find(
@@ -348,9 +349,9 @@ impl Observer {
 }
 
 /// Whether an answer speaks of every check that has objects. One that does not is none to be remembered.
-fn is_about(question: &EvaluateChecksRequest, answer: &EvaluateChecksResponse) -> bool {
-    let mut asked = question.candidates.iter();
-    asked.all(|it| answer.checks.iter().any(|check| check.check == it.check))
+fn is_about(asked: &[String], answer: &EvaluateChecksResponse) -> bool {
+    let is_answered = |it: &String| answer.checks.iter().any(|check| check.check == *it);
+    asked.iter().all(is_answered)
 }
 
 /// What the evaluation service said to a question.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use connectors_api::{
     AccessPolicy, AccessRequest,
+    check_selector::CompiledPolicy,
     config::Config,
     policy_match::{self, Applies, Asker, Wanted},
 };
@@ -21,13 +22,13 @@ use crate::{
 /// A policy of the connector's namespace, readable or not.
 pub(super) struct Policy {
     pub(super) uid: String,
-    pub(super) policy: Option<Arc<AccessPolicy>>,
+    pub(super) policy: Option<Arc<CompiledPolicy>>,
 }
 
 /// The policies that apply to a request, and those that nearly do.
 #[derive(Default)]
 pub(super) struct Applying {
-    pub(super) policies: Vec<Arc<AccessPolicy>>,
+    pub(super) policies: Vec<Arc<CompiledPolicy>>,
     pub(super) near: Vec<NearMiss>,
 }
 
@@ -63,7 +64,6 @@ impl Observer {
         via: Via,
     ) -> Result<(PodSeen, Option<Value>), ObserveError> {
         let (name, uid) = pod_and_uid(request);
-        let own = Name::of(request);
         if via == Via::Caches {
             let cached = self.world.read().pods.get(&name).cloned();
             let cached = cached.filter(|it| it.uid == uid);
@@ -71,22 +71,26 @@ impl Observer {
                 if facts.finished || !self.needs_whole_pod(request) {
                     return Ok((PodSeen::There(facts), None));
                 }
-                let known = self.pods().get(&own).filter(|it| it.0 == version).cloned();
-                if let Some((_, whole)) = known {
+                if let Some(whole) = self.pods.get(uid, &version) {
                     return Ok((PodSeen::There(facts), Some(whole)));
                 }
             }
         }
         Ok(match self.live.pod(&name).await? {
             Some(Ok(pod)) if text(&pod, "/metadata/uid") == Some(uid) => {
-                let version = text(&pod, "/metadata/resourceVersion").unwrap_or_default();
-                self.pods().insert(own, (version.to_owned(), pod.clone()));
-                (PodSeen::There(facts(&pod)), Some(pod))
+                let facts = facts(&pod);
+                if !facts.finished {
+                    self.pods.put(&name.namespace, uid, &pod);
+                }
+                (PodSeen::There(facts), Some(pod))
             }
             Some(Err(unreadable)) if unreadable.metadata.uid.as_deref() == Some(uid) => {
                 (PodSeen::Unreadable, None)
             }
-            Some(_) | None => (PodSeen::Gone, None),
+            Some(_) | None => {
+                self.pods.forget(uid);
+                (PodSeen::Gone, None)
+            }
         })
     }
 
@@ -139,12 +143,21 @@ impl Observer {
                 .collect());
         }
         let live = self.live.policies(namespace).await?.into_iter();
+        // What was read may be newer than the cache: what the cache parsed counts only for the same text.
+        let compiled = |policy: AccessPolicy| {
+            let name = Name::new(
+                namespace,
+                policy.metadata.name.as_deref().unwrap_or_default(),
+            );
+            let before = self.world.read().compiled(&name);
+            Arc::new(CompiledPolicy::of(policy, before.as_deref()))
+        };
         Ok(live
             .filter_map(|policy| match policy {
                 Ok(policy) if policy.metadata.deletion_timestamp.is_some() => None,
                 Ok(policy) => Some(Policy {
                     uid: policy.metadata.uid.clone().unwrap_or_default(),
-                    policy: Some(Arc::new(policy)),
+                    policy: Some(compiled(policy)),
                 }),
                 Err(unreadable) => Some(Policy {
                     uid: unreadable.metadata.uid.unwrap_or_default(),
@@ -167,7 +180,7 @@ impl Observer {
         let (namespace, name) = (request.spec.subject_namespace(), &request.spec.subject.name);
         let looks = policies
             .iter()
-            .any(|it| policy_match::looks_at_labels(&it.spec));
+            .any(|it| policy_match::looks_at_labels(&it.policy.spec));
         let (account, home) = if looks {
             self.asker(namespace, name, via).await?
         } else {
@@ -190,26 +203,27 @@ impl Observer {
         let mut found = Applying::default();
         for policy in policies {
             let default = config.default_requesters;
-            let miss = match policy_match::applies(&policy.spec, own, wanted, asker, default) {
+            let spec = &policy.policy.spec;
+            let miss = match policy_match::applies(spec, own, wanted, asker, default) {
                 Applies::Yes => {
                     found.policies.push(policy);
                     continue;
                 }
                 Applies::NoChecks => continue,
-                Applies::OtherPermission => Miss::Permission(policy.spec.permission),
+                Applies::OtherPermission => Miss::Permission(spec.permission),
                 Applies::OtherConnector => Miss::Connector,
                 Applies::OtherAsker => Miss::Requesters,
             };
             if is_home {
                 found.near.push(NearMiss {
-                    policy: policy.name_any(),
+                    policy: policy.policy.name_any(),
                     why: miss,
                 });
             }
         }
         found
             .policies
-            .sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+            .sort_by(|a, b| a.policy.metadata.name.cmp(&b.policy.metadata.name));
         Ok(found)
     }
 

@@ -6,13 +6,13 @@ use connectors_api::{
     AccessPolicy, AccessRequest,
     access_policy::{Check, CheckGrantedPermission, Match, ObjectKind},
     access_request::{GrantedRule, ObservedObject},
+    check_selector::{CheckSelector, CompiledPolicy},
     check_verdict, context_view,
     field_selector::FieldSelector,
     names,
     reason::AccessCheckReady,
     template::{
-        Budget, LabelTemplates, RenderError, RenderLabelsError, RenderProblem, RenderedLabels,
-        TemplateData,
+        Budget, RenderError, RenderLabelsError, RenderProblem, RenderedLabels, TemplateData,
     },
 };
 use evaluation_api::{
@@ -81,40 +81,44 @@ impl Trouble {
 /// What was found for one check.
 pub type Found = Result<Vec<Value>, (Trouble, String)>;
 
-/// What the checks of a policy look for.
+/// What the checks of a policy look for. Nothing is parsed here: that is done once for each version of a policy.
 #[must_use]
-pub fn wanted(policy: &AccessPolicy, pod: &Value) -> Vec<Wanted> {
-    let namespace = policy.metadata.namespace.as_deref().unwrap_or_default();
+pub fn wanted(compiled: &CompiledPolicy, pod: &Value) -> Vec<Wanted> {
+    let namespace = compiled.policy.metadata.namespace.as_deref();
     let name = pod.pointer("/metadata/name").and_then(Value::as_str);
-    let data = TemplateData::of(context_view::of(pod, namespace));
+    let data = TemplateData::of(context_view::of(pod, namespace.unwrap_or_default()));
     let mut budget = Budget::default();
-    let checks = policy.spec.check_granted_permission.iter();
+    let checks = compiled.checks();
     checks
-        .flat_map(|granted| &granted.spec.checks)
-        .map(|check| Wanted {
+        .map(|(check, selector)| Wanted {
             check: check.name.clone(),
             match_: check.match_,
             kind: check.selector.object_ref.clone(),
-            selection: selection(check, &data, &mut budget, name.unwrap_or_default()),
+            selection: selection(
+                check,
+                selector,
+                &data,
+                &mut budget,
+                name.unwrap_or_default(),
+            ),
         })
         .collect()
 }
 
 fn selection(
     check: &Check,
+    selector: &CheckSelector,
     data: &TemplateData,
     budget: &mut Budget,
     pod: &str,
 ) -> Result<Selection, String> {
-    let labels = LabelTemplates::parse(&check.selector.labels)
-        .map_err(|error| error.to_string())?
+    let labels = selector.labels.as_ref();
+    let labels = labels
+        .map_err(ToString::to_string)?
         .render(data, budget)
         .map_err(|error| unfilled(&error, pod, &check.selector.object_ref.kind))?;
-    let fields = check.selector.field_selector.as_ref();
-    let fields = fields
-        .map(FieldSelector::parse)
-        .transpose()
-        .map_err(|error| error.to_string())?;
+    let fields = selector.fields.as_ref();
+    let fields = fields.map_err(ToString::to_string)?.clone();
     Ok(Selection { labels, fields })
 }
 
@@ -150,11 +154,8 @@ impl Selection {
         let labels = object
             .pointer("/metadata/labels")
             .and_then(Value::as_object);
-        let labels = labels.into_iter().flatten().filter_map(|(key, value)| {
-            let value = value.as_str()?;
-            Some((key.clone(), value.to_owned()))
-        });
-        self.labels.matches(&labels.collect())
+        let value = |key: &str| labels?.get(key)?.as_str();
+        self.labels.match_found(value)
     }
 }
 

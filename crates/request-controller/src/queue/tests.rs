@@ -1,8 +1,85 @@
 use super::*;
 use std::sync::Arc;
 
+/// A queue in which everything is one tenant's, which may have all workers.
+fn one_tenant<J: Clone + Eq + Hash>() -> Queue<J> {
+    Queue::shared([usize::MAX; 2], |_| Tenants::default())
+}
+
+/// A queue in which a job is named after its owner and its asker, such as `a/b 1`; each may have two workers.
+fn of_tenants() -> Queue<&'static str> {
+    let queue = Queue::shared([2, 2], |job: &&'static str| {
+        let (owner, rest) = job.split_once('/').unwrap();
+        let (asker, _) = rest.split_once(' ').unwrap();
+        Tenants {
+            owner: owner.to_owned(),
+            asker: asker.to_owned(),
+        }
+    });
+    queue.open(Lane::Urgent);
+    queue.open(Lane::Normal);
+    queue
+}
+
+#[tokio::test]
+async fn tenants_take_turns() {
+    let queue = of_tenants();
+    for job in ["a/a 1", "a/a 2", "a/a 3", "b/b 1"] {
+        queue.wake(job, Lane::Urgent);
+    }
+    assert_eq!(now(&queue, Lane::Urgent), Some("a/a 1"));
+    assert_eq!(now(&queue, Lane::Urgent), Some("b/b 1"));
+    assert_eq!(now(&queue, Lane::Urgent), Some("a/a 2"));
+}
+
+#[tokio::test]
+async fn a_namespace_holds_no_more_than_its_share_of_the_workers() {
+    let queue = of_tenants();
+    for job in ["a/p 1", "a/q 1", "a/r 1", "b/p 1", "c/p 1", "d/d 1"] {
+        queue.wake(job, Lane::Normal);
+    }
+    let mut taken = Vec::new();
+    while let Some(job) = now(&queue, Lane::Normal) {
+        taken.push(job);
+    }
+    // The third of owner a waits, and the third of asker p.
+    assert_eq!(taken, ["a/p 1", "a/q 1", "b/p 1", "d/d 1"]);
+    queue.done(&"a/p 1", Looked::Done);
+    assert_eq!(now(&queue, Lane::Normal), Some("a/r 1"));
+    assert_eq!(now(&queue, Lane::Normal), Some("c/p 1"));
+    // The lanes have workers of their own.
+    queue.wake("a/p 2", Lane::Urgent);
+    assert_eq!(now(&queue, Lane::Urgent), Some("a/p 2"));
+    for job in ["a/q 1", "a/r 1", "b/p 1", "c/p 1", "d/d 1", "a/p 2"] {
+        queue.done(&job, Looked::Done);
+    }
+    let state = queue.state();
+    assert!(
+        state
+            .owners
+            .iter()
+            .chain(&state.askers)
+            .all(|it| it.tenants() == 0)
+    );
+    assert!(state.lines.iter().all(FairLine::is_empty));
+}
+
+#[tokio::test]
+async fn a_worker_is_woken_when_its_tenant_has_room_again() {
+    let queue = Arc::new(of_tenants());
+    for job in ["a/a 1", "a/a 2", "a/a 3"] {
+        queue.wake(job, Lane::Normal);
+    }
+    let _ = (now(&queue, Lane::Normal), now(&queue, Lane::Normal));
+    let waiting = Arc::clone(&queue);
+    let third = tokio::spawn(async move { waiting.take(Lane::Normal).await.job });
+    tokio::task::yield_now().await;
+    queue.done(&"a/a 1", Looked::Done);
+    assert_eq!(third.await.unwrap(), "a/a 3");
+}
+
 fn queue() -> Arc<Queue<&'static str>> {
-    let queue = Queue::default();
+    let queue = one_tenant();
     queue.open(Lane::Urgent);
     queue.open(Lane::Normal);
     Arc::new(queue)
@@ -67,7 +144,7 @@ async fn one_thing_is_looked_at_by_one_worker_and_again_if_it_came_up_meanwhile(
 
 #[tokio::test]
 async fn a_closed_lane_gives_nothing_and_closing_forgets() {
-    let queue = Queue::default();
+    let queue = one_tenant();
     queue.wake("a", Lane::Normal);
     assert_eq!(now(&queue, Lane::Normal), None);
     queue.open(Lane::Urgent);
@@ -226,7 +303,7 @@ async fn what_somebody_undoes_each_time_is_not_done_again_without_a_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_calm_again_is_forgotten() {
-    let queue = Queue::default();
+    let queue = one_tenant();
     for number in 0..REMEMBERED {
         queue.changed(&number);
     }

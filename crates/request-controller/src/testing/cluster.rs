@@ -10,6 +10,7 @@ use std::{
 
 use connectors_api::{
     access_policy::{Match, ObjectKind},
+    check_selector::CompiledPolicy,
     check_state::ObjectState,
     check_state::StateError,
     check_verdict, connector,
@@ -269,8 +270,8 @@ impl Cluster {
                 2,
             ),
             applier: Applier::new(live.clone(), writes, Arc::clone(&clock), metrics.clone()),
+            queue: Arc::new(crate::controller::queue(Arc::clone(&world))),
             world,
-            queue: Arc::default(),
             live,
             events: Events::new(client, "test"),
             metrics,
@@ -330,7 +331,7 @@ impl Cluster {
             let cached = PolicyCached {
                 uid: policy["metadata"]["uid"].as_str().unwrap().to_owned(),
                 deleting: false,
-                policy: Ok(Arc::new(parsed.unwrap())),
+                policy: Ok(Arc::new(CompiledPolicy::of(parsed.unwrap(), None))),
             };
             let _ = state.policy(&name(&policy), Some(cached));
         }

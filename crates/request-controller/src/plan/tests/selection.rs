@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
 
 use connectors_api::{
+    AccessPolicy,
     access_policy::Latch,
     access_request::MatchedPolicy,
+    check_selector::CompiledPolicy,
     reason::AccessCheckReady::{
         self, AccessCheckFailed as Failed, AccessCheckPassed as Passed,
         AccessCheckPending as Pending, AccessCheckRejected as Rejected,
@@ -28,7 +30,11 @@ fn pod() -> Value {
 }
 
 fn wanted() -> Vec<Wanted> {
-    select::wanted(&policy_object("p", &json!({})), &pod())
+    looked_for(policy_object("p", &json!({})))
+}
+
+fn looked_for(policy: AccessPolicy) -> Vec<Wanted> {
+    select::wanted(&CompiledPolicy::of(policy, None), &pod())
 }
 
 fn object(name: &str) -> Value {
@@ -87,9 +93,9 @@ fn a_policy_of_another_namespace_sees_only_who_the_pod_is() {
         "run".to_owned(),
         "{.object.metadata.annotations.run}".to_owned(),
     );
-    assert!(select::wanted(&policy, &pod())[0].selection.is_err());
+    assert!(looked_for(policy.clone())[0].selection.is_err());
     policy.metadata.namespace = Some("apps".to_owned());
-    assert!(select::wanted(&policy, &pod())[0].selection.is_ok());
+    assert!(looked_for(policy.clone())[0].selection.is_ok());
 }
 
 #[test]

@@ -1,0 +1,252 @@
+//! What is remembered between two looks: pods as they were read last, and answers to questions about checks.
+//!
+//! Both are only worth a call that need not be repeated, so both may be forgotten at any time. Tenants pay with their
+//! own entries; what is kept is text and digests, which weigh what they say.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use evaluation_api::v1::EvaluateChecksResponse;
+use prost::Message;
+use serde_json::Value;
+use service_kit::shared_cache::{CacheBounds, SharedCache};
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use crate::api::Name;
+
+const MIB: usize = 1024 * 1024;
+/// Pods, by the namespace that they are in.
+const PODS: CacheBounds = CacheBounds {
+    share: 4 * MIB,
+    total: 32 * MIB,
+};
+/// Answers, by the namespace of the pod that they are about.
+const ANSWERS: CacheBounds = CacheBounds {
+    share: 2 * MIB,
+    total: 16 * MIB,
+};
+/// What an entry takes beside its text, about.
+const OVERHEAD: usize = 512;
+
+/// Pods in the version that was last read, once for all requests of a pod.
+pub(super) struct Pods(Mutex<SharedCache<String, Pod>>);
+
+struct Pod {
+    version: String,
+    text: Box<str>,
+}
+
+impl Default for Pods {
+    fn default() -> Self {
+        Self(Mutex::new(SharedCache::new(PODS)))
+    }
+}
+
+impl Pods {
+    /// The pod with this UID, if it was read in this version.
+    pub(super) fn get(&self, uid: &str, version: &str) -> Option<Value> {
+        let mut pods = self.lock();
+        let pod = pods.get(&uid.to_owned())?;
+        (pod.version == version)
+            .then(|| serde_json::from_str(&pod.text).ok())
+            .flatten()
+    }
+
+    /// Keeps a pod as it was read now.
+    pub(super) fn put(&self, namespace: &str, uid: &str, pod: &Value) {
+        let version = pod.pointer("/metadata/resourceVersion");
+        let version = version.and_then(Value::as_str).unwrap_or_default();
+        let pod_kept = Pod {
+            version: version.to_owned(),
+            text: pod.to_string().into(),
+        };
+        let bytes = pod_kept.text.len() + OVERHEAD;
+        self.lock().put(namespace, uid.to_owned(), bytes, pod_kept);
+    }
+
+    pub(super) fn forget(&self, uid: &str) {
+        self.lock().remove(&uid.to_owned());
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.lock().bytes()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SharedCache<String, Pod>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which question an answer is remembered for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) request: Name,
+    /// The UID of the policy.
+    pub(super) policy: String,
+    /// Before or after a grant.
+    pub(super) stage: i32,
+}
+
+/// What stands for the whole of a question: two that differ have different ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Digest([u8; 32]);
+
+impl Digest {
+    pub(super) fn of(question: &impl Message) -> Self {
+        Self(Sha256::digest(question.encode_to_vec()).into())
+    }
+}
+
+/// The last answer to each question of a request, and how long it counts: the same question has the same answer.
+pub(super) struct Answers(Mutex<SharedCache<Name, Vec<Answer>>>);
+
+#[derive(Debug)]
+struct Answer {
+    question: Question,
+    digest: Digest,
+    said: Arc<EvaluateChecksResponse>,
+    until: Instant,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self(Mutex::new(SharedCache::new(ANSWERS)))
+    }
+}
+
+impl Answers {
+    /// What was said to exactly this, and until when it counts.
+    pub(super) fn get(
+        &self,
+        question: &Question,
+        digest: &Digest,
+    ) -> Option<(Arc<EvaluateChecksResponse>, Instant)> {
+        let mut answers = self.lock();
+        let mut known = answers.get(&question.request)?.iter();
+        let same = known.find(|it| it.question == *question && it.digest == *digest)?;
+        Some((Arc::clone(&same.said), same.until))
+    }
+
+    /// Keeps an answer, paid by the namespace of the pod.
+    pub(super) fn put(
+        &self,
+        namespace: &str,
+        question: Question,
+        digest: Digest,
+        said: Arc<EvaluateChecksResponse>,
+        until: Instant,
+    ) {
+        let request = question.request.clone();
+        let answer = Answer {
+            question,
+            digest,
+            said,
+            until,
+        };
+        self.change(namespace, &request, &answer.question.clone(), Some(answer));
+    }
+
+    /// Forgets one answer.
+    pub(super) fn remove(&self, namespace: &str, question: &Question) {
+        self.change(namespace, &question.request, question, None);
+    }
+
+    /// Forgets all answers for a request.
+    pub(super) fn forget(&self, request: &Name) {
+        self.lock().remove(request);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.lock().bytes()
+    }
+
+    fn change(&self, namespace: &str, request: &Name, old: &Question, new: Option<Answer>) {
+        let mut answers = self.lock();
+        let mut all = answers.remove(request).unwrap_or_default();
+        all.retain(|it| it.question != *old);
+        all.extend(new);
+        if !all.is_empty() {
+            let weight = |it: &Answer| it.said.encoded_len() + OVERHEAD;
+            let bytes = all.iter().map(weight).sum();
+            answers.put(namespace, request.clone(), bytes, all);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SharedCache<Name, Vec<Answer>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use evaluation_api::v1::EvaluateChecksRequest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn question(policy: &str) -> Question {
+        Question {
+            request: Name::new("tools", "r"),
+            policy: policy.to_owned(),
+            stage: 1,
+        }
+    }
+
+    fn digest(text: &str) -> Digest {
+        Digest::of(&EvaluateChecksRequest {
+            connector: text.to_owned(),
+            ..EvaluateChecksRequest::default()
+        })
+    }
+
+    #[test]
+    fn a_pod_is_kept_once_in_the_version_that_was_read() {
+        let pods = Pods::default();
+        let pod = |version: &str| json!({"metadata": {"resourceVersion": version, "name": "p"}});
+        pods.put("apps", "uid", &pod("1"));
+        let once = pods.bytes();
+        pods.put("apps", "uid", &pod("2"));
+        assert_eq!(pods.bytes(), once);
+        assert_eq!(pods.get("uid", "1"), None);
+        assert_eq!(pods.get("uid", "2"), Some(pod("2")));
+        assert_eq!(pods.get("other", "2"), None);
+        pods.forget("uid");
+        assert_eq!((pods.get("uid", "2"), pods.bytes()), (None, 0));
+    }
+
+    #[test]
+    fn large_pods_of_one_namespace_stay_within_its_share() {
+        let pods = Pods::default();
+        let quiet = json!({"metadata": {"resourceVersion": "1"}});
+        pods.put("quiet", "own", &quiet);
+        let large = json!({"metadata": {"resourceVersion": "1"}, "spec": "x".repeat(MIB)});
+        for number in 0..100 {
+            pods.put("loud", &number.to_string(), &large);
+            assert!(pods.bytes() <= PODS.share + 2 * OVERHEAD);
+        }
+        assert_eq!(pods.get("own", "1"), Some(quiet));
+    }
+
+    #[test]
+    fn an_answer_is_found_for_exactly_its_question() {
+        let answers = Answers::default();
+        let until = Instant::now() + Duration::from_secs(1);
+        let said = Arc::new(EvaluateChecksResponse::default());
+        answers.put("apps", question("a"), digest("x"), Arc::clone(&said), until);
+        answers.put("apps", question("b"), digest("y"), said, until);
+        let found = |policy: &str, text: &str| {
+            let found = answers.get(&question(policy), &digest(text));
+            found.map(|(_, until)| until)
+        };
+        assert_eq!(found("a", "x"), Some(until));
+        assert_eq!(found("b", "y"), Some(until));
+        assert_eq!(found("a", "y"), None);
+        assert_eq!(found("c", "x"), None);
+        answers.remove("apps", &question("a"));
+        assert_eq!((found("a", "x"), found("b", "y")), (None, Some(until)));
+        answers.forget(&Name::new("tools", "r"));
+        assert_eq!((found("b", "y"), answers.bytes()), (None, 0));
+    }
+}
