@@ -3,22 +3,31 @@
 use jiff::Timestamp;
 
 use crate::access_request::Phase;
-use crate::{AccessRequest, AccessRequestSpec};
+use crate::{AccessRequest, AccessRequestSpec, Permission};
 
-/// Whether two requests of one namespace are about the same subject, connector, permission and pod. A
-/// request that names no pod by its UID is about none.
-#[must_use]
-pub fn same_tuple(a: &AccessRequestSpec, b: &AccessRequestSpec) -> bool {
-    let uid = |spec: &AccessRequestSpec| {
+/// What two requests of one namespace share that are about the same thing: of them one decides.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestTuple {
+    pod_uid: String,
+    subject_namespace: String,
+    subject: String,
+    connector: String,
+    permission: Permission,
+}
+
+impl RequestTuple {
+    /// What a request is about. None while it names no UID: it is like no other then.
+    #[must_use]
+    pub fn of(spec: &AccessRequestSpec) -> Option<Self> {
         let uid = spec.context.object_ref.uid.clone();
-        uid.filter(|uid| !uid.is_empty())
-    };
-    uid(a).is_some()
-        && uid(a) == uid(b)
-        && a.subject_namespace() == b.subject_namespace()
-        && a.subject.name == b.subject.name
-        && a.connector_ref.name == b.connector_ref.name
-        && a.permission == b.permission
+        Some(Self {
+            pod_uid: uid.filter(|uid| !uid.is_empty())?,
+            subject_namespace: spec.subject_namespace().to_owned(),
+            subject: spec.subject.name.clone(),
+            connector: spec.connector_ref.name.clone(),
+            permission: spec.permission,
+        })
+    }
 }
 
 /// The one that decides: a granted, rejected, revoked or ended one, else the oldest, then the smaller UID.
@@ -138,13 +147,14 @@ mod tests {
     #[test]
     fn every_part_of_the_tuple_counts() {
         let base = request("a", None, None).spec;
-        assert!(same_tuple(&base, &base));
+        let tuple = RequestTuple::of(&base);
+        assert!(tuple.is_some());
         let mut written_out = base.clone();
         written_out.subject.namespace = Some("n".to_owned());
         written_out.connector_ref.namespace =
             Some("anything: it can only be the request's".to_owned());
         written_out.context.object_ref.name = "the UID says which pod".to_owned();
-        assert!(same_tuple(&base, &written_out));
+        assert_eq!(RequestTuple::of(&written_out), tuple);
 
         let changed: [fn(&mut AccessRequestSpec); 6] = [
             |spec| spec.subject.name = "t".to_owned(),
@@ -157,12 +167,12 @@ mod tests {
         for change in changed {
             let mut other = base.clone();
             change(&mut other);
-            assert!(!same_tuple(&base, &other), "{other:?}");
+            assert_ne!(RequestTuple::of(&other), tuple, "{other:?}");
         }
         for nobody in [None, Some(String::new())] {
             let mut nobodys = base.clone();
             nobodys.context.object_ref.uid = nobody;
-            assert!(!same_tuple(&nobodys, &nobodys));
+            assert_eq!(RequestTuple::of(&nobodys), None);
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     seen::{ConnectorSeen, GrantKind, Managed, PodFacts},
 };
 
-pub use kinds::{KindCache, KindState};
+pub use kinds::{Kept, KindCache, KindState};
 pub use requests::{Counts, RequestCached, Requests, holds, pod_of};
 
 /// Something to look at.

@@ -1,13 +1,9 @@
-//! Which kinds, and which objects, are never checks, whatever a policy names.
+//! Which kinds are never checks, whatever a policy names.
 //!
 //! The controller reads some kinds for its own work. A policy of one namespace must not turn that into a
 //! look at what another one keeps there, so what is read for that purpose is never read for a check.
 
 use connectors_api::{access_policy::ObjectKind, check_kind::may_approve};
-use serde_json::{Value, json};
-
-/// Nobody approves in more words.
-const LARGEST: usize = 256 * 1024;
 
 /// Whether objects of a kind may be checks at all; otherwise why not. Whether they may be read is another
 /// question.
@@ -19,40 +15,6 @@ pub fn may_be_check(kind: &ObjectKind) -> Result<(), String> {
     Err(format!(
         "objects of kind {kind} of {api_version} are never checks"
     ))
-}
-
-/// Whether an object is too large to be a check.
-#[must_use]
-pub fn is_too_large(object: &Value) -> bool {
-    let mut left = Left(LARGEST);
-    serde_json::to_writer(&mut left, object).is_err()
-}
-
-/// What selects an object by its labels, and nothing else of it.
-#[must_use]
-pub fn only_labels(object: &Value) -> Option<Value> {
-    let metadata = object.get("metadata")?;
-    let field = |name: &str| metadata.get(name).cloned();
-    Some(json!({"metadata": {
-        "name": field("name"),
-        "labels": field("labels"),
-        "deletionTimestamp": field("deletionTimestamp"),
-    }}))
-}
-
-/// Counts what is written, and stops there.
-struct Left(usize);
-
-impl std::io::Write for Left {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let left = self.0.checked_sub(bytes.len());
-        self.0 = left.ok_or(std::io::ErrorKind::FileTooLarge)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -91,12 +53,5 @@ mod tests {
             };
             assert_eq!(may_be_check(&kind).is_ok(), may, "{kind:?}");
         }
-    }
-
-    #[test]
-    fn an_object_is_too_large_from_one_byte_above_the_limit() {
-        let of = |length: usize| Value::String("x".repeat(length - 2));
-        assert!(!is_too_large(&of(LARGEST)));
-        assert!(is_too_large(&of(LARGEST + 1)));
     }
 }

@@ -7,12 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use connectors_api::access_policy::ObjectKind;
 use futures::StreamExt;
-use kube::{
-    Api, Client,
-    api::{DynamicObject, ListParams},
-    core::ApiResource,
-    runtime::watcher,
-};
+use kube::{Api, Client, api::ListParams, core::ApiResource, runtime::watcher};
 use service_kit::{
     chance,
     kinds::{self, Served},
@@ -26,9 +21,9 @@ use tokio::{
 use tracing::info;
 
 use crate::{
-    api::value,
     caches::{KindState, Wakes, World},
     check_kinds,
+    check_object::{AsText, CheckObject},
 };
 
 /// How soon a policy's new kind is noticed.
@@ -39,6 +34,9 @@ const RETRY: Duration = Duration::from_secs(5);
 const RECHECK: Duration = Duration::from_secs(30);
 /// How long a single question may take.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// Objects of one page of a list. Tenants may write 1.5 MB each.
+const PAGE: u32 = 50;
 
 /// Where jobs go.
 pub type Sink = Arc<dyn Fn(Wakes) + Send + Sync>;
@@ -121,12 +119,12 @@ impl One {
     async fn watch(&self, resource: ApiResource) {
         let watch = Watch {
             name: &resource.plural.clone(),
-            config: watcher::Config::default(),
+            config: watcher::Config::default().page_size(PAGE),
             ready: None,
             metrics: &self.metrics,
         };
         self.becomes(KindState::Listing(resource.clone()));
-        let api: Api<Guarded<DynamicObject>> = Api::all_with(self.client.clone(), &resource);
+        let api: Api<Guarded<CheckObject, AsText>> = Api::all_with(self.client.clone(), &resource);
         let mut events = Box::pin(watch.start(api));
         let mut changes = Changes::default();
         let mut recheck = Box::pin(sleep(RECHECK));
@@ -159,10 +157,10 @@ impl One {
         }
     }
 
-    fn changed(&self, resource: &ApiResource, change: Change<Guarded<DynamicObject>>) {
+    fn changed(&self, resource: &ApiResource, change: Change<Guarded<CheckObject, AsText>>) {
         let (name, object) = match change {
             Change::There(name, object) => {
-                let object = object.object.map(|it| value(&it, resource));
+                let object = object.object.map(|it| it.of_kind(resource));
                 (name, Some(object))
             }
             Change::Gone(name) => (name, None),
@@ -191,7 +189,7 @@ pub(crate) async fn find(client: &Client, wanted: &ObjectKind) -> Option<Found> 
         Served::ClusterScoped => return Some(Found::Not(KindState::NotNamespaced)),
         Served::Namespaced(resource) => resource,
     };
-    let api: Api<Guarded<DynamicObject>> = Api::all_with(client.clone(), &resource);
+    let api: Api<Guarded<CheckObject, AsText>> = Api::all_with(client.clone(), &resource);
     let params = ListParams::default().limit(1);
     match timeout(LIMIT, api.list(&params)).await {
         Ok(Ok(_)) => Some(Found::Readable(resource)),

@@ -21,6 +21,7 @@ pub mod apply;
 pub mod args;
 pub mod caches;
 pub mod check_kinds;
+pub mod check_object;
 pub mod controller;
 pub mod dynamic;
 pub mod error;

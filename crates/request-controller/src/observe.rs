@@ -1,6 +1,7 @@
 //! All reads about one request: from the caches first, and from the API server when it may matter.
 
 mod judge;
+mod objects;
 mod remembered;
 mod sources;
 
@@ -19,6 +20,7 @@ use service_kit::{fair::TenantTurns, report, retry::CallError};
 use thiserror::Error;
 use tracing::warn;
 
+use objects::{CheckObjects, Look};
 use remembered::{Answers, Pods};
 use sources::Applying;
 
@@ -49,6 +51,11 @@ pub enum ObserveError {
     /// The caches do not know yet what was there before the request.
     #[error("the caches do not know request {0} as it is")]
     Behind(Name),
+    /// One look would ask the API server for too many lists.
+    #[error(
+        "the policies for this connector have more checks than one look may read for; use fewer"
+    )]
+    TooManyLists,
     /// A connector, account or namespace is there and cannot be read.
     #[error("{0} cannot be read")]
     UnreadablePart(String),
@@ -68,6 +75,7 @@ pub struct Observer {
     evaluator: Arc<dyn Evaluator>,
     clock: Clock,
     most_waiting: usize,
+    objects: CheckObjects,
     answers: Answers,
     pods: Pods,
     /// By the namespace of the policies, before and after a grant.
@@ -83,7 +91,12 @@ impl Observer {
         clock: Clock,
         most_waiting: usize,
     ) -> Self {
+        let objects = CheckObjects {
+            world: Arc::clone(&world),
+            live: live.clone(),
+        };
         Self {
+            objects,
             world,
             live,
             evaluator,
@@ -160,8 +173,9 @@ impl Observer {
             return Ok(Some(seen));
         }
         let policies = self.policies(&seen.request, via).await?;
+        let look = Look::begin(via);
         let Some(whole) = whole else {
-            seen.frozen = self.frozen(&seen, &policies, None, via).await?;
+            seen.frozen = self.frozen(&seen, &policies, None, &look).await?;
             return Ok(Some(seen));
         };
         let applying = self
@@ -171,7 +185,7 @@ impl Observer {
             pod: &whole,
             applying: applying.as_ref().ok().map(|it| it.policies.as_slice()),
         };
-        seen.frozen = self.frozen(&seen, &policies, Some(&matched), via).await?;
+        seen.frozen = self.frozen(&seen, &policies, Some(&matched), &look).await?;
         let settled: Vec<_> = settled(&seen);
         let applying = match applying {
             Err(error) if was_granted || !seen.grants.is_empty() => {
@@ -188,7 +202,7 @@ impl Observer {
             if settled.contains(&uid) {
                 continue;
             }
-            let judged = self.judge(&seen.request, &compiled, &whole, via).await;
+            let judged = self.judge(&seen.request, &compiled, &whole, &look).await;
             let judged = judged.unwrap_or_else(|error| unanswered(name, &error));
             let granted = policy.spec.check_granted_permission.as_ref();
             seen.policies.push(PolicySeen {
@@ -210,7 +224,7 @@ impl Observer {
         seen: &Observed,
         policies: &[sources::Policy],
         matched: Option<&Matched<'_>>,
-        via: Via,
+        look: &Look,
     ) -> Result<Vec<FrozenSeen>, ObserveError> {
         let mut frozen = Vec::new();
         let status = seen.request.status.clone().unwrap_or_default();
@@ -224,12 +238,15 @@ impl Observer {
             let policy = policies.iter().find(|it| it.uid == uid);
             let exists = policy.is_some();
             let held = match matched {
-                Some(matched) if exists => self.held(&seen.request, entry, matched.pod, via).await,
+                Some(matched) if exists => self.held(&seen.request, entry, matched.pod, look).await,
                 Some(_) | None => Held::Unknown,
             };
-            let (changed, again) = match (via, matched, policy) {
+            let (changed, again) = match (look.via, matched, policy) {
                 (Via::Api, Some(matched), Some(policy)) if !is_written(seen, entry) => {
-                    match self.again(&seen.request, entry, policy, matched).await {
+                    match self
+                        .again(&seen.request, entry, policy, matched, look)
+                        .await
+                    {
                         Again::Changed => (true, None),
                         Again::Judged(judged) => (false, Some(judged)),
                     }
@@ -254,6 +271,7 @@ impl Observer {
         entry: &MatchedPolicy,
         policy: &sources::Policy,
         matched: &Matched<'_>,
+        look: &Look,
     ) -> Again {
         let (Some(policy), Some(applying)) = (&policy.policy, matched.applying) else {
             return Again::Judged(Judged::Unanswered);
@@ -263,7 +281,7 @@ impl Observer {
         if !applies || !select::is_same(&entry.policy.0, &policy.policy) {
             return Again::Changed;
         }
-        let judged = self.judge(request, policy, matched.pod, Via::Api).await;
+        let judged = self.judge(request, policy, matched.pod, look).await;
         Again::Judged(judged.unwrap_or_else(|error| unanswered(&Name::of(request), &error)))
     }
 

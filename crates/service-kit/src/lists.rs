@@ -10,6 +10,42 @@ use crate::retry::{CallError, Policy};
 /// Objects per page.
 const PAGE: u32 = 500;
 
+/// A list that is read page by page, for a reader that may stop before its end.
+#[derive(Clone, Debug)]
+pub struct Pages {
+    /// None after the last page.
+    next: Option<ListParams>,
+}
+
+impl Pages {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn of(objects: u32, params: ListParams) -> Self {
+        Self {
+            next: Some(params.limit(objects)),
+        }
+    }
+
+    /// The next page, with the attempts of the policy. None after the last one.
+    pub async fn next<K>(
+        &mut self,
+        policy: &Policy,
+        call: impl fmt::Display,
+        api: &Api<K>,
+    ) -> Result<Option<Vec<K>>, CallError>
+    where
+        K: Clone + fmt::Debug + DeserializeOwned,
+    {
+        let Some(params) = self.next.take() else {
+            return Ok(None);
+        };
+        let page = policy.call(call, || api.list(&params)).await?;
+        let token = page.metadata.continue_.filter(|it| !it.is_empty());
+        self.next = token.map(|token| params.continue_token(&token));
+        Ok(Some(page.items))
+    }
+}
+
 /// All objects that there are, each page with the attempts of the policy.
 pub async fn whole<K>(
     policy: &Policy,
@@ -20,15 +56,75 @@ pub async fn whole<K>(
 where
     K: Clone + fmt::Debug + DeserializeOwned,
 {
-    let mut params = params.limit(PAGE);
+    let mut pages = Pages::of(PAGE, params);
     let mut all = Vec::new();
-    loop {
-        let page = policy.call(&call, || api.list(&params)).await?;
-        let next = page.metadata.continue_.clone().filter(|it| !it.is_empty());
-        all.extend(page.items);
-        match next {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(all),
+    while let Some(page) = pages.next(policy, &call, api).await? {
+        all.extend(page);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, sync::Mutex, time::Duration};
+
+    use http::StatusCode;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::ResourceExt as _;
+
+    use super::*;
+    use crate::{fake_api, retry::Backoff};
+
+    const ONCE: Policy = Policy {
+        attempts: 1,
+        attempt: Duration::from_secs(1),
+        total: Duration::from_secs(1),
+        pauses: Backoff::new(Duration::ZERO, Duration::ZERO),
+    };
+
+    /// An API server with three objects, and the queries that it was asked.
+    fn server() -> (Api<ConfigMap>, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let queries = Arc::clone(&asked);
+        let client = fake_api::client(move |request| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let at = ["continue=b", "continue=c"]
+                .iter()
+                .position(|it| query.contains(it));
+            let (name, next) = [("a", "b"), ("b", "c"), ("c", "")][at.map_or(0, |it| it + 1)];
+            queries.lock().unwrap().push(query);
+            let page = serde_json::json!({
+                "metadata": {"continue": next}, "items": [{"metadata": {"name": name}}],
+            });
+            async move { fake_api::answer(StatusCode::OK, page.to_string()) }
+        });
+        (Api::all(client), asked)
+    }
+
+    #[tokio::test]
+    async fn a_whole_list_is_all_of_its_pages() {
+        let (api, _) = server();
+        let all = whole(&ONCE, "list", &api, ListParams::default())
+            .await
+            .unwrap();
+        let names: Vec<_> = all.iter().map(ConfigMap::name_any).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_stops_asks_for_no_further_page() {
+        let (api, asked) = server();
+        let mut pages = Pages::of(1, ListParams::default().labels("run=r"));
+        for name in ["a", "b"] {
+            let page = pages.next(&ONCE, "list", &api).await.unwrap().unwrap();
+            assert_eq!(page[0].name_any(), name);
         }
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked.len(), 2);
+        assert!(
+            asked
+                .iter()
+                .all(|it| it.contains("limit=1") && it.contains("labelSelector=run"))
+        );
     }
 }

@@ -214,7 +214,7 @@ fn held(seen: &Seen, policy: u8, entry: &MatchedPolicy) -> Held {
     let slot = seen.id.slot();
     let Heard { check, silent } = seen.checks[usize::from(policy)];
     let looked = match objects::approval(slot, policy, check) {
-        Some(object) => Looked::There(object),
+        Some(_) => Looked::There,
         None => Looked::Gone,
     };
     let looked = BTreeMap::from([(objects::approval_uid(slot, policy), looked)]);
@@ -241,12 +241,13 @@ fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
     let found: Vec<_> = wanted
         .iter()
         .map(|it| {
-            let selects = |object: &serde_json::Value| {
-                it.selection
-                    .as_ref()
-                    .is_ok_and(|selection| selection.selects(object))
+            let selects = |object: &&serde_json::Value| {
+                let label = |key: &str| object["metadata"]["labels"][key].as_str();
+                let selection = it.selection.as_ref();
+                selection.is_ok_and(|selection| selection.has_labels(label))
             };
-            Ok(object.clone().into_iter().filter(selects).collect())
+            let found = object.iter().filter(selects);
+            Ok(found.map(|it| it.to_string().into()).collect())
         })
         .collect();
     let said = objects::said(slot, policy, check, objects::form_of(life)?);

@@ -13,13 +13,15 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use service_kit::{
-    lists,
+    lists::{self, Pages},
     retry::{CallError, Policy},
     watches::{Guarded, Named, Parse, Plain, Unreadable},
 };
 use std::fmt::Debug;
+use thiserror::Error;
 
 use super::{Name, Strict};
+use crate::check_object::{AsText, CheckObject};
 use crate::seen::{GrantKind, Managed, ManagedObject, Unread};
 
 /// Reads from the API server.
@@ -29,17 +31,39 @@ pub struct Live {
     policy: Policy,
 }
 
+/// What a check may find in all, in bytes.
+const MOST_LISTED: usize = 4 * 1024 * 1024;
+/// Objects of one page of such a list. Tenants may write 1.5 MB each, and few objects have the labels of one run.
+const PAGE: u32 = 8;
+
 /// Why objects of a kind that is not ours were not listed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum NotListed {
     /// There is no such kind.
+    #[error("there is no such kind")]
     Missing,
     /// The kind may not be read.
+    #[error("the kind may not be read")]
     Forbidden,
     /// One of the objects cannot be read.
+    #[error("{0} cannot be read")]
     Unreadable(String),
+    /// There are more than anybody needs to look at.
+    #[error("there are more than {MOST_LISTED} bytes of them")]
+    TooMuch,
     /// The call failed.
+    #[error(transparent)]
     Call(CallError),
+}
+
+impl From<CallError> for NotListed {
+    fn from(error: CallError) -> Self {
+        match error.status() {
+            Some(404) => Self::Missing,
+            Some(403) => Self::Forbidden,
+            Some(_) | None => Self::Call(error),
+        }
+    }
 }
 
 /// An object that may not be there, and may be there and say nothing.
@@ -153,32 +177,43 @@ impl Live {
         Ok(found.map(|it| it.object.map(read).map_err(Box::new)))
     }
 
-    /// Objects of any kind, by their labels.
-    pub async fn objects(
+    /// An object that a check may look at.
+    pub async fn check_object(&self, kind: &ApiResource, name: &Name) -> Read<CheckObject> {
+        let api: Api<Guarded<CheckObject, AsText>> =
+            Api::namespaced_with(self.client.clone(), &name.namespace, kind);
+        let call = format!("get {} {name}", kind.kind);
+        let found = self.policy.call(call, || api.get_opt(&name.name)).await?;
+        let of_kind = |object: CheckObject| object.of_kind(kind);
+        Ok(found.map(|it| it.object.map(of_kind).map_err(Box::new)))
+    }
+
+    /// Objects that a check may look at, by their labels.
+    pub async fn check_objects(
         &self,
         kind: &ApiResource,
         namespace: &str,
         labels: &str,
-    ) -> Result<Vec<Value>, NotListed> {
-        let api: Api<Guarded<DynamicObject>> =
+    ) -> Result<Vec<CheckObject>, NotListed> {
+        let api: Api<Guarded<CheckObject, AsText>> =
             Api::namespaced_with(self.client.clone(), namespace, kind);
         let call = format!("list {} in {namespace}", kind.plural);
         let params = ListParams::default().labels(labels);
-        let found = self
-            .pages(call, &api, params)
-            .await
-            .map_err(|error| match error.status() {
-                Some(404) => NotListed::Missing,
-                Some(403) => NotListed::Forbidden,
-                Some(_) | None => NotListed::Call(error),
-            })?;
-        let read = |it: Result<DynamicObject, Box<Unreadable>>| match it {
-            Ok(object) => Ok(value(&object, kind)),
-            Err(unreadable) => Err(NotListed::Unreadable(
-                unreadable.metadata.name.unwrap_or_default(),
-            )),
-        };
-        found.into_iter().map(read).collect()
+        let (mut found, mut weight) = (Vec::new(), 0);
+        let mut pages = Pages::of(PAGE, params);
+        while let Some(page) = pages.next(&self.policy, &call, &api).await? {
+            for object in page {
+                let object = object.object.map_err(|unreadable| {
+                    NotListed::Unreadable(unreadable.metadata.name.unwrap_or_default())
+                })?;
+                let object = object.of_kind(kind);
+                weight += object.weight();
+                if weight > MOST_LISTED {
+                    return Err(NotListed::TooMuch);
+                }
+                found.push(object);
+            }
+        }
+        Ok(found)
     }
 
     async fn get<K, P>(&self, name: &Name) -> Read<K>

@@ -1,14 +1,24 @@
 //! The objects of one kind that a policy names.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use connectors_api::access_policy::ObjectKind;
 use kube::core::ApiResource;
-use serde_json::{Value, json};
 use service_kit::watches::Unreadable;
 
 use super::{State, Wakes};
-use crate::{api::Name, check_kinds};
+use crate::{api::Name, check_object::CheckObject};
+
+/// What is kept of the objects of one kind in one namespace, in bytes: some thousand approvals. Above it nothing is
+/// kept of them, and each look at that namespace's pods reads what it needs from the API server.
+pub(crate) const MOST_OF_NAMESPACE: usize = 8 * 1024 * 1024;
+/// What is kept of all kinds in all namespaces.
+const MOST_OF_ALL: usize = 128 * 1024 * 1024;
+/// What the name of an object takes that cannot be read, about.
+const UNREADABLE: usize = 64;
 
 /// Whether objects of a kind can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +49,32 @@ pub enum KindState {
 pub struct KindCache {
     /// Whether they can be read.
     pub state: KindState,
-    /// Those that can, by namespace and name.
-    objects: BTreeMap<String, BTreeMap<String, Arc<Value>>>,
-    /// Of those that are too large to be checks, or cannot be read, what selects them: they are there.
-    useless: BTreeMap<Name, Arc<Value>>,
+    /// By namespace.
+    namespaces: BTreeMap<String, Objects>,
+}
+
+/// The objects of one kind in one namespace.
+#[derive(Clone, Debug, Default)]
+struct Objects {
+    all: BTreeMap<String, Arc<CheckObject>>,
+    /// Objects that are there and cannot be read: nothing is known of them, not even their labels.
+    unreadable: BTreeSet<String>,
+    weight: usize,
+    /// There were more than are kept, and none is: they have to be read from the API server.
+    overflowed: bool,
+}
+
+/// Whether an object of the evidence is there.
+#[derive(Debug)]
+pub enum Kept<'a> {
+    /// As it is.
+    There(&'a CheckObject),
+    /// It is there and cannot be read.
+    Unreadable,
+    /// It is not there.
+    Gone,
+    /// The namespace has more objects than are kept.
+    NotKept,
 }
 
 impl KindCache {
@@ -51,36 +83,85 @@ impl KindCache {
     pub fn starting() -> Self {
         Self {
             state: KindState::Starting,
-            objects: BTreeMap::new(),
-            useless: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
         }
     }
 
-    /// The objects of a namespace.
-    pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<Value>> {
-        self.objects
-            .get(namespace)
-            .into_iter()
-            .flat_map(BTreeMap::values)
-    }
-
-    /// What is known of the objects of a namespace that say nothing.
-    pub fn useless_in(&self, namespace: &str) -> impl Iterator<Item = &Arc<Value>> {
-        let all = self.useless.iter();
-        all.filter(move |(name, _)| name.namespace == namespace)
-            .map(|(_, it)| it)
-    }
-
-    /// Whether an object is there and says nothing.
+    /// The objects of a namespace. None if there are more than are kept.
     #[must_use]
-    pub fn is_useless(&self, name: &Name) -> bool {
-        self.useless.contains_key(name)
+    pub fn in_namespace(&self, namespace: &str) -> Option<Vec<&Arc<CheckObject>>> {
+        match self.namespaces.get(namespace) {
+            Some(objects) if objects.overflowed => None,
+            Some(objects) => Some(objects.all.values().collect()),
+            None => Some(Vec::new()),
+        }
     }
 
     /// One object.
     #[must_use]
-    pub fn get(&self, name: &Name) -> Option<&Arc<Value>> {
-        self.objects.get(&name.namespace)?.get(&name.name)
+    pub fn get(&self, name: &Name) -> Kept<'_> {
+        let Some(objects) = self.namespaces.get(&name.namespace) else {
+            return Kept::Gone;
+        };
+        match objects.all.get(&name.name) {
+            _ if objects.overflowed => Kept::NotKept,
+            Some(object) => Kept::There(object),
+            None if objects.unreadable.contains(&name.name) => Kept::Unreadable,
+            None => Kept::Gone,
+        }
+    }
+
+    /// What all objects take, about.
+    pub(super) fn weight(&self) -> usize {
+        self.namespaces.values().map(|it| it.weight).sum()
+    }
+
+    /// The namespace whose objects take most, and how much.
+    fn heaviest(&self) -> Option<(usize, &String)> {
+        let weights = self.namespaces.iter().map(|(name, it)| (it.weight, name));
+        weights.max()
+    }
+
+    fn overflow(&mut self, namespace: &str) {
+        if let Some(objects) = self.namespaces.get_mut(namespace) {
+            *objects = Objects {
+                overflowed: true,
+                ..Objects::default()
+            };
+        }
+    }
+
+    /// A list of all objects begins: what was left out may be there again.
+    fn begin(&mut self) {
+        self.namespaces.retain(|_, it| !it.overflowed);
+    }
+
+    fn put(&mut self, name: &Name, object: Option<Result<CheckObject, Unreadable>>) {
+        let objects = self.namespaces.entry(name.namespace.clone()).or_default();
+        if objects.overflowed {
+            return;
+        }
+        let before = objects.all.remove(&name.name);
+        objects.weight -= before.map_or(0, |it| it.weight());
+        if objects.unreadable.remove(&name.name) {
+            objects.weight -= name.name.len() + UNREADABLE;
+        }
+        match object {
+            Some(Ok(object)) => {
+                objects.weight += object.weight();
+                objects.all.insert(name.name.clone(), Arc::new(object));
+            }
+            Some(Err(_)) => {
+                objects.weight += name.name.len() + UNREADABLE;
+                objects.unreadable.insert(name.name.clone());
+            }
+            None => {}
+        }
+        if objects.weight > MOST_OF_NAMESPACE {
+            self.overflow(&name.namespace);
+        } else if objects.all.is_empty() && objects.unreadable.is_empty() {
+            self.namespaces.remove(&name.namespace);
+        }
     }
 }
 
@@ -101,9 +182,11 @@ impl State {
             | KindState::Forbidden { .. }
             | KindState::NotNamespaced
             | KindState::Refused => {
-                cache.objects.clear();
-                cache.useless.clear();
+                cache.namespaces.clear();
             }
+        }
+        if matches!(&state, KindState::Listing(_)) {
+            cache.begin();
         }
         cache.state = state;
         let all = self.requests.all().into_iter();
@@ -121,30 +204,13 @@ impl State {
         &mut self,
         kind: &ObjectKind,
         name: &Name,
-        object: Option<Result<Value, Unreadable>>,
+        object: Option<Result<CheckObject, Unreadable>>,
     ) -> Wakes {
         let Some(cache) = self.kinds.get_mut(kind) else {
             return Wakes::new();
         };
-        cache.useless.remove(name);
-        let object = match object {
-            Some(Ok(object)) if !check_kinds::is_too_large(&object) => Some(object),
-            Some(says_nothing) => {
-                let object = says_nothing.unwrap_or_else(|it| json!({"metadata": it.metadata}));
-                let labels = check_kinds::only_labels(&object).unwrap_or_default();
-                cache.useless.insert(name.clone(), Arc::new(labels));
-                None
-            }
-            None => None,
-        };
-        let objects = cache.objects.entry(name.namespace.clone()).or_default();
-        match object {
-            Some(object) => objects.insert(name.name.clone(), Arc::new(object)),
-            None => objects.remove(&name.name),
-        };
-        if objects.is_empty() {
-            cache.objects.remove(&name.namespace);
-        }
+        cache.put(name, object);
+        self.bound_objects();
         let concerned: Vec<_> = self
             .requests
             .of_pod_namespace(&name.namespace)
@@ -152,6 +218,21 @@ impl State {
             .cloned()
             .collect();
         self.requests.wakes(concerned)
+    }
+
+    /// Above the total, the namespace that has most is read live.
+    fn bound_objects(&mut self) {
+        while self.kinds.values().map(KindCache::weight).sum::<usize>() > MOST_OF_ALL {
+            let kinds = self.kinds.values_mut();
+            let Some(kind) = kinds.max_by_key(|it| it.heaviest().map(|(weight, _)| weight)) else {
+                return;
+            };
+            let Some((_, namespace)) = kind.heaviest() else {
+                return;
+            };
+            let namespace = namespace.clone();
+            kind.overflow(&namespace);
+        }
     }
 
     /// Whether an object can matter to a request: as evidence, or by a policy that names its kind.

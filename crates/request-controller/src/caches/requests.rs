@@ -8,7 +8,7 @@ use std::{
 use connectors_api::{
     AccessRequest,
     access_request::{GrantState, Phase},
-    request_order,
+    request_order::RequestTuple,
 };
 use jiff::Timestamp;
 use service_kit::watches::Unreadable;
@@ -43,6 +43,8 @@ pub struct Requests {
     by_pod_namespace: BTreeMap<String, BTreeSet<Name>>,
     by_namespace: BTreeMap<String, BTreeSet<Name>>,
     by_connector: BTreeMap<Name, BTreeSet<Name>>,
+    /// By their own namespace, and by what they are about.
+    by_tuple: BTreeMap<(String, RequestTuple), BTreeSet<Name>>,
     /// All of them are being listed, in the order of their names.
     listed: bool,
     /// Those that wait, by the namespaces of their connector and their pod, the oldest first.
@@ -73,6 +75,19 @@ impl Requests {
     #[must_use]
     pub fn readable(&self, name: &Name) -> Option<&Arc<AccessRequest>> {
         self.all.get(name)?.request.as_ref().ok()
+    }
+
+    /// Whether there is no request, and nothing that leads to one.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+            && self.by_uid.is_empty()
+            && self.by_pod.is_empty()
+            && self.by_pod_namespace.is_empty()
+            && self.by_namespace.is_empty()
+            && self.by_connector.is_empty()
+            && self.by_tuple.is_empty()
+            && self.waiting.is_empty()
     }
 
     /// Every request.
@@ -110,20 +125,10 @@ impl Requests {
     /// The other requests of the same tuple.
     #[must_use]
     pub fn tuple_of(&self, name: &Name) -> Vec<Name> {
-        let Some(request) = self.readable(name) else {
-            return Vec::new();
-        };
-        let same = |other: &&Name| {
-            *other != name
-                && other.namespace == name.namespace
-                && self
-                    .readable(other)
-                    .is_some_and(|other| request_order::same_tuple(&other.spec, &request.spec))
-        };
-        self.of_pod(&pod_of(request))
-            .filter(same)
-            .cloned()
-            .collect()
+        let tuple = self.readable(name).and_then(|it| tuple_of(name, it));
+        let same = tuple.and_then(|it| self.by_tuple.get(&it));
+        let others = same.into_iter().flatten().filter(|it| *it != name);
+        others.cloned().collect()
     }
 
     /// Whether something may be in force for a request.
@@ -223,6 +228,9 @@ impl Requests {
                 );
             }
             add(&mut self.by_pod, pod, name.clone());
+            if let Some(tuple) = tuple_of(name, request) {
+                add(&mut self.by_tuple, tuple, name.clone());
+            }
             add(
                 &mut self.by_connector,
                 connector_of(name, request),
@@ -249,6 +257,9 @@ impl Requests {
                 &place(name, request),
             );
             take(&mut self.by_pod, pod, name);
+            if let Some(tuple) = tuple_of(name, request) {
+                take(&mut self.by_tuple, tuple, name);
+            }
             take(&mut self.by_connector, connector_of(name, request), name);
         }
         Some(cached)
@@ -264,6 +275,10 @@ pub fn pod_of(request: &AccessRequest) -> Name {
 
 fn connector_of(name: &Name, request: &AccessRequest) -> Name {
     Name::new(&name.namespace, &request.spec.connector_ref.name)
+}
+
+fn tuple_of(name: &Name, request: &AccessRequest) -> Option<(String, RequestTuple)> {
+    Some((name.namespace.clone(), RequestTuple::of(&request.spec)?))
 }
 
 fn line_of(name: &Name, request: &AccessRequest) -> (String, String) {

@@ -1,7 +1,11 @@
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::ApiResource;
 use serde_json::{Value, json};
+use service_kit::watches::Parse as _;
 
 use super::*;
+use crate::check_object::{AsText, CheckObject};
 
 fn name() -> Name {
     Name::new("tools", "r")
@@ -201,4 +205,125 @@ fn a_request_finds_those_of_its_tuple() {
     );
     let second = (Job::Request(Name::new("tools", "s")), Lane::Normal);
     assert_eq!(wakes, [second, (Job::Request(name()), Lane::Normal)]);
+}
+
+fn config_maps() -> ObjectKind {
+    ObjectKind {
+        api_version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+    }
+}
+
+fn check_object(bytes: usize) -> CheckObject {
+    let object =
+        json!({"metadata": {"uid": "u", "labels": {"run": "r"}}, "data": "x".repeat(bytes)});
+    AsText::parse(&object.to_string()).unwrap()
+}
+
+fn watching() -> State {
+    let mut state = State::default();
+    let _ = state.kind(
+        &config_maps(),
+        KindState::Watching(ApiResource::erase::<ConfigMap>(&())),
+    );
+    state
+}
+
+fn kept(state: &State, namespace: &str) -> Option<usize> {
+    let objects = state.kinds[&config_maps()].in_namespace(namespace);
+    objects.map(|it| it.len())
+}
+
+#[test]
+fn objects_above_a_namespaces_share_are_not_kept_and_others_are() {
+    let mut state = watching();
+    let _ = state.object(
+        &config_maps(),
+        &Name::new("quiet", "a"),
+        Some(Ok(check_object(10))),
+    );
+    for number in 0..50 {
+        let name = Name::new("loud", &number.to_string());
+        let _ = state.object(&config_maps(), &name, Some(Ok(check_object(200 * 1024))));
+    }
+    assert_eq!(
+        (kept(&state, "loud"), kept(&state, "quiet")),
+        (None, Some(1))
+    );
+    let loud = Name::new("loud", "1");
+    assert!(matches!(
+        state.kinds[&config_maps()].get(&loud),
+        Kept::NotKept
+    ));
+    assert!(state.kinds[&config_maps()].weight() < 1024);
+    // A list of everything tells what is there now.
+    let _ = state.kind(
+        &config_maps(),
+        KindState::Listing(ApiResource::erase::<ConfigMap>(&())),
+    );
+    assert_eq!(
+        (kept(&state, "loud"), kept(&state, "quiet")),
+        (Some(0), Some(1))
+    );
+}
+
+#[test]
+fn above_the_total_the_namespace_with_most_is_not_kept() {
+    let mut state = watching();
+    for namespace in 0..20 {
+        for number in 0..(34 + namespace % 2) {
+            let name = Name::new(&format!("n{namespace}"), &number.to_string());
+            let _ = state.object(&config_maps(), &name, Some(Ok(check_object(200 * 1024))));
+        }
+    }
+    let _ = state.object(
+        &config_maps(),
+        &Name::new("small", "a"),
+        Some(Ok(check_object(10))),
+    );
+    let total: usize = state.kinds.values().map(KindCache::weight).sum();
+    assert!(total <= 128 * 1024 * 1024, "{total}");
+    assert_eq!(kept(&state, "small"), Some(1));
+}
+
+#[test]
+fn objects_that_come_and_go_leave_nothing() {
+    let mut state = watching();
+    for number in 0..100 {
+        let name = Name::new(&format!("n{}", number % 7), &number.to_string());
+        let unreadable = Unreadable {
+            metadata: ObjectMeta::default(),
+            problem: String::new(),
+        };
+        let object = if number % 2 == 0 {
+            Ok(check_object(100))
+        } else {
+            Err(unreadable)
+        };
+        let _ = state.object(&config_maps(), &name, Some(object.clone()));
+        let _ = state.object(&config_maps(), &name, Some(object));
+        let _ = state.object(&config_maps(), &name, None);
+    }
+    let cache = &state.kinds[&config_maps()];
+    assert_eq!(
+        (cache.weight(), format!("{cache:?}").contains("n1")),
+        (0, false)
+    );
+}
+
+#[test]
+fn requests_that_come_and_go_leave_no_index() {
+    let mut state = State::default();
+    for number in 0..50 {
+        let (name, uid) = (format!("r{number}"), format!("uid{number}"));
+        let _ = state.request(
+            &Name::new("tools", &name),
+            Ok(request(&name, &uid, &Value::Null)),
+        );
+    }
+    assert_eq!(state.requests.tuple_of(&Name::new("tools", "r7")).len(), 49);
+    for number in 0..50 {
+        let _ = state.request_gone(&Name::new("tools", &format!("r{number}")));
+    }
+    assert!(state.requests.is_empty());
 }

@@ -9,7 +9,6 @@ use connectors_api::{
     reason::AccessCheckReady,
 };
 use evaluation_api::{v1::EvaluateChecksResponse, verdict};
-use serde_json::Value;
 
 use super::select;
 use crate::seen::Held;
@@ -18,7 +17,7 @@ use crate::seen::Held;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Looked {
     /// It is there, under its UID.
-    There(Value),
+    There,
     /// It is gone, or another one has its name.
     Gone,
     /// It is there and cannot be read, or is too large to be a check.
@@ -81,7 +80,7 @@ fn one(
     for reference in refs.iter().filter(|it| it.name == check.name) {
         let uid = reference.ref_.as_ref().and_then(|it| it.uid.as_ref());
         match uid.and_then(|uid| looked.get(uid)) {
-            Some(Looked::There(_)) => there += 1,
+            Some(Looked::There) => there += 1,
             Some(Looked::Gone) => gone += 1,
             Some(Looked::Useless) => {
                 let failed = AccessCheckReady::AccessCheckFailed;

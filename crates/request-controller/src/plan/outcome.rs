@@ -9,7 +9,7 @@ use connectors_api::{
     access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase},
     reason::{AccessCheckReady, ContextObjectValid, Ready},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     Terms,
@@ -27,6 +27,8 @@ const PATIENT: Duration = Duration::from_secs(30);
 const IMPATIENT: Duration = Duration::from_secs(3);
 /// The list of an object's policies cannot be longer.
 const MOST_POLICIES: usize = 64;
+/// How long a request that never gave anything is kept after its pod is gone.
+const NEVER_GRANTED: SignedDuration = SignedDuration::from_hours(1);
 /// The texts of all policies that refused, together.
 const LARGEST_REFUSED: usize = 256 * 1024;
 
@@ -112,17 +114,28 @@ fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Te
         fresh.keep_the_rest();
         status.conditions = fresh.finish();
         return Outcome {
-            due: now.checked_add(terms.retention).ok(),
+            due: now.checked_add(kept_for(&old, terms)).ok(),
             ..Outcome::plain(status)
         };
     };
-    let due = since.checked_add(terms.retention).ok();
+    let due = since.checked_add(kept_for(&old, terms)).ok();
     Outcome {
         // Not before what was granted is known to be gone.
         delete: due.is_some_and(|due| now >= due)
             && (old.phase != Some(Phase::Revoked) || old.revoked_at.is_some()),
         due,
         ..Outcome::plain(old)
+    }
+}
+
+/// How long a request is kept after its pod is gone. One that never gave anything and was not refused says nothing that
+/// anybody has to prove later, and pods make as many as they like.
+fn kept_for(status: &AccessRequestStatus, terms: Terms) -> SignedDuration {
+    let is_record = status.granted_at.is_some() || status.phase == Some(Phase::Rejected);
+    if is_record {
+        terms.retention
+    } else {
+        terms.retention.min(NEVER_GRANTED)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What has to be read for the checks of a policy, and what was found put together with what was said.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use connectors_api::{
     AccessPolicy, AccessRequest,
@@ -78,8 +78,8 @@ impl Trouble {
     }
 }
 
-/// What was found for one check.
-pub type Found = Result<Vec<Value>, (Trouble, String)>;
+/// What was found for one check: the objects that it selects, as JSON.
+pub type Found = Result<Vec<Arc<str>>, (Trouble, String)>;
 
 /// What the checks of a policy look for. Nothing is parsed here: that is done once for each version of a policy.
 #[must_use]
@@ -138,24 +138,10 @@ fn unfilled(error: &RenderLabelsError, pod: &str, kind: &str) -> String {
 }
 
 impl Selection {
-    /// Whether an object is one of those that are looked for.
+    /// Whether an object with these labels may be one of those that are looked for.
     #[must_use]
-    pub fn selects(&self, object: &Value) -> bool {
-        self.may_select(object)
-            && self
-                .fields
-                .as_ref()
-                .is_none_or(|fields| fields.matches(object))
-    }
-
-    /// Whether an object may be one of those that are looked for, as far as its labels tell.
-    #[must_use]
-    pub fn may_select(&self, object: &Value) -> bool {
-        let labels = object
-            .pointer("/metadata/labels")
-            .and_then(Value::as_object);
-        let value = |key: &str| labels?.get(key)?.as_str();
-        self.labels.match_found(value)
+    pub fn has_labels<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.labels.match_found(label)
     }
 }
 

@@ -37,6 +37,7 @@ use crate::{
     api::{Live, Name, Strict, binding, role},
     apply::{Applier, Writes},
     caches::{ConnectorCached, KindState, PodCached, PolicyCached, World},
+    check_object::{AsText, CheckObject},
     evaluator::{Evaluator, Unanswered},
     events::Events,
     metrics::Metrics,
@@ -314,7 +315,13 @@ impl Cluster {
             Name::new(&text("namespace"), &text("name"))
         };
         for object in self.server.all("configmaps") {
-            let _ = state.object(&kind, &name(&object), Some(Ok(object)));
+            let read = <AsText as Parse<CheckObject>>::parse(&object.to_string());
+            let read = read.map(|it| it.of_kind(&ApiResource::erase::<ConfigMap>(&())));
+            let read = read.map_err(|problem| Unreadable {
+                metadata: serde_json::from_value(object["metadata"].clone()).unwrap(),
+                problem,
+            });
+            let _ = state.object(&kind, &name(&object), Some(read));
         }
         for request in self.server.all("accessrequests") {
             let parsed =

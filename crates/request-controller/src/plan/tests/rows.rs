@@ -423,6 +423,31 @@ fn final_requests_are_deleted_when_their_pod_was_gone_for_long_enough() {
     assert_eq!(after.plan().actions, [Action::DeleteRequest]);
 }
 
+/// Pods make as many as they like, and nobody has to prove later that nothing was given.
+#[test]
+fn a_request_that_never_gave_anything_is_kept_for_an_hour() {
+    let hour = SignedDuration::from_hours(1);
+    let invalid = Scene::new()
+        .pod(|pod| pod.account = "x".to_owned())
+        .carried_out();
+    let gone = invalid.with(|seen| seen.pod = PodSeen::Gone).carried_out();
+    assert!(line(&gone.status()).starts_with("Invalid"));
+    assert_eq!(gone.plan().requeue, Some(hour.unsigned_abs()));
+    let after = gone.after(hour);
+    assert_eq!(after.plan().actions, [Action::DeleteRequest]);
+    // One that gave something is a record, as one that was refused.
+    let revoked = Scene::granted()
+        .with(|seen| seen.pod = PodSeen::Gone)
+        .carried_out();
+    assert!(
+        !revoked
+            .after(hour)
+            .plan()
+            .actions
+            .contains(&Action::DeleteRequest)
+    );
+}
+
 #[test]
 fn an_unfinished_revocation_is_finished_before_the_request_may_go() {
     let revoked = Scene::granted().pod(|pod| pod.finished = true);

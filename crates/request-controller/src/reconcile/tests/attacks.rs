@@ -406,7 +406,9 @@ async fn an_object_too_large_to_be_a_check_is_none_and_lapses_what_it_let_throug
     assert!(cluster.managed().is_empty());
     let said = message(&cluster, "AccessCheckReady");
     assert!(
-        said.contains("ConfigMap approval-1 cannot be read, or is too large to be a check"),
+        said.contains(
+            "ConfigMap approval-1 has more than 256 KiB, which is too large to be a check"
+        ),
         "{said}"
     );
     // A controller that has not listed the kind yet reads it itself, and says the same.

@@ -23,6 +23,7 @@ use super::{UPDATE, end_pod, look};
 use crate::{
     api::{Live, Name, Strict},
     caches::{KindState, State},
+    check_object::{AsText, CheckObject},
     evaluator::{Evaluator, Unanswered},
     observe::{ObserveError, Observer},
     reconcile::{ReconcileError, Reconciler},
@@ -128,6 +129,39 @@ async fn an_object_that_cannot_be_read_fails_its_check() {
     assert!(cluster.managed().is_empty());
     let said = super::attacks::message(&cluster, "AccessCheckReady");
     assert!(said.contains("approval-2 cannot be read"), "{said}");
+}
+
+/// The namespace has more objects than are kept: what is needed is read live, and decides all the same.
+#[tokio::test]
+async fn objects_that_are_not_kept_are_read_live() {
+    let overflow = |controller: &Reconciler, namespace: &str| {
+        let mut state = controller.world.write();
+        for number in 0..50 {
+            let padding = json!({"metadata": {}, "data": "x".repeat(200 * 1024)}).to_string();
+            let object = <AsText as Parse<CheckObject>>::parse(&padding).unwrap();
+            let name = Name::new(namespace, &format!("padding-{number}"));
+            let _ = state.object(&config_maps(), &name, Some(Ok(object)));
+        }
+    };
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let approval = cluster.server.named("configmaps", "approval-1").unwrap();
+    let namespace = approval["metadata"]["namespace"].as_str().unwrap();
+    let controller = cluster.controller();
+    overflow(&controller, namespace);
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Granted", 2)
+    );
+    cluster.approval("pending");
+    let controller = cluster.controller();
+    overflow(&controller, namespace);
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Revoked", 0)
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,251 @@
+//! An object that a check may look at, as text: what a tenant writes weighs here what it weighs on the wire.
+//!
+//! A tree of values takes twenty times the memory of its text, so that no more than one is in memory at a time. What
+//! is too large to be a check is never parsed beyond its metadata.
+
+use std::{borrow::Cow, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Resource,
+    core::{ApiResource, DynamicResourceScope},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use service_kit::watches::{Parse, Plain};
+
+/// No approval needs more text. The notes of who wrote which field do not count.
+pub const LARGEST: usize = 256 * 1024;
+/// Nothing longer is parsed: the notes of who wrote which field repeat the fields.
+const LONGEST: usize = 2 * LARGEST;
+
+/// An object of some kind.
+#[derive(Clone, Debug)]
+pub struct CheckObject {
+    metadata: ObjectMeta,
+    /// The object as JSON without the notes of who wrote which field. None if it is too large to be a check.
+    text: Option<Arc<str>>,
+}
+
+#[derive(Deserialize)]
+struct MetadataOnly {
+    metadata: ObjectMeta,
+}
+
+impl CheckObject {
+    /// The object as JSON, if it is small enough to be a check.
+    #[must_use]
+    pub const fn text(&self) -> Option<&Arc<str>> {
+        self.text.as_ref()
+    }
+
+    /// Whether it is being deleted, which counts as deleted.
+    #[must_use]
+    pub const fn is_going(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// The value of a label.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The same object with the kind that it was listed under.
+    #[must_use]
+    pub fn of_kind(mut self, kind: &ApiResource) -> Self {
+        self.text = self.text.map(|text| {
+            let rest = text.strip_prefix('{').unwrap_or_default();
+            let comma = if rest == "}" { "" } else { "," };
+            let (version, kind) = (json!(kind.api_version), json!(kind.kind));
+            format!("{{\"apiVersion\":{version},\"kind\":{kind}{comma}{rest}").into()
+        });
+        self
+    }
+
+    /// The UID, which tells it from another of the same name.
+    #[must_use]
+    pub fn uid(&self) -> Option<&str> {
+        self.metadata.uid.as_deref()
+    }
+
+    /// The text as a tree, for a moment.
+    #[must_use]
+    pub fn value(&self) -> Option<Value> {
+        serde_json::from_str(self.text.as_ref()?).ok()
+    }
+
+    /// What it takes in memory, about.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let labels = self.metadata.labels.iter().flatten();
+        let labels: usize = labels
+            .map(|(key, value)| key.len() + value.len() + 64)
+            .sum();
+        let names = [
+            &self.metadata.name,
+            &self.metadata.namespace,
+            &self.metadata.uid,
+        ];
+        let names: usize = names
+            .iter()
+            .filter_map(|it| it.as_ref())
+            .map(String::len)
+            .sum();
+        labels + names + self.text.as_ref().map_or(0, |it| it.len()) + 512
+    }
+
+    /// The same object without its text: it is there, and must be read to be looked at.
+    #[must_use]
+    pub fn without_text(mut self) -> Self {
+        self.text = None;
+        self
+    }
+}
+
+/// Reads an object as its metadata and its text, without its kind: lists leave that out.
+#[derive(Clone, Copy, Debug)]
+pub enum AsText {}
+
+impl Parse<CheckObject> for AsText {
+    fn parse(json: &str) -> Result<CheckObject, String> {
+        let MetadataOnly { metadata } = Plain::parse(json)?;
+        let text = if json.len() > LONGEST {
+            None
+        } else {
+            let mut object: Map<String, Value> = Plain::parse(json)?;
+            object.remove("apiVersion");
+            object.remove("kind");
+            if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+                metadata.remove("managedFields");
+            }
+            let text = Value::Object(object).to_string();
+            (text.len() <= LARGEST).then(|| text.into())
+        };
+        Ok(CheckObject {
+            metadata: kept(metadata),
+            text,
+        })
+    }
+}
+
+/// What selects an object and tells it from another; annotations and owners stay in the text.
+fn kept(metadata: ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        labels: metadata.labels,
+        deletion_timestamp: metadata.deletion_timestamp,
+        ..ObjectMeta::default()
+    }
+}
+
+impl Resource for CheckObject {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(of: &ApiResource) -> Cow<'_, str> {
+        of.kind.as_str().into()
+    }
+
+    fn group(of: &ApiResource) -> Cow<'_, str> {
+        of.group.as_str().into()
+    }
+
+    fn version(of: &ApiResource) -> Cow<'_, str> {
+        of.version.as_str().into()
+    }
+
+    fn plural(of: &ApiResource) -> Cow<'_, str> {
+        of.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn parsed(object: &Value) -> CheckObject {
+        AsText::parse(&object.to_string()).unwrap()
+    }
+
+    #[test]
+    fn an_object_keeps_its_text_under_the_kind_of_its_list() {
+        let object = json!({
+            "metadata": {"name": "a", "uid": "u", "labels": {"run": "r"}, "annotations": {"x": "y"},
+                "managedFields": [{"manager": "m"}]},
+            "data": {"verdict": "approved"},
+        });
+        let read = parsed(&object).of_kind(&ApiResource::erase::<ConfigMap>(&()));
+        assert_eq!(
+            read.value().unwrap(),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "a", "uid": "u", "labels": {"run": "r"}, "annotations": {"x": "y"}},
+                "data": {"verdict": "approved"},
+            })
+        );
+        assert_eq!((read.label("run"), read.label("other")), (Some("r"), None));
+        assert_eq!((read.uid(), read.is_going()), (Some("u"), false));
+        // An object of another kind than its list does not exist, and would be taken for one of the list's.
+        let other = json!({"apiVersion": "v2", "kind": "Other", "metadata": {}});
+        let read = parsed(&other).of_kind(&ApiResource::erase::<ConfigMap>(&()));
+        assert_eq!(read.value().unwrap()["kind"], "ConfigMap");
+    }
+
+    #[test]
+    fn an_object_is_too_large_from_one_byte_above_the_limit_and_keeps_its_labels() {
+        let of = |length: usize| {
+            let empty = json!({"data": "", "metadata": {"labels": {"run": "r"}}}).to_string();
+            let text = "x".repeat(length - empty.len());
+            parsed(&json!({"data": text, "metadata": {"labels": {"run": "r"}}}))
+        };
+        assert!(of(LARGEST).text().is_some());
+        for length in [LARGEST + 1, LONGEST + 1] {
+            let large = of(length);
+            assert!(large.text().is_none() && large.value().is_none());
+            assert_eq!(large.label("run"), Some("r"));
+            assert!(large.weight() < 1024);
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_says_so() {
+        for text in [
+            "[]",
+            "null",
+            "{}",
+            r#"{"metadata": 1}"#,
+            r#"{"metadata": {"labels": []}}"#,
+        ] {
+            assert!(AsText::parse(text).is_err(), "{text}");
+        }
+        let deep = format!(
+            "{{\"metadata\":{{}},\"data\":{}{}}}",
+            "[".repeat(200),
+            "]".repeat(200)
+        );
+        assert!(AsText::parse(&deep).is_err());
+    }
+
+    /// The notes of who wrote which field are as long as the fields.
+    #[test]
+    fn managed_fields_do_not_make_an_object_too_large() {
+        let notes = json!([{"fieldsV1": {"f:data": "x".repeat(LARGEST)}}]);
+        let read =
+            parsed(&json!({"metadata": {"managedFields": notes}, "data": "y".repeat(LARGEST / 2)}));
+        assert!(read.text().is_some());
+    }
+}

@@ -1,0 +1,292 @@
+//! The objects that checks look at: those that a check selects, and those of the evidence.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use connectors_api::access_policy::ObjectKind;
+use kube::{ResourceExt as _, core::ApiResource};
+use service_kit::report;
+use tokio::time::{Duration, Instant, timeout};
+use tracing::warn;
+
+use super::{ObserveError, Via};
+use crate::{
+    api::{Live, Name, NotListed},
+    caches::{Kept, KindState, World},
+    check_kinds,
+    check_object::{self, CheckObject},
+    dynamic::{self, Found as KindFound},
+    plan::{
+        held::Looked,
+        select::{Found, Selection, Trouble, Wanted},
+    },
+};
+
+/// A question that takes longer is given up.
+const LIMIT: Duration = Duration::from_secs(4);
+/// How long the questions of one look may take in all: a worker is for others, too.
+const LOOK: Duration = Duration::from_secs(8);
+/// Lists that one look asks the API server for. Policies that come later in it are not judged this time.
+const MOST_LISTS: usize = 256;
+
+/// One look at one request, and what is left of what it may cost.
+pub(super) struct Look {
+    pub(super) via: Via,
+    pub(super) until: Instant,
+    lists: AtomicUsize,
+}
+
+impl Look {
+    pub(super) fn begin(via: Via) -> Self {
+        Self {
+            via,
+            until: Instant::now() + LOOK,
+            lists: AtomicUsize::new(0),
+        }
+    }
+
+    fn may_list(&self) -> bool {
+        self.lists.fetch_add(1, Ordering::Relaxed) < MOST_LISTS
+    }
+}
+
+/// Where objects are read.
+pub(super) struct CheckObjects {
+    pub(super) world: Arc<World>,
+    pub(super) live: Live,
+}
+
+impl CheckObjects {
+    /// What a check selects.
+    pub(super) async fn find(
+        &self,
+        wanted: &Wanted,
+        namespace: &str,
+        look: &Look,
+    ) -> Result<Found, ObserveError> {
+        let selection = match &wanted.selection {
+            Ok(selection) => selection,
+            Err(problem) => return Ok(Err((Trouble::SelectorInvalid, problem.clone()))),
+        };
+        let resource = match self.resource(&wanted.kind, look.via).await? {
+            Ok(resource) => resource,
+            Err(trouble) => return Ok(Err(trouble)),
+        };
+        if look.via == Via::Caches
+            && resource.is_complete
+            && let Some(known) = self.kept(wanted, selection, namespace)
+        {
+            return Ok(selected(wanted, selection, known));
+        }
+        if !look.may_list() {
+            return Err(ObserveError::TooManyLists);
+        }
+        let labels = selection.labels.to_string();
+        let listed = self
+            .live
+            .check_objects(&resource.resource, namespace, &labels);
+        Ok(match listed.await {
+            Ok(objects) => {
+                let objects = objects.into_iter().map(Arc::new).collect();
+                selected(wanted, selection, objects)
+            }
+            Err(NotListed::Missing) => Err(missing(&wanted.kind)),
+            Err(NotListed::Forbidden) => Err(forbidden(
+                &resource.resource.plural,
+                &resource.resource.group,
+            )),
+            Err(error @ (NotListed::Unreadable(_) | NotListed::TooMuch)) => Err((
+                Trouble::ObjectUnreadable,
+                format!("{} with {selection}: {error}", wanted.kind.kind),
+            )),
+            Err(NotListed::Call(error)) => return Err(error.into()),
+        })
+    }
+
+    /// The objects with the labels of a check, from the cache. None if it does not keep that namespace's.
+    fn kept(
+        &self,
+        wanted: &Wanted,
+        selection: &Selection,
+        namespace: &str,
+    ) -> Option<Vec<Arc<CheckObject>>> {
+        let state = self.world.read();
+        let Some(cache) = state.kinds.get(&wanted.kind) else {
+            return Some(Vec::new());
+        };
+        let objects = cache.in_namespace(namespace)?.into_iter();
+        let found = objects.filter(|it| selection.has_labels(|key| it.label(key)));
+        Some(found.map(Arc::clone).collect())
+    }
+
+    /// An object of the evidence, and its text if it is there.
+    pub(super) async fn look(
+        &self,
+        kind: &ObjectKind,
+        name: &Name,
+        uid: &str,
+        via: Via,
+    ) -> (Looked, Option<Arc<str>>) {
+        let resource = match self.resource(kind, via).await {
+            Ok(Ok(resource)) => resource,
+            // With the kind its objects went.
+            Ok(Err((Trouble::KindMissing, _))) => return (Looked::Gone, None),
+            Ok(Err(_)) | Err(_) => return (Looked::Unknown, None),
+        };
+        if via == Via::Caches && resource.is_complete {
+            let state = self.world.read();
+            let kept = state.kinds.get(kind).map_or(Kept::Gone, |it| it.get(name));
+            match kept {
+                Kept::There(object) => return looked(object, uid),
+                Kept::Unreadable => return (Looked::Useless, None),
+                Kept::Gone => return (Looked::Gone, None),
+                Kept::NotKept => {}
+            }
+        }
+        match self.live.check_object(&resource.resource, name).await {
+            Ok(Some(Ok(object))) => looked(&object, uid),
+            // It is there and says nothing: nothing it said before counts.
+            Ok(Some(Err(_))) => (Looked::Useless, None),
+            Ok(None) => (Looked::Gone, None),
+            Err(error) => {
+                warn!(object = %name, error = report(&error), "evidence not looked at");
+                (Looked::Unknown, None)
+            }
+        }
+    }
+
+    async fn resource(
+        &self,
+        kind: &ObjectKind,
+        via: Via,
+    ) -> Result<Result<Known, (Trouble, String)>, ObserveError> {
+        if let Err(problem) = check_kinds::may_be_check(kind) {
+            return Ok(Err((Trouble::KindRefused, problem)));
+        }
+        let state = self.world.read().kinds.get(kind).map(|it| it.state.clone());
+        Ok(match state {
+            Some(KindState::Watching(resource)) => Ok(Known {
+                resource,
+                is_complete: true,
+            }),
+            Some(KindState::Listing(resource)) => Ok(Known {
+                resource,
+                is_complete: false,
+            }),
+            // It may have come since it was last looked for.
+            Some(KindState::Missing) if via == Via::Api => {
+                let found = timeout(LIMIT, dynamic::find(self.live.client(), kind)).await;
+                match found.unwrap_or(None) {
+                    Some(KindFound::Readable(resource)) => Ok(Known {
+                        resource,
+                        is_complete: false,
+                    }),
+                    Some(KindFound::Not(_)) => Err(missing(kind)),
+                    None => return Err(ObserveError::KindStarting(kind.kind.clone())),
+                }
+            }
+            // Which kinds are refused is said above.
+            Some(KindState::Missing | KindState::Refused) => Err(missing(kind)),
+            Some(KindState::Forbidden { plural, group }) => Err(forbidden(&plural, &group)),
+            Some(KindState::NotNamespaced) => Err((
+                Trouble::KindNotNamespaced,
+                format!("objects of kind {} are in no namespace", kind.kind),
+            )),
+            Some(KindState::Starting) | None => {
+                return Err(ObserveError::KindStarting(kind.kind.clone()));
+            }
+        })
+    }
+}
+
+struct Known {
+    resource: ApiResource,
+    is_complete: bool,
+}
+
+/// What is being deleted counts as deleted.
+fn looked(object: &CheckObject, uid: &str) -> (Looked, Option<Arc<str>>) {
+    if object.uid() != Some(uid) || object.is_going() {
+        return (Looked::Gone, None);
+    }
+    match object.text() {
+        Some(text) => (Looked::There, Some(Arc::clone(text))),
+        None => (Looked::Useless, None),
+    }
+}
+
+/// Of objects with the labels of a check those that it selects. One at a time is parsed, and only for its fields.
+fn selected(wanted: &Wanted, selection: &Selection, objects: Vec<Arc<CheckObject>>) -> Found {
+    let mut found = Vec::new();
+    for object in objects {
+        if object.is_going() || !selection.has_labels(|key| object.label(key)) {
+            continue;
+        }
+        let Some(text) = object.text() else {
+            return Err(says_nothing(&wanted.kind, &object));
+        };
+        let has_fields = match &selection.fields {
+            None => true,
+            Some(fields) => object.value().is_some_and(|it| fields.matches(&it)),
+        };
+        if has_fields {
+            found.push(Arc::clone(text));
+        }
+    }
+    Ok(found)
+}
+
+fn missing(kind: &ObjectKind) -> (Trouble, String) {
+    let ObjectKind { api_version, kind } = kind;
+    let message = format!("there is no kind {kind} of {api_version} in this cluster");
+    (Trouble::KindMissing, message)
+}
+
+fn says_nothing(kind: &ObjectKind, object: &CheckObject) -> (Trouble, String) {
+    let message = format!(
+        "{} {} has more than {} KiB, which is too large to be a check",
+        kind.kind,
+        object.name_any(),
+        check_object::LARGEST / 1024
+    );
+    (Trouble::ObjectUnreadable, message)
+}
+
+/// With what would help. The ClusterRole that the controller has is put together from others: what is
+/// written into it does not stay there.
+fn forbidden(plural: &str, group: &str) -> (Trouble, String) {
+    let message = format!(
+        "{plural} may not be read; add the kind to the chart's checks.kinds, or label \
+         connectors.alauda.io/aggregate-to-check-reader: \"true\" a ClusterRole with the rule \
+         {{apiGroups: [\"{group}\"], resources: [\"{plural}\"], verbs: [get, list, watch]}}"
+    );
+    (Trouble::KindForbidden, message)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_look_that_asks_for_too_many_lists_stops() {
+        let look = super::Look::begin(super::Via::Api);
+        assert!((0..super::MOST_LISTS).all(|_| look.may_list()));
+        assert!(!look.may_list() && !look.may_list());
+        assert!(super::Look::begin(super::Via::Api).may_list());
+    }
+
+    #[test]
+    fn who_may_not_read_a_kind_is_told_what_helps() {
+        let (trouble, message) = super::forbidden("approvaltasks", "example.com");
+        assert_eq!(trouble, super::Trouble::KindForbidden);
+        for part in [
+            "approvaltasks may not be read",
+            "checks.kinds",
+            "connectors.alauda.io/aggregate-to-check-reader: \"true\"",
+            "apiGroups: [\"example.com\"], resources: [\"approvaltasks\"]",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert!(!message.contains("connectors-check-reader"), "{message}");
+    }
+}
