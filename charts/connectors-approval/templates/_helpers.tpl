@@ -49,6 +49,9 @@ imagePullSecrets:
 {{- $root := .root -}}
 serviceAccountName: {{ .component }}
 {{- include "connectors.pullSecrets" $root }}
+{{- with $root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532

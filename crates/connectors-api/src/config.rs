@@ -1,9 +1,11 @@
 //! What an installation can be told while it runs, in one ConfigMap.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::shared_fields::{SharedFields, SharedFieldsError};
 use crate::words::words;
 
 /// Name of the ConfigMap, in the namespace of the installation.
@@ -14,6 +16,8 @@ pub const ENABLE: &str = "enable-connectors-approval";
 pub const DEFAULT_REQUESTERS: &str = "default-requesters";
 /// What becomes of volumes that were mounted while the switch was off.
 pub const ON_ENABLE: &str = "on-enable";
+/// Which fields of check objects policies of other namespaces may see.
+pub const SHARED_CHECK_FIELDS: &str = "shared-check-fields";
 
 words! {
     /// Who may ask for a permission under checks where the policy names no requesters.
@@ -71,6 +75,7 @@ pub struct Knowledge {
     enabled: Option<bool>,
     default_requesters: Option<DefaultRequesters>,
     on_enable: Option<OnEnable>,
+    shared: Arc<SharedFields>,
 }
 
 /// Something in the ConfigMap that was not understood and changes nothing.
@@ -90,6 +95,9 @@ pub enum ConfigProblem {
     /// No such way.
     #[error("{CONFIG_MAP}: {ON_ENABLE} must be Keep, Request or Empty; the last known value holds")]
     OnEnable,
+    /// No list of fields.
+    #[error("{CONFIG_MAP}: {SHARED_CHECK_FIELDS}: {0}; the last known value holds")]
+    SharedFields(#[from] SharedFieldsError),
 }
 
 impl Knowledge {
@@ -117,7 +125,22 @@ impl Knowledge {
             Some("Empty") => self.on_enable = Some(OnEnable::Empty),
             Some(_) => problems.push(ConfigProblem::OnEnable),
         }
+        // Without the key nothing more is shared, so that removing it never shows anything.
+        match data
+            .get(SHARED_CHECK_FIELDS)
+            .map(|it| SharedFields::parse(it))
+        {
+            Some(Ok(shared)) => self.shared = Arc::new(shared),
+            None => self.shared = Arc::default(),
+            Some(Err(problem)) => problems.push(problem.into()),
+        }
         problems
+    }
+
+    /// Which fields of check objects policies of other namespaces may see.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<SharedFields> {
+        &self.shared
     }
 
     /// The configuration, once the switch has been known.
@@ -187,6 +210,25 @@ mod tests {
         known.learn(&data(&[(ENABLE, "true"), (DEFAULT_REQUESTERS, "Any")]));
         known.learn(&data(&[(ENABLE, "true")]));
         assert_eq!(requesters(&known), DefaultRequesters::Namespace);
+    }
+
+    #[test]
+    fn nothing_is_shared_unless_the_configuration_says_so() {
+        let mut known = Knowledge::default();
+        let list = r#"[{"apiVersion":"v1","kind":"ConfigMap","fields":["data.verdict"]}]"#;
+        let on = (ENABLE, "true");
+        assert_eq!(**known.shared(), SharedFields::default());
+        assert_eq!(known.learn(&data(&[on, (SHARED_CHECK_FIELDS, list)])), []);
+        let shared = Arc::clone(known.shared());
+        assert_ne!(*shared, SharedFields::default());
+        let problems = known.learn(&data(&[on, (SHARED_CHECK_FIELDS, "spec.type")]));
+        assert_eq!(
+            problems,
+            [ConfigProblem::SharedFields(SharedFieldsError::Form)]
+        );
+        assert_eq!(*known.shared(), shared);
+        assert_eq!(known.learn(&data(&[on])), []);
+        assert_eq!(**known.shared(), SharedFields::default());
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::shared_fields::{FieldPath, is_shared};
+
 /// Field paths and the values that they must lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldSelector(Vec<(Vec<String>, String)>);
@@ -34,6 +36,18 @@ impl FieldSelector {
             Ok((names, value.clone()))
         };
         fields.iter().map(parse).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The names that lead to each field.
+    pub fn paths(&self) -> impl Iterator<Item = &[String]> {
+        self.0.iter().map(|(path, _)| path.as_slice())
+    }
+
+    /// A field that a policy of another namespace may not see: to select by it would tell its value.
+    #[must_use]
+    pub fn hidden(&self, shared: &[FieldPath]) -> Option<String> {
+        let hidden = self.paths().find(|path| !is_shared(path, shared));
+        hidden.map(|path| path.join("."))
     }
 
     /// Whether an object has all the values. Numbers and booleans are compared as they are written in

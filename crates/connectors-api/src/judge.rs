@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use candidate::{has_lineage, needs_proof, without_proof};
+pub use candidate::{has_lineage, needs_proof, not_shared, without_proof};
 pub use input::JudgeError;
 pub use policy::Policy;
 pub use reason::{JudgeReason, RulesReason};
@@ -35,6 +35,7 @@ use crate::check_state::{CheckOutcome, ObjectState};
 use crate::check_verdict::{of_checks, of_objects};
 use crate::context_view;
 use crate::reason::AccessCheckReady;
+use crate::shared_fields::{FieldPath, seen_from_elsewhere};
 use crate::template::{Budget, TemplateData};
 use candidate::Selection;
 use object::Object;
@@ -51,6 +52,9 @@ pub struct Question<P = Value> {
     pub connector: String,
     /// What was found for each check, by the check's name. One that is not named found nothing.
     pub candidates: BTreeMap<String, Vec<Value>>,
+    /// Fields that the installation shares of the objects of each check, by the check's name. They count for a pod of
+    /// another namespace than the policy's.
+    pub shared: BTreeMap<String, Vec<FieldPath>>,
     /// Before or after the grant.
     pub stage: Stage,
 }
@@ -175,6 +179,7 @@ impl<P> Question<P> {
             context,
             connector,
             candidates,
+            shared,
             stage,
         } = self;
         Question {
@@ -182,6 +187,7 @@ impl<P> Question<P> {
             context,
             connector,
             candidates,
+            shared,
             stage,
         }
     }
@@ -203,22 +209,33 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
         context: pod,
         connector: _,
         mut candidates,
+        shared,
         stage,
     } = question;
+    let is_foreign = pod_namespace != policy.namespace;
     let data = TemplateData::of(context_view::into(pod, &policy.namespace));
     let mut budget = Budget::default();
-    let prepare = |PolicyCheck { check, selector }: &PolicyCheck| {
+    let prepare = |of: &PolicyCheck| {
+        let PolicyCheck { check, selector } = of;
         let found = candidates.remove(&check.name).unwrap_or_default();
         let mut objects: Vec<Object> = found.into_iter().map(Object::read).collect();
         objects.sort_by_cached_key(Object::order);
+        let shared = shared.get(&check.name).map_or(&[][..], Vec::as_slice);
+        if is_foreign && of.module().is_some() {
+            let labels = || check.selector.labels.keys().map(String::as_str);
+            objects
+                .iter_mut()
+                .for_each(|it| it.seen = Some(seen_from_elsewhere(&it.value, labels(), shared)));
+        }
+        let selection = Selection::of(selector, &pod_namespace, &data, &mut budget, stage);
         PreparedCheck {
-            selection: Selection::of(selector, &pod_namespace, &data, &mut budget, stage),
+            selection: selection.and_then(|it| it.of_shared_fields(is_foreign, shared)),
             objects,
         }
     };
     Ok(Prepared {
         checks: policy.checks.iter().map(prepare).collect(),
-        is_foreign: pod_namespace != policy.namespace,
+        is_foreign,
         policy,
         data,
         stage,
@@ -242,7 +259,7 @@ impl PreparedCheck {
             let counts = |object: &&Object| selection.problem_with(&of.check, object).is_none();
             let job = move |object: &'a Object| RegoJob {
                 module,
-                input: &object.value,
+                input: object.seen.as_ref().unwrap_or(&object.value),
                 context,
             };
             self.objects.iter().filter(counts).map(job)

@@ -46,6 +46,7 @@ pub mod rego;
 pub mod request_name;
 pub mod request_order;
 pub mod selector;
+pub mod shared_fields;
 pub mod template;
 pub mod validate;
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use connectors_api::judge::JudgeError;
+use connectors_api::shared_fields::SharedFieldsError;
 use evaluation_api::access::QuestionError;
 use evaluation_api::refusal::{self, FIELD, NAMESPACE, Reason};
 use evaluation_api::v1::Refusal;
@@ -71,6 +72,9 @@ pub enum Refused {
     /// Before or after the grant is not said.
     #[error("stage: must be before or after the grant")]
     Stage,
+    /// A field that is shared has no path.
+    #[error("candidates: shared_fields: {0}")]
+    SharedFields(SharedFieldsError),
     /// The candidates of one check are given twice.
     #[error("candidates: check {0:?} is named twice")]
     CheckTwice(String),
@@ -138,7 +142,9 @@ impl Refused {
             Self::Question(QuestionError::Missing(_)) => {
                 (Code::InvalidArgument, Reason::FieldMissing, None)
             }
-            Self::Question(_) | Self::Stage => (Code::InvalidArgument, Reason::FieldInvalid, None),
+            Self::Question(_) | Self::Stage | Self::SharedFields(_) => {
+                (Code::InvalidArgument, Reason::FieldInvalid, None)
+            }
             Self::NoMessage => (Code::InvalidArgument, Reason::MessageInvalid, None),
             Self::TooManyAtOnce | Self::PolicyTooLong | Self::TooMuchMemory => {
                 (Code::InvalidArgument, Reason::TooLong, None)
@@ -184,7 +190,7 @@ impl Refused {
             Self::Question(error) => Some((FIELD, error.field())),
             Self::Json(field) => Some((FIELD, field.as_str())),
             Self::Stage => Some((FIELD, "stage")),
-            Self::CheckTwice(_) => Some((FIELD, "candidates")),
+            Self::CheckTwice(_) | Self::SharedFields(_) => Some((FIELD, "candidates")),
             Self::TooManyAtOnce => Some((FIELD, "questions")),
             Self::PolicyTooLong => Some((FIELD, "policy")),
             Self::SubjectToken | Self::SubjectAudience | Self::SubjectNoPod => {

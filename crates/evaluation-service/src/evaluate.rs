@@ -12,6 +12,7 @@ use connectors_api::judge::{
     self, CheckJudgement, GrantedRule, Judgement, ObjectJudgement, Policy, Prepared, Question,
     Stage,
 };
+use connectors_api::shared_fields::FieldPath;
 use evaluation_api::v1::{self, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage};
 use evaluation_api::verdict::to_wire;
 use futures::future::BoxFuture;
@@ -66,7 +67,16 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<Question<()>, Refused> {
         stage: _,
     } = request;
     let mut found = BTreeMap::new();
-    for v1::Candidates { check, objects } in candidates {
+    let mut shared = BTreeMap::new();
+    for v1::Candidates {
+        check,
+        objects,
+        shared_fields,
+    } in candidates
+    {
+        let paths = shared_fields.iter().map(|it| FieldPath::parse(it));
+        let paths = paths.collect::<Result<Vec<_>, _>>();
+        shared.insert(check.clone(), paths.map_err(Refused::SharedFields)?);
         let read = |object: &Vec<u8>| json(&format!("candidates of check {check:?}"), object);
         let objects = objects.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         if found.insert(check.clone(), objects).is_some() {
@@ -78,6 +88,7 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<Question<()>, Refused> {
         context: json("context_object", context_object)?,
         connector: connector.clone(),
         candidates: found,
+        shared,
         stage: stage(request)?,
     })
 }

@@ -19,6 +19,7 @@ use connectors_api::{
     access_policy::ObjectKind,
     check_selector::CompiledPolicy,
     config::{Config, ConfigProblem, Knowledge},
+    shared_fields::SharedFields,
 };
 use service_kit::watches::Unreadable;
 
@@ -129,14 +130,21 @@ impl World {
 impl State {
     /// Takes in the ConfigMap.
     pub fn learn(&mut self, data: &BTreeMap<String, String>) -> (Vec<ConfigProblem>, Wakes) {
-        let before = self.knowledge.config();
+        let known = |it: &Knowledge| (it.config(), Arc::clone(it.shared()));
+        let before = known(&self.knowledge);
         let problems = self.knowledge.learn(data);
-        let wakes = if self.knowledge.config() == before {
+        let wakes = if known(&self.knowledge) == before {
             Wakes::new()
         } else {
             self.requests.wakes(self.requests.all())
         };
         (problems, wakes)
+    }
+
+    /// Which fields of check objects policies of other namespaces may see.
+    #[must_use]
+    pub fn shared(&self) -> Arc<SharedFields> {
+        Arc::clone(self.knowledge.shared())
     }
 
     /// Another number whenever the kinds that are wanted may be others.

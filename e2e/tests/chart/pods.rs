@@ -1,8 +1,10 @@
 //! How the pods run: with as little of the node as their work needs.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use crate::rendered::{defaults, items, name, texts, with};
+use crate::rendered::{defaults, items, name, of_kind, texts, with};
 
 const SERVICES: [&str; 5] = [
     "csi-node",
@@ -173,6 +175,47 @@ fn services_are_found_by_their_pods_labels() {
 }
 
 /// A held call gets up to 20 s to end when its process is to end.
+/// Under pressure the tenants' pods go first, and a tenant's lists do not delay revocations.
+#[test]
+fn services_go_before_tenants_on_nodes_and_in_the_api_server() {
+    let objects = defaults();
+    for (service, pod) in pods(&objects) {
+        let expected = match service {
+            "csi-node" => "system-node-critical",
+            _ => "system-cluster-critical",
+        };
+        assert_eq!(pod["spec"]["priorityClassName"], expected, "{service}");
+    }
+    let schemas = of_kind(&objects, "FlowSchema");
+    assert_eq!(schemas.len(), 1);
+    let subjects = &schemas[0]["spec"]["rules"][0]["subjects"];
+    let accounts: BTreeSet<_> = subjects
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["serviceAccount"]["name"].as_str())
+        .collect();
+    let services: BTreeSet<_> = pods(&objects)
+        .iter()
+        .map(|(service, _)| Some(*service))
+        .collect();
+    assert_eq!(accounts, services);
+    let level = &of_kind(&objects, "PriorityLevelConfiguration")[0]["metadata"]["name"];
+    assert_eq!(
+        schemas[0]["spec"]["priorityLevelConfiguration"]["name"],
+        *level
+    );
+
+    let none = with(json!({"flowControl": {"enabled": false}, "priorityClassName": ""}));
+    assert!(of_kind(&none, "FlowSchema").is_empty());
+    assert!(of_kind(&none, "PriorityLevelConfiguration").is_empty());
+    let first = pods(&none)
+        .into_iter()
+        .find(|(service, _)| *service == "webhook")
+        .unwrap();
+    assert_eq!(first.1["spec"].get("priorityClassName"), None);
+}
+
 #[test]
 fn the_node_plugin_has_time_to_end_its_calls() {
     let objects = defaults();

@@ -1,6 +1,6 @@
 //! Values: what is not documented is refused, and what is given arrives.
 
-use connectors_api::config::OnEnable;
+use connectors_api::{config::OnEnable, shared_fields::SharedFields};
 use serde_json::{Value, json};
 
 use crate::rendered::{KUBERNETES, defaults, name, of_kind, texts, with};
@@ -46,6 +46,10 @@ fn what_makes_no_sense_is_refused_with_its_path() {
         (
             json!({"approval": {"defaultRequesters": "any"}}),
             "/approval/defaultRequesters",
+        ),
+        (
+            json!({"checks": {"sharedFields": [{"apiVersion": "v1", "kind": "A", "fields": ["a..b"]}]}}),
+            "/checks/sharedFields/0/fields/0",
         ),
         (
             json!({"approval": {"onEnable": "keep"}}),
@@ -119,6 +123,18 @@ fn the_switch_is_always_there_and_off_unless_it_is_turned_on() {
     assert_eq!(learn(&on).on_enable, OnEnable::Request);
     let any = connectors_api::config::DefaultRequesters::Any;
     assert_eq!(learn(&on).default_requesters, any);
+    let shared = |values: &[Value]| {
+        let mut knowledge = connectors_api::config::Knowledge::default();
+        assert_eq!(knowledge.learn(&data(values)), []);
+        knowledge.shared().as_ref().clone()
+    };
+    assert_eq!(shared(&defaults()), SharedFields::default());
+    let list = json!([{"apiVersion": "v1", "kind": "ConfigMap", "fields": ["data.verdict"]}]);
+    let expected = SharedFields::parse(&list.to_string()).unwrap();
+    assert_eq!(
+        shared(&with(json!({"checks": {"sharedFields": list}}))),
+        expected
+    );
 }
 
 #[test]

@@ -1706,7 +1706,10 @@ type Candidates struct {
 	// The check's name.
 	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
 	// The objects as JSON, with apiVersion, kind, namespace, name, uid and resourceVersion.
-	Objects       [][]byte `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
+	Objects [][]byte `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
+	// Fields of these objects that the installation shares with policies of other namespaces, as names joined by dots.
+	// Beside them such a policy sees name, selected labels and status.
+	SharedFields  []string `protobuf:"bytes,3,rep,name=shared_fields,json=sharedFields,proto3" json:"shared_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1751,6 +1754,13 @@ func (x *Candidates) GetCheck() string {
 func (x *Candidates) GetObjects() [][]byte {
 	if x != nil {
 		return x.Objects
+	}
+	return nil
+}
+
+func (x *Candidates) GetSharedFields() []string {
+	if x != nil {
+		return x.SharedFields
 	}
 	return nil
 }
@@ -3326,11 +3336,12 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\n" +
 	"candidates\x18\x04 \x03(\v2$.connectors.evaluation.v1.CandidatesR\n" +
 	"candidates\x12?\n" +
-	"\x05stage\x18\x05 \x01(\x0e2).connectors.evaluation.v1.EvaluationStageR\x05stage\"<\n" +
+	"\x05stage\x18\x05 \x01(\x0e2).connectors.evaluation.v1.EvaluationStageR\x05stage\"a\n" +
 	"\n" +
 	"Candidates\x12\x14\n" +
 	"\x05check\x18\x01 \x01(\tR\x05check\x12\x18\n" +
-	"\aobjects\x18\x02 \x03(\fR\aobjects\"\x9e\x02\n" +
+	"\aobjects\x18\x02 \x03(\fR\aobjects\x12#\n" +
+	"\rshared_fields\x18\x03 \x03(\tR\fsharedFields\"\x9e\x02\n" +
 	"\x16EvaluateChecksResponse\x12@\n" +
 	"\averdict\x18\x01 \x01(\x0e2&.connectors.evaluation.v1.CheckVerdictR\averdict\x12=\n" +
 	"\x06checks\x18\x02 \x03(\v2%.connectors.evaluation.v1.CheckResultR\x06checks\x12;\n" +

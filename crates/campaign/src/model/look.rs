@@ -9,6 +9,7 @@ use connectors_api::{
     access_request::{GrantState, MatchedPolicy},
     check_selector::CompiledPolicy,
     config::Config,
+    shared_fields::SharedFields,
 };
 use jiff::SignedDuration;
 use request_controller::{
@@ -232,7 +233,11 @@ fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
     let slot = seen.id.slot();
     let policy_object = objects::policy(policy, life)?;
     let pod = objects::pod(slot, seen.id.generation());
-    let wanted = select::wanted(&CompiledPolicy::of(policy_object, None), &pod);
+    let wanted = select::wanted(
+        &CompiledPolicy::of(policy_object, None),
+        &pod,
+        &SharedFields::default(),
+    );
     let Heard { check, silent } = seen.checks[usize::from(policy)];
     let object = objects::approval(slot, policy, check);
     if silent && check != Check::Deleted {

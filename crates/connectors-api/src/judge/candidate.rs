@@ -6,6 +6,7 @@ use crate::access_policy::{Check, ObjectKind, Provenance};
 use crate::check_kind::may_approve;
 use crate::check_selector::CheckSelector;
 use crate::field_selector::FieldSelector;
+use crate::shared_fields::FieldPath;
 use crate::template::{Budget, RenderedLabels, TemplateData};
 
 /// Groups of kinds whose objects belong to a pipeline run.
@@ -51,6 +52,15 @@ impl Selector {
             by_policy,
         }
     }
+}
+
+/// What is said of a field that policies of other namespaces do not see.
+#[must_use]
+pub fn not_shared(field: &str) -> String {
+    format!(
+        "selector.fieldSelector: {field} is not shared with policies of other namespaces; leave it out, or ask the \
+         administrator to add it to checks.sharedFields"
+    )
 }
 
 /// Why a check fails before and after a grant.
@@ -102,6 +112,23 @@ impl Selection {
             labels,
             fields: fields.clone(),
         })))
+    }
+
+    /// The same if a policy of another namespace may select by its fields: by an object that is found or not, it would
+    /// be told their values.
+    pub(super) fn of_shared_fields(
+        self,
+        is_foreign: bool,
+        shared: &[FieldPath],
+    ) -> Result<Self, Problem> {
+        let hidden = match &self {
+            Self::ByPolicy(it) if is_foreign => it.fields.as_ref().and_then(|it| it.hidden(shared)),
+            Self::ByPolicy(_) | Self::ByGrant => None,
+        };
+        match hidden {
+            Some(field) => Err((JudgeReason::SelectorInvalid, not_shared(&field))),
+            None => Ok(self),
+        }
     }
 
     /// Whether an object that is being deleted counts as deleted. What access was granted on counts

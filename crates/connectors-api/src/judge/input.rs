@@ -48,6 +48,7 @@ pub(super) fn check(question: &Question<Arc<Policy>>) -> Result<String, JudgeErr
         context: pod,
         connector,
         candidates,
+        shared: _,
         stage: _,
     } = question;
     let is_known = |name: &&String| policy.checks.iter().any(|it| it.check.name == **name);

@@ -19,6 +19,8 @@ const HIDDEN: &str = "the policy's Rego module decided; its words are not shown 
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) value: Value,
+    /// What a policy of another namespace sees of it; none if the policy is in the object's own.
+    pub(super) seen: Option<Value>,
     /// None when a part of it is missing.
     pub(super) identity: Option<Identity>,
 }
@@ -70,6 +72,7 @@ impl Object {
         Self {
             identity: identity(),
             value,
+            seen: None,
         }
     }
 

@@ -37,6 +37,7 @@ pub(super) fn question() -> Question {
             "spec": {"serviceAccountName": "builder", "containers": [{"name": "secret-thing"}]},
         }),
         connector: "harbor".to_owned(),
+        shared: BTreeMap::new(),
         candidates: BTreeMap::new(),
         stage: Stage::BeforeGrant,
     }

@@ -275,6 +275,10 @@ pub struct Candidates {
     /// The objects as JSON, with apiVersion, kind, namespace, name, uid and resourceVersion.
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub objects: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Fields of these objects that the installation shares with policies of other namespaces, as names joined by dots.
+    /// Beside them such a policy sees name, selected labels and status.
+    #[prost(string, repeated, tag = "3")]
+    pub shared_fields: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// What the checks say.
 #[derive(Clone, PartialEq, ::prost::Message)]

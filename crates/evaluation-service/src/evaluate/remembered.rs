@@ -90,8 +90,13 @@ impl Remembered {
         } = asked;
         self.0.hash(|hasher| {
             (policy, context_object, connector, stage).hash(hasher);
-            for Candidates { check, objects } in candidates {
-                (check, objects).hash(hasher);
+            for Candidates {
+                check,
+                objects,
+                shared_fields,
+            } in candidates
+            {
+                (check, objects, shared_fields).hash(hasher);
             }
         })
     }
@@ -112,6 +117,7 @@ mod tests {
             candidates: vec![Candidates {
                 check: "gate".to_owned(),
                 objects: vec![object.as_bytes().to_vec()],
+                shared_fields: vec![],
             }],
             stage: 1,
         }
@@ -149,13 +155,14 @@ mod tests {
     fn any_other_byte_is_another_question() {
         let remembered = Remembered::default();
         keep(&remembered, "a");
-        let changes: [Change; 9] = [
+        let changes: [Change; 10] = [
             |it| it.policy.push(b' '),
             |it| it.context_object.clear(),
             |it| it.connector.push('2'),
             |it| it.stage = 2,
             |it| it.candidates.clear(),
             |it| it.candidates[0].check.push('2'),
+            |it| it.candidates[0].shared_fields.push("data".to_owned()),
             |it| it.candidates[0].objects[0][0] = b'b',
             |it| it.candidates[0].objects.push(b"a".to_vec()),
             |it| it.candidates.push(Candidates::default()),

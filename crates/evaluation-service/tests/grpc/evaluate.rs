@@ -47,6 +47,7 @@ fn asked(rego: &str, state: &str) -> EvaluateChecksRequest {
         candidates: vec![Candidates {
             check: "gate".to_owned(),
             objects: vec![bytes(&object)],
+            shared_fields: vec![],
         }],
         stage: EvaluationStage::BeforeGrant.into(),
     }

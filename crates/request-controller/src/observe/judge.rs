@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use connectors_api::{
     AccessRequest, access_policy::ObjectKind, access_request::MatchedPolicy,
-    check_selector::CompiledPolicy, reason::AccessCheckReady,
+    check_selector::CompiledPolicy, reason::AccessCheckReady, shared_fields::FieldPath,
 };
 use evaluation_api::v1::{
     Candidates, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage,
@@ -46,7 +46,8 @@ impl Observer {
         look: &Look,
     ) -> Result<Judged, ObserveError> {
         let policy = &compiled.policy;
-        let wanted = select::wanted(compiled, pod);
+        let shared = self.world.read().shared();
+        let wanted = select::wanted(compiled, pod, &shared);
         let mut found = Vec::new();
         let namespace = &request.spec.context.object_ref.namespace;
         for wanted in &wanted {
@@ -59,6 +60,7 @@ impl Observer {
                 let objects = found.as_ref().ok().filter(|it| !it.is_empty())?;
                 Some(Candidates {
                     check: wanted.check.clone(),
+                    shared_fields: texts(shared.of(&wanted.kind)),
                     objects: objects.iter().map(|it| it.as_bytes().to_vec()).collect(),
                 })
             })
@@ -91,7 +93,8 @@ impl Observer {
         look: &Look,
     ) -> Held {
         let mut looked = BTreeMap::new();
-        let mut candidates: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
+        let shared = self.world.read().shared();
+        let mut candidates: BTreeMap<String, Candidates> = BTreeMap::new();
         for reference in held::to_look_at(entry).unwrap_or_default() {
             let Some(object) = &reference.ref_ else {
                 continue;
@@ -107,8 +110,15 @@ impl Observer {
             let name = Name::new(namespace, &object.name);
             let (found, text) = self.objects.look(&kind, &name, &uid, look.via).await;
             if let Some(text) = text {
-                let objects = candidates.entry(reference.name.clone()).or_default();
-                objects.push(text.as_bytes().to_vec());
+                let check = &reference.name;
+                let one = candidates
+                    .entry(check.clone())
+                    .or_insert_with(|| Candidates {
+                        check: check.clone(),
+                        objects: Vec::new(),
+                        shared_fields: texts(shared.of(&kind)),
+                    });
+                one.objects.push(text.as_bytes().to_vec());
             }
             looked.insert(uid, found);
         }
@@ -118,10 +128,7 @@ impl Observer {
                 policy: bytes(&Value::Object(entry.policy.0.clone())),
                 context_object: bytes(pod),
                 connector: request.spec.connector_ref.name.clone(),
-                candidates: candidates
-                    .into_iter()
-                    .map(|(check, objects)| Candidates { check, objects })
-                    .collect(),
+                candidates: candidates.into_values().collect(),
                 stage: EvaluationStage::AfterGrant.into(),
             };
             let uid = grant::identity(entry).map_or("", |(_, uid)| uid);
@@ -231,6 +238,10 @@ impl Said {
             Self::Refused | Self::Nothing => None,
         }
     }
+}
+
+fn texts(shared: &[FieldPath]) -> Vec<String> {
+    shared.iter().map(FieldPath::text).collect()
 }
 
 fn bytes(object: &Value) -> Vec<u8> {

@@ -9,8 +9,10 @@ use connectors_api::{
     check_selector::{CheckSelector, CompiledPolicy},
     check_verdict, context_view,
     field_selector::FieldSelector,
+    judge::not_shared,
     names,
     reason::AccessCheckReady,
+    shared_fields::{FieldPath, SharedFields},
     template::{
         Budget, RenderError, RenderLabelsError, RenderProblem, RenderedLabels, TemplateData,
     },
@@ -83,24 +85,24 @@ pub type Found = Result<Vec<Arc<str>>, (Trouble, String)>;
 
 /// What the checks of a policy look for. Nothing is parsed here: that is done once for each version of a policy.
 #[must_use]
-pub fn wanted(compiled: &CompiledPolicy, pod: &Value) -> Vec<Wanted> {
+pub fn wanted(compiled: &CompiledPolicy, pod: &Value, shared: &SharedFields) -> Vec<Wanted> {
     let namespace = compiled.policy.metadata.namespace.as_deref();
-    let name = pod.pointer("/metadata/name").and_then(Value::as_str);
+    let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str);
+    let name = text("/metadata/name").unwrap_or_default();
+    let is_foreign = text("/metadata/namespace") != namespace;
     let data = TemplateData::of(context_view::of(pod, namespace.unwrap_or_default()));
     let mut budget = Budget::default();
     let checks = compiled.checks();
     checks
-        .map(|(check, selector)| Wanted {
-            check: check.name.clone(),
-            match_: check.match_,
-            kind: check.selector.object_ref.clone(),
-            selection: selection(
-                check,
-                selector,
-                &data,
-                &mut budget,
-                name.unwrap_or_default(),
-            ),
+        .map(|(check, selector)| {
+            let shared = shared.of(&check.selector.object_ref);
+            let selection = selection(check, selector, &data, &mut budget, name);
+            Wanted {
+                check: check.name.clone(),
+                match_: check.match_,
+                kind: check.selector.object_ref.clone(),
+                selection: selection.and_then(|it| it.of_shared_fields(is_foreign, shared)),
+            }
         })
         .collect()
 }
@@ -138,6 +140,15 @@ fn unfilled(error: &RenderLabelsError, pod: &str, kind: &str) -> String {
 }
 
 impl Selection {
+    /// The same if the policy may select by these fields: by what is found it would be told their values.
+    fn of_shared_fields(self, is_foreign: bool, shared: &[FieldPath]) -> Result<Self, String> {
+        let fields = self.fields.as_ref().filter(|_| is_foreign);
+        match fields.and_then(|it| it.hidden(shared)) {
+            Some(field) => Err(not_shared(&field)),
+            None => Ok(self),
+        }
+    }
+
     /// Whether an object with these labels may be one of those that are looked for.
     #[must_use]
     pub fn has_labels<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {

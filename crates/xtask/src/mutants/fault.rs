@@ -17,7 +17,7 @@ const FOLDER: &str = "crates/campaign/mutants";
 pub(super) struct Fault {
     /// The name of its file.
     pub(super) name: String,
-    /// The promise that it breaks: `I1` to `I8`.
+    /// The promise that it breaks: `I1` to `I9`.
     pub(super) breaks: String,
     /// What is wrong, as a sentence.
     pub(super) says: String,
@@ -130,8 +130,8 @@ impl Fault {
             campaign,
             ..
         } = self;
-        let is_promise = matches!(breaks.as_bytes(), [b'I', b'1'..=b'8']);
-        ensure!(is_promise, "breaks: {breaks} is none of I1 to I8");
+        let is_promise = matches!(breaks.as_bytes(), [b'I', b'1'..=b'9']);
+        ensure!(is_promise, "breaks: {breaks} is none of I1 to I9");
         let is_sentence = !says.is_empty() && !says.contains(['|', '\n']);
         ensure!(is_sentence, "says: one line, which stands in a table");
         ensure!(

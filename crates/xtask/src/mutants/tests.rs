@@ -61,7 +61,7 @@ fn fault(name: &str) -> Fault {
 fn a_fault_that_says_too_little_or_too_much_is_refused() {
     fault("good");
     for (from, to) in [
-        ("'I1'", "'I9'"),
+        ("'I1'", "'I10'"),
         ("'It is wrong.'", "'a | b'"),
         ("replace = 'b'", "replace = 'a'"),
         ("['x::t']", "[]"),

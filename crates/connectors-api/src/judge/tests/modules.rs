@@ -1,6 +1,7 @@
 //! Rego modules, as far as they can be judged without running one.
 
 use super::*;
+use crate::shared_fields::FieldPath;
 
 fn with_rego(question: Question) -> Question {
     question.with(|it| it.check()["state"] = json!({"rego": "package approval"}))
@@ -81,6 +82,62 @@ fn an_empty_module_is_none() {
         .found([gate("a", "approved")])
         .judged();
     assert_eq!(judgement.said(), (Passed, JudgeReason::Approved));
+}
+
+/// By the state that its module gives, a policy's author would read whatever the module may read.
+#[test]
+fn a_module_of_another_namespace_sees_what_is_shared_of_an_object() {
+    let mut object = gate("a", "approved");
+    object["data"] = json!({"verdict": "yes", "hidden": "secret-thing"});
+    object["metadata"]["labels"]["team"] = "secret-team".into();
+    let asked = |namespace: &str, shared: &[&str]| {
+        let paths = shared.iter().map(|it| FieldPath::parse(it).unwrap());
+        let shared = BTreeMap::from([("gate".to_owned(), paths.collect())]);
+        let question = with_rego(question()).found([object.clone()]);
+        let question = question.with(|it| {
+            it.policy["metadata"]["namespace"] = namespace.into();
+            it.shared = shared.clone();
+        });
+        let prepared = prepare(question).unwrap();
+        let input = prepared.rego_jobs().next().unwrap().input.clone();
+        input
+    };
+    assert_eq!(asked("devops", &[]), object);
+    let seen = asked("tools", &[]);
+    assert_eq!(seen["status"], json!({"state": "approved"}));
+    assert_eq!(seen["metadata"]["labels"], json!({"run": "r1"}));
+    assert!(!seen.to_string().contains("secret"), "{seen}");
+    let seen = asked("tools", &["data.verdict"]);
+    assert_eq!(seen["data"], json!({"verdict": "yes"}));
+}
+
+#[test]
+fn a_policy_of_another_namespace_selects_by_shared_fields_alone() {
+    let mut object = gate("a", "approved");
+    object["spec"] = json!({"title": "secret-thing"});
+    let judged = |namespace: &str, field: &str, shared: &[&str]| {
+        let paths = shared.iter().map(|it| FieldPath::parse(it).unwrap());
+        let shared = BTreeMap::from([("gate".to_owned(), paths.collect())]);
+        let value = if field == "status.state" {
+            "approved"
+        } else {
+            "secret-thing"
+        };
+        let question = question().found([object.clone()]).with(|it| {
+            it.policy["metadata"]["namespace"] = namespace.into();
+            it.check()["selector"]["fieldSelector"] = json!({field: value});
+            it.shared = shared.clone();
+        });
+        question.judged().said()
+    };
+    let approved = (Passed, JudgeReason::Approved);
+    assert_eq!(judged("devops", "spec.title", &[]), approved);
+    assert_eq!(judged("tools", "status.state", &[]), approved);
+    assert_eq!(judged("tools", "spec.title", &["spec.title"]), approved);
+    assert_eq!(
+        judged("tools", "spec.title", &[]),
+        (Failed, JudgeReason::SelectorInvalid)
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use connectors_api::{
         self, AccessCheckFailed as Failed, AccessCheckPassed as Passed,
         AccessCheckPending as Pending, AccessCheckRejected as Rejected,
     },
+    shared_fields::SharedFields,
 };
 use evaluation_api::{
     v1::{CheckResult, EvaluateChecksResponse, GrantedRule, ObjectResult},
@@ -34,7 +35,11 @@ fn wanted() -> Vec<Wanted> {
 }
 
 fn looked_for(policy: AccessPolicy) -> Vec<Wanted> {
-    select::wanted(&CompiledPolicy::of(policy, None), &pod())
+    select::wanted(
+        &CompiledPolicy::of(policy, None),
+        &pod(),
+        &SharedFields::default(),
+    )
 }
 
 fn object(name: &str) -> Value {
@@ -90,6 +95,26 @@ fn a_check_looks_for_its_rendered_labels_in_full() {
     ] {
         assert!(!has_labels(selection, &other), "{other}");
     }
+}
+
+/// Whether something is found would tell the author of the policy what a field holds.
+#[test]
+fn a_policy_of_another_namespace_selects_by_no_field_that_is_not_shared() {
+    let selects = |namespace: &str, shared: &str| {
+        let mut policy = policy_object("p", &json!({}));
+        policy.metadata.namespace = Some(namespace.to_owned());
+        let granted = policy.spec.check_granted_permission.as_mut().unwrap();
+        let fields = BTreeMap::from([("data.verdict".to_owned(), "yes".to_owned())]);
+        granted.spec.checks[0].selector.field_selector = Some(fields);
+        let shared = SharedFields::parse(shared).unwrap();
+        let wanted = select::wanted(&CompiledPolicy::of(policy, None), &pod(), &shared);
+        wanted[0].selection.clone().map(|it| it.fields.is_some())
+    };
+    assert_eq!(selects("apps", "[]"), Ok(true));
+    let refused = selects("tools", "[]").unwrap_err();
+    assert!(refused.contains("data.verdict is not shared"), "{refused}");
+    let list = r#"[{"apiVersion": "v1", "kind": "ConfigMap", "fields": ["data.verdict"]}]"#;
+    assert_eq!(selects("tools", list), Ok(true));
 }
 
 #[test]
