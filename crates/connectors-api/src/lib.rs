@@ -39,6 +39,7 @@ pub mod opaque;
 pub mod parse;
 pub mod permission;
 pub mod policy_match;
+pub mod policy_order;
 pub mod policy_reason;
 pub mod reason;
 #[cfg(feature = "rego")]

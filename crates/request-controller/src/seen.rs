@@ -136,6 +136,8 @@ pub enum Miss {
     Connector,
     /// It accepts other accounts.
     Requesters,
+    /// As many older ones select the connector as count for it.
+    TooMany,
 }
 
 /// A policy that applies to the request.

@@ -7,6 +7,7 @@ use connectors_api::{
     check_selector::CompiledPolicy,
     config::Config,
     policy_match::{self, Applies, Asker, Wanted},
+    policy_order::{MOST_PER_CONNECTOR, PolicyAge},
 };
 use kube::ResourceExt;
 use serde_json::Value;
@@ -201,10 +202,19 @@ impl Observer {
         // What policies say is told to nobody but a pod beside them.
         let is_home = request.spec.context.object_ref.namespace == own;
         let mut found = Applying::default();
+        let mut policies = policies;
+        policies.sort_by(|a, b| PolicyAge::of(&a.policy).cmp(&PolicyAge::of(&b.policy)));
+        // Counted before anything of a policy is judged, which is what costs.
+        let mut counted = 0;
         for policy in policies {
             let default = config.default_requesters;
             let spec = &policy.policy.spec;
-            let miss = match policy_match::applies(spec, own, wanted, asker, default) {
+            let applies = policy_match::applies(spec, own, wanted, asker, default);
+            if matches!(applies, Applies::Yes | Applies::OtherAsker) {
+                counted += 1;
+            }
+            let miss = match applies {
+                Applies::Yes if counted > MOST_PER_CONNECTOR => Miss::TooMany,
                 Applies::Yes => {
                     found.policies.push(policy);
                     continue;

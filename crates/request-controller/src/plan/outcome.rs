@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, time::Duration};
 use connectors_api::{
     AccessRequestCondition as Is,
     access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase},
+    policy_order::MOST_PER_CONNECTOR,
     reason::{AccessCheckReady, ContextObjectValid, Ready},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -25,8 +26,6 @@ use draft::Draft;
 const PATIENT: Duration = Duration::from_secs(30);
 /// Somebody could not be asked.
 const IMPATIENT: Duration = Duration::from_secs(3);
-/// The list of an object's policies cannot be longer.
-const MOST_POLICIES: usize = 64;
 /// How long a request that never gave anything is kept after its pod is gone.
 const NEVER_GRANTED: SignedDuration = SignedDuration::from_hours(1);
 /// The texts of all policies that refused, together.
@@ -173,7 +172,7 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
         .policies
         .iter()
         .filter(|policy| !settled.contains(&policy.uid));
-    let room = MOST_POLICIES.saturating_sub(followed.len());
+    let room = MOST_PER_CONNECTOR.saturating_sub(followed.len());
     followed.extend(open.take(room).map(|policy| policy::open(at, policy)));
     bound_refused(&mut followed);
     // One order, wherever a policy stands: a status that says the same is not written again.

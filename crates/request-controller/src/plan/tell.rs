@@ -3,6 +3,7 @@
 use connectors_api::{
     AccessRequest, AccessRequestCondition,
     access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase},
+    policy_order::MOST_PER_CONNECTOR,
     reason::{ContextObjectValid, Ready},
 };
 
@@ -258,6 +259,9 @@ pub(super) fn no_policy(request: &AccessRequest, near: &[NearMiss]) -> String {
     let named = near.iter().take(NAMED).map(|miss| {
         let name = &miss.policy;
         match miss.why {
+            Miss::TooMany => format!(
+                "policy {name}: {MOST_PER_CONNECTOR} older policies select {connector}, and no more count"
+            ),
             Miss::Requesters => format!("policy {name}: requesters do not accept {account}"),
             Miss::Connector => format!("policy {name}: connector does not select {connector}"),
             Miss::Permission(permission) => format!("policy {name}: permission is {permission}"),

@@ -131,6 +131,33 @@ async fn an_object_that_cannot_be_read_fails_its_check() {
     assert!(said.contains("approval-2 cannot be read"), "{said}");
 }
 
+/// A look judges no more policies than count for the connector, and a newer one pushes out no older one.
+#[tokio::test]
+async fn newer_policies_than_count_for_a_connector_are_not_judged() {
+    let judged = |created: &'static str| async move {
+        let cluster = Cluster::new();
+        cluster.approval("approved");
+        let own = cluster.server.named("accesspolicies", "p").unwrap();
+        cluster.server.change("accesspolicies", "p", |it| {
+            it["metadata"]["creationTimestamp"] = created.into();
+        });
+        for number in 0..64 {
+            let mut other = own.clone();
+            let name = format!("other-{number}");
+            other["metadata"]["uid"] = format!("{name}-uid").into();
+            other["metadata"]["name"] = name.into();
+            other["metadata"]["creationTimestamp"] = "2026-02-01T00:00:00Z".into();
+            other["spec"]["checkGrantedPermission"]["requesters"] = json!([]);
+            cluster.server.put("accesspolicies", other);
+        }
+        let controller = cluster.controller();
+        look(&controller).await.unwrap();
+        cluster.phase()
+    };
+    assert_eq!(judged("2026-01-01T00:00:00Z").await, "Granted");
+    assert_eq!(judged("2026-03-01T00:00:00Z").await, "Pending");
+}
+
 /// The namespace has more objects than are kept: what is needed is read live, and decides all the same.
 #[tokio::test]
 async fn objects_that_are_not_kept_are_read_live() {

@@ -1,0 +1,62 @@
+//! Which policies count where one connector has more than any look judges.
+
+use jiff::Timestamp;
+
+use crate::AccessPolicy;
+
+/// Policies with checks that count for one connector and one permission: the oldest. A later one can push out none of
+/// those that were there before it.
+pub const MOST_PER_CONNECTOR: usize = 64;
+
+/// Where a policy stands: the smallest counts first.
+// The order of the fields is the rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PolicyAge<'a> {
+    // One that does not say when it was made is not yet stored, so it is the youngest.
+    is_unstored: bool,
+    created: Option<Timestamp>,
+    name: Option<&'a str>,
+}
+
+impl<'a> PolicyAge<'a> {
+    /// Of a policy.
+    #[must_use]
+    pub fn of(policy: &'a AccessPolicy) -> Self {
+        let created = policy.metadata.creation_timestamp.as_ref();
+        Self {
+            is_unstored: created.is_none(),
+            created: created.map(|time| time.0),
+            name: policy.metadata.name.as_deref(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn policy(name: &str, created: Option<&str>) -> AccessPolicy {
+        let object = json!({
+            "metadata": {"name": name, "creationTimestamp": created},
+            "spec": {},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn older_policies_come_first_then_names_and_what_is_not_stored_last() {
+        let early = Some("2026-01-01T00:00:00Z");
+        let late = Some("2026-01-01T00:00:01Z");
+        let mut all = [
+            policy("a", None),
+            policy("b", late),
+            policy("d", early),
+            policy("c", early),
+        ];
+        all.sort_by(|a, b| PolicyAge::of(a).cmp(&PolicyAge::of(b)));
+        let names = all.map(|it| it.metadata.name.unwrap());
+        assert_eq!(names, ["c", "d", "b", "a"]);
+    }
+}
