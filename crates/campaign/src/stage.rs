@@ -33,6 +33,9 @@ output := {"state": input.data.state} if input.data.state
 "#;
 
 /// When every run begins.
+/// What the module above reads of ConfigMaps beside pods of another namespace.
+const SHARED_CHECK_FIELDS: &str =
+    r#"[{"apiVersion": "v1", "kind": "ConfigMap", "fields": ["data.state"]}]"#;
 const START: &str = "2026-03-01T10:00:00Z";
 
 /// The cluster of a scenario.
@@ -101,7 +104,10 @@ impl Stage {
             stage.put(json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": {"name": "connectors-config", "namespace": namespace},
-                "data": {"enable-connectors-approval": "true"},
+                "data": {
+                    "enable-connectors-approval": "true",
+                    "shared-check-fields": SHARED_CHECK_FIELDS,
+                },
             }));
         }
         stage

@@ -27,6 +27,8 @@ words! {
         SubjectsInvalid,
         /// Its rules hand out something that no policy may; nobody holds it.
         RulesInvalid,
+        /// Its selectors find more subjects than one policy may select; nobody holds it.
+        TooManySubjects,
         /// The policy cannot be read; nobody holds it.
         PolicyUnreadable,
         /// Something that is not ours has the name of the Role or RoleBinding.

@@ -7,6 +7,8 @@ use connectors_api::PositiveDuration;
 use evaluation_api::args::EvaluationArgs;
 use service_kit::args::CommonArgs;
 
+use crate::seen::MostSelected;
+
 /// Keeps the standing permissions of access policies in force.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "policy-controller", version, about, max_term_width = 100)]
@@ -34,6 +36,9 @@ pub struct Args {
     /// How often everything managed is compared with the policies, such as 5m
     #[arg(long, value_name = "TIME", default_value = "5m")]
     pub sweep_interval: PositiveDuration,
+    /// How many subjects the selectors of one policy may find; one that finds more grants nobody a standing permission
+    #[arg(long, value_name = "NUMBER", default_value_t = MostSelected::default().0)]
+    pub max_selected_subjects: usize,
 }
 
 impl Args {
@@ -60,6 +65,7 @@ mod tests {
         let args = Args::try_parse_from(["x", "--identity", "me"]).unwrap();
         assert_eq!(args.sweep_every(), Duration::from_mins(5));
         assert_eq!(args.namespace, "connectors-system");
+        assert_eq!(args.max_selected_subjects, 1000);
         assert!(Args::try_parse_from(["x", "--identity=me", "--sweep-interval=0s"]).is_err());
     }
 }

@@ -31,7 +31,7 @@ use crate::{
     plan::tell,
     queue::Queue,
     reconcile::Reconciler,
-    seen::Owner,
+    seen::{MostSelected, Owner},
     watches::{self, Feeds},
     world::World,
 };
@@ -64,6 +64,8 @@ pub struct Settings {
     pub lease: LeaseTerms,
     /// How often everything managed is compared with the policies.
     pub sweep_every: Duration,
+    /// How many subjects the selectors of one policy may find.
+    pub most_selected: MostSelected,
 }
 
 /// Starts everything: the watches, the election, and the workers of whoever leads.
@@ -81,15 +83,16 @@ pub fn start(
         identity,
         lease,
         sweep_every,
+        most_selected,
     } = settings;
     let metrics = Metrics::register(registry)?;
     let watch_metrics = WatchMetrics::register(registry)?;
     let election = Election::new(client.clone(), &namespace, LEASE, &identity, lease);
     let leadership = election.leadership();
     let leads: Leads = Arc::new(move || leadership.borrow().is_leader());
-    let live = Live::new(client.clone(), CALLS);
+    let live = Live::new(client.clone(), CALLS, most_selected);
     let reconciler = Arc::new(Reconciler {
-        world: Arc::default(),
+        world: Arc::new(World::of(most_selected)),
         queue: Arc::default(),
         applier: Applier::new(
             client.clone(),

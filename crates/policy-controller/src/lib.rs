@@ -48,6 +48,7 @@ use service_kit::{
 };
 
 use controller::Settings;
+use seen::MostSelected;
 
 pub use args::Args;
 pub use error::StartError;
@@ -64,6 +65,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         identity,
         evaluation,
         evaluation_ca,
+        max_selected_subjects,
         sweep_interval: _,
     } = args;
     let mut shell = Shell::begin(common).await?;
@@ -82,6 +84,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         identity,
         lease: LeaseTerms::default(),
         sweep_every,
+        most_selected: MostSelected(max_selected_subjects),
     };
     controller::start(
         settings,

@@ -31,7 +31,7 @@ use service_kit::{
 use tokio::time::Instant;
 
 use crate::{
-    seen::{Found, Labels, MANAGER, Managed, Name, Owner, Pin, Surroundings},
+    seen::{Found, Labels, MANAGER, Managed, MostSelected, Name, Owner, Pin, Surroundings},
     world::Job,
 };
 
@@ -55,6 +55,7 @@ pub struct PolicyLive {
 /// Everything that bears on a policy, just read.
 #[derive(Clone, Debug)]
 pub struct Read {
+    most_selected: MostSelected,
     /// When the reading began.
     pub since: Instant,
     /// The policy; none if there is none.
@@ -62,6 +63,31 @@ pub struct Read {
     /// What is managed for it.
     pub there: Managed,
     around: Around,
+}
+
+/// Service accounts that a subject selects by their labels.
+struct Selected<'a> {
+    selector: &'a LabelSelector,
+    /// In namespaces that are selected, too; else in the policy's own.
+    is_elsewhere: bool,
+}
+
+impl<'a> Selected<'a> {
+    fn of(form: &'a SubjectForm) -> Option<Self> {
+        match form {
+            SubjectForm::ServiceAccountsByLabel {
+                selector,
+                namespaces,
+            } => Some(Self {
+                selector,
+                is_elsewhere: namespaces.is_some(),
+            }),
+            SubjectForm::ServiceAccountGroupsByNamespace { .. }
+            | SubjectForm::ServiceAccount { .. }
+            | SubjectForm::Group { .. }
+            | SubjectForm::User { .. } => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -76,6 +102,7 @@ impl Read {
     #[must_use]
     pub const fn around(&self) -> Surroundings<'_> {
         Surroundings {
+            most_selected: self.most_selected,
             connectors: &self.around.connectors,
             namespaces: &self.around.namespaces,
             accounts: &self.around.accounts,
@@ -88,13 +115,18 @@ impl Read {
 pub struct Live {
     client: Client,
     policy: Policy,
+    most_selected: MostSelected,
 }
 
 impl Live {
     /// Reads with this client.
     #[must_use]
-    pub const fn new(client: Client, policy: Policy) -> Self {
-        Self { client, policy }
+    pub const fn new(client: Client, policy: Policy, most_selected: MostSelected) -> Self {
+        Self {
+            client,
+            policy,
+            most_selected,
+        }
     }
 
     /// Everything that bears on a policy. Its name, if it is known.
@@ -112,6 +144,7 @@ impl Live {
             None => Around::default(),
         };
         Ok(Read {
+            most_selected: self.most_selected,
             since,
             policy,
             there,
@@ -142,22 +175,22 @@ impl Live {
             let namespaces = self.pages("list namespaces", &api, params).await?;
             around.namespaces = names(&namespaces);
         }
-        for form in &forms {
-            if let SubjectForm::ServiceAccountsByLabel {
-                selector,
-                namespaces,
-            } = form
-            {
-                let api: Api<Guarded<ServiceAccount, Named>> = match namespaces {
-                    Some(_) => Api::all(self.client.clone()),
-                    None => Api::namespaced(self.client.clone(), own),
+        let by_label: Vec<_> = forms.iter().filter_map(Selected::of).collect();
+        if let Some((first, others)) = by_label.split_first() {
+            // One list, however many selectors: what they select is found in it.
+            let api: Api<Guarded<ServiceAccount, Named>> =
+                if by_label.iter().any(|it| it.is_elsewhere) {
+                    Api::all(self.client.clone())
+                } else {
+                    Api::namespaced(self.client.clone(), own)
                 };
-                let params = ListParams::default().labels(&equalities(selector));
-                let accounts = self.pages("list serviceaccounts", &api, params).await?;
-                for (name, labels) in there(&accounts) {
-                    let of_namespace = around.accounts.entry(name.namespace).or_default();
-                    of_namespace.insert(name.name, labels);
-                }
+            let labels = equalities(first.selector);
+            let is_common = others.iter().all(|it| equalities(it.selector) == labels);
+            let params = ListParams::default().labels(if is_common { &labels } else { "" });
+            let accounts = self.pages("list serviceaccounts", &api, params).await?;
+            for (name, labels) in there(&accounts) {
+                let of_namespace = around.accounts.entry(name.namespace).or_default();
+                of_namespace.insert(name.name, labels);
             }
         }
         Ok(around)

@@ -21,9 +21,22 @@ pub struct Owner {
     pub uid: String,
 }
 
+/// How many subjects the selectors of one policy may find. A few bytes of policy would otherwise become megabytes of
+/// RoleBindings, written anew with each account of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MostSelected(pub usize);
+
+impl Default for MostSelected {
+    fn default() -> Self {
+        Self(1000)
+    }
+}
+
 /// What a policy selects from. What is being deleted is not in here.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
+    /// How much it may select.
+    pub most_selected: MostSelected,
     /// The connectors of its namespace, by name.
     pub connectors: &'a BTreeMap<String, Labels>,
     /// Namespaces by name.

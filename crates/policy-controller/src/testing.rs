@@ -11,7 +11,7 @@ use crate::{
         order::{Object, Step, Write},
         wanted::Holder,
     },
-    seen::{Found, Kind, Labels, Managed, Name, Owner, Pin, Surroundings},
+    seen::{Found, Kind, Labels, Managed, MostSelected, Name, Owner, Pin, Surroundings},
 };
 
 pub(crate) const OWN: &str = "tools";
@@ -55,6 +55,7 @@ impl Around {
 
     pub(crate) fn seen(&self) -> Surroundings<'_> {
         Surroundings {
+            most_selected: MostSelected(usize::MAX),
             connectors: &self.connectors,
             namespaces: &self.namespaces,
             accounts: &self.accounts,

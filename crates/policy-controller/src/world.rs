@@ -13,7 +13,7 @@ use connectors_api::{AccessPolicy, AccessPolicySpec, LabelSelector, access_polic
 use crate::{
     plan::objects::Fingerprint,
     queue::Urgency,
-    seen::{Kind, Labels, Name, Surroundings},
+    seen::{Kind, Labels, MostSelected, Name, Surroundings},
 };
 
 /// What is looked at: everything that is managed in a namespace for the policy with a UID.
@@ -57,6 +57,7 @@ pub struct World {
 /// The caches themselves.
 #[derive(Default)]
 pub struct State {
+    most_selected: MostSelected,
     policies: BTreeMap<Name, (PolicyCached, Selectors)>,
     by_uid: HashMap<Job, Name>,
     connectors: BTreeMap<String, BTreeMap<String, Labels>>,
@@ -102,6 +103,18 @@ impl Selectors {
 }
 
 impl World {
+    /// Nothing is known yet; the selectors of one policy may find so many subjects.
+    #[must_use]
+    pub fn of(most_selected: MostSelected) -> Self {
+        let state = State {
+            most_selected,
+            ..State::default()
+        };
+        Self {
+            state: RwLock::new(state),
+        }
+    }
+
     /// What is known now. To be held for a moment only.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
@@ -146,6 +159,7 @@ impl State {
     pub fn around(&self, namespace: &str) -> Surroundings<'_> {
         static NONE: BTreeMap<String, Labels> = BTreeMap::new();
         Surroundings {
+            most_selected: self.most_selected,
             connectors: self.connectors.get(namespace).unwrap_or(&NONE),
             namespaces: &self.namespaces,
             accounts: &self.accounts,

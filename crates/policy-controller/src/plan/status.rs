@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::wanted::{Standing, Wanted};
 use crate::checks::{Checks, verdict::Verdict};
+use crate::seen::MostSelected;
 
 /// What is known of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,16 @@ impl Known {
             Standing::Invalid(wrong) => {
                 let message = format!("spec.defaultPermission.{wrong}; nobody holds it");
                 (Some(0), PermissionSynced::RulesInvalid, message)
+            }
+            Standing::TooMany {
+                found,
+                most: MostSelected(most),
+            } => {
+                let message = format!(
+                    "the selectors of spec.defaultPermission find {found} subjects, and one policy may select {most}; \
+                     nobody holds it: select fewer, name a group, or split the policy"
+                );
+                (Some(0), PermissionSynced::TooManySubjects, message)
             }
             Standing::Given {
                 holders, unclear, ..
@@ -169,6 +180,7 @@ impl Known {
             | PermissionSynced::NothingToGrant => True,
             PermissionSynced::SubjectsInvalid
             | PermissionSynced::RulesInvalid
+            | PermissionSynced::TooManySubjects
             | PermissionSynced::PolicyUnreadable
             | PermissionSynced::NameTaken
             | PermissionSynced::WriteFailed => False,

@@ -11,7 +11,7 @@ use connectors_api::{
 use k8s_openapi::api::rbac::v1::Subject;
 use thiserror::Error;
 
-use crate::seen::{Labels, Surroundings};
+use crate::seen::{Labels, MostSelected, Surroundings};
 
 /// The API group of users and groups.
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -32,6 +32,13 @@ pub enum Standing {
     None,
     /// Nothing can be handed out by these rules.
     Invalid(WrongRule),
+    /// Its selectors find more subjects than one policy may select. Half of them would look like all.
+    TooMany {
+        /// How many they find.
+        found: usize,
+        /// How many they may.
+        most: MostSelected,
+    },
     /// This.
     Given {
         /// What may be done, but for the connectors.
@@ -129,14 +136,20 @@ fn standing(
         Ok(rules) => rules,
         Err(wrong) => return Standing::Invalid(wrong),
     };
-    let mut holders = BTreeSet::new();
+    let (mut holders, mut selected) = (BTreeSet::new(), BTreeSet::new());
     let mut unclear = Vec::new();
     for (place, subject) in given.binding_template.subjects.iter().enumerate() {
         match SubjectForm::try_from(subject) {
+            Ok(form) if is_selector(&form) => find(&mut selected, form, namespace, around),
             Ok(form) => find(&mut holders, form, namespace, around),
             Err(error) => unclear.push((place, error)),
         }
     }
+    let (found, most) = (selected.len(), around.most_selected);
+    if found > most.0 {
+        return Standing::TooMany { found, most };
+    }
+    holders.extend(selected);
     Standing::Given {
         rules,
         holders,
@@ -185,6 +198,17 @@ fn check(place: usize, rule: &RoleRule, permission: Permission) -> Result<Rule, 
         resources: resources.iter().map(read).collect::<Result<_, _>>()?,
         verbs: verbs.clone(),
     })
+}
+
+/// Whether the cluster decides whom a subject means.
+const fn is_selector(form: &SubjectForm) -> bool {
+    match form {
+        SubjectForm::ServiceAccountsByLabel { .. }
+        | SubjectForm::ServiceAccountGroupsByNamespace { .. } => true,
+        SubjectForm::ServiceAccount { .. }
+        | SubjectForm::Group { .. }
+        | SubjectForm::User { .. } => false,
+    }
 }
 
 fn find(holders: &mut BTreeSet<Holder>, form: SubjectForm, own: &str, around: Surroundings<'_>) {

@@ -294,3 +294,30 @@ async fn policies_are_independent_of_each_other() {
     assert!(cluster.may("alice", "read", "harbor").await, "by q");
     assert_eq!(cluster.objects().len(), 2);
 }
+
+/// A list of all accounts is the dearest thing that a look does.
+#[tokio::test(start_paused = true)]
+async fn many_selectors_cost_one_list_of_accounts() {
+    let lists = |subjects: usize| async move {
+        let cluster = Cluster::new();
+        let _process = cluster.start("one");
+        soon().await;
+        let since = cluster.now();
+        let by_label = |number: usize| {
+            json!({
+                "kind": "ServiceAccount",
+                "nameSelector": {"matchLabels": {"team": number.to_string()}},
+                "namespaceSelector": {"matchLabels": {"a": "b"}},
+            })
+        };
+        let subjects: Vec<_> = (0..subjects).map(by_label).collect();
+        cluster.policy("p", json!({}), json!(subjects));
+        soon().await;
+        let named = cluster.conditions("p");
+        assert!(named[1].starts_with("PermissionSynced=True"), "{named:?}");
+        cluster.lists_of("serviceaccounts", since)
+    };
+    let one = lists(1).await;
+    assert!(one > 0);
+    assert_eq!(lists(16).await, one);
+}

@@ -16,6 +16,7 @@ use kube::{Api, api::PostParams};
 use policy_controller::{
     checks::facts::Validator,
     controller::{self, Settings},
+    seen::MostSelected,
     whole_seconds,
 };
 use prometheus::Registry;
@@ -26,7 +27,7 @@ use service_kit::{
     readiness::Readiness,
     shutdown::{Signal, Tasks},
 };
-use testkit::{ApiServer, CallRecord, Caller, Entry, What};
+use testkit::{ApiServer, CallRecord, Caller, Entry, Verb, What};
 use tokio::{task::JoinHandle, time::sleep};
 
 /// Where the policies and the connectors are.
@@ -185,6 +186,7 @@ impl Cluster {
             identity: pod.to_owned(),
             lease: Terms::default(),
             sweep_every: Duration::from_mins(5),
+            most_selected: MostSelected(20_000),
         };
         let task = tokio::spawn(async move {
             let mut tasks = Tasks::new();
@@ -289,6 +291,14 @@ impl Cluster {
             .filter(|it| !["leases", "events"].contains(&it.point.resource.as_str()))
             .map(|it| format!("{} {} {}", it.point.verb, it.point.resource, it.point.name))
             .collect()
+    }
+
+    /// How many lists of a kind controllers asked for since that many entries of the log.
+    pub(crate) fn lists_of(&self, resource: &str, since: usize) -> usize {
+        let entries = self.server.log_since(since);
+        let calls = entries.iter().filter_map(call);
+        let lists = calls.filter(|it| it.point.verb == Verb::List && it.point.resource == resource);
+        lists.count()
     }
 
     pub(crate) fn now(&self) -> usize {

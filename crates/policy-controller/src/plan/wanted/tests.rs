@@ -128,7 +128,9 @@ fn standing_of(subjects: &Value) -> (Vec<String>, usize) {
             holders.iter().map(ToString::to_string).collect(),
             unclear.len(),
         ),
-        other @ (Standing::None | Standing::Invalid(_)) => panic!("{other:?}"),
+        other @ (Standing::None | Standing::Invalid(_) | Standing::TooMany { .. }) => {
+            panic!("{other:?}")
+        }
     }
 }
 
@@ -327,4 +329,35 @@ fn a_policy_without_a_standing_permission_wants_none() {
         assert_eq!(wanted.standing, Standing::None);
         assert_eq!(wanted.connectors.len(), 3);
     }
+}
+
+/// Half of them would look like all of them.
+#[test]
+fn selectors_that_find_too_many_subjects_give_nobody_anything() {
+    let policy = |subjects: &Value| reading(&json!({}), subjects);
+    let around = |accounts: usize| {
+        let names = (0..accounts).map(|number| format!("a{number}"));
+        names.fold(Around::default().connector("harbor", &[]), |world, name| {
+            world.account("tools", &name, &[("team", "a")])
+        })
+    };
+    let by_label =
+        json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"team": "a"}}});
+    let named = json!({"kind": "ServiceAccount", "name": "other"});
+    let subjects = json!([by_label, named]);
+    let most = MostSelected::default();
+    let standing = |accounts: usize| {
+        let spec = spec(&policy(&subjects));
+        let around = around(accounts);
+        let bounded = Surroundings {
+            most_selected: most,
+            ..around.seen()
+        };
+        wanted(&spec, "tools", bounded).standing
+    };
+    let Standing::Given { holders, .. } = standing(1000) else {
+        panic!("nothing is given");
+    };
+    assert_eq!(holders.len(), 1001);
+    assert_eq!(standing(1001), Standing::TooMany { found: 1001, most });
 }
