@@ -9,17 +9,19 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
+    LONG_FORM,
+    api::{
+        ApiClient, ApiError,
+        kinds::{NAMESPACE, POD, ResourceKind},
+    },
     cluster::{Cluster, ClusterName},
     command::CommandError,
     target::Kubectl,
     wait::{Deadline, poll},
 };
-
-/// Set to 1 by `cargo xtask test --long`: tests with a long form run that.
-pub const LONG_FORM: &str = "E2E_LONG";
 
 /// Whether tests are to run their long form: more repetitions, waits of many minutes.
 #[must_use]
@@ -61,13 +63,14 @@ enum SceneError {
     ClusterGone(String),
     /// The namespace could not be made.
     #[error(transparent)]
-    Namespace(#[from] CommandError),
+    Namespace(#[from] ApiError),
 }
 
 /// One test's place in the run's cluster: a namespace of its own, gone when the test ends.
 #[derive(Debug)]
 pub struct Scene {
     kubectl: Kubectl,
+    api: ApiClient,
     namespace: String,
     cluster: Option<Cluster>,
     workload_image: String,
@@ -91,9 +94,11 @@ impl Scene {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         // Unique among the threads and processes of a run.
         let namespace = format!("{test}-{}-{number}", std::process::id());
-        kubectl.create_namespace(&namespace, &[])?;
+        let api = ApiClient::connect(kubectl.kubeconfig(), &namespace)?;
+        api.create_namespace(&namespace)?;
         Ok(Self {
             kubectl,
+            api,
             namespace,
             cluster: local_cluster()?,
             workload_image: variable("E2E_WORKLOAD_IMAGE")?,
@@ -106,7 +111,13 @@ impl Scene {
         &self.namespace
     }
 
-    /// kubectl for the whole cluster.
+    /// The API server, for calls in the test's namespace.
+    #[must_use]
+    pub fn api(&self) -> &ApiClient {
+        &self.api
+    }
+
+    /// kubectl for the whole cluster, where a test is about what people type and see.
     #[must_use]
     pub fn kubectl(&self) -> &Kubectl {
         &self.kubectl
@@ -124,15 +135,14 @@ impl Scene {
             .run(&format!("--namespace {} {words}", self.namespace))
     }
 
-    /// Applies manifests in the test's namespace.
-    pub fn apply(&self, manifests: &str) -> Result<String, CommandError> {
-        let words = format!("--namespace {} apply --server-side -f -", self.namespace);
-        self.kubectl.run_with_input(&words, manifests)
+    /// Applies an object in the test's namespace.
+    pub fn apply(&self, object: &Value) -> Result<Value, ApiError> {
+        self.api.apply(object)
     }
 
     /// Starts a pod of the test workload.
-    pub fn start_pod(&self, name: &str, args: &[&str]) -> Result<String, CommandError> {
-        self.start_pod_with(name, args, &serde_json::json!({}))
+    pub fn start_pod(&self, name: &str, args: &[&str]) -> Result<Value, ApiError> {
+        self.start_pod_with(name, args, &json!({}))
     }
 
     /// The same with further fields of the pod's spec.
@@ -140,15 +150,15 @@ impl Scene {
         &self,
         name: &str,
         args: &[&str],
-        more: &serde_json::Value,
-    ) -> Result<String, CommandError> {
-        let mut pod = serde_json::json!({
+        more: &Value,
+    ) -> Result<Value, ApiError> {
+        let mut pod = json!({
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "labels": {"app": name}},
             "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1},
         });
-        let container = serde_json::json!({
+        let container = json!({
             "name": "main",
             "image": self.workload_image,
             "imagePullPolicy": "IfNotPresent",
@@ -156,9 +166,9 @@ impl Scene {
             "args": args,
             "volumeMounts": more.get("volumeMounts"),
         });
-        pod["spec"]["containers"] = serde_json::json!([container]);
+        pod["spec"]["containers"] = json!([container]);
         pod["spec"]["volumes"] = more.get("volumes").cloned().unwrap_or_default();
-        self.apply(&pod.to_string())
+        self.apply(&pod)
     }
 
     /// Waits until a kubectl question has an answer that the test accepts, and gives it.
@@ -178,21 +188,59 @@ impl Scene {
         answer.unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Waits until an object of the test's namespace is there that the test accepts, and gives it.
+    ///
+    /// # Panics
+    /// When that does not happen in [`PATIENCE`]; the message tells what was seen last.
+    #[allow(
+        clippy::panic,
+        reason = "a test's wait that fails is the test's failure"
+    )]
+    pub fn wait_for_object(
+        &self,
+        what: &str,
+        kind: ResourceKind,
+        name: &str,
+        accepts: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let found = self.api.wait_for(what, (kind, name), PATIENCE, accepts);
+        found.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Waits until a label selector chooses objects that the test accepts, and gives them.
+    ///
+    /// # Panics
+    /// As [`Scene::wait_for_object`].
+    #[allow(
+        clippy::panic,
+        reason = "a test's wait that fails is the test's failure"
+    )]
+    pub fn wait_for_list(
+        &self,
+        what: &str,
+        kind: ResourceKind,
+        labels: &str,
+        accepts: impl Fn(&[Value]) -> bool,
+    ) -> Vec<Value> {
+        let chosen = (kind, labels);
+        let found = self.api.wait_for_list(what, chosen, PATIENCE, accepts);
+        found.unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// Waits until a pod has ended; gives its phase.
     #[must_use]
     pub fn wait_for_end(&self, pod: &str) -> String {
-        let words = format!("get pod {pod} -o jsonpath={{.status.phase}}");
-        self.wait_for(&format!("the end of pod {pod}"), &words, |phase| {
-            phase == "Succeeded" || phase == "Failed"
-        })
+        let what = format!("the end of pod {pod}");
+        let ended = self.wait_for_object(&what, POD, pod, |pod| {
+            ["Succeeded", "Failed"].contains(&phase(pod))
+        });
+        phase(&ended).to_owned()
     }
 
     /// Waits until a pod runs.
     pub fn wait_for_running(&self, pod: &str) {
-        let words = format!("get pod {pod} -o jsonpath={{.status.phase}}");
-        self.wait_for(&format!("pod {pod} to run"), &words, |phase| {
-            phase == "Running"
-        });
+        let what = format!("pod {pod} to run");
+        self.wait_for_object(&what, POD, pod, |pod| phase(pod) == "Running");
     }
 
     /// The cluster when it is a local one.
@@ -229,6 +277,10 @@ impl Scene {
             eprintln!("{line}");
         }
     }
+}
+
+fn phase(pod: &Value) -> &str {
+    pod["status"]["phase"].as_str().unwrap_or_default()
 }
 
 /// Who changed what in a namespace, and what was refused there: the newest events, oldest first.
@@ -280,9 +332,7 @@ impl Drop for Scene {
             self.show();
         }
         // The namespace controller does the rest while other tests go on.
-        let _ = self
-            .kubectl
-            .run(&format!("delete namespace {} --wait=false", self.namespace));
+        let _ = self.api.delete(NAMESPACE, &self.namespace);
     }
 }
 
@@ -300,8 +350,6 @@ fn local_cluster() -> Result<Option<Cluster>, SceneError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

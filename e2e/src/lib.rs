@@ -6,11 +6,14 @@
 //! code. Invariant: after [`Cluster::down`] nothing that a
 //! cluster made is left on the machine: no process, mount, network interface, cgroup or file.
 
+#[cfg(feature = "harness")]
+pub mod api;
 pub mod checker;
 pub mod cli;
 pub mod cluster;
 mod command;
 pub mod demo;
+#[cfg(feature = "harness")]
 pub mod harness;
 mod hex;
 pub mod images;
@@ -19,12 +22,17 @@ mod progress;
 mod target;
 mod wait;
 
+#[cfg(feature = "harness")]
+pub use api::{ApiClient, ApiError, ApiUser};
 pub use cluster::{Cluster, ClusterName, Component, Launcher, cache_dir, repository};
 pub use command::{CommandError, Tool};
 pub use install::{Helm, InstallError};
 pub use progress::Progress;
 pub use target::{Kubectl, Target};
 pub use wait::{Deadline, TimedOut, poll};
+
+/// Set to 1 by `cargo xtask test --long`: tests with a long form run that.
+pub const LONG_FORM: &str = "E2E_LONG";
 
 /// An error with everything that led to it, in one line each.
 #[must_use]

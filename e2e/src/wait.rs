@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Between two looks at most.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// A moment after which waiting is over.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ pub fn poll<T>(
             }
             Err(_) => thread::sleep(pause),
         }
-        // Longer and longer: many tests wait at a time, and each look costs a process.
+        // Longer and longer: many tests wait at a time, and each look costs something.
         pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }
 }

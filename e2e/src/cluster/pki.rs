@@ -12,7 +12,10 @@ use rcgen::{
 };
 use serde_json::json;
 
-use super::{config::net, layout::Layout};
+use super::{
+    config::{ADMIN, net},
+    layout::Layout,
+};
 
 /// Why the cluster has no certificates.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +122,7 @@ pub(crate) fn write(layout: &Layout, node: &str) -> Result<(), PkiError> {
         &cluster,
         server("kubelet-serving", &system_node, &kubelet_names),
     )?;
-    issue(&cluster, client("admin", "admin", MASTERS))?;
+    issue(&cluster, client(ADMIN, ADMIN, MASTERS))?;
     issue(
         &cluster,
         client("controller-manager", "system:kube-controller-manager", None),

@@ -211,7 +211,12 @@ impl Cluster {
             }
         })?;
         let server = format!("https://127.0.0.1:{port}");
-        pki::write_kubeconfig(&self.layout, "admin", &server, &self.layout.kubeconfig())?;
+        pki::write_kubeconfig(
+            &self.layout,
+            config::ADMIN,
+            &server,
+            &self.layout.kubeconfig(),
+        )?;
         Ok(())
     }
 

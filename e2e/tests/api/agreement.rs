@@ -20,8 +20,7 @@ use authz::{RbacIndex, RuleResolver, SystemMasters, User};
 use e2e::harness;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::StdRng};
 
@@ -70,7 +69,7 @@ async fn every_answer_is_the_api_servers_and_every_feature_decides_some() {
 
     let home = harness::Scene::new("agreement");
     let other = harness::Scene::new("agreement-other");
-    let client = client(&home).await;
+    let client = home.api().client().clone();
     let mut arena = Arena {
         index: object::index_of_all(&client).await,
         client,
@@ -381,11 +380,4 @@ fn seed() -> u64 {
         Ok(text) => text.parse().expect("E2E_SEED is a number"),
         Err(_) => rand::random(),
     }
-}
-
-async fn client(home: &harness::Scene) -> Client {
-    let kubeconfig = Kubeconfig::read_from(home.kubectl().kubeconfig()).unwrap();
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    Client::try_from(config.unwrap()).unwrap()
 }

@@ -1,14 +1,13 @@
 //! The API server under test, and a namespace for each test.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use e2e::harness::{self, PATIENCE};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind, Request, Resource, TypeMeta};
-use kube::{Client, Config};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -35,7 +34,7 @@ pub(crate) struct Refusal {
 pub(crate) async fn scene(test: &str) -> Scene {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();
     let home = harness::Scene::new(test);
-    let client = client(home.kubectl().kubeconfig()).await;
+    let client = home.api().client().clone();
     INSTALLED.get_or_init(|| install(&client)).await;
     Scene {
         client,
@@ -177,14 +176,6 @@ pub(crate) fn documents(text: &str) -> Vec<Value> {
     serde_yaml::Deserializer::from_str(text)
         .map(|document| Value::deserialize(document).unwrap())
         .collect()
-}
-
-async fn client(kubeconfig: &Path) -> Client {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .unwrap();
-    Client::try_from(config).unwrap()
 }
 
 async fn install(client: &Client) {

@@ -14,7 +14,7 @@ use e2e::{
     install::{NAMESPACE, RELEASE, chart},
     poll,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What an installation consists of at least, wherever its release is. It is looked for before anything is installed.
 const OURS: &str = "namespace/connectors-system csidriver/connectors-csi";
@@ -203,11 +203,11 @@ fn a_release_is_upgraded_and_removed_without_taking_what_is_not_its_own() {
     assert_eq!(release.get(crd)["spec"]["names"]["shortNames"][0], "apol");
 
     // There is no node, so no webhook answers for a policy; a connector does without.
-    let connector = r#"{
+    let connector = json!({
         "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "Connector",
-        "metadata": {"name": "kept"}, "spec": {"connectorClassName": "e2e"}
-    }"#;
-    scene.apply(connector).unwrap();
+        "metadata": {"name": "kept"}, "spec": {"connectorClassName": "e2e"},
+    });
+    scene.apply(&connector).unwrap();
     release.uninstall();
     let kept = release.get(&format!("connector kept --namespace {}", scene.namespace()));
     assert_eq!(kept["metadata"]["name"], "kept");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use e2e::api::kinds::CONFIG_MAP;
 use kube::{
     Client, Config,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Request},
@@ -56,12 +57,11 @@ impl Server {
         for who in Who::ALL {
             clients.insert(who, connect(Some(who.user())).await);
         }
-        let uid = scene
-            .run("get configmap kube-root-ca.crt -o jsonpath={.metadata.uid}")
-            .unwrap();
+        let roots = scene.api().get(CONFIG_MAP, "kube-root-ca.crt");
+        let uid = &roots.unwrap().unwrap()["metadata"]["uid"];
         Self {
             namespace: scene.namespace().to_owned(),
-            owner_uid: uid,
+            owner_uid: uid.as_str().unwrap().to_owned(),
             admin: connect(None).await,
             clients,
         }

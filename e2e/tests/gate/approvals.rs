@@ -2,7 +2,12 @@
 
 use std::{fs, time::Duration};
 
-use e2e::{Deadline, poll};
+use e2e::{
+    Deadline,
+    api::kinds::{ACCESS_POLICY, APPROVAL_TASK, DEFINITION, POD, SIGN_OFF},
+    harness::PATIENCE,
+    poll,
+};
 use serde_json::{Value, json};
 
 use crate::support::{Approval, Gate, condition, definition_of, name, policy, uid};
@@ -69,7 +74,7 @@ fn whole_path(test: &str, approval: Approval) {
     gate.wait_for_event("AccessRequest", &name(&request), "AccessGranted");
     gate.wait_for_event("Pod", "job", "AccessGranted");
 
-    gate.scene().run("delete pod job --wait=false").unwrap();
+    gate.delete(POD, "job");
     gate.wait_for_no_access("job", &uid(&request));
     let ended = gate.wait_for_request(&name(&request), "to be revoked", |request| {
         request["status"]["phase"] == "Revoked"
@@ -128,7 +133,7 @@ fn a_no_is_final_and_nothing_is_mounted() {
     let mut twin = request.clone();
     twin["metadata"] = json!({"name": "twin"});
     twin["status"] = json!(null);
-    gate.scene().apply(&twin.to_string()).unwrap();
+    gate.scene().apply(&twin).unwrap();
     let twin = gate.wait_for_request("twin", "to be invalid", |request| {
         request["status"]["phase"] == "Invalid"
     });
@@ -183,51 +188,48 @@ fn a_policy_that_is_created_later_joins() {
 #[test]
 fn a_check_kind_whose_definition_arrives_later_is_waited_for() {
     let gate = Gate::new("kind-later");
-    gate.scene()
-        .kubectl()
-        .run("delete crd latecomers.e2e.example.com --ignore-not-found --wait")
+    remove_latecomers(&gate);
+    let latecomers = "latecomers.e2e.example.com";
+    gate.api()
+        .wait_until_gone(DEFINITION, latecomers, PATIENCE)
         .unwrap();
     let mut late = policy("release", Approval::SignOff);
     late["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["objectRef"]["kind"] =
         json!("Latecomer");
-    gate.scene().apply(&late.to_string()).unwrap();
+    gate.scene().apply(&late).unwrap();
     gate.start_pod("job");
     let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckFailed");
     assert!(request.to_string().contains("Latecomer"), "{request}");
     gate.assert_held("job");
 
-    gate.scene()
-        .kubectl()
-        .apply(&definition_of("Latecomer"))
-        .unwrap();
-    let wait = "wait --for=condition=Established --timeout=60s crd/latecomers.e2e.example.com";
-    gate.scene().kubectl().run(wait).unwrap();
+    gate.api().define(&definition_of("Latecomer")).unwrap();
     gate.set_state("Latecomer", "yes", "job", "approved");
     gate.wait_for_output("job");
-    let end = "delete crd latecomers.e2e.example.com --wait=false";
-    gate.scene().kubectl().run(end).unwrap();
+    remove_latecomers(&gate);
+}
+
+/// Removes the definition of the kind, if it is there.
+fn remove_latecomers(gate: &Gate) {
+    match gate.api().delete(DEFINITION, "latecomers.e2e.example.com") {
+        Err(error) if !error.is_not_found() => panic!("{error}"),
+        _ => {}
+    }
 }
 
 #[test]
 fn a_tekton_check_that_asks_for_proof_says_that_it_cannot_be_given_yet() {
     let gate = Gate::new("tekton-proof");
-    gate.scene()
-        .kubectl()
-        .apply(include_str!(
-            "../../examples/fixtures/approval-task-crd.yaml"
-        ))
-        .unwrap();
+    gate.define_approval_tasks();
     let mut tekton = policy("release", Approval::SignOff);
     tekton["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["objectRef"] =
         json!({"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"});
-    gate.scene().apply(&tekton.to_string()).unwrap();
+    gate.scene().apply(&tekton).unwrap();
     let task = json!({
         "apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask",
         "metadata": {"name": "yes", "labels": {"app": "job"}},
     });
-    gate.scene().apply(&task.to_string()).unwrap();
-    let approve = r#"patch approvaltask yes --subresource=status --type=merge --patch {"status":{"state":"approved"}}"#;
-    gate.scene().wait_for("the approval", approve, |_| true);
+    gate.scene().apply(&task).unwrap();
+    gate.set_state_of(APPROVAL_TASK, "yes", "approved");
     gate.start_pod("job");
     let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckFailed");
     assert!(
@@ -247,11 +249,12 @@ fn a_policy_edited_before_the_grant_counts_as_it_is_and_after_it_not() {
     let labels =
         &mut tight["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"];
     labels["tight"] = json!("yes");
-    gate.scene().apply(&tight.to_string()).unwrap();
+    gate.scene().apply(&tight).unwrap();
     gate.start_pod("job");
     let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
     gate.assert_held("job");
-    gate.scene().run("label signoff yes tight=yes").unwrap();
+    let label = json!({"metadata": {"labels": {"tight": "yes"}}});
+    gate.api().patch(SIGN_OFF, "yes", &label).unwrap();
     gate.wait_for_output("job");
     gate.wait_for_phase("job", "Granted");
 
@@ -259,7 +262,7 @@ fn a_policy_edited_before_the_grant_counts_as_it_is_and_after_it_not() {
     let labels =
         &mut tight["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"];
     labels["tighter"] = json!("yes");
-    gate.scene().apply(&tight.to_string()).unwrap();
+    gate.scene().apply(&tight).unwrap();
     // The edit was seen once a pod that came after it was judged by it.
     gate.set_approval("probe", "probe", Approval::SignOff, "approved");
     gate.start_pod("probe");
@@ -268,7 +271,7 @@ fn a_policy_edited_before_the_grant_counts_as_it_is_and_after_it_not() {
     assert!(gate.may_use("job"));
 
     // Its deletion revokes.
-    gate.scene().run("delete accesspolicy release").unwrap();
+    gate.delete(ACCESS_POLICY, "release");
     gate.wait_for_no_access("job", &uid(&request));
     let request = gate.wait_for_phase("job", "Revoked");
     assert_eq!(

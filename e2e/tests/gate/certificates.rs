@@ -6,23 +6,37 @@ use std::{
     time::Duration,
 };
 
+use e2e::{
+    ApiError,
+    api::kinds::{SECRET, VALIDATING_WEBHOOKS},
+    install::RELEASE,
+};
+use serde_json::Value;
+
 use crate::support::{Approval, Gate, Installation, policy, wait_until};
 
+/// The secrets with the webhook's certificate, and with the authority that signed it.
+const SERVED: &str = "webhook-tls";
+const AUTHORITY: &str = "connectors-ca";
 const CALLERS: usize = 3;
 /// Before and after everything, so that it is known to work.
 const CALM: Duration = Duration::from_secs(2);
 
 /// A field of the secret with the webhook's certificate; nothing while there is none.
-fn certificate(installation: &Installation<'_>) -> Option<String> {
-    let words = r"get secret webhook-tls --ignore-not-found -o jsonpath={.data.tls\.crt}";
-    Some(installation.run(words)).filter(|it| !it.is_empty())
+fn certificate(installation: &Installation<'_>) -> Option<Value> {
+    let mut secret = installation.api().get(SECRET, SERVED).unwrap()?;
+    Some(secret["data"]["tls.crt"].take()).filter(|it| !it.is_null())
 }
 
 /// What the API server trusts, for every webhook of ours.
-fn trusted(installation: &Installation<'_>) -> String {
-    installation.run(
-        "get validatingwebhookconfiguration connectors-approval -o jsonpath={.webhooks[*].clientConfig.caBundle}",
-    )
+fn trusted(installation: &Installation<'_>) -> Vec<Value> {
+    let found = installation.api().get(VALIDATING_WEBHOOKS, RELEASE);
+    let mut configuration = found.unwrap().unwrap();
+    let webhooks = configuration["webhooks"].as_array_mut().unwrap();
+    let roots = webhooks
+        .iter_mut()
+        .map(|it| it["clientConfig"]["caBundle"].take());
+    roots.collect()
 }
 
 /// Ends the calls when it is dropped.
@@ -36,7 +50,7 @@ impl Drop for Over<'_> {
 
 fn replace_certificate(installation: &Installation<'_>) {
     let before = certificate(installation);
-    installation.run("delete secret webhook-tls");
+    installation.api().delete(SECRET, SERVED).unwrap();
     wait_until("another certificate", || {
         let now = certificate(installation);
         now.is_some() && now != before
@@ -52,10 +66,10 @@ fn no_call_fails_while_certificates_authority_and_processes_are_replaced() {
     let call = || {
         let mut calls = 0_u32;
         while !is_over.load(Ordering::Relaxed) {
-            gate.create("--dry-run=server", &plain)?;
+            gate.api().try_create(&plain)?;
             calls += 1;
         }
-        Ok::<_, String>(calls)
+        Ok::<_, ApiError>(calls)
     };
     let answers: Vec<_> = thread::scope(|scope| {
         // Also when something below fails: the scope waits for the callers.
@@ -64,11 +78,11 @@ fn no_call_fails_while_certificates_authority_and_processes_are_replaced() {
         thread::sleep(CALM);
         replace_certificate(&installation);
         let before = trusted(&installation);
-        installation.run("delete secret connectors-ca");
+        installation.api().delete(SECRET, AUTHORITY).unwrap();
         wait_until("another authority", || trusted(&installation) != before);
         // Signed by the other one.
         replace_certificate(&installation);
-        installation.run("rollout restart deployment/webhook");
+        installation.restart("webhook");
         installation.wait_until_ready("webhook");
         thread::sleep(CALM);
         drop(over);

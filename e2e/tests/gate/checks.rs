@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use e2e::{Deadline, poll};
+use e2e::api::kinds::{ACCESS_POLICY, ROLE_BINDING};
 use serde_json::{Value, json};
 
-use crate::support::{Approval, Gate, condition, parsed, policy};
+use crate::support::{
+    Approval, Gate, condition, policy,
+    rights::{self, RightHolder, RightRule},
+};
 
 /// A change of rights is looked at after a minute, so that busy clusters cost little.
 const SLOW: Duration = Duration::from_mins(3);
@@ -21,23 +24,11 @@ fn about(name: &str, api_version: &str, kind: &str) -> Value {
 
 /// The policy when its checks are as the reason says.
 fn until(gate: &Gate, name: &str, reason: &str) -> Value {
-    let words = format!("get accesspolicy {name} -o json");
-    let found = poll(
-        &format!("{reason} of policy {name}"),
-        Deadline::after(SLOW),
-        || {
-            let policy = parsed(
-                &gate
-                    .scene()
-                    .run(&words)
-                    .map_err(|error| error.to_string())?,
-            );
-            match condition(&policy, CHECKS) {
-                Some((_, found)) if found == reason => Ok(policy),
-                found => Err(format!("{found:?}")),
-            }
-        },
-    );
+    let what = format!("{reason} of policy {name}");
+    let is_so = |policy: &Value| condition(policy, CHECKS).is_some_and(|(_, it)| it == reason);
+    let found = gate
+        .api()
+        .wait_for(&what, (ACCESS_POLICY, name), SLOW, is_so);
     found.unwrap()
 }
 
@@ -50,12 +41,11 @@ fn message(policy: &Value) -> &str {
 #[test]
 fn a_policy_says_which_kinds_are_missing_or_may_not_be_read() {
     let gate = Gate::new("checks-kinds");
-    gate.create("", &about("missing", "none.example.com/v1", "Nothing"))
+    gate.create(&about("missing", "none.example.com/v1", "Nothing"))
         .unwrap();
-    gate.create("", &about("unreadable", "batch/v1", "Job"))
+    gate.create(&about("unreadable", "batch/v1", "Job"))
         .unwrap();
-    gate.create("", &policy("readable", Approval::SignOff))
-        .unwrap();
+    gate.create(&policy("readable", Approval::SignOff)).unwrap();
     let missing = until(&gate, "missing", "KindMissing");
     assert_eq!(condition(&missing, "Ready"), Some(("False", "KindMissing")));
     let unreadable = until(&gate, "unreadable", "KindNotReadable");
@@ -70,24 +60,19 @@ fn a_policy_says_which_kinds_are_missing_or_may_not_be_read() {
 
 #[test]
 fn whoever_asks_and_may_write_his_own_approval_is_named_until_he_may_not() {
-    let gate = Gate::new("checks-forgeable");
-    gate.create("", &policy("signed-off", Approval::SignOff))
+    let gate = Gate::patient("checks-forgeable");
+    gate.create(&policy("signed-off", Approval::SignOff))
         .unwrap();
     until(&gate, "signed-off", "ChecksValid");
     let own = gate.namespace();
-    let rbac = "rbac.authorization.k8s.io";
-    let rules =
-        json!([{"apiGroups": ["e2e.example.com"], "resources": ["signoffs"], "verbs": ["create"]}]);
-    for object in [
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": {"name": "signers"}, "rules": rules}),
-        json!({
-            "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": {"name": "signers"},
-            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "signers"},
-            "subjects": [{"kind": "Group", "apiGroup": rbac, "name": format!("system:serviceaccounts:{own}")}],
-        }),
-    ] {
-        gate.scene().apply(&object.to_string()).unwrap();
-    }
+    let sign = RightRule {
+        group: "e2e.example.com",
+        resource: "signoffs",
+        name: None,
+        verbs: &["create"],
+    };
+    let accounts = format!("system:serviceaccounts:{own}");
+    rights::give(&gate, "signers", &[sign], RightHolder::Group(&accounts));
     let forgeable = until(&gate, "signed-off", "ChecksForgeable");
     let who = format!(
         "system:serviceaccounts:{own} may create signoffs.e2e.example.com in namespace {own}"
@@ -99,9 +84,10 @@ fn whoever_asks_and_may_write_his_own_approval_is_named_until_he_may_not() {
     );
     let ready = Some(("True", "ChecksForgeable"));
     assert_eq!(condition(&forgeable, "Ready"), ready);
+    // What a person sees.
     let shown = gate.scene().run("get apol signed-off").unwrap();
     assert!(shown.contains("ChecksForgeable"), "{shown}");
     gate.wait_for_event("AccessPolicy", "signed-off", "ChecksQuestionable");
-    gate.scene().run("delete rolebinding signers").unwrap();
+    gate.delete(ROLE_BINDING, "signers");
     until(&gate, "signed-off", "ChecksValid");
 }

@@ -1,8 +1,19 @@
 //! From the grant, or the wait, to the end.
 
+use std::time::Duration;
+
+use e2e::{
+    ApiUser,
+    api::kinds::{ACCESS_REQUEST, CONNECTOR, POD, ROLE, ROLE_BINDING, SIGN_OFF},
+    harness::PATIENCE,
+};
 use serde_json::json;
 
-use crate::support::{Approval, Gate, condition, name, policy, uid, wait_until};
+use crate::support::{
+    Approval, Gate, condition, name, policy,
+    rights::{self, RightHolder, RightRule},
+    uid, wait_until,
+};
 
 /// A gate with one pod that was let in.
 fn granted(test: &str) -> (Gate, serde_json::Value) {
@@ -49,7 +60,7 @@ fn a_pod_deleted_while_it_is_held_goes_at_once() {
     let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
     gate.assert_held("job");
     // Far less than the time for which the mount would have been held.
-    gate.scene().run("delete pod job --timeout=40s").unwrap();
+    gate.delete_pod_and_wait("job", Duration::from_secs(40));
     // The kubelet may have told that it ran to its end before it was gone.
     let request = gate.wait_for_request(&name(&request), "to miss its pod", |request| {
         condition(request, "ContextObjectValid") == Some(("False", "NotFound"))
@@ -68,11 +79,10 @@ fn a_pod_deleted_while_it_is_held_goes_at_once() {
 #[test]
 fn a_pod_of_the_same_name_starts_from_the_beginning() {
     let (gate, first) = granted("pod-replaced");
-    gate.scene()
-        .run("delete pod job --grace-period=0 --force --timeout=40s")
-        .unwrap();
+    gate.api().delete_now(POD, "job").unwrap();
+    gate.api().wait_until_gone(POD, "job", PATIENCE).unwrap();
     gate.pod_ended("job");
-    gate.scene().run("delete signoff yes").unwrap();
+    gate.delete(SIGN_OFF, "yes");
     gate.start_pod("job");
     let second = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
     assert_ne!(uid(&first), uid(&second));
@@ -108,11 +118,11 @@ fn a_terminating_pod_gets_nothing_new() {
             }],
         },
     });
-    gate.scene().apply(&pod.to_string()).unwrap();
+    gate.scene().apply(&pod).unwrap();
     gate.scene().wait_for_running("job");
     gate.request_by_hand("mine", "job").unwrap();
     let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
-    gate.scene().run("delete pod job --wait=false").unwrap();
+    gate.delete(POD, "job");
     gate.wait_for_request("mine", "to wait for nothing", |request| {
         condition(request, "Ready") == Some(("False", "PodTerminating"))
     });
@@ -133,18 +143,14 @@ fn a_terminating_pod_gets_nothing_new() {
 #[test]
 fn a_request_that_is_deleted_takes_its_grant_with_it() {
     let (gate, request) = granted("request-deleted");
-    gate.scene()
-        .run(&format!("delete accessrequest {}", name(&request)))
-        .unwrap();
+    gate.delete(ACCESS_REQUEST, &name(&request));
     gate.wait_for_no_access("job", &uid(&request));
 }
 
 #[test]
 fn a_connector_that_is_deleted_takes_the_grant_with_it() {
     let (gate, request) = granted("connector-deleted");
-    gate.scene()
-        .run("delete connectors.connectors.alauda.io prod")
-        .unwrap();
+    gate.delete(CONNECTOR, "prod");
     gate.wait_for_no_access("job", &uid(&request));
     let request = gate.wait_for_phase("job", "Revoked");
     assert_eq!(
@@ -172,7 +178,7 @@ fn an_approval_that_is_withdrawn_takes_the_access_back_for_good() {
 #[test]
 fn deleting_an_approval_after_the_grant_changes_nothing_unless_the_policy_says_so() {
     let (gate, request) = granted("approval-deleted");
-    gate.scene().run("delete signoff yes").unwrap();
+    gate.delete(SIGN_OFF, "yes");
     // The controller has seen the deletion once it has seen what came after it.
     gate.set_approval("later", "probe", Approval::SignOff, "rejected");
     gate.start_pod("probe");
@@ -184,11 +190,11 @@ fn deleting_an_approval_after_the_grant_changes_nothing_unless_the_policy_says_s
     strict["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["latch"] = json!("WhileHolds");
     let strict_gate = gate.another("approval-deleted-strict");
     strict_gate.create_connector("prod");
-    strict_gate.scene().apply(&strict.to_string()).unwrap();
+    strict_gate.scene().apply(&strict).unwrap();
     strict_gate.set_approval("yes", "job", Approval::SignOff, "approved");
     strict_gate.start_pod("job");
     let request = strict_gate.wait_for_phase("job", "Granted");
-    strict_gate.scene().run("delete signoff yes").unwrap();
+    strict_gate.delete(SIGN_OFF, "yes");
     strict_gate.approval_ended("job", "strict");
     strict_gate.wait_for_no_access("job", &uid(&request));
 }
@@ -221,12 +227,11 @@ fn of_two_policies_one_lapses_and_the_other_holds() {
 #[test]
 fn a_grant_that_was_deleted_by_hand_comes_back_and_none_can_be_edited() {
     let (gate, request) = granted("by-hand");
-    let grant = gate.grants(&uid(&request));
-    let binding = grant
-        .iter()
-        .find(|name| name.starts_with("rolebinding"))
-        .unwrap();
-    gate.scene().run(&format!("delete {binding}")).unwrap();
+    let of_kind = |wanted| {
+        let mut grant = gate.grant_objects(&uid(&request)).into_iter();
+        grant.find(|(kind, _)| *kind == wanted).unwrap().1
+    };
+    gate.delete(ROLE_BINDING, &of_kind(ROLE_BINDING));
     // It comes back only through a fresh look at everything, and everything still holds.
     wait_until("the grant to come back", || {
         gate.grants(&uid(&request)).len() == 2
@@ -234,63 +239,41 @@ fn a_grant_that_was_deleted_by_hand_comes_back_and_none_can_be_edited() {
     gate.wait_for_access("job");
 
     // Widened by somebody whom the API server lets pass: the administrator of the whole cluster is refused too.
-    let role = grant.iter().find(|name| name.starts_with("role.")).unwrap();
-    let widen = r#"--type=json --patch [{"op":"replace","path":"/rules/0/resources/0","value":"connectors/apis"}]"#;
-    let refused = gate
-        .scene()
-        .run(&format!("patch {role} {widen}"))
-        .unwrap_err()
-        .to_string();
+    let wide = json!({"rules": [{
+        "apiGroups": ["connectors.alauda.io"], "resources": ["connectors/apis"], "verbs": ["*"],
+    }]});
+    let refused = gate.api().patch(ROLE, &of_kind(ROLE), &wide);
+    let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("ValidatingAdmissionPolicy"), "{refused}");
 }
 
 #[test]
 fn nobody_puts_a_finalizer_on_a_grant_or_an_owner_on_a_request() {
     let (gate, request) = granted("protected");
-    let namespace = gate.namespace().to_owned();
     // What a namespace's administrator may do, and on top of it the requests.
-    gate.scene()
-        .run(&format!(
-            "create rolebinding boss --clusterrole=admin --user=boss --namespace {namespace}"
-        ))
-        .unwrap();
-    gate.scene()
-        .run("create role requests --verb=* --resource=accessrequests.connectors.alauda.io")
-        .unwrap();
-    gate.scene()
-        .run("create rolebinding requests --role=requests --user=boss")
-        .unwrap();
-    wait_until("the administrator's rights", || {
-        gate.scene().run("--as boss get accessrequests").is_ok()
-    });
-    let finalizer = r#"--type=merge --patch {"metadata":{"finalizers":["e2e.example.com/hold"]}}"#;
-    for grant in gate.grants(&uid(&request)) {
-        let refused = gate
-            .scene()
-            .run(&format!("--as boss patch {grant} {finalizer}"))
-            .unwrap_err()
-            .to_string();
+    let holder = RightHolder::User("boss");
+    rights::bind(&gate, "boss", ("ClusterRole", "admin"), holder);
+    let requests = RightRule {
+        group: "connectors.alauda.io",
+        resource: "accessrequests",
+        name: None,
+        verbs: &["*"],
+    };
+    rights::give(&gate, "requests", &[requests], holder);
+    let by_boss = gate.api().acting_as(&ApiUser::named("boss"));
+    let refused = |kind, name: &str, fields: &serde_json::Value| {
+        let refused = by_boss.patch(kind, name, fields).unwrap_err().to_string();
         assert!(refused.contains("ValidatingAdmissionPolicy"), "{refused}");
+    };
+    let finalizer = json!({"metadata": {"finalizers": ["e2e.example.com/hold"]}});
+    for (kind, grant) in gate.grant_objects(&uid(&request)) {
+        refused(kind, &grant, &finalizer);
     }
     let owner = json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-000000000000"}]}});
-    let finalizer = json!({"metadata": {"finalizers": ["e2e.example.com/hold"]}});
-    for patch in [owner, finalizer] {
-        let refused = gate
-            .scene()
-            .run(&format!(
-                "--as boss patch accessrequest {} --type=merge --patch {patch}",
-                name(&request)
-            ))
-            .unwrap_err()
-            .to_string();
-        assert!(refused.contains("ValidatingAdmissionPolicy"), "{refused}");
+    for fields in [owner, finalizer] {
+        refused(ACCESS_REQUEST, &name(&request), &fields);
     }
     // Taking access away stays everybody's right who has it in RBAC.
-    gate.scene()
-        .run(&format!(
-            "--as boss delete accessrequest {}",
-            name(&request)
-        ))
-        .unwrap();
+    by_boss.delete(ACCESS_REQUEST, &name(&request)).unwrap();
     gate.wait_for_no_access("job", &uid(&request));
 }

@@ -7,11 +7,12 @@ use std::{
 
 use csi_recorder::{Answer, Call, Target};
 use e2e::{
+    api::kinds::{POD, SIGN_OFF},
     checker,
     harness::{is_long_form, say},
 };
 
-use crate::support::{Approval, Gate, Installation, parsed};
+use crate::support::{Approval, Gate, Installation};
 
 /// Pods that are let in one after the other, in the long form.
 const PODS: usize = 30;
@@ -44,12 +45,9 @@ fn from_the_approval_to_the_running_container() {
             gate.wait_for_reason(&pod, "AccessCheckReady", "AccessCheckPending");
             gate.set_approval(&pod, &pod, Approval::SignOff, "pending");
             gate.assert_held(&pod);
-            let patch = format!(
-                r#"patch signoff {pod} --subresource=status --type=merge --patch {{"status":{{"state":"approved"}}}}"#
-            );
             let approved = Instant::now();
             let approved_at = checker::now();
-            gate.scene().run(&patch).unwrap();
+            gate.set_state_of(SIGN_OFF, &pod, "approved");
             gate.wait_for_output(&pod);
             let took = approved.elapsed();
             if let Some(recorder) = gate.recorder() {
@@ -92,9 +90,7 @@ fn from_the_approval_to_the_running_container() {
 }
 
 fn end(gate: &Gate, pod: &str) {
-    gate.scene()
-        .run(&format!("delete pod {pod} --wait=false"))
-        .unwrap();
+    gate.delete(POD, pod);
 }
 
 fn figures(times: &mut [Duration]) -> String {
@@ -133,13 +129,7 @@ fn a_late_approval_is_answered_within_the_first_call() {
         assert!(later.iter().all(looks_after), "{later:?}");
     }
     // Each call that failed would have left an event of the kubelet.
-    let events = gate.scene().run("get events -o json").unwrap();
-    let failed: Vec<_> = parsed(&events)["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|event| event["reason"] == "FailedMount")
-        .cloned()
-        .collect();
+    let events = gate.events().into_iter();
+    let failed: Vec<_> = events.filter(|it| it["reason"] == "FailedMount").collect();
     assert_eq!(failed, Vec::<serde_json::Value>::new());
 }

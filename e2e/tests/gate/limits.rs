@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Deadline,
+    api::kinds::POD,
     checker::{self, Timestamp},
     harness, poll,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{Approval, Gate, condition, policy, timestamp, uid};
+use crate::support::{Approval, Gate, condition, name, policy, timestamp, uid};
 
 /// Short enough to be waited for, and long enough to see what was there before.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -20,7 +21,7 @@ fn limited(gate: &Gate, limit: &str) {
     let mut policy = policy("release", Approval::SignOff);
     policy["spec"]["checkGrantedPermission"]["spec"]["limits"] =
         json!({limit: format!("{}s", LIMIT.as_secs())});
-    gate.scene().apply(&policy.to_string()).unwrap();
+    gate.scene().apply(&policy).unwrap();
 }
 
 fn assert_took_the_limit(from: Timestamp, until: Timestamp) {
@@ -32,7 +33,7 @@ fn assert_took_the_limit(from: Timestamp, until: Timestamp) {
 
 #[test]
 fn a_grant_ends_after_its_longest_duration_by_time_alone() {
-    let gate = Gate::new("limit-duration");
+    let gate = Gate::patient("limit-duration");
     limited(&gate, "maxDuration");
     gate.set_approval("yes", "job", Approval::SignOff, "approved");
     gate.start_pod("job");
@@ -43,7 +44,10 @@ fn a_grant_ends_after_its_longest_duration_by_time_alone() {
         timestamp(&granted, "/status/grantedAt"),
         timestamp(&granted, "/status/expiresAt"),
     );
-    let revoked = gate.wait_for_phase_of(&granted, "Revoked");
+    // The phase comes first, the time when the grant is gone.
+    let revoked = gate.wait_for_request(&name(&granted), "to be revoked", |request| {
+        request["status"]["phase"] == "Revoked" && request["status"]["revokedAt"].is_string()
+    });
     assert_eq!(condition(&revoked, "Ready"), Some(("False", "Expired")));
     assert_took_the_limit(
         timestamp(&granted, "/status/grantedAt"),
@@ -55,7 +59,7 @@ fn a_grant_ends_after_its_longest_duration_by_time_alone() {
 
 #[test]
 fn a_wait_ends_after_its_longest_time_by_time_alone() {
-    let gate = Gate::new("limit-pending");
+    let gate = Gate::patient("limit-pending");
     limited(&gate, "pendingTimeout");
     gate.start_pod("job");
     let pending = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
@@ -87,7 +91,7 @@ fn an_approval_after_ten_minutes_lets_the_pod_in_at_the_kubelets_next_call() {
     if !harness::runs_long("it waits for ten minutes, and for the kubelet's next call after that") {
         return;
     }
-    let gate = Gate::new("limit-long-wait");
+    let gate = Gate::patient("limit-long-wait");
     gate.create_policy("release", Approval::SignOff);
     gate.start_pod("job");
     let pending = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
@@ -104,15 +108,11 @@ fn an_approval_after_ten_minutes_lets_the_pod_in_at_the_kubelets_next_call() {
     held.unwrap();
     gate.set_approval("yes", "job", Approval::SignOff, "approved");
     let approved = Instant::now();
-    let phase = "get pod job -o jsonpath={.status.phase}";
-    let running = poll("the pod to run", Deadline::after(2 * LONGEST_PAUSE), || {
-        let phase = gate.scene().run(phase).map_err(|error| error.to_string())?;
-        if phase == "Running" {
-            Ok(())
-        } else {
-            Err(phase)
-        }
-    });
+    let what = "the pod to run";
+    let is_running = |pod: &Value| pod["status"]["phase"] == "Running";
+    let running = gate
+        .api()
+        .wait_for(what, (POD, "job"), 2 * LONGEST_PAUSE, is_running);
     running.unwrap();
     let took = approved.elapsed();
     harness::say(&format!(

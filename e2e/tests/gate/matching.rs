@@ -20,7 +20,7 @@ fn where_a_check_says_any_one_of_several_objects_is_enough_and_where_it_says_all
         let mut policy = policy(connector, Approval::SignOff);
         policy["spec"]["connector"]["names"] = json!([connector]);
         check_of(&mut policy)["match"] = json!(match_);
-        gate.scene().apply(&policy.to_string()).unwrap();
+        gate.scene().apply(&policy).unwrap();
         gate.set_approval(
             &format!("{connector}-first"),
             connector,
@@ -64,7 +64,7 @@ fn only_objects_with_the_fields_of_the_field_selector_count() {
     let gate = Gate::new("match-fields");
     let mut windows = policy("windows", Approval::SignOff);
     check_of(&mut windows)["selector"]["fieldSelector"] = json!({"spec.type": "TimeWindow"});
-    gate.scene().apply(&windows.to_string()).unwrap();
+    gate.scene().apply(&windows).unwrap();
     let manual = sign_off("manual", "job", &json!({"type": "Manual"}));
     let without = sign_off("without", "job", &json!({}));
     for other in [&manual, &without] {
@@ -106,11 +106,7 @@ fn task(approvers: &Value) -> Value {
 #[test]
 fn an_approval_task_without_proof_counts_with_enough_of_the_policys_approvers() {
     let gate = Gate::empty("match-approvers");
-    let definition = include_str!("../../examples/fixtures/approval-task-crd.yaml");
-    gate.scene().kubectl().apply(definition).unwrap();
-    let wait =
-        "wait --for=condition=Established --timeout=60s crd/approvaltasks.openshift-pipelines.org";
-    gate.scene().kubectl().run(wait).unwrap();
+    gate.define_approval_tasks();
     let approvers =
         json!({"users": ["alice", "bob"], "groups": ["release-managers"], "minimum": 2});
     for (connector, approvers) in [("approved", Some(approvers)), ("believed", None)] {
@@ -125,7 +121,7 @@ fn an_approval_task_without_proof_counts_with_enough_of_the_policys_approvers() 
         if let Some(approvers) = approvers {
             check["approvers"] = approvers;
         }
-        gate.scene().apply(&policy.to_string()).unwrap();
+        gate.scene().apply(&policy).unwrap();
     }
     let user = |name: &str, input: &str| json!({"name": name, "type": "User", "input": input});
     // The state says yes; of those whose word counts, one does.

@@ -1,8 +1,9 @@
 //! Pods that use a connector of another namespace.
 
+use e2e::api::kinds::POD;
 use serde_json::json;
 
-use crate::support::{Approval, Gate, items, policy, wait_until};
+use crate::support::{Approval, Gate, policy, uid, wait_until};
 
 #[test]
 fn a_pod_of_another_namespace_gets_in_when_a_policy_names_it_and_learns_nothing_before() {
@@ -13,15 +14,11 @@ fn a_pod_of_another_namespace_gets_in_when_a_policy_names_it_and_learns_nothing_
     guest.set_approval("yes", "job", Approval::SignOff, "approved");
     guest.start_pod_of("job", &format!("{}/prod", owner.namespace()));
     guest.start_pod_of("lost", &format!("{}/no-such-connector", owner.namespace()));
-    let uid = guest.pod_uid("job");
-    let words = format!("get accessrequests -l connectors.cpaas.io/contextObjectUID={uid} -o json");
-    owner
-        .scene()
-        .wait_for("the guest's request", &words, |text| {
-            items(text)
-                .first()
-                .is_some_and(|request| request["status"]["phase"] == "Pending")
-        });
+    let pod_uid = guest.pod_uid("job");
+    let request = || owner.requests_of(&pod_uid).into_iter().next();
+    wait_until("the guest's request to be pending", || {
+        request().is_some_and(|it| it["status"]["phase"] == "Pending")
+    });
     guest.assert_held("job");
     let refused = guest.wait_for_event("Pod", "job", "AccessPending");
     let missing = guest.wait_for_event("Pod", "lost", "AccessPending");
@@ -34,18 +31,13 @@ fn a_pod_of_another_namespace_gets_in_when_a_policy_names_it_and_learns_nothing_
     let mut named = policy("named", Approval::SignOff);
     named["spec"]["checkGrantedPermission"]["requesters"] =
         json!([{"kind": "ServiceAccount", "name": "default", "namespace": guest.namespace()}]);
-    owner.scene().apply(&named.to_string()).unwrap();
+    owner.scene().apply(&named).unwrap();
     guest.wait_for_output("job");
     guest.assert_held("lost");
-    let uid = items(&owner.scene().run(&words).unwrap())[0]["metadata"]["uid"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let uid = uid(&request().unwrap());
     assert_eq!(owner.grants(&uid).len(), 2);
 
-    guest
-        .scene()
-        .run("delete pod job lost --wait=false")
-        .unwrap();
+    guest.delete(POD, "job");
+    guest.delete(POD, "lost");
     wait_until("the grant to be gone", || owner.grants(&uid).is_empty());
 }

@@ -1,6 +1,6 @@
 //! Services that die, or are away: nobody gets in who should not, and the end state is right.
 
-use e2e::checker;
+use e2e::{api::kinds::POD, checker, harness::PATIENCE};
 
 use crate::support::{Approval, Gate, Installation, name, uid};
 
@@ -26,9 +26,7 @@ fn a_service_that_is_killed_while_a_pod_waits_is_missed_by_nobody() {
         gate.wait_for_output(&pod);
         gate.wait_for_phase(&pod, "Granted");
         installation.wait_until_ready(service);
-        gate.scene()
-            .run(&format!("delete pod {pod} --wait=false"))
-            .unwrap();
+        gate.delete(POD, &pod);
         gate.wait_for_no_access(&pod, &uid(&request));
     }
 }
@@ -46,9 +44,7 @@ fn a_service_that_is_killed_after_the_grant_takes_no_revocation_with_it() {
         let request = gate.wait_for_phase(&pod, "Granted");
         let since = checker::now();
         installation.kill(service);
-        gate.scene()
-            .run(&format!("delete pod {pod} --wait=false"))
-            .unwrap();
+        gate.delete(POD, &pod);
         gate.wait_for_no_access(&pod, &uid(&request));
         gate.outage_since(since);
         gate.wait_for_request(&name(&request), "to be revoked", |request| {
@@ -92,7 +88,7 @@ fn what_ends_during_an_outage_is_revoked_before_anything_else() {
 
     let since = checker::now();
     let away = installation.away("request-controller");
-    gate.scene().run("delete pod job --timeout=60s").unwrap();
+    gate.delete_pod_and_wait("job", PATIENCE);
     assert!(gate.may_use("job"), "somebody else revoked it");
     drop(away);
     gate.outage_since(since);

@@ -3,12 +3,20 @@
 
 use std::collections::BTreeMap;
 
+use e2e::{
+    ApiUser,
+    api::kinds::{ACCESS_POLICY, CONNECTOR},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     requests::Table,
-    support::{Approval, Gate, Installation, parsed, policy, wait_until},
+    support::{
+        Approval, Gate, Installation, policy,
+        rights::{self, RightHolder, RightRule},
+        wait_until,
+    },
 };
 
 #[derive(Deserialize)]
@@ -61,22 +69,23 @@ impl Cases {
 fn with_author(test: &str, make: fn(&str) -> Gate) -> Gate {
     let gate = make(test);
     gate.create_connector("test");
-    let rules = json!([
-        {"apiGroups": ["connectors.alauda.io"], "resources": ["accesspolicies"], "verbs": ["create", "get", "update"]},
-        {"apiGroups": ["connectors.alauda.io"], "resources": ["connectors"], "resourceNames": ["prod"], "verbs": ["update"]},
-    ]);
-    let meta = json!({"name": "author"});
-    let rbac = "rbac.authorization.k8s.io";
-    for object in [
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": meta, "rules": rules}),
-        json!({
-            "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": meta,
-            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "author"},
-            "subjects": [{"kind": "User", "apiGroup": rbac, "name": author(&gate)}],
-        }),
-    ] {
-        gate.scene().apply(&object.to_string()).unwrap();
-    }
+    let group = "connectors.alauda.io";
+    let rules = [
+        RightRule {
+            group,
+            resource: "accesspolicies",
+            name: None,
+            verbs: &["create", "get", "update"],
+        },
+        RightRule {
+            group,
+            resource: "connectors",
+            name: Some("prod"),
+            verbs: &["update"],
+        },
+    ];
+    let author = author(&gate);
+    rights::give(&gate, "author", &rules, RightHolder::User(&author));
     gate
 }
 
@@ -85,19 +94,17 @@ fn author(gate: &Gate) -> String {
 }
 
 /// What the API server says to a policy of this spec; nothing is stored.
-fn attempt(gate: &Gate, case: &Case, spec: &Value) -> Result<Value, String> {
+fn attempt(gate: &Gate, case: &Case, spec: &Value) -> Result<(), String> {
     let object = json!({
         "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
         "metadata": {"name": "tried"}, "spec": spec,
     });
-    let as_whom = case
-        .author
-        .as_ref()
-        .map(|_| format!(" --as={}", author(gate)));
-    gate.create(
-        &format!("--dry-run=server{}", as_whom.unwrap_or_default()),
-        &object,
-    )
+    let mut api = gate.api().clone();
+    if case.author.is_some() {
+        api = api.acting_as(&ApiUser::named(&author(gate)));
+    }
+    let answer = api.try_create(&object);
+    answer.map(drop).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -118,7 +125,8 @@ fn every_mistake_is_refused_with_its_field_and_its_neighbour_is_let_through() {
         let neighbour = attempt(&gate, case, &cases.spec(case, &case.neighbour));
         neighbour.unwrap_or_else(|refusal| panic!("{}: {refusal}", case.name));
     }
-    assert_eq!(gate.scene().run("get accesspolicies -o name").unwrap(), "");
+    let stored = gate.api().list(ACCESS_POLICY, "").unwrap();
+    assert_eq!(stored, Vec::<Value>::new());
 }
 
 #[test]
@@ -187,18 +195,12 @@ fn what_is_legal_and_surely_not_meant_is_let_through_with_a_warning() {
         ),
         (tekton, "provenance: None"),
     ] {
-        let warned = gate
-            .create("--dry-run=server --warnings-as-errors", &policy)
-            .unwrap_err();
-        assert!(
-            warned.contains("Warning:") && warned.contains(words),
-            "{warned}"
-        );
-        gate.create("--dry-run=server", &policy).unwrap();
+        let warnings = gate.api().try_create(&policy).unwrap();
+        assert!(warnings.iter().any(|it| it.contains(words)), "{warnings:?}");
     }
     let plain = policy("plain", Approval::SignOff);
-    gate.create("--dry-run=server --warnings-as-errors", &plain)
-        .unwrap();
+    let warnings = gate.api().try_create(&plain).unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
 }
 
 #[test]
@@ -207,16 +209,17 @@ fn without_the_webhook_only_what_the_custom_resource_holds_is_held() {
     let installation = Installation::of(&gate);
     let cases = Cases::read();
     let requests = Table::set(&gate);
-    gate.create("", &policy("kept", Approval::SignOff)).unwrap();
+    gate.create(&policy("kept", Approval::SignOff)).unwrap();
     {
         let _away = installation.away("webhook");
         let plain = policy("plain", Approval::SignOff);
-        let refusal = gate.create("--dry-run=server", &plain).unwrap_err();
+        let refusal = gate.api().try_create(&plain).unwrap_err().to_string();
         assert!(
             refusal.contains("failed calling webhook \"validate.accesspolicies."),
             "{refusal}"
         );
-        let refusal = gate.request_by_hand("mine", "plain").unwrap_err();
+        let refusal = gate.request_by_hand("mine", "plain");
+        let refusal = refusal.unwrap_err().to_string();
         assert!(
             refusal.contains("failed calling webhook \"mutate.accessrequests."),
             "{refusal}"
@@ -224,11 +227,11 @@ fn without_the_webhook_only_what_the_custom_resource_holds_is_held() {
         // Connectors are other software's, which goes on.
         gate.create_connector("meanwhile");
         // So do notes on policies, and whatever waits for a finalizer.
-        gate.scene()
-            .run("label accesspolicy kept seen=yes")
-            .unwrap();
-        let words = r#"patch accesspolicy kept --type=merge --patch {"spec":{"connector":{"names":["other"]}}}"#;
-        let refusal = gate.scene().run(words).unwrap_err().to_string();
+        let label = json!({"metadata": {"labels": {"seen": "yes"}}});
+        gate.api().patch(ACCESS_POLICY, "kept", &label).unwrap();
+        let change = json!({"spec": {"connector": {"names": ["other"]}}});
+        let refusal = gate.api().patch(ACCESS_POLICY, "kept", &change);
+        let refusal = refusal.unwrap_err().to_string();
         assert!(refusal.contains("failed calling webhook"), "{refusal}");
     }
     let _gone = installation.without_webhook_configurations();
@@ -250,7 +253,7 @@ fn a_class_selects_a_connector_that_was_never_labelled(gate: &Gate) {
         "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "Connector", "metadata": {"name": "older"},
         "spec": {"connectorClassName": "of-old", "address": "https://example.com"},
     });
-    let stored = gate.create("", &older).unwrap();
+    let stored = gate.create(&older).unwrap();
     assert_eq!(stored["metadata"]["labels"], Value::Null);
     let class = json!({"connectors.cpaas.io/connectorclass": "of-old"});
     let by_class = json!({
@@ -262,16 +265,19 @@ fn a_class_selects_a_connector_that_was_never_labelled(gate: &Gate) {
             "bindingTemplate": {"subjects": [{"kind": "ServiceAccount", "name": "builder"}]},
         }},
     });
-    gate.create("", &by_class).unwrap();
-    wait_until("the connector of the class is selected", || {
-        let policy = parsed(&gate.scene().run("get apol by-class -o json").unwrap());
-        policy["status"]["matchedConnectors"] == json!([{"name": "older"}])
-    });
-    let account = format!("system:serviceaccount:{}:builder", gate.namespace());
+    gate.create(&by_class).unwrap();
+    let what = "the connector of the class to be selected";
+    gate.scene()
+        .wait_for_object(what, ACCESS_POLICY, "by-class", |policy| {
+            policy["status"]["matchedConnectors"] == json!([{"name": "older"}])
+        });
+    let account = ApiUser::service_account(gate.namespace(), "builder");
     let may = |connector: &str| {
-        let words =
-            format!("auth can-i * connectors/{connector} --subresource=apis --as {account}");
-        gate.scene().run(&words).is_ok()
+        let attributes = json!({
+            "namespace": gate.namespace(), "verb": "*", "group": "connectors.alauda.io",
+            "resource": "connectors", "subresource": "apis", "name": connector,
+        });
+        gate.api().allows(&account, &attributes).unwrap()
     };
     wait_until("the account holds it", || may("older"));
     assert!(!may("prod"));
@@ -285,27 +291,22 @@ fn a_connector_is_labelled_with_its_class() {
         "connectors.alauda.io/connectorclass",
     ];
     let classes = || {
-        let connector = parsed(&gate.scene().run("get connector prod -o json").unwrap());
+        let connector = gate.object(CONNECTOR, "prod");
         keys.map(|key| connector["metadata"]["labels"][key].clone())
     };
     assert_eq!(classes(), ["e2e", "e2e"]);
-    let words = "label connector prod --overwrite connectors.cpaas.io/connectorclass=other";
-    gate.scene().run(words).unwrap();
+    let label = json!({"metadata": {"labels": {"connectors.cpaas.io/connectorclass": "other"}}});
+    gate.api().patch(CONNECTOR, "prod", &label).unwrap();
     assert_eq!(classes(), ["e2e", "e2e"]);
-    let words =
-        r#"patch connector prod --type=merge --patch {"spec":{"connectorClassName":"oci"}}"#;
-    gate.scene().run(words).unwrap();
+    let class = json!({"spec": {"connectorClassName": "oci"}});
+    gate.api().patch(CONNECTOR, "prod", &class).unwrap();
     assert_eq!(classes(), ["oci", "oci"]);
     let of_no_class = json!({
         "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "Connector", "metadata": {"name": "odd"},
         "spec": {"connectorClassName": "no-such-class", "address": "https://example.com"},
     });
-    let warned = gate
-        .create("--dry-run=server --warnings-as-errors", &of_no_class)
-        .unwrap_err();
-    assert!(
-        warned.contains("there is no ConnectorClass \"no-such-class\""),
-        "{warned}"
-    );
-    gate.create("", &of_no_class).unwrap();
+    let warnings = gate.api().try_create(&of_no_class).unwrap();
+    let words = "there is no ConnectorClass \"no-such-class\"";
+    assert!(warnings.iter().any(|it| it.contains(words)), "{warnings:?}");
+    gate.create(&of_no_class).unwrap();
 }

@@ -2,17 +2,28 @@
 
 use std::collections::BTreeMap;
 
+use e2e::{
+    ApiError, ApiUser,
+    api::kinds::{ACCESS_REQUEST, POD},
+    install::NAMESPACE,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::{Approval, CONNECTOR, Gate, wait_until};
+use crate::support::{
+    Approval, CONNECTOR, Gate,
+    rights::{self, RightHolder, RightRule},
+};
+
+/// May ask for access, and see no pod.
+const STRANGER: &str = "stranger";
 
 #[test]
 fn a_request_made_by_hand_is_filled_in_and_used_by_the_mount() {
     let gate = Gate::new("request-by-hand");
     gate.scene().start_pod("plain", &["wait"]).unwrap();
     gate.scene().wait_for_running("plain");
-    let stored = gate.create("", &gate.hand_made("mine", "plain")).unwrap();
+    let stored = gate.create(&gate.hand_made("mine", "plain")).unwrap();
     assert_eq!(
         stored["spec"]["context"]["objectRef"]["uid"],
         gate.pod_uid("plain")
@@ -112,30 +123,24 @@ impl<'a> Table<'a> {
         assert_eq!(scene.wait_for_end("over"), "Succeeded");
         scene.wait_for_running("going");
         scene.wait_for_running("plain");
-        let words = r#"patch pod going --type=merge --patch {"metadata":{"finalizers":["e2e.example.com/kept"]}}"#;
-        scene.run(words).unwrap();
-        scene.run("delete pod going --wait=false").unwrap();
-        scene
-            .run(
-                "create role requests --verb=create --resource=accessrequests.connectors.alauda.io",
-            )
-            .unwrap();
-        scene
-            .run("create rolebinding requests --role=requests --user=stranger")
-            .unwrap();
-        wait_until("the stranger's right", || {
-            scene
-                .run("--as stranger auth can-i create accessrequests.connectors.alauda.io")
-                .is_ok()
-        });
-        let node = "get pod plain -o jsonpath={.spec.nodeName}";
+        keep(gate, &json!(["e2e.example.com/kept"])).unwrap();
+        gate.delete(POD, "going");
+        let create = RightRule {
+            group: "connectors.alauda.io",
+            resource: "accessrequests",
+            name: None,
+            verbs: &["create"],
+        };
+        rights::give(gate, "requests", &[create], RightHolder::User(STRANGER));
+        let plain = gate.object(POD, "plain");
         Self {
             gate,
-            node: scene.run(node).unwrap(),
+            node: plain["spec"]["nodeName"].as_str().unwrap().to_owned(),
         }
     }
 
-    fn attempt(&self, attempt: &Attempt) -> Result<Value, String> {
+    /// What the API server says to an attempt; nothing is stored.
+    fn attempt(&self, attempt: &Attempt) -> Result<(), String> {
         let own = self.gate.namespace();
         let pod = attempt.pod.as_deref().unwrap_or("plain");
         let mut request = self.gate.hand_made("tried", pod);
@@ -148,19 +153,20 @@ impl<'a> Table<'a> {
                 value.clone()
             };
         }
-        let plugin = "--as=system:serviceaccount:connectors-system:csi-node";
-        let on = |node: &str| {
-            format!("{plugin} --as-user-extra=authentication.kubernetes.io/node-name={node}")
-        };
-        let author = match attempt.author {
-            None => String::new(),
-            Some(Author::Stranger) => "--as=stranger".to_owned(),
-            Some(Author::Plugin) => plugin.to_owned(),
-            Some(Author::PluginElsewhere) => on("elsewhere"),
-            Some(Author::PluginHere) => on(&self.node),
-        };
-        let words = format!("--dry-run=server {author}");
-        self.gate.create(words.trim_end(), &request)
+        let plugin = || ApiUser::service_account(NAMESPACE, "csi-node");
+        let on = |node: &str| plugin().with_extra("authentication.kubernetes.io/node-name", node);
+        let author = attempt.author.map(|author| match author {
+            Author::Stranger => ApiUser::named(STRANGER),
+            Author::Plugin => plugin(),
+            Author::PluginElsewhere => on("elsewhere"),
+            Author::PluginHere => on(&self.node),
+        });
+        let mut api = self.gate.api().clone();
+        if let Some(author) = author {
+            api = api.acting_as(&author);
+        }
+        let answer = api.try_create(&request);
+        answer.map(drop).map_err(|error| error.to_string())
     }
 
     /// What is still refused when nobody of us is asked.
@@ -181,9 +187,14 @@ impl<'a> Table<'a> {
 
 impl Drop for Table<'_> {
     fn drop(&mut self) {
-        let words = r#"patch pod going --type=merge --patch {"metadata":{"finalizers":null}}"#;
-        let _ = self.gate.scene().run(words);
+        let _ = keep(self.gate, &json!(null));
     }
+}
+
+/// Says what must happen before the pod that is going is gone.
+fn keep(gate: &Gate, finalizers: &Value) -> Result<Value, ApiError> {
+    let fields = json!({"metadata": {"finalizers": finalizers}});
+    gate.api().patch(POD, "going", &fields)
 }
 
 impl Cases {
@@ -206,7 +217,8 @@ fn every_request_that_is_not_the_pods_is_refused_with_the_reason_and_its_neighbo
         let neighbour = table.attempt(&case.neighbour);
         neighbour.unwrap_or_else(|refusal| panic!("{}: {refusal}", case.name));
     }
-    assert_eq!(gate.scene().run("get accessrequests -o name").unwrap(), "");
+    let stored = gate.api().list(ACCESS_REQUEST, "").unwrap();
+    assert_eq!(stored, Vec::<Value>::new());
 }
 
 #[test]

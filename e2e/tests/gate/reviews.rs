@@ -1,13 +1,14 @@
 //! A service in front of a tool asks whether the pod that shows its token may use a connector.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader},
     net::SocketAddr,
     path::Path,
     process::{Child, ChildStdout, Stdio},
 };
 
-use e2e::{Deadline, harness::PATIENCE, poll};
+use e2e::{Deadline, api::kinds::CONFIG_MAP, harness::PATIENCE, install::NAMESPACE, poll};
 use evaluation_api::access::{
     AccessTarget, ConnectorName, Decision, Permission, TokenAnswer, TokenQuestion,
 };
@@ -17,7 +18,11 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::support::{Approval, CONNECTOR, Gate, uid, volume, wait_until};
+use crate::support::{
+    Approval, CONNECTOR, Gate,
+    rights::{self, RightHolder, RightRule},
+    uid, volume, wait_until,
+};
 
 const TOKENS: &str = "/tokens";
 
@@ -67,31 +72,29 @@ impl Drop for Forward {
 
 impl Asker {
     fn new(gate: &Gate) -> Self {
-        let rbac = "rbac.authorization.k8s.io";
-        let meta = json!({"name": "caller"});
-        let rules = json!([{"apiGroups": ["connectors.alauda.io"], "resources": ["evaluations"], "verbs": ["create"]}]);
-        let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
-            {"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": meta, "rules": rules},
-            {
-                "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": meta,
-                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "caller"},
-                "subjects": [{"kind": "ServiceAccount", "namespace": gate.namespace(), "name": "caller"}],
-            },
-        ]});
-        gate.scene().apply(&objects.to_string()).unwrap();
-        let files = tempfile::tempdir().unwrap();
-        let write = |file: &str, words: &str| {
-            let text = gate.scene().run(words).unwrap();
-            std::fs::write(files.path().join(file), text).unwrap();
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "caller"},
+        });
+        gate.scene().apply(&account).unwrap();
+        let evaluations = RightRule {
+            group: "connectors.alauda.io",
+            resource: "evaluations",
+            name: None,
+            verbs: &["create"],
         };
-        write(
-            "token",
-            "create token caller --audience connectors-evaluation",
+        rights::give(
+            gate,
+            "caller",
+            &[evaluations],
+            RightHolder::Account("caller"),
         );
-        let roots = "get configmap connectors-ca --namespace connectors-system -o jsonpath={.data.ca\\.crt}";
-        let text = gate.scene().kubectl().run(roots).unwrap();
-        std::fs::write(files.path().join("ca.crt"), text).unwrap();
+        let files = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| fs::write(files.path().join(file), text).unwrap();
+        let words = "create token caller --audience connectors-evaluation";
+        write("token", &gate.scene().run(words).unwrap());
+        let installation = gate.api().in_namespace(NAMESPACE);
+        let roots = installation.get(CONFIG_MAP, "connectors-ca").unwrap();
+        write("ca.crt", roots.unwrap()["data"]["ca.crt"].as_str().unwrap());
         let (forward, address) = forward(gate);
         let runtime = Runtime::new().unwrap();
         let entered = runtime.enter();
@@ -206,7 +209,7 @@ fn a_pods_token_is_a_yes_as_long_as_the_pod_is_let_in_and_only_for_that_pod() {
     assert!(asker.is_let_in(&other));
 
     // The token of a pod that is gone proves nothing; the API server remembers good ones for some ten seconds.
-    gate.scene().run("delete pod other --wait=true").unwrap();
+    gate.delete_pod_and_wait("other", PATIENCE);
     wait_until("the token to be worth nothing", || {
         asker.refusal(&other) == Some(Reason::SubjectTokenInvalid)
     });

@@ -1,12 +1,19 @@
 //! What people may do with connectors, policies and requests by the roles that the chart adds to those of the cluster:
 //! asked of the API server, and done through the webhook.
 
+use e2e::{
+    ApiError, ApiUser,
+    api::kinds::{ACCESS_POLICY, ACCESS_REQUEST, CONNECTOR, CONNECTOR_CLASS, ResourceKind},
+};
 use serde_json::{Value, json};
 
-use crate::support::{Approval, CONNECTOR, Gate, policy, wait_until};
+use crate::support::{
+    Approval, CONNECTOR as OWN, Gate, policy,
+    rights::{self, RightHolder, RightRule},
+    wait_until,
+};
 
 const GROUP: &str = "connectors.alauda.io";
-const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Developers hold `edit`, namespace administrators `admin`, auditors `view`, in the namespace; guests may ask there,
 /// as the developers of a project's namespaces do in the project's own.
@@ -18,11 +25,6 @@ const PEOPLE: [(&str, &str); 5] = [
     ("author", "connectors-accesspolicies-admin"),
 ];
 
-const CLASSES: &str = "connectorclasses";
-const CONNECTORS: &str = "connectors";
-const POLICIES: &str = "accesspolicies";
-const REQUESTS: &str = "accessrequests";
-
 const READ: &[&str] = &["get", "list", "watch"];
 const ASK: &[&str] = &["get", "list", "watch", "create", "update", "patch"];
 const VERBS: &[&str] = &[
@@ -30,111 +32,96 @@ const VERBS: &[&str] = &[
 ];
 
 /// Who may do what; whatever is not here is refused.
-const MAY: [(&str, &str, &[&str]); 11] = [
-    ("administrator", CONNECTORS, VERBS),
-    ("administrator", POLICIES, VERBS),
-    ("administrator", REQUESTS, VERBS),
-    ("developer", CONNECTORS, READ),
-    ("developer", POLICIES, READ),
-    ("developer", REQUESTS, ASK),
-    ("auditor", CONNECTORS, READ),
-    ("auditor", POLICIES, READ),
-    ("auditor", REQUESTS, READ),
-    ("guest", REQUESTS, ASK),
-    ("author", POLICIES, VERBS),
+const MAY: [(&str, ResourceKind, &[&str]); 11] = [
+    ("administrator", CONNECTOR, VERBS),
+    ("administrator", ACCESS_POLICY, VERBS),
+    ("administrator", ACCESS_REQUEST, VERBS),
+    ("developer", CONNECTOR, READ),
+    ("developer", ACCESS_POLICY, READ),
+    ("developer", ACCESS_REQUEST, ASK),
+    ("auditor", CONNECTOR, READ),
+    ("auditor", ACCESS_POLICY, READ),
+    ("auditor", ACCESS_REQUEST, READ),
+    ("guest", ACCESS_REQUEST, ASK),
+    ("author", ACCESS_POLICY, VERBS),
 ];
 
 /// A namespace in which each of these people holds a role; the test's own names keep them apart from others.
 fn people(test: &str) -> Gate {
     let gate = Gate::new(test);
     for (who, role) in PEOPLE {
-        bind(&gate, who, role, &subject(&gate, who));
+        // An administrator holds the role by a group, as most do; the others by their names.
+        let name = name_of(&gate, who);
+        let holder = match who {
+            "administrator" => RightHolder::Group(&name),
+            _ => RightHolder::User(&name),
+        };
+        rights::bind(&gate, who, ("ClusterRole", role), holder);
     }
     // The API server's authorizer sees a binding a moment after it was written.
     for (who, _) in PEOPLE {
-        let sees = |plural| may(&gate, gate.namespace(), who, "get", plural);
+        let person = person(&gate, who);
+        let sees = |kind| {
+            let right = right(gate.namespace(), "get", kind, "");
+            gate.api().allows(&person, &right).unwrap()
+        };
         wait_until(&format!("the role of the {who}"), || {
-            sees(POLICIES) || sees(REQUESTS)
+            sees(ACCESS_POLICY) || sees(ACCESS_REQUEST)
         });
     }
     gate
 }
 
-fn bind(gate: &Gate, name: &str, role: &str, subject: &Value) {
-    let binding = json!({
-        "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": {"name": name},
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-        "subjects": [subject],
-    });
-    gate.scene().apply(&binding.to_string()).unwrap();
+fn name_of(gate: &Gate, who: &str) -> String {
+    format!("{who}-of-{}", gate.namespace())
 }
 
-/// An administrator holds the role by a group, as most do; the others by their names.
-fn subject(gate: &Gate, who: &str) -> Value {
-    let kind = if who == "administrator" {
-        "Group"
-    } else {
-        "User"
-    };
-    json!({"kind": kind, "apiGroup": RBAC, "name": format!("{who}-of-{}", gate.namespace())})
-}
-
-/// The words that make kubectl act as one of them.
-fn as_whom(gate: &Gate, who: &str) -> String {
-    let name = format!("{who}-of-{}", gate.namespace());
-    if who == "administrator" {
-        format!("--as=somebody --as-group={name}")
-    } else {
-        format!("--as={name}")
+/// One of these people, as the API server knows them.
+fn person(gate: &Gate, who: &str) -> ApiUser {
+    let name = name_of(gate, who);
+    match who {
+        "administrator" => ApiUser::named("somebody").in_group(&name),
+        _ => ApiUser::named(&name),
     }
 }
 
-/// What the API server says of a right.
-fn may(gate: &Gate, namespace: &str, who: &str, verb: &str, resource: &str) -> bool {
-    let who = as_whom(gate, who);
-    let words = format!("--namespace {namespace} auth can-i {verb} {resource} {who}");
-    // A no is an exit code, too.
-    let answer = gate.scene().kubectl().run(&words);
-    answer.is_ok_and(|it| it.trim() == "yes")
+/// A right as a review asks about it; without a subresource it is about the object itself.
+fn right(namespace: &str, verb: &str, kind: ResourceKind, subresource: &str) -> Value {
+    json!({
+        "namespace": namespace, "verb": verb, "group": GROUP, "resource": kind.plural(),
+        "subresource": subresource,
+    })
 }
 
 #[test]
 fn people_may_do_what_their_role_says_and_nobody_writes_a_status() {
     let gate = people("roles");
     let own = gate.namespace();
+    let mut rights = Vec::new();
     for (who, _) in PEOPLE {
-        for plural in [CONNECTORS, POLICIES, REQUESTS] {
-            let resource = format!("{plural}.{GROUP}");
-            let given = MAY.iter().find(|(it, of, _)| *it == who && *of == plural);
+        for kind in [CONNECTOR, ACCESS_POLICY, ACCESS_REQUEST] {
+            let given = MAY.iter().find(|(it, of, _)| *it == who && *of == kind);
             let given = given.map_or(&[] as &[_], |(.., verbs)| verbs);
             for verb in VERBS {
-                assert_eq!(
-                    may(&gate, own, who, verb, &resource),
-                    given.contains(verb),
-                    "{who} {verb} {resource}"
-                );
+                let right = right(own, verb, kind, "");
+                rights.push((who, right, given.contains(verb)));
             }
             for verb in ["update", "patch"] {
-                let status = format!("{resource} --subresource=status");
-                assert!(
-                    !may(&gate, own, who, verb, &status),
-                    "{who} {verb} {status}"
-                );
+                rights.push((who, right(own, verb, kind, "status"), false));
             }
-            assert!(
-                !may(&gate, "default", who, "get", &resource),
-                "{who} elsewhere"
-            );
+            rights.push((who, right("default", "get", kind, ""), false));
         }
         for verb in VERBS {
-            let resource = format!("{CLASSES}.{GROUP}");
-            let reads = READ.contains(verb);
-            assert_eq!(
-                may(&gate, own, who, verb, &resource),
-                reads,
-                "{who} {verb} classes"
-            );
+            let right = right(own, verb, CONNECTOR_CLASS, "");
+            rights.push((who, right, READ.contains(verb)));
         }
+    }
+    let people = PEOPLE.map(|(who, _)| (who, person(&gate, who)));
+    let person = |who| &people.iter().find(|(it, _)| *it == who).unwrap().1;
+    let questions = rights.iter().map(|(who, right, _)| (person(*who), right));
+    let answers = gate.api().allows_each(questions).unwrap();
+    for ((who, right, expected), answer) in rights.iter().zip(answers) {
+        assert_eq!(answer, *expected, "{who} {right}");
     }
 }
 
@@ -163,55 +150,63 @@ use End::{Done, Forbidden, Refused};
 
 /// The source document's table: whoever creates, updates, reads and deletes connectors does so with policies, too, and
 /// nobody else does. In the order of [`DEEDS`].
-const DONE: [(&str, &str, [End; 4]); 15] = [
-    ("administrator", CONNECTORS, [Done, Done, Done, Done]),
-    ("administrator", POLICIES, [Done, Done, Done, Done]),
-    ("administrator", REQUESTS, [Done, Done, Done, Done]),
+const DONE: [(&str, ResourceKind, [End; 4]); 15] = [
+    ("administrator", CONNECTOR, [Done, Done, Done, Done]),
+    ("administrator", ACCESS_POLICY, [Done, Done, Done, Done]),
+    ("administrator", ACCESS_REQUEST, [Done, Done, Done, Done]),
     (
         "developer",
-        CONNECTORS,
+        CONNECTOR,
         [Forbidden, Done, Forbidden, Forbidden],
     ),
     (
         "developer",
-        POLICIES,
+        ACCESS_POLICY,
         [Forbidden, Done, Forbidden, Forbidden],
     ),
-    ("developer", REQUESTS, [Done, Done, Done, Forbidden]),
+    ("developer", ACCESS_REQUEST, [Done, Done, Done, Forbidden]),
     (
         "auditor",
-        CONNECTORS,
+        CONNECTOR,
         [Forbidden, Done, Forbidden, Forbidden],
     ),
-    ("auditor", POLICIES, [Forbidden, Done, Forbidden, Forbidden]),
-    ("auditor", REQUESTS, [Forbidden, Done, Forbidden, Forbidden]),
-    ("guest", CONNECTORS, [Forbidden; 4]),
-    ("guest", POLICIES, [Forbidden; 4]),
-    ("guest", REQUESTS, [Done, Done, Done, Forbidden]),
-    ("author", CONNECTORS, [Forbidden; 4]),
-    ("author", POLICIES, [Refused, Done, Refused, Done]),
-    ("author", REQUESTS, [Forbidden; 4]),
+    (
+        "auditor",
+        ACCESS_POLICY,
+        [Forbidden, Done, Forbidden, Forbidden],
+    ),
+    (
+        "auditor",
+        ACCESS_REQUEST,
+        [Forbidden, Done, Forbidden, Forbidden],
+    ),
+    ("guest", CONNECTOR, [Forbidden; 4]),
+    ("guest", ACCESS_POLICY, [Forbidden; 4]),
+    ("guest", ACCESS_REQUEST, [Done, Done, Done, Forbidden]),
+    ("author", CONNECTOR, [Forbidden; 4]),
+    ("author", ACCESS_POLICY, [Refused, Done, Refused, Done]),
+    ("author", ACCESS_REQUEST, [Forbidden; 4]),
 ];
 
 /// An object of the kind, and a change of it that the webhook judges where it judges any.
-fn object(gate: &Gate, plural: &str, name: &str) -> (Value, Value) {
-    match plural {
-        CONNECTORS => (
+fn object(gate: &Gate, kind: ResourceKind, name: &str) -> (Value, Value) {
+    match kind {
+        CONNECTOR => (
             json!({
                 "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "Connector", "metadata": {"name": name},
                 "spec": {"connectorClassName": "e2e", "address": "https://one.example.com"},
             }),
             json!({"spec": {"address": "https://two.example.com"}}),
         ),
-        POLICIES => (
+        ACCESS_POLICY => (
             policy(name, Approval::SignOff),
             json!({"spec": {"checkGrantedPermission": {"spec": {"limits": {"maxDuration": "1h"}}}}}),
         ),
-        REQUESTS => (
+        ACCESS_REQUEST => (
             gate.hand_made(name, name),
             json!({"metadata": {"labels": {"seen": "yes"}}}),
         ),
-        other => panic!("{other}"),
+        other => panic!("people do nothing with a {other}"),
     }
 }
 
@@ -230,38 +225,31 @@ fn create_pods(gate: &Gate) {
             })
         })
         .collect();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": pods});
-    gate.scene().apply(&list.to_string()).unwrap();
+    gate.api().apply_all(&pods).unwrap();
 }
 
-fn done(gate: &Gate, who: &str, plural: &str, deed: Deed) -> Result<(), String> {
-    let who_flags = as_whom(gate, who);
+fn done(gate: &Gate, who: &str, kind: ResourceKind, deed: Deed) -> Result<(), ApiError> {
+    let person = gate.api().acting_as(&person(gate, who));
     let (theirs, existing) = (format!("by-{who}"), format!("for-{who}"));
-    let of_kind = format!("{plural}.{GROUP}");
-    let run = |words: &str| {
-        let answer = gate.scene().run(&format!("{words} {who_flags}"));
-        answer.map(drop).map_err(|error| error.to_string())
-    };
     match deed {
         Deed::Create => {
-            let (object, _) = object(gate, plural, &theirs);
-            gate.create(&who_flags, &object).map(drop)
+            let (object, _) = object(gate, kind, &theirs);
+            person.create(&object).map(drop)
         }
         Deed::Read => {
-            run(&format!("get {of_kind} {existing}")).and_then(|()| run(&format!("get {of_kind}")))
+            person.get(kind, &existing)?.expect("the object is there");
+            person.list(kind, "").map(drop)
         }
         Deed::Update => {
-            let (_, change) = object(gate, plural, &existing);
-            run(&format!(
-                "patch {of_kind} {existing} --type=merge --patch {change}"
-            ))
+            let (_, change) = object(gate, kind, &existing);
+            person.patch(kind, &existing, &change).map(drop)
         }
-        Deed::Delete => run(&format!("delete {of_kind} {existing} --wait=false")),
+        Deed::Delete => person.delete(kind, &existing),
     }
 }
 
-fn ended(answer: Result<(), String>) -> (End, String) {
-    match answer {
+fn ended(answer: Result<(), ApiError>) -> (End, String) {
+    match answer.map_err(|error| error.to_string()) {
         Ok(()) => (End::Done, String::new()),
         Err(why) if why.contains("admission webhook") => (End::Refused, why),
         Err(why) if why.contains("(Forbidden)") => (End::Forbidden, why),
@@ -274,24 +262,23 @@ fn people_create_read_update_and_delete_what_their_role_says_through_the_webhook
     let gate = people("roles-done");
     create_pods(&gate);
     // Who asks for a pod must be allowed to see it; a guest is a developer where the pod is.
-    for words in [
-        "create role pods --verb=get --resource=pods".to_owned(),
-        format!(
-            "create rolebinding pods --role=pods --user=guest-of-{}",
-            gate.namespace()
-        ),
-    ] {
-        gate.scene().run(&words).unwrap();
-    }
-    for (who, plural, ends) in DONE {
-        let (existing, _) = object(&gate, plural, &format!("for-{who}"));
-        gate.create("", &existing).unwrap();
+    let pods = RightRule {
+        group: "",
+        resource: "pods",
+        name: None,
+        verbs: &["get"],
+    };
+    let guest = name_of(&gate, "guest");
+    rights::give(&gate, "pods", &[pods], RightHolder::User(&guest));
+    for (who, kind, ends) in DONE {
+        let (existing, _) = object(&gate, kind, &format!("for-{who}"));
+        gate.create(&existing).unwrap();
         for (deed, expected) in DEEDS.into_iter().zip(ends) {
-            let (end, why) = ended(done(&gate, who, plural, deed));
-            assert_eq!(end, expected, "{who} {deed:?} {plural}: {why}");
+            let (end, why) = ended(done(&gate, who, kind, deed));
+            assert_eq!(end, expected, "{who} {deed:?} {kind}: {why}");
             if end == End::Refused {
-                let words = format!("you may not update {CONNECTOR}");
-                assert!(why.contains(&words), "{who} {deed:?} {plural}: {why}");
+                let words = format!("you may not update {OWN}");
+                assert!(why.contains(&words), "{who} {deed:?} {kind}: {why}");
             }
         }
     }

@@ -3,7 +3,7 @@
 mod table;
 mod world;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Gate, Installation};
 use table::Table;
@@ -62,9 +62,8 @@ fn a_pod_whose_account_may_always_use_a_connector_waits_for_nothing_and_asks_nob
 
     gate.start_pod("next");
     gate.wait_for_output("next");
-    let uid = gate.pod_uid("next");
-    let words = format!("get accessrequests -l connectors.cpaas.io/contextObjectUID={uid} -o name");
-    assert_eq!(gate.scene().run(&words).unwrap(), "");
+    let requests = gate.requests_of(&gate.pod_uid("next"));
+    assert_eq!(requests, Vec::<Value>::new());
 }
 
 /// Gives the account of the gate's pods a standing permission, and waits until it is told.
@@ -79,7 +78,7 @@ fn let_in_always(gate: &Gate) {
             "bindingTemplate": {"subjects": [{"kind": "ServiceAccount", "name": "default"}]},
         }},
     });
-    gate.scene().apply(&policy.to_string()).unwrap();
+    gate.scene().apply(&policy).unwrap();
     let note = gate.wait_for_event("AccessPolicy", "always", "PermissionGranted");
     assert!(note.contains("default") && note.contains("prod"), "{note}");
 }

@@ -2,6 +2,7 @@
 
 mod installation;
 mod objects;
+pub(crate) mod rights;
 mod turns;
 mod watched;
 
@@ -9,19 +10,21 @@ use std::{sync::Arc, thread, time::Duration};
 
 use csi_recorder::{Call, Recorder};
 use e2e::{
-    Deadline, Kubectl, checker,
+    ApiClient, ApiError, Deadline,
+    api::kinds::{ACCESS_REQUEST, EVENT, POD, ROLE, ROLE_BINDING, ResourceKind},
+    checker,
     harness::{PATIENCE, Scene},
     poll,
 };
 use serde_json::{Value, json};
 
-use objects::reason_of;
+use objects::{of_pod, reason_of};
 use turns::Turn;
 use watched::{Recording, Watched};
 
 pub(crate) use installation::Installation;
 pub(crate) use objects::{
-    check_of, condition, definition_of, items, name, parsed, policy, timestamp, uid, volume,
+    Approval, check_of, condition, definition_of, name, policy, timestamp, uid, volume,
 };
 
 /// Held as long as a scenario needs the installation as it is, or for itself.
@@ -44,19 +47,15 @@ pub(crate) const CONNECTOR: &str = "prod";
 /// Where the volume is mounted in the test's pods.
 pub(crate) const MOUNT: &str = "/connector";
 
-/// How an approval is expressed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Approval {
-    /// A `ConfigMap` whose data a Rego module reads.
-    ConfigMap,
-    /// An object of the test's own kind, with the word in `status.state`.
-    SignOff,
-}
-
 impl Gate {
     /// A namespace with a connector, for a test that leaves the installation alone.
     pub(crate) fn new(test: &str) -> Self {
         Self::with_connector(test, Hold::Turn(Turn::shared(test)))
+    }
+
+    /// The same for a test that waits for most of its time.
+    pub(crate) fn patient(test: &str) -> Self {
+        Self::with_connector(test, Hold::Turn(Turn::patient(test)))
     }
 
     /// The same for a test that nothing else may run beside.
@@ -68,10 +67,9 @@ impl Gate {
     /// takes its time, and a test that turns the switch cannot have it.
     pub(crate) fn alone_asking(test: &str) -> Self {
         let ask = |scene: &Scene| {
-            let kubectl = scene.kubectl().clone();
+            let api = scene.api().clone();
             Recording::MountsAndAccess(Arc::new(move |call: &Call| {
-                let (namespace, pod) = (&call.pod_namespace, &call.pod_name);
-                if may_use(&kubectl, namespace, "default", pod) {
+                if rights::may_use(&api, &call.pod_namespace, &call.pod_name, "apis") {
                     Ok(())
                 } else {
                     Err("the API server says no".to_owned())
@@ -128,10 +126,8 @@ impl Gate {
             "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "ConnectorClass",
             "metadata": {"name": "e2e"}, "spec": {"address": {"name": "address", "type": "string"}},
         });
-        scene.kubectl().apply(&class.to_string()).unwrap();
-        scene.kubectl().apply(&definition_of("SignOff")).unwrap();
-        let wait = "wait --for=condition=Established --timeout=60s crd/signoffs.e2e.example.com";
-        scene.kubectl().run(wait).unwrap();
+        scene.api().apply_over(&class).unwrap();
+        scene.api().define(&definition_of("SignOff")).unwrap();
         Self {
             watched,
             scene,
@@ -163,6 +159,11 @@ impl Gate {
         &self.scene
     }
 
+    /// The API server, for calls in the scenario's namespace.
+    pub(crate) fn api(&self) -> &ApiClient {
+        self.scene.api()
+    }
+
     pub(crate) fn namespace(&self) -> &str {
         self.scene.namespace()
     }
@@ -173,14 +174,12 @@ impl Gate {
             "metadata": {"name": name, "labels": {"e2e": "yes"}},
             "spec": {"connectorClassName": "e2e", "address": format!("https://{name}.example.com")},
         });
-        self.scene.apply(&connector.to_string()).unwrap();
+        self.scene.apply(&connector).unwrap();
     }
 
     /// A policy whose check looks for objects labelled with the pod's `app`.
     pub(crate) fn create_policy(&self, name: &str, approval: Approval) {
-        self.scene
-            .apply(&policy(name, approval).to_string())
-            .unwrap();
+        self.scene.apply(&policy(name, approval)).unwrap();
     }
 
     /// Creates the approval object of a pod, or changes its state.
@@ -192,10 +191,18 @@ impl Gate {
                     "metadata": {"name": name, "labels": {"app": app}},
                     "data": {"verdict": state},
                 });
-                self.scene.apply(&object.to_string()).unwrap();
+                self.scene.apply(&object).unwrap();
             }
             Approval::SignOff => self.set_state("SignOff", name, app, state),
         }
+    }
+
+    /// Defines the kind that Tekton's approval gate keeps, as far as checks read it.
+    pub(crate) fn define_approval_tasks(&self) {
+        let text = include_str!("../../examples/fixtures/approval-task-crd.yaml");
+        self.api()
+            .define(&serde_yaml::from_str(text).unwrap())
+            .unwrap();
     }
 
     /// Creates an object of a kind that follows the duck type, or changes its state.
@@ -209,12 +216,15 @@ impl Gate {
 
     /// Creates an object or changes it, and then its state.
     pub(crate) fn apply_with_state(&self, object: &Value, state: &str) {
-        self.scene.apply(&object.to_string()).unwrap();
-        let (kind, name) = (object["kind"].as_str().unwrap(), name(object));
-        let status = json!({"status": {"state": state}});
-        let words =
-            format!("patch {kind} {name} --subresource=status --type=merge --patch {status}");
-        self.scene.run(&words).unwrap();
+        self.scene.apply(object).unwrap();
+        let kind = ResourceKind::of(object).unwrap();
+        self.set_state_of(kind, &name(object), state);
+    }
+
+    /// Changes the state of an object that is there.
+    pub(crate) fn set_state_of(&self, kind: ResourceKind, name: &str, state: &str) {
+        let status = json!({"state": state});
+        self.api().patch_status(kind, name, &status).unwrap();
     }
 
     /// Starts a pod that prints what it finds in its volume and then waits.
@@ -254,28 +264,33 @@ impl Gate {
     }
 
     /// Creates a request by hand.
-    pub(crate) fn request_by_hand(&self, name: &str, pod: &str) -> Result<Value, String> {
-        self.create("", &self.hand_made(name, pod))
+    pub(crate) fn request_by_hand(&self, name: &str, pod: &str) -> Result<Value, ApiError> {
+        self.create(&self.hand_made(name, pod))
     }
 
-    /// Creates an object as somebody, and gives what was stored, or the refusal.
-    pub(crate) fn create(&self, as_whom: &str, object: &Value) -> Result<Value, String> {
-        let words = format!(
-            "--namespace {} create -o json -f - {as_whom}",
-            self.namespace()
-        );
-        let answer = self
-            .scene
-            .kubectl()
-            .run_with_input(words.trim_end(), &object.to_string());
-        answer
-            .map(|text| parsed(&text))
-            .map_err(|error| error.to_string())
+    /// Creates an object, and gives what was stored, or the refusal.
+    pub(crate) fn create(&self, object: &Value) -> Result<Value, ApiError> {
+        self.api().create(object)
+    }
+
+    /// An object of the namespace that is there.
+    pub(crate) fn object(&self, kind: ResourceKind, name: &str) -> Value {
+        let found = self.api().get(kind, name).unwrap();
+        found.unwrap_or_else(|| panic!("there is no {kind} {name}"))
+    }
+
+    pub(crate) fn delete(&self, kind: ResourceKind, name: &str) {
+        self.api().delete(kind, name).unwrap();
+    }
+
+    /// Deletes a pod, and waits until it is gone.
+    pub(crate) fn delete_pod_and_wait(&self, name: &str, limit: Duration) {
+        self.delete(POD, name);
+        self.api().wait_until_gone(POD, name, limit).unwrap();
     }
 
     pub(crate) fn pod_uid(&self, name: &str) -> String {
-        let words = format!("get pod {name} -o jsonpath={{.metadata.uid}}");
-        self.scene.run(&words).unwrap()
+        uid(&self.object(POD, name))
     }
 
     /// The request of a pod, once it is there.
@@ -289,14 +304,19 @@ impl Gate {
     }
 
     fn request_labelled(&self, pod: &str, more: &str) -> Value {
-        let uid = self.pod_uid(pod);
-        let words = format!(
-            "get accessrequests -l connectors.cpaas.io/contextObjectUID={uid}{more} -o json"
-        );
-        let list = self
+        let labels = format!("{}{more}", of_pod(&self.pod_uid(pod)));
+        let is_there = |requests: &[Value]| !requests.is_empty();
+        let what = "the pod's request";
+        let mut found = self
             .scene
-            .wait_for("the pod's request", &words, |text| !items(text).is_empty());
-        items(&list).remove(0)
+            .wait_for_list(what, ACCESS_REQUEST, &labels, is_there);
+        found.remove(0)
+    }
+
+    /// The requests of a pod, by its UID.
+    pub(crate) fn requests_of(&self, pod_uid: &str) -> Vec<Value> {
+        let labels = of_pod(pod_uid);
+        self.api().list(ACCESS_REQUEST, &labels).unwrap()
     }
 
     /// Waits until the request of a pod is in a phase.
@@ -318,13 +338,9 @@ impl Gate {
         what: &str,
         accepts: impl Fn(&Value) -> bool,
     ) -> Value {
-        let words = format!("get accessrequest {name} -o json");
-        let text = self
-            .scene
-            .wait_for(&format!("request {name} {what}"), &words, |text| {
-                accepts(&parsed(text))
-            });
-        parsed(&text)
+        let what = format!("request {name} {what}");
+        self.scene
+            .wait_for_object(&what, ACCESS_REQUEST, name, accepts)
     }
 
     /// Waits until a condition of a pod's request has a reason, and that is what it says.
@@ -337,13 +353,12 @@ impl Gate {
 
     /// Asks the API server whether a pod may use the connector.
     pub(crate) fn may_use(&self, pod: &str) -> bool {
-        may_use(self.scene.kubectl(), self.namespace(), "default", pod)
+        self.may_use_capability(pod, "apis")
     }
 
     /// The same about another capability of the connector, or about its APIs.
     pub(crate) fn may_use_capability(&self, pod: &str, capability: &str) -> bool {
-        let (kubectl, namespace) = (self.scene.kubectl(), self.namespace());
-        may(kubectl, namespace, "default", pod, capability)
+        rights::may_use(self.api(), self.namespace(), pod, capability)
     }
 
     /// Waits until the API server says yes: it looks into caches that lag behind a little.
@@ -366,10 +381,21 @@ impl Gate {
 
     /// The grants of a request, as `kind/name`.
     pub(crate) fn grants(&self, request_uid: &str) -> Vec<String> {
+        let grants = self.grant_objects(request_uid);
+        grants
+            .iter()
+            .map(|(kind, name)| format!("{kind}/{name}"))
+            .collect()
+    }
+
+    /// The kinds and names of the objects that grant what a request asks for.
+    pub(crate) fn grant_objects(&self, request_uid: &str) -> Vec<(ResourceKind, String)> {
         let label = format!("connectors.alauda.io/accessRequestUid={request_uid}");
-        let words = format!("get roles,rolebindings -l {label} -o name");
-        let found = self.scene.run(&words).unwrap();
-        found.lines().map(str::to_owned).collect()
+        let of_kind = |kind| {
+            let found = self.api().list(kind, &label).unwrap();
+            found.into_iter().map(move |it| (kind, name(&it)))
+        };
+        [ROLE, ROLE_BINDING].into_iter().flat_map(of_kind).collect()
     }
 
     /// Waits until an event with this reason is there about an object of this kind; gives its note.
@@ -379,7 +405,6 @@ impl Gate {
 
     /// Waits until an event about an object says this; gives all that it says.
     pub(crate) fn wait_for_note(&self, kind: &str, name: &str, reason: &str, says: &str) -> String {
-        let words = "get events.events.k8s.io -o json";
         let is_it = |event: &Value| {
             event["regarding"]["kind"] == kind
                 && event["regarding"]["name"] == name
@@ -387,18 +412,23 @@ impl Gate {
                 && event["note"].as_str().unwrap_or_default().contains(says)
         };
         let what = format!("event {reason} about {kind} {name} with {says:?}");
-        let list = self
-            .scene
-            .wait_for(&what, words, |text| items(text).iter().any(is_it));
-        let event = items(&list).into_iter().find(is_it).unwrap();
+        let is_there = |events: &[Value]| events.iter().any(is_it);
+        let events = self.scene.wait_for_list(&what, EVENT, "", is_there);
+        let event = events.into_iter().find(is_it).unwrap();
         event["note"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The events of the namespace.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        self.api().list(EVENT, "").unwrap()
     }
 
     /// Makes the kubelet call the driver again for a pod's volume, which it does on its own each minute or two.
     pub(crate) fn look_again(&self, pod: &str) {
         let moment = checker::now().to_string();
-        let words = format!("annotate pod {pod} --overwrite e2e.example.com/looked-at={moment}");
-        self.scene.run(&words).unwrap();
+        let annotations = json!({"e2e.example.com/looked-at": moment});
+        let fields = json!({"metadata": {"annotations": annotations}});
+        self.api().patch(POD, pod, &fields).unwrap();
     }
 
     /// Waits for an event about a pod that only a repeated call of the kubelet brings.
@@ -406,21 +436,19 @@ impl Gate {
         let is_it = |event: &Value| event["regarding"]["name"] == pod && event["reason"] == reason;
         wait_until(&format!("event {reason} about pod {pod}"), || {
             self.look_again(pod);
-            let events = self.scene.run("get events.events.k8s.io -o json").unwrap();
-            items(&events).iter().any(is_it)
+            self.events().iter().any(is_it)
         });
         self.wait_for_event("Pod", pod, reason)
     }
 
     /// What Warnings of a reason say, by our controllers.
     pub(crate) fn warnings(&self, reason: &str) -> Vec<String> {
-        let list = self.scene.run("get events.events.k8s.io -o json").unwrap();
+        let events = self.events();
         let is_it = |event: &&Value| {
             event["reason"] == reason
                 && event["type"] == "Warning"
                 && event["reportingController"] == "request-controller"
         };
-        let events = items(&list);
         let notes = events.iter().filter(is_it);
         notes.map(|it| it["note"].to_string()).collect()
     }
@@ -429,21 +457,27 @@ impl Gate {
     pub(crate) fn wait_for_output(&self, pod: &str) -> String {
         self.scene.wait_for_running(pod);
         let complete = format!("== {MOUNT}/.connector/");
-        self.scene
-            .wait_for("the container's output", &format!("logs {pod}"), |text| {
-                text.contains(&complete) && text.contains("https://")
-            })
+        let output = || {
+            let text = self.api().logs(pod).map_err(|error| error.to_string())?;
+            if text.contains(&complete) && text.contains("https://") {
+                Ok(text)
+            } else {
+                Err(text)
+            }
+        };
+        let what = format!("the output of pod {pod}");
+        poll(&what, Deadline::after(PATIENCE), output).unwrap()
     }
 
     /// Fails when a pod's containers were started, now or in the next moments.
     pub(crate) fn assert_held(&self, pod: &str) {
-        let words = format!(
-            "get pod {pod} -o jsonpath={{.status.containerStatuses[*].started}}{{.status.phase}}"
-        );
         for _ in 0..10 {
-            let seen = self.scene.run(&words).unwrap();
+            let status = self.object(POD, pod)["status"].take();
+            assert_eq!(status["phase"], "Pending", "{status}");
             // Until the kubelet has first reported, nothing is said about containers.
-            assert!(["falsePending", "Pending"].contains(&seen.trim()), "{seen}");
+            let containers = status["containerStatuses"].as_array();
+            let mut containers = containers.into_iter().flatten();
+            assert!(containers.all(|it| it["started"] != true), "{status}");
             thread::sleep(Duration::from_millis(100));
         }
     }
@@ -458,26 +492,4 @@ pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
         }
     };
     poll(what, Deadline::after(PATIENCE), judged).unwrap();
-}
-
-fn may_use(kubectl: &Kubectl, namespace: &str, account: &str, pod: &str) -> bool {
-    may(kubectl, namespace, account, pod, "apis")
-}
-
-fn may(kubectl: &Kubectl, namespace: &str, account: &str, pod: &str, capability: &str) -> bool {
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-        "spec": {
-            "user": format!("system:serviceaccount:{namespace}:{account}"),
-            "groups": [
-                "system:serviceaccounts", format!("system:serviceaccounts:{namespace}"), "system:authenticated",
-            ],
-            "resourceAttributes": {
-                "namespace": namespace, "verb": "*", "group": "connectors.alauda.io",
-                "resource": "connectors", "subresource": format!("{capability}/v1/pod/{namespace}/{pod}"), "name": CONNECTOR,
-            },
-        },
-    });
-    let answer = kubectl.run_with_input("create -o json -f -", &review.to_string());
-    parsed(&answer.unwrap())["status"]["allowed"] == true
 }

@@ -1,6 +1,9 @@
 //! The feature switch: off opens the mounts and stops grants, and stops no revocation.
 
-use crate::support::{Approval, Gate, Installation, name, uid};
+use e2e::api::kinds::{ACCESS_REQUEST, POD};
+use serde_json::Value;
+
+use crate::support::{Approval, Gate, Installation, MOUNT, name, uid};
 
 #[test]
 fn off_gates_nothing_and_on_again_gates_the_next_pod() {
@@ -13,8 +16,8 @@ fn off_gates_nothing_and_on_again_gates_the_next_pod() {
     let output = gate.wait_for_output("free");
     assert!(output.contains("https://prod.example.com"), "{output}");
     assert!(!gate.may_use("free"));
-    let words = "get accessrequests -o name";
-    assert_eq!(gate.scene().run(words).unwrap(), "");
+    let requests = gate.api().list(ACCESS_REQUEST, "").unwrap();
+    assert_eq!(requests, Vec::<Value>::new());
 
     drop(off);
     gate.start_pod("job");
@@ -32,7 +35,7 @@ fn turned_on_it_takes_nothing_from_a_running_pod_unless_it_is_told_to() {
     let off = installation.switch("false");
     gate.start_pod("running");
     gate.wait_for_output("running");
-    let content = || gate.scene().run("exec running -- /workload cat /connector");
+    let content = || gate.read_in("running", MOUNT);
     let address = "https://prod.example.com";
 
     let _on = installation.switch("true");
@@ -75,7 +78,7 @@ fn a_pod_that_ends_while_it_is_off_still_loses_its_access() {
     assert_eq!(gate.grants(&uid(&late)), Vec::<String>::new());
     gate.wait_for_output("late");
 
-    gate.scene().run("delete pod job --wait=false").unwrap();
+    gate.delete(POD, "job");
     gate.wait_for_no_access("job", &uid(&request));
     gate.wait_for_request(&name(&request), "to be revoked", |request| {
         request["status"]["phase"] == "Revoked"

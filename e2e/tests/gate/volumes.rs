@@ -1,8 +1,8 @@
 //! Volumes: several connectors in one, another capability than the usual one, and what is left when access ends.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
-use e2e::{Deadline, poll};
+use e2e::{Deadline, api::kinds::POD, poll};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -20,7 +20,7 @@ fn with_connectors(test: &str, connectors: &[&str]) -> Gate {
         let mut policy = policy(connector, Approval::SignOff);
         policy["spec"]["connector"]["names"] = json!([connector]);
         check_of(&mut policy)["selector"]["labels"]["connector"] = json!(connector);
-        gate.scene().apply(&policy.to_string()).unwrap();
+        gate.scene().apply(&policy).unwrap();
     }
     gate
 }
@@ -67,7 +67,7 @@ fn a_volume_of_several_connectors_waits_for_the_last_of_them_and_then_holds_all(
     }
     assert!(output.contains("/.connector/.complete"), "{output}");
 
-    gate.scene().run("delete pod job --wait=false").unwrap();
+    gate.delete(POD, "job");
     for request in requests {
         wait_until("the grants to be gone", || {
             gate.grants(&uid(&request)).is_empty()
@@ -108,7 +108,7 @@ fn a_volume_for_the_proxy_needs_a_policy_for_the_proxy() {
     let mut proxy: Value =
         serde_json::from_str(&text.replace("connectors/apis", "connectors/proxy")).unwrap();
     proxy["spec"]["permission"] = json!("proxy");
-    gate.scene().apply(&proxy.to_string()).unwrap();
+    gate.scene().apply(&proxy).unwrap();
     let output = gate.wait_for_output("job");
     let fact = format!(
         "/.connector/{}_{CONNECTOR}/permission\nproxy",
@@ -126,7 +126,7 @@ fn a_volume_for_the_proxy_needs_a_policy_for_the_proxy() {
 
 #[test]
 fn a_withdrawn_approval_empties_the_volume_of_the_running_pod() {
-    let gate = Gate::new("volume-emptied");
+    let gate = Gate::patient("volume-emptied");
     gate.create_policy("release", Approval::SignOff);
     gate.set_approval("yes", "job", Approval::SignOff, "approved");
     gate.start_pod("job");
@@ -141,10 +141,11 @@ fn a_withdrawn_approval_empties_the_volume_of_the_running_pod() {
     let emptied = || {
         let seen = gate.read_in("job", MOUNT)?;
         if seen.contains("/.connector/.revoked") {
-            Ok(seen)
-        } else {
-            Err(seen)
+            return Ok(seen);
         }
+        // A look is a process in the pod.
+        thread::sleep(Duration::from_secs(1));
+        Err(seen)
     };
     let after = poll(
         "the volume to be emptied",
@@ -156,7 +157,7 @@ fn a_withdrawn_approval_empties_the_volume_of_the_running_pod() {
         assert!(!after.contains(gone), "{gone} is left in {after}");
     }
     // It is the same container that saw both.
-    let words =
-        "get pod job -o jsonpath={.status.phase}{.status.containerStatuses[0].restartCount}";
-    assert_eq!(gate.scene().run(words).unwrap(), "Running0");
+    let status = gate.object(POD, "job")["status"].take();
+    assert_eq!(status["phase"], "Running");
+    assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
 }

@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use e2e::harness::Scene;
+use e2e::{
+    ApiClient, ApiUser,
+    api::kinds::{CONFIG_MAP, NODE, POD, SECRET},
+    harness::Scene,
+};
 use serde_json::{Value, json};
 
 #[test]
@@ -27,10 +31,7 @@ fn a_projected_token_names_the_pod_that_it_is_bound_to() {
             "kind": "TokenReview",
             "spec": {"token": token, "audiences": [audience]},
         });
-        let answer = scene
-            .kubectl()
-            .run_with_input("create -o json -f -", &request.to_string());
-        serde_json::from_str(&answer.unwrap()).unwrap()
+        scene.api().create(&request).unwrap()
     };
     let status = &review("connectors.alauda.io")["status"];
     assert_eq!(status["authenticated"], true);
@@ -39,9 +40,8 @@ fn a_projected_token_names_the_pod_that_it_is_bound_to() {
         extra["authentication.kubernetes.io/pod-name"],
         json!(["holder"])
     );
-    let uid = scene
-        .run("get pod holder -o jsonpath={.metadata.uid}")
-        .unwrap();
+    let pod = scene.api().get(POD, "holder").unwrap().unwrap();
+    let uid = &pod["metadata"]["uid"];
     assert_eq!(extra["authentication.kubernetes.io/pod-uid"], json!([uid]));
     // A token for one audience is nothing to another.
     assert_ne!(review("somebody-else")["status"]["authenticated"], true);
@@ -50,11 +50,11 @@ fn a_projected_token_names_the_pod_that_it_is_bound_to() {
 #[test]
 fn the_aggregation_layer_tells_extension_servers_whom_to_trust() {
     let scene = Scene::new("aggregation");
-    let authority = "{.data.requestheader-client-ca-file}";
-    let words = format!(
-        "get configmap extension-apiserver-authentication --namespace kube-system -o jsonpath={authority}"
-    );
-    let certificate = scene.kubectl().run(&words).unwrap();
+    let system = scene.api().in_namespace("kube-system");
+    let name = "extension-apiserver-authentication";
+    let settings = system.get(CONFIG_MAP, name).unwrap().unwrap();
+    let certificate = settings["data"]["requestheader-client-ca-file"].as_str();
+    let certificate = certificate.unwrap();
     assert!(
         certificate.starts_with("-----BEGIN CERTIFICATE-----"),
         "{certificate}"
@@ -64,10 +64,9 @@ fn the_aggregation_layer_tells_extension_servers_whom_to_trust() {
 #[test]
 fn a_node_reads_only_the_secrets_of_its_own_pods() {
     let scene = Scene::new("node-secrets");
-    scene
-        .run("create secret generic other --from-literal=a=b")
-        .unwrap();
-    let refused = as_node(&scene, "get secret other").unwrap_err().to_string();
+    scene.apply(&secret("other", "b")).unwrap();
+    let refused = as_node(&scene).get(SECRET, "other");
+    let refused = refused.unwrap_err().to_string();
     assert!(
         refused.contains("no relationship found between node"),
         "{refused}"
@@ -77,9 +76,9 @@ fn a_node_reads_only_the_secrets_of_its_own_pods() {
 #[test]
 fn a_node_cannot_give_itself_protected_labels() {
     let scene = Scene::new("node-labels");
-    let node = node(&scene);
-    let label = format!("label node {node} node-restriction.kubernetes.io/trusted=yes");
-    let refused = as_node(&scene, &label).unwrap_err().to_string();
+    let label = json!({"metadata": {"labels": {"node-restriction.kubernetes.io/trusted": "yes"}}});
+    let refused = as_node(&scene).patch(NODE, &node(&scene), &label);
+    let refused = refused.unwrap_err().to_string();
     assert!(
         refused.contains("is not allowed to modify labels"),
         "{refused}"
@@ -93,14 +92,13 @@ fn the_audit_log_tells_who_changed_roles_and_keeps_secrets_out() {
         return; // an existing cluster keeps its audit log to itself
     };
     let value = format!("very-secret-{}", scene.namespace());
-    scene
-        .run("create role reader --verb=get --resource=pods")
-        .unwrap();
-    scene
-        .run(&format!(
-            "create secret generic hidden --from-literal=key={value}"
-        ))
-        .unwrap();
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "reader"}, "rules": rules,
+    });
+    scene.api().create(&role).unwrap();
+    scene.api().create(&secret("hidden", &value)).unwrap();
     let created = |resource: &str| {
         let log = fs::read_to_string(&log).unwrap();
         let events: Vec<Value> = log
@@ -126,16 +124,18 @@ fn the_audit_log_tells_who_changed_roles_and_keeps_secrets_out() {
     assert!(!fs::read_to_string(&log).unwrap().contains(&value));
 }
 
-fn node(scene: &Scene) -> String {
-    scene
-        .kubectl()
-        .run("get nodes -o jsonpath={.items[0].metadata.name}")
-        .unwrap()
+fn secret(name: &str, value: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"key": value},
+    })
 }
 
-fn as_node(scene: &Scene, words: &str) -> Result<String, e2e::CommandError> {
-    let node = node(scene);
-    scene.run(&format!(
-        "--as system:node:{node} --as-group system:nodes --as-group system:authenticated {words}"
-    ))
+fn node(scene: &Scene) -> String {
+    let nodes = scene.api().list_everywhere(NODE).unwrap();
+    nodes[0]["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+fn as_node(scene: &Scene) -> ApiClient {
+    let user = ApiUser::named(&format!("system:node:{}", node(scene)));
+    scene.api().acting_as(&user.in_group("system:nodes"))
 }

@@ -1,6 +1,10 @@
 //! Pods reach services and each other, by name and by address.
 
-use e2e::harness::Scene;
+use e2e::{
+    api::kinds::{ENDPOINT_SLICE, SERVICE},
+    harness::Scene,
+};
+use serde_json::json;
 
 #[test]
 fn a_pod_resolves_the_api_servers_service() {
@@ -8,17 +12,11 @@ fn a_pod_resolves_the_api_servers_service() {
     let name = "kubernetes.default.svc.cluster.local";
     scene.start_pod("resolver", &["resolve", name]).unwrap();
     assert_eq!(scene.wait_for_end("resolver"), "Succeeded");
-    let service = scene
-        .kubectl()
-        .run("get service kubernetes -o jsonpath={.spec.clusterIP}")
-        .unwrap();
-    assert!(
-        scene
-            .run("logs resolver")
-            .unwrap()
-            .lines()
-            .any(|line| line == service)
-    );
+    let services = scene.api().in_namespace("default");
+    let service = services.get(SERVICE, "kubernetes").unwrap().unwrap();
+    let address = service["spec"]["clusterIP"].as_str();
+    let output = scene.api().logs("resolver").unwrap();
+    assert!(output.lines().any(|line| Some(line) == address), "{output}");
 }
 
 #[test]
@@ -27,13 +25,10 @@ fn a_pod_reaches_another_through_a_service_by_its_short_name() {
     scene
         .start_pod("web", &["serve", "8080", "served"])
         .unwrap();
-    scene
-        .run("create service clusterip web --tcp=80:8080")
-        .unwrap();
-    wait_for_endpoint(&scene);
+    create_service(&scene);
     scene.start_pod("client", &["connect", "web:80"]).unwrap();
     assert_eq!(scene.wait_for_end("client"), "Succeeded");
-    assert_eq!(scene.run("logs client").unwrap().trim(), "served");
+    assert_eq!(scene.api().logs("client").unwrap().trim(), "served");
 }
 
 #[test]
@@ -42,10 +37,7 @@ fn a_pod_reaches_itself_through_its_service() {
     scene
         .start_pod("web", &["serve", "8080", "to myself"])
         .unwrap();
-    scene
-        .run("create service clusterip web --tcp=80:8080")
-        .unwrap();
-    wait_for_endpoint(&scene);
+    create_service(&scene);
     // By its full name, since the short one is the pod's own host name.
     let words = format!(
         "exec web -- /workload connect web.{}.svc:80",
@@ -54,8 +46,18 @@ fn a_pod_reaches_itself_through_its_service() {
     assert_eq!(scene.run(&words).unwrap().trim(), "to myself");
 }
 
-fn wait_for_endpoint(scene: &Scene) {
-    let ready = "{.items[*].endpoints[*].conditions.ready}";
-    let words = format!("get endpointslices -l kubernetes.io/service-name=web -o jsonpath={ready}");
-    scene.wait_for("the service's endpoint", &words, |answer| answer == "true");
+/// A service of the pod `web`, with its endpoint.
+fn create_service(scene: &Scene) {
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+    });
+    scene.apply(&service).unwrap();
+    let what = "the service's endpoint";
+    let labels = "kubernetes.io/service-name=web";
+    scene.wait_for_list(what, ENDPOINT_SLICE, labels, |slices| {
+        let endpoints = slices.iter().filter_map(|it| it["endpoints"].as_array());
+        let mut endpoints = endpoints.flatten();
+        endpoints.any(|it| it["conditions"]["ready"] == true)
+    });
 }

@@ -11,15 +11,9 @@ const AT_ONCE: usize = 4;
 #[test]
 fn kubectl_prints_what_the_table_of_templates_says() {
     let scene = Scene::new("templates");
-    let kind = repository().join("e2e/examples/fixtures/approval-task-crd.yaml");
-    scene
-        .kubectl()
-        .run_on_file("apply --server-side --force-conflicts", &kind)
-        .unwrap();
-    scene
-        .kubectl()
-        .run_on_file("wait --for=condition=Established --timeout=60s", &kind)
-        .unwrap();
+    let definition = include_str!("../../examples/fixtures/approval-task-crd.yaml");
+    let definition = serde_yaml::from_str(definition).unwrap();
+    scene.api().define(&definition).unwrap();
     let holder = json!({
         "apiVersion": "openshift-pipelines.org/v1alpha1",
         "kind": "ApprovalTask",
@@ -27,7 +21,7 @@ fn kubectl_prints_what_the_table_of_templates_says() {
         "object": yaml("object.yaml"),
     });
     scene.wait_for("the kind to be served", "get approvaltasks", |_| true);
-    scene.apply(&holder.to_string()).unwrap();
+    scene.apply(&holder).unwrap();
 
     let cases = cases();
     assert!(cases.len() > 200, "only {} cases", cases.len());

@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use e2e::{harness::Scene, install::NAMESPACE};
+use e2e::{
+    api::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING},
+    harness::Scene,
+    install::NAMESPACE,
+};
 use serde_json::Value;
 
 use crate::calls::Call;
@@ -55,9 +59,9 @@ impl Right {
 
 /// Every right of the installation's accounts, but the whole of our own group.
 pub(crate) fn held(scene: &Scene) -> Vec<Right> {
-    let words = "get clusterrolebindings,rolebindings,clusterroles,roles --all-namespaces -o json";
-    let objects: Value = serde_json::from_str(&scene.kubectl().run(words).unwrap()).unwrap();
-    rights(objects["items"].as_array().unwrap())
+    let kinds = [CLUSTER_ROLE_BINDING, ROLE_BINDING, CLUSTER_ROLE, ROLE];
+    let objects = kinds.map(|kind| scene.api().list_everywhere(kind).unwrap());
+    rights(&objects.concat())
 }
 
 fn list(value: &Value) -> Vec<&Value> {

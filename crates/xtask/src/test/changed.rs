@@ -149,9 +149,10 @@ impl Choice {
         layers::run()?;
         crdgen::run(true).and(protogen::run(true))?;
         let linted = packages(&self.dependents, self.all);
-        parts::cargo(&format!(
-            "clippy {linted} --lib --bins --examples --benches --tests --test * --all-features --locked -- --deny warnings"
-        ))?;
+        parts::clippy(&linted)?;
+        if self.all || self.dependents.contains("e2e") {
+            parts::clippy_of_cluster_tests()?;
+        }
         let tested = packages(&self.changed, self.all);
         let mut cargo = Command::new(env!("CARGO"));
         cargo

@@ -118,16 +118,15 @@ impl Part {
     pub(crate) fn run(self, context: &Context, summary: &mut Summary) -> anyhow::Result<()> {
         match self {
             Self::Fmt => cargo("fmt --all --check"),
-            // Every target by its kind: `--all-targets` would leave out the tests that need a cluster.
-            Self::Clippy => cargo(
-                "clippy --workspace --lib --bins --examples --benches --tests --test * --all-features --locked -- --deny warnings",
-            ),
+            Self::Clippy => clippy("--workspace").and_then(|()| clippy_of_cluster_tests()),
             Self::Deny => deny(),
             Self::Layers => layers::run(),
             Self::Drift => crdgen::run(true).and(protogen::run(true)),
             Self::Build => {
                 images::build_programs()?;
-                cargo("test --workspace --lib --tests --test * --all-features --locked --no-run")
+                cargo("test --workspace --lib --tests --all-features --locked --no-run")?;
+                // As for the linter: those that need a cluster.
+                cargo("test --workspace --test * --all-features --locked --no-run")
             }
             Self::Unit => {
                 let everything = context.cargo_test("--workspace --all-features");
@@ -205,7 +204,7 @@ impl Context {
             .args(["test", "--locked", "--no-fail-fast"])
             .args(selection.split(' '));
         if self.long {
-            command.env(e2e::harness::LONG_FORM, "1");
+            command.env(e2e::LONG_FORM, "1");
         }
         command
     }
@@ -290,6 +289,19 @@ fn values_of_scenarios() -> serde_json::Value {
         },
         "log": {"filter": "debug,hyper=info,h2=info,tower=info,rustls=info,kube_client=info", "format": "text"},
     })
+}
+
+/// The linter on every target of these packages, but for tests that need a cluster.
+pub(crate) fn clippy(packages: &str) -> anyhow::Result<()> {
+    cargo(&format!(
+        "clippy {packages} --lib --bins --examples --benches --tests --all-features --locked -- --deny warnings"
+    ))
+}
+
+/// The linter on the tests that need a cluster: `--tests` leaves them out, and beside it cargo does not listen to
+/// `--test`.
+pub(crate) fn clippy_of_cluster_tests() -> anyhow::Result<()> {
+    cargo("clippy --workspace --test * --all-features --locked -- --deny warnings")
 }
 
 pub(crate) fn cargo(words: &str) -> anyhow::Result<()> {

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs};
 
+use e2e::ApiClient;
+use e2e::api::kinds::{NAMESPACE, SECRET, SERVICE_ACCOUNT};
 use e2e::harness::{PATIENCE, Scene};
-use e2e::{Deadline, Kubectl, poll};
+use e2e::install::NAMESPACE as INSTALLATION;
 use evaluation_api::access::{
     AccessQuestion, AccessTarget, ConnectorName, Permission as Capability, ServiceAccountName,
 };
 use evaluation_api::client::{Client as Asker, Files};
-use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::lookup_host;
@@ -74,18 +75,15 @@ impl Alone {
     /// each time that they do not reach their API server.
     pub(crate) async fn end(self) {
         let next = format!("after-{}", self.0.scene.namespace());
-        let kubectl = self.0.scene.kubectl();
-        kubectl.run(&format!("create namespace {next}")).unwrap();
-        let is_made = format!("--namespace {next} get serviceaccount default");
-        let answer = poll(
-            "the controllers to be at work",
-            Deadline::after(4 * PATIENCE),
-            || kubectl.run(&is_made).map_err(|error| error.to_string()),
-        );
-        answer.unwrap();
-        kubectl
-            .run(&format!("delete namespace {next} --wait=false"))
-            .unwrap();
+        let api = self.0.scene.api().in_namespace(&next);
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": next}});
+        api.create(&namespace).unwrap();
+        let account = (SERVICE_ACCOUNT, "default");
+        let what = "the controllers to be at work";
+        let made = api.wait_for(what, account, 4 * PATIENCE, |_| true);
+        made.unwrap();
+        api.delete(NAMESPACE, &next).unwrap();
         self.0.end().await;
     }
 }
@@ -116,10 +114,6 @@ impl Stage {
         let proxy = proxy(&kubeconfig).await;
         let through = through(&kubeconfig, &proxy, &path("token")).to_string();
         fs::write(path("kubeconfig"), through).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let client = Client::try_from(config.unwrap()).unwrap();
-
         replace(&path("token"), &token_of_service(&scene, token));
         replace(&path("caller"), &let_in(&scene));
         let authority = Authority::new("scenario");
@@ -130,7 +124,7 @@ impl Stage {
         let local = Asker::over_socket(path("socket"));
         let remote = asker(&process, path("ca.crt"));
         let asking = Asking::start(&judge, &question, &local, &remote, path("socket"));
-        let permission = Permission::new(&client, scene.namespace(), &judge).await;
+        let permission = Permission::new(scene.api().client(), scene.namespace(), &judge).await;
         until("the service to be ready", || {
             process.is_ready().then_some(())
         })
@@ -271,32 +265,27 @@ async fn until_free() -> RwLockWriteGuard<'static, ()> {
 /// A Secret in the namespace of the installation, until it is taken away.
 pub(crate) struct Secret {
     name: String,
-    kubectl: Kubectl,
+    api: ApiClient,
 }
 
 impl Secret {
     pub(crate) fn new() -> Self {
-        let kubectl = Kubectl::new(
-            env::var("E2E_KUBECTL").unwrap(),
-            env::var("E2E_KUBECONFIG").unwrap(),
-        );
+        let kubeconfig = env::var("E2E_KUBECONFIG").unwrap();
+        let api = ApiClient::connect(kubeconfig.as_ref(), INSTALLATION).unwrap();
         let name = format!("stage-{}", std::process::id());
-        let words = format!("{IN_INSTALLATION} create secret generic {name}");
-        kubectl.run(&words).unwrap();
-        Self { name, kubectl }
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
+        api.create(&secret).unwrap();
+        Self { name, api }
     }
 }
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        let words = format!("{IN_INSTALLATION} delete secret {}", self.name);
-        if let Err(error) = self.kubectl.run(&words) {
+        if let Err(error) = self.api.delete(SECRET, &self.name) {
             eprintln!("{error}");
         }
     }
 }
-
-const IN_INSTALLATION: &str = "--namespace connectors-system";
 
 /// Waits until a probe has something.
 pub(crate) async fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
@@ -348,7 +337,7 @@ fn through(kubeconfig: &Kubeconfig, proxy: &Proxy, token: &Path) -> serde_json::
 }
 
 fn token_of_service(scene: &Scene, more: &str) -> String {
-    let words = format!("{IN_INSTALLATION} create token evaluation-service{more}");
+    let words = format!("--namespace {INSTALLATION} create token evaluation-service{more}");
     scene.kubectl().run(&words).unwrap()
 }
 
@@ -356,20 +345,20 @@ fn token_of_service(scene: &Scene, more: &str) -> String {
 fn let_in(scene: &Scene) -> String {
     let namespace = scene.namespace();
     let rule = json!({"apiGroups": ["connectors.alauda.io"], "resources": ["evaluations"], "verbs": ["create"]});
-    let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "caller"}},
-        {
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "caller"}}),
+        json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": {"name": "caller"}, "rules": [rule],
-        },
-        {
+        }),
+        json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "metadata": {"name": "caller"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "caller"},
             "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": "caller"}],
-        },
-    ]});
-    scene.apply(&objects.to_string()).unwrap();
+        }),
+    ];
+    scene.api().apply_all(&objects).unwrap();
     let words = "create token caller --audience connectors-evaluation";
     scene.run(words).unwrap()
 }

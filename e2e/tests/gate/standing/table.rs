@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fs};
 
-use serde::Deserialize;
+use e2e::api::kinds::ResourceKind;
+use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
 
 /// One file under `e2e/cases/standing`.
@@ -48,13 +49,48 @@ pub(super) struct Namespace {
     pub(super) accounts: BTreeMap<String, Labels>,
 }
 
+/// One write. Names with a dollar are put in everywhere.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Change {
-    /// Words of kubectl.
-    Run(String),
     /// An object that comes.
-    Apply(Value),
+    Apply { apply: Value },
+    /// Fields of an object that change.
+    Patch { patch: Target, fields: Value },
+    /// An object that goes, or all of the kind.
+    Delete { delete: Target },
+}
+
+/// An object, or all of a kind in a namespace.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Target {
+    #[serde(deserialize_with = "kind")]
+    pub(super) kind: ResourceKind,
+    #[serde(default)]
+    pub(super) name: Option<String>,
+    /// None for what is in no namespace.
+    #[serde(default)]
+    pub(super) namespace: Option<String>,
+}
+
+fn kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ResourceKind, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    ResourceKind::named(&name).ok_or_else(|| D::Error::custom(format!("no kind {name}")))
+}
+
+impl Change {
+    /// Whether it is made for each policy.
+    pub(super) fn is_of_each(&self) -> bool {
+        let is_own = |text: &str| text.contains("$own");
+        match self {
+            Self::Apply { apply } => is_own(&apply.to_string()),
+            Self::Patch { patch, fields } => {
+                patch.namespace.as_deref().is_some_and(is_own) || is_own(&fields.to_string())
+            }
+            Self::Delete { delete } => delete.namespace.as_deref().is_some_and(is_own),
+        }
+    }
 }
 
 /// A policy, and who holds what by it.

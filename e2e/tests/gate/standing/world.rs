@@ -1,50 +1,42 @@
 //! A table on the cluster: its objects, its changes, and the reviews that tell who holds what.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::atomic::{AtomicU32, Ordering},
     thread,
     time::Duration,
 };
 
-use e2e::{Deadline, Kubectl, harness::PATIENCE, poll};
-use futures::{StreamExt, stream};
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
-use kube::{
-    Api, Client, Config,
-    api::PostParams,
-    config::{KubeConfigOptions, Kubeconfig},
+use e2e::{
+    ApiClient, ApiError, ApiUser, Deadline,
+    api::kinds::{ACCESS_POLICY, NAMESPACE, ROLE, ROLE_BINDING},
+    harness::PATIENCE,
+    poll,
 };
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
 
-use super::table::{Change, Held, Labels, Row, Table};
+use super::table::{Change, Held, Labels, Row, Table, Target};
 use crate::support::Gate;
 
 const OUR_GROUP: &str = "connectors.alauda.io";
-/// Reviews at the same time.
-const REVIEWS: usize = 16;
-/// How often, and how long in between, everything is asked again that was as it should be.
-const AGAIN: (usize, Duration) = (4, Duration::from_millis(250));
+/// How often, and how long in between, nothing must be written before it is believed that all is done.
+const QUIET: (usize, Duration) = (4, Duration::from_millis(250));
 
 /// A table that lives.
 pub(super) struct World<'a> {
-    kubectl: &'a Kubectl,
+    api: &'a ApiClient,
     table: &'a Table,
     /// What the names of the table are here.
     names: BTreeMap<String, String>,
     /// The namespace of each policy.
     own: Vec<String>,
-    runtime: Runtime,
-    client: Client,
     moment: usize,
 }
 
 /// One review, and what it must say.
 struct Question {
-    review: SubjectAccessReview,
+    user: ApiUser,
+    attributes: Value,
     is_held: bool,
     text: String,
 }
@@ -52,50 +44,37 @@ struct Question {
 impl<'a> World<'a> {
     pub(super) fn make(gate: &'a Gate, table: &'a Table) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let kubectl = gate.scene().kubectl();
         let id = format!(
             "{}-{}",
             std::process::id(),
             COUNT.fetch_add(1, Ordering::Relaxed)
         );
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let client = runtime.block_on(connect(kubectl));
         let name = |name: &String| (name.clone(), format!("{name}-{}-{id}", table.file));
         let mut names: BTreeMap<_, _> = table.namespaces.keys().map(name).collect();
         names.insert("id".to_owned(), format!("{}-{id}", table.file));
         let own = (0..table.policies.len()).map(|row| format!("own-{}-{id}-{row}", table.file));
         let world = Self {
-            kubectl,
+            api: gate.api(),
             table,
             names,
             own: own.collect(),
-            runtime,
-            client,
             moment: 0,
         };
-        world.apply(&world.surroundings());
-        world.apply(&world.policies());
+        let (namespaces, others) = world.surroundings();
+        for objects in [namespaces, others, world.policies()] {
+            world.api.apply_all(&objects).unwrap();
+        }
         world
     }
 
-    fn apply(&self, objects: &[Value]) {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        let list = list.to_string();
-        self.kubectl
-            .run_with_input("apply --server-side -f -", &list)
-            .unwrap();
-    }
-
-    fn surroundings(&self) -> Vec<Value> {
-        let mut objects = Vec::new();
-        let place = |objects: &mut Vec<Value>,
-                     name: &str,
-                     labels: &Labels,
-                     accounts: &BTreeMap<String, Labels>| {
-            objects.push(json!({
+    /// The namespaces, and what is in them beside policies.
+    fn surroundings(&self) -> (Vec<Value>, Vec<Value>) {
+        let (mut namespaces, mut objects) = (Vec::new(), Vec::new());
+        let mut place = |objects: &mut Vec<Value>,
+                         name: &str,
+                         labels: &Labels,
+                         accounts: &BTreeMap<String, Labels>| {
+            namespaces.push(json!({
                 "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": self.labels(labels)},
             }));
             for (account, labels) in accounts {
@@ -120,7 +99,7 @@ impl<'a> World<'a> {
                 }));
             }
         }
-        objects
+        (namespaces, objects)
     }
 
     fn labels(&self, labels: &Labels) -> Labels {
@@ -161,33 +140,44 @@ impl<'a> World<'a> {
         };
         self.moment += 1;
         for change in step {
-            let (text, input) = match change {
-                Change::Run(words) => (words.clone(), false),
-                Change::Apply(object) => (object.to_string(), true),
-            };
-            let make = |own: &str| {
-                let text = self.put_names(&text, own);
-                let made = if input {
-                    self.kubectl
-                        .run_with_input("apply --server-side -f -", &text)
-                } else {
-                    self.kubectl.run(&text)
-                };
-                made.unwrap();
-            };
-            if text.contains("$own") {
+            if change.is_of_each() {
+                let world: &Self = self;
                 thread::scope(|scope| {
-                    let of_each = self.own.iter().map(|own| scope.spawn(|| make(own)));
-                    let running: Vec<_> = of_each.collect();
+                    let make = |own| scope.spawn(move || world.make_change(change, own));
+                    let owns = world.own.iter().map(String::as_str);
+                    let running: Vec<_> = owns.map(make).collect();
                     for it in running {
-                        it.join().unwrap();
+                        it.join().unwrap().unwrap();
                     }
                 });
             } else {
-                make("");
+                self.make_change(change, "").unwrap();
             }
         }
         true
+    }
+
+    fn make_change(&self, change: &Change, own: &str) -> Result<(), ApiError> {
+        let object = |object: &Value| -> Value {
+            serde_json::from_str(&self.put_names(&object.to_string(), own)).unwrap()
+        };
+        let place = |target: &Target| {
+            let names = [&target.namespace, &target.name];
+            let [namespace, name] =
+                names.map(|it| self.put_names(it.as_deref().unwrap_or_default(), own));
+            (self.api.in_namespace(&namespace), name)
+        };
+        match change {
+            Change::Apply { apply } => self.api.apply(&object(apply)).map(drop),
+            Change::Patch { patch, fields } => {
+                let (api, name) = place(patch);
+                api.patch(patch.kind, &name, &object(fields)).map(drop)
+            }
+            Change::Delete { delete } => match place(delete) {
+                (api, name) if delete.name.is_some() => api.delete(delete.kind, &name),
+                (api, _) => api.delete_all(delete.kind),
+            },
+        }
     }
 
     /// Waits until everybody holds what he should and nobody anything else, and sees that it stays so.
@@ -198,8 +188,7 @@ impl<'a> World<'a> {
         let mut open: Vec<usize> = (0..self.own.len()).collect();
         let what = format!("{}, moment {}", self.table.file, self.moment);
         let settled = poll(&what, Deadline::after(PATIENCE), || {
-            let wrong: Vec<(usize, String)> =
-                open.iter().flat_map(|row| self.wrong(*row)).collect();
+            let wrong = self.wrong(open.iter().copied());
             open = wrong.iter().map(|(row, _)| *row).collect();
             open.dedup();
             let lines: Vec<String> = wrong.into_iter().map(|(_, line)| line).collect();
@@ -210,48 +199,59 @@ impl<'a> World<'a> {
             }
         });
         settled.unwrap_or_else(|error| panic!("{error}"));
-        for _ in 0..AGAIN.0 {
-            thread::sleep(AGAIN.1);
-            let wrong: Vec<_> = (0..self.own.len())
-                .flat_map(|row| self.wrong(row))
-                .collect();
-            assert!(wrong.is_empty(), "{what}: it did not stay so: {wrong:?}");
+        self.assert_stays(&what);
+    }
+
+    /// Sees that everything stays as it is. Who holds what changes with a Role or a binding alone, so that all questions
+    /// are asked again after each write of one, and when none was written for a while.
+    fn assert_stays(&self, what: &str) {
+        let deadline = Deadline::after(PATIENCE);
+        let (mut before, mut quiet) = (self.grants(), 0);
+        while quiet < QUIET.0 {
+            assert!(!deadline.passed(), "{what}: it is written all the time");
+            thread::sleep(QUIET.1);
+            let now = self.grants();
+            let is_written = now != before;
+            (before, quiet) = (now, if is_written { 0 } else { quiet + 1 });
+            if is_written || quiet == QUIET.0 {
+                let wrong = self.wrong(0..self.own.len());
+                assert!(wrong.is_empty(), "{what}: it did not stay so: {wrong:?}");
+            }
         }
+    }
+
+    /// The Roles and bindings in the policies' namespaces, by their versions.
+    fn grants(&self) -> BTreeSet<String> {
+        let kinds = [ROLE, ROLE_BINDING];
+        self.api.versions(&kinds, &self.own).unwrap()
     }
 
     /// Before a policy was looked at nobody holds anything, which would be taken for an answer.
     fn wait_until_judged(&self) {
         for own in &self.own {
-            let words = format!(
-                "--namespace {own} wait accesspolicy/policy --for=jsonpath={{.status.observedGeneration}} --timeout=60s"
-            );
-            self.kubectl.run(&words).unwrap();
+            let what = format!("a look at the policy of {own}");
+            let is_judged = |policy: &Value| policy["status"]["observedGeneration"].is_u64();
+            let api = self.api.in_namespace(own);
+            api.wait_for(&what, (ACCESS_POLICY, "policy"), PATIENCE, is_judged)
+                .unwrap();
         }
     }
 
-    fn wrong(&self, row: usize) -> Vec<(usize, String)> {
-        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
-        let ask = |Question {
-                       review,
-                       is_held,
-                       text,
-                   }| {
-            let api = api.clone();
-            async move {
-                let answer = api.create(&PostParams::default(), &review).await.unwrap();
-                let allowed = answer.status.is_some_and(|status| status.allowed);
-                let said = if allowed { "may" } else { "may not" };
-                (allowed != is_held).then(|| format!("{text}: {said}"))
-            }
-        };
-        let asked = stream::iter(self.questions(row))
-            .map(ask)
-            .buffer_unordered(REVIEWS);
-        let wrong: Vec<Option<String>> = self.runtime.block_on(asked.collect());
-        wrong
+    /// The answers about these policies that are not as they should be.
+    fn wrong(&self, rows: impl IntoIterator<Item = usize>) -> Vec<(usize, String)> {
+        let questions: Vec<(usize, Question)> = rows
             .into_iter()
-            .flatten()
-            .map(|line| (row, line))
+            .flat_map(|row| self.questions(row).into_iter().map(move |it| (row, it)))
+            .collect();
+        let asked = questions.iter().map(|(_, it)| (&it.user, &it.attributes));
+        let answers = self.api.allows_each(asked).unwrap();
+        let answered = questions.iter().zip(answers);
+        answered
+            .filter(|((_, question), is_allowed)| question.is_held != *is_allowed)
+            .map(|((row, question), is_allowed)| {
+                let said = if is_allowed { "may" } else { "may not" };
+                (*row, format!("{}: {said}", question.text))
+            })
             .collect()
     }
 
@@ -261,7 +261,7 @@ impl<'a> World<'a> {
         let held = holds.get(self.moment).or(holds.last()).unwrap();
         let mut questions = Vec::new();
         for who in self.table.everybody() {
-            let (user, groups) = self.identity(&who, own);
+            let user = self.identity(&who, own);
             for connector in self.table.all_connectors() {
                 for permission in ["apis", "proxy"] {
                     for verb in &self.table.verbs {
@@ -271,25 +271,12 @@ impl<'a> World<'a> {
                                 && it.permission == permission
                                 && it.verb.as_ref().is_none_or(|it| it == verb)
                         };
-                        let attributes = ResourceAttributes {
-                            group: Some(OUR_GROUP.to_owned()),
-                            resource: Some("connectors".to_owned()),
-                            subresource: Some(permission.to_owned()),
-                            name: Some(connector.clone()),
-                            namespace: Some(own.clone()),
-                            verb: Some(verb.clone()),
-                            ..ResourceAttributes::default()
-                        };
                         questions.push(Question {
-                            review: SubjectAccessReview {
-                                spec: SubjectAccessReviewSpec {
-                                    user: user.clone(),
-                                    groups: Some(groups.clone()),
-                                    resource_attributes: Some(attributes),
-                                    ..SubjectAccessReviewSpec::default()
-                                },
-                                ..SubjectAccessReview::default()
-                            },
+                            user: user.clone(),
+                            attributes: json!({
+                                "namespace": own, "verb": verb, "group": OUR_GROUP,
+                                "resource": "connectors", "subresource": permission, "name": connector,
+                            }),
                             is_held: held.iter().any(is_it),
                             text: format!("{name}: {who} {connector} {permission} {verb}"),
                         });
@@ -301,28 +288,13 @@ impl<'a> World<'a> {
     }
 
     /// Whom the API server takes somebody of the table for.
-    fn identity(&self, who: &str, own: &str) -> (Option<String>, Vec<String>) {
-        let everybody = "system:authenticated".to_owned();
+    fn identity(&self, who: &str, own: &str) -> ApiUser {
         match who.split_once('/') {
-            Some((namespace, account)) => {
-                let namespace = if namespace == "own" {
-                    own
-                } else {
-                    &self.names[namespace]
-                };
-                let user = format!("system:serviceaccount:{namespace}:{account}");
-                let of = format!("system:serviceaccounts:{namespace}");
-                (
-                    Some(user),
-                    vec!["system:serviceaccounts".to_owned(), of, everybody],
-                )
-            }
+            Some(("own", account)) => ApiUser::service_account(own, account),
+            Some((namespace, account)) => ApiUser::service_account(&self.names[namespace], account),
             None => match who.strip_prefix("member-of-") {
-                Some(group) => (
-                    Some("somebody".to_owned()),
-                    vec![group.to_owned(), everybody],
-                ),
-                None => (Some(who.to_owned()), vec![everybody]),
+                Some(group) => ApiUser::named("somebody").in_group(group),
+                None => ApiUser::named(who),
             },
         }
     }
@@ -331,20 +303,11 @@ impl<'a> World<'a> {
 impl Drop for World<'_> {
     fn drop(&mut self) {
         let others = self.table.namespaces.keys().map(|name| &self.names[name]);
-        let all: Vec<&str> = self.own.iter().chain(others).map(String::as_str).collect();
-        let words = format!(
-            "delete namespaces --wait=false --ignore-not-found {}",
-            all.join(" ")
-        );
-        if let Err(error) = self.kubectl.run(&words) {
-            eprintln!("namespaces are left: {error}");
+        for namespace in self.own.iter().chain(others) {
+            match self.api.delete(NAMESPACE, namespace) {
+                Err(error) if !error.is_not_found() => eprintln!("{namespace} is left: {error}"),
+                _ => {}
+            }
         }
     }
-}
-
-async fn connect(kubectl: &Kubectl) -> Client {
-    let kubeconfig = Kubeconfig::read_from(kubectl.kubeconfig()).unwrap();
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    Client::try_from(config.unwrap()).unwrap()
 }

@@ -1,47 +1,61 @@
 //! The installation itself, for tests that have it for themselves.
 
-use e2e::Kubectl;
+use std::time::Duration;
 
-use super::{Gate, Hold, wait_until};
+use e2e::{
+    ApiClient, ApiError,
+    api::kinds::{
+        CONFIG_MAP, DAEMON_SET, DEPLOYMENT, MUTATING_WEBHOOKS, POD, ResourceKind,
+        VALIDATING_WEBHOOKS,
+    },
+    checker,
+    install::{NAMESPACE, RELEASE},
+};
+use serde_json::{Value, json};
+
+use super::{Gate, Hold, name, wait_until};
+
+/// With its switch, and what becomes of mounts when it is turned on.
+const CONFIG: &str = "connectors-config";
+const SWITCH: &str = "enable-connectors-approval";
+const ON_ENABLE: &str = "on-enable";
+
+/// How long a service may take to be ready again.
+const READY: Duration = Duration::from_mins(2);
 
 /// The installation, for tests that hold it alone.
 pub(crate) struct Installation<'a> {
-    kubectl: &'a Kubectl,
+    gate: &'a Gate,
 }
 
 /// Undoes what a test did to the installation, also when the test fails.
 pub(crate) struct Undo<'a> {
-    kubectl: &'a Kubectl,
-    words: Vec<String>,
+    installation: Installation<'a>,
+    back: Vec<Back>,
+}
+
+/// One thing that is put back.
+enum Back {
+    Configured {
+        key: &'static str,
+        value: &'static str,
+    },
+    Object(Value),
+    Replicas {
+        deployment: String,
+        replicas: Value,
+    },
 }
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
-        for words in &self.words {
-            if let Err(error) = self.kubectl.run(words) {
+        for back in &self.back {
+            if let Err(error) = self.installation.put_back(back) {
                 eprintln!("the installation could not be put back: {error}");
             }
         }
     }
 }
-
-/// Puts objects back, also when the test fails.
-pub(crate) struct Reinstall<'a> {
-    kubectl: &'a Kubectl,
-    stored: [String; 2],
-}
-
-impl Drop for Reinstall<'_> {
-    fn drop(&mut self) {
-        for object in &self.stored {
-            if let Err(error) = self.kubectl.run_with_input("create -f -", object) {
-                eprintln!("the installation could not be put back: {error}");
-            }
-        }
-    }
-}
-
-const IN_INSTALLATION: &str = "--namespace connectors-system";
 
 impl<'a> Installation<'a> {
     pub(crate) fn of(gate: &'a Gate) -> Self {
@@ -49,46 +63,73 @@ impl<'a> Installation<'a> {
             matches!(&gate.hold, Hold::Turn(turn) if turn.is_alone()),
             "a test that changes the installation holds it alone"
         );
-        Self {
-            kubectl: gate.scene.kubectl(),
+        Self { gate }
+    }
+
+    /// The API server, for calls in the namespace of the installation.
+    pub(crate) fn api(&self) -> ApiClient {
+        self.gate.api().in_namespace(NAMESPACE)
+    }
+
+    fn until_dropped(&self, back: Vec<Back>) -> Undo<'a> {
+        Undo {
+            installation: Self { gate: self.gate },
+            back,
         }
     }
 
-    pub(crate) fn run(&self, words: &str) -> String {
-        self.kubectl
-            .run(&format!("{IN_INSTALLATION} {words}"))
-            .unwrap()
+    fn put_back(&self, back: &Back) -> Result<(), ApiError> {
+        match back {
+            Back::Configured { key, value } => self.configure(key, value),
+            Back::Object(object) => self.api().create(object).map(drop),
+            Back::Replicas {
+                deployment,
+                replicas,
+            } => {
+                self.scale(deployment, replicas)?;
+                self.until_ready(deployment)
+            }
+        }
+    }
+
+    fn configure(&self, key: &str, value: &str) -> Result<(), ApiError> {
+        let fields = json!({"data": {key: value}});
+        self.api().patch(CONFIG_MAP, CONFIG, &fields).map(drop)
+    }
+
+    fn scale(&self, deployment: &str, replicas: &Value) -> Result<(), ApiError> {
+        let fields = json!({"spec": {"replicas": replicas}});
+        self.api().patch(DEPLOYMENT, deployment, &fields).map(drop)
     }
 
     /// Turns the switch until the answer is dropped, and waits until every process has seen it.
     pub(crate) fn switch(&self, value: &str) -> Undo<'a> {
-        self.set_switch(value);
-        Undo {
-            kubectl: self.kubectl,
-            words: vec![set_switch("true")],
-        }
-    }
-
-    fn set_switch(&self, value: &str) {
-        self.kubectl.run(&set_switch(value)).unwrap();
+        self.configure(SWITCH, value).unwrap();
+        let back = Back::Configured {
+            key: SWITCH,
+            value: "true",
+        };
+        let undo = self.until_dropped(vec![back]);
         let known = format!("connectors_approval_enabled {}", u8::from(value == "true"));
         self.wait_for_metric(&known);
+        undo
     }
 
     /// Says what becomes of volumes that were mounted while the switch was off, until the answer is dropped.
     pub(crate) fn on_enable(&self, way: &str) -> Undo<'a> {
-        self.kubectl.run(&configure("on-enable", way)).unwrap();
-        Undo {
-            kubectl: self.kubectl,
-            words: vec![configure("on-enable", "Keep")],
-        }
+        self.configure(ON_ENABLE, way).unwrap();
+        self.until_dropped(vec![Back::Configured {
+            key: ON_ENABLE,
+            value: "Keep",
+        }])
     }
 
     /// Waits until the processes that know the switch all say so.
     fn wait_for_metric(&self, line: &str) {
+        let (name, _) = line.split_once(' ').unwrap();
         wait_until(&format!("every process to say {line}"), || {
-            let metrics = self.metrics();
-            let (name, _) = line.split_once(' ').unwrap();
+            // A process that is about to end does not answer any more.
+            let metrics = self.metrics().unwrap_or_default();
             let mut said = metrics
                 .iter()
                 .filter_map(|(_, text)| text.lines().find(|it| it.starts_with(name)))
@@ -99,105 +140,174 @@ impl<'a> Installation<'a> {
 
     /// Deletes the `ConfigMap` of the switch until the answer is dropped.
     pub(crate) fn delete_switch(&self) -> Undo<'a> {
-        self.run("delete configmap connectors-config");
+        let undo = self.until_dropped(vec![self.delete(CONFIG_MAP, CONFIG)]);
         self.wait_for_metric("connectors_config_present 0");
-        Undo {
-            kubectl: self.kubectl,
-            words: vec![format!(
-                "{IN_INSTALLATION} create configmap connectors-config --from-literal=enable-connectors-approval=true --from-literal=default-requesters=Namespace --from-literal=on-enable=Keep"
-            )],
-        }
+        undo
     }
 
     /// Takes both webhook configurations away until the answer is dropped.
-    pub(crate) fn without_webhook_configurations(&self) -> Reinstall<'a> {
-        let kinds = [
-            "mutatingwebhookconfiguration",
-            "validatingwebhookconfiguration",
-        ];
-        let stored = kinds.map(|kind| {
-            let words = format!("get {kind} connectors-approval -o json");
-            let mut object = super::parsed(&self.kubectl.run(&words).unwrap());
-            let metadata = object["metadata"].as_object_mut().unwrap();
-            metadata.retain(|key, _| ["name", "labels", "annotations"].contains(&key.as_str()));
-            object.to_string()
-        });
-        for kind in kinds {
-            self.kubectl
-                .run(&format!("delete {kind} connectors-approval"))
-                .unwrap();
-        }
-        let kubectl = self.kubectl;
-        Reinstall { kubectl, stored }
+    pub(crate) fn without_webhook_configurations(&self) -> Undo<'a> {
+        let kinds = [MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS];
+        self.until_dropped(kinds.map(|kind| self.delete(kind, RELEASE)).into())
+    }
+
+    /// Deletes an object that can be put back.
+    fn delete(&self, kind: ResourceKind, name: &str) -> Back {
+        let mut object = self.object(kind, name);
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        metadata.retain(|key, _| ["name", "labels", "annotations"].contains(&key.as_str()));
+        self.api().delete(kind, name).unwrap();
+        Back::Object(object)
+    }
+
+    fn object(&self, kind: ResourceKind, name: &str) -> Value {
+        let found = self.api().get(kind, name).unwrap();
+        found.unwrap_or_else(|| panic!("the installation has no {kind} {name}"))
     }
 
     /// Kills every process of a service at once.
     pub(crate) fn kill(&self, service: &str) {
-        self.run(&format!(
-            "delete pods --selector app.kubernetes.io/component={service} --grace-period=0 --force --wait=false"
-        ));
+        let labels = component(service);
+        self.api().delete_selected_now(POD, &labels).unwrap();
+    }
+
+    /// Replaces every process of a service, one after the other.
+    pub(crate) fn restart(&self, deployment: &str) {
+        let moment = json!({"e2e.example.com/restarted-at": checker::now().to_string()});
+        let template = json!({"metadata": {"annotations": moment}});
+        let fields = json!({"spec": {"template": template}});
+        self.api().patch(DEPLOYMENT, deployment, &fields).unwrap();
     }
 
     pub(crate) fn wait_until_ready(&self, service: &str) {
+        self.until_ready(service).unwrap();
+    }
+
+    fn until_ready(&self, service: &str) -> Result<(), ApiError> {
         let kind = if service == "csi-node" {
-            "daemonset"
+            DAEMON_SET
         } else {
-            "deployment"
+            DEPLOYMENT
         };
-        self.run(&format!("rollout status {kind}/{service} --timeout=120s"));
+        let api = self.api();
+        let what = format!("{service} to be ready");
+        api.wait_for(&what, (kind, service), READY, |it| {
+            wanted_pods(it).is_some()
+        })?;
+        // The status may be of a moment before pods were killed: they are looked at themselves.
+        let wanted = wanted_pods(&self.object(kind, service));
+        let pods = (POD, component(service));
+        api.wait_for_list(&what, (pods.0, &pods.1), READY, |pods| {
+            u64::try_from(pods.len()).ok() == wanted && pods.iter().all(is_ready)
+        })?;
+        Ok(())
     }
 
     /// Takes a service away until the answer is dropped.
     pub(crate) fn away(&self, deployment: &str) -> Undo<'a> {
-        let replicas = self.run(&format!(
-            "get deployment {deployment} -o jsonpath={{.spec.replicas}}"
-        ));
-        self.run(&format!("scale deployment {deployment} --replicas=0"));
-        self.run(&format!(
-            "wait --for=delete pod --selector app.kubernetes.io/component={deployment} --timeout=60s"
-        ));
-        Undo {
-            kubectl: self.kubectl,
-            words: vec![
-                format!("{IN_INSTALLATION} scale deployment {deployment} --replicas={replicas}"),
-                format!("{IN_INSTALLATION} rollout status deployment/{deployment} --timeout=120s"),
-            ],
-        }
+        let replicas = self.object(DEPLOYMENT, deployment)["spec"]["replicas"].take();
+        self.scale(deployment, &json!(0)).unwrap();
+        let undo = self.until_dropped(vec![Back::Replicas {
+            deployment: deployment.to_owned(),
+            replicas,
+        }]);
+        let what = format!("the end of {deployment}");
+        let pods = component(deployment);
+        let gone = self
+            .api()
+            .wait_for_list(&what, (POD, &pods), READY, <[Value]>::is_empty);
+        gone.unwrap();
+        undo
     }
 
-    fn pods(&self) -> Vec<String> {
-        let words = "get pods --field-selector=status.phase=Running -o name";
-        self.run(words).lines().map(str::to_owned).collect()
+    fn running(&self) -> Result<Vec<Value>, ApiError> {
+        let pods = self.api().list(POD, "")?.into_iter();
+        let running = pods.filter(|it| it["status"]["phase"] == "Running");
+        Ok(running.collect())
     }
 
     /// What every process has logged.
-    pub(crate) fn logs(&self) -> Vec<(String, String)> {
-        let log = |pod: String| {
-            let text = self.run(&format!("logs {pod}"));
-            (format!("the log of {pod}"), text)
+    pub(crate) fn logs(&self) -> Result<Vec<(String, String)>, ApiError> {
+        let log = |pod: Value| {
+            let pod = name(&pod);
+            Ok((format!("the log of {pod}"), self.api().logs(&pod)?))
         };
-        self.pods().into_iter().map(log).collect()
+        self.running()?.into_iter().map(log).collect()
     }
 
     /// What every process tells about itself.
-    pub(crate) fn metrics(&self) -> Vec<(String, String)> {
-        let metrics = |pod: String| {
-            let name = pod.trim_start_matches("pod/");
-            let path =
-                format!("/api/v1/namespaces/connectors-system/pods/{name}:9090/proxy/metrics");
-            let text = self.kubectl.run(&format!("get --raw {path}")).unwrap();
-            (format!("the metrics of {pod}"), text)
+    pub(crate) fn metrics(&self) -> Result<Vec<(String, String)>, ApiError> {
+        let metrics = |pod: Value| {
+            let pod = name(&pod);
+            let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}:9090/proxy/metrics");
+            Ok((format!("the metrics of {pod}"), self.api().text(&path)?))
         };
-        self.pods().into_iter().map(metrics).collect()
+        self.running()?.into_iter().map(metrics).collect()
     }
 }
 
-fn set_switch(value: &str) -> String {
-    configure("enable-connectors-approval", value)
+fn component(service: &str) -> String {
+    format!("app.kubernetes.io/component={service}")
 }
 
-fn configure(key: &str, value: &str) -> String {
-    format!(
-        r#"{IN_INSTALLATION} patch configmap connectors-config --type=merge --patch {{"data":{{"{key}":"{value}"}}}}"#
-    )
+/// How many pods a service has, once its controller has brought all of them to what it says now.
+fn wanted_pods(service: &Value) -> Option<u64> {
+    let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
+    let status = |field: &str| number(&format!("/status/{field}")).unwrap_or_default();
+    let (wanted, all, updated, available) = match number("/spec/replicas") {
+        Some(wanted) => (
+            wanted,
+            status("replicas"),
+            status("updatedReplicas"),
+            status("availableReplicas"),
+        ),
+        None => (
+            number("/status/desiredNumberScheduled")?,
+            status("currentNumberScheduled"),
+            status("updatedNumberScheduled"),
+            status("numberAvailable"),
+        ),
+    };
+    let is_seen = status("observedGeneration") >= number("/metadata/generation")?;
+    let is_done = [all, updated, available].iter().all(|it| *it == wanted);
+    (is_seen && is_done).then_some(wanted)
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && conditions.any(|it| it["type"] == "Ready" && it["status"] == "True")
+}
+
+#[test]
+fn a_service_is_ready_only_when_all_its_pods_are_of_its_present_state() {
+    let deployment = |generation: u64, all: u64, updated: u64, available: u64| {
+        json!({
+            "metadata": {"generation": generation}, "spec": {"replicas": 2},
+            "status": {
+                "observedGeneration": 2, "replicas": all, "updatedReplicas": updated,
+                "availableReplicas": available,
+            },
+        })
+    };
+    assert_eq!(wanted_pods(&deployment(2, 2, 2, 2)), Some(2));
+    for not_yet in [
+        deployment(3, 2, 2, 2),
+        deployment(2, 3, 2, 2),
+        deployment(2, 2, 1, 2),
+        deployment(2, 2, 2, 1),
+        json!({"metadata": {"generation": 1}, "spec": {"replicas": 1}}),
+        json!({"metadata": {"generation": 1}}),
+    ] {
+        assert_eq!(wanted_pods(&not_yet), None, "{not_yet}");
+    }
+    let daemons = json!({
+        "metadata": {"generation": 1}, "spec": {},
+        "status": {
+            "observedGeneration": 1, "desiredNumberScheduled": 1, "currentNumberScheduled": 1,
+            "updatedNumberScheduled": 1, "numberAvailable": 1,
+        },
+    });
+    assert_eq!(wanted_pods(&daemons), Some(1));
 }

@@ -3,7 +3,16 @@
 use e2e::checker::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Approval, CONNECTOR, MOUNT};
+use super::{CONNECTOR, MOUNT};
+
+/// How an approval is expressed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Approval {
+    /// A `ConfigMap` whose data a Rego module reads.
+    ConfigMap,
+    /// An object of the test's own kind, with the word in `status.state`.
+    SignOff,
+}
 
 /// A policy as JSON, for tests that change it further.
 pub(crate) fn policy(name: &str, approval: Approval) -> Value {
@@ -60,7 +69,7 @@ output := {"state": input.data.verdict, "message": "decided"} if input.data.verd
 "#;
 
 /// The definition of a kind that follows the duck type; the installation lets checks read it.
-pub(crate) fn definition_of(kind: &str) -> String {
+pub(crate) fn definition_of(kind: &str) -> Value {
     let singular = kind.to_lowercase();
     let plural = format!("{singular}s");
     let state = json!({"type": "object", "properties": {"state": {"type": "string"}}});
@@ -81,18 +90,6 @@ pub(crate) fn definition_of(kind: &str) -> String {
             }],
         },
     })
-    .to_string()
-}
-
-pub(crate) fn parsed(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_default()
-}
-
-pub(crate) fn items(text: &str) -> Vec<Value> {
-    parsed(text)["items"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default()
 }
 
 pub(crate) fn name(object: &Value) -> String {
@@ -120,4 +117,9 @@ pub(crate) fn condition<'a>(request: &'a Value, type_: &str) -> Option<(&'a str,
 
 pub(super) fn reason_of<'a>(request: &'a Value, type_: &str) -> &'a str {
     condition(request, type_).map_or("", |(_, reason)| reason)
+}
+
+/// What selects the requests of a pod.
+pub(super) fn of_pod(uid: &str) -> String {
+    format!("connectors.cpaas.io/contextObjectUID={uid}")
 }

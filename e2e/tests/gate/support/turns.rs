@@ -2,13 +2,15 @@
 //!
 //! Tests of the first kind go first, so that a test that needs the installation for itself holds nobody up. Most of
 //! a test's time is waiting, hence more tests at a time than there are processors; more than that many would slow each
-//! other down to their deadlines.
+//! other down to their deadlines. Tests that wait for minutes do not count: all of them begin at once, so that the last
+//! one is not waited for alone.
 
 use std::{
-    io::{self, Write},
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+
+use e2e::harness::say;
 
 /// Tests that share the installation at the same time.
 const SIDE_BY_SIDE: usize = 6;
@@ -19,6 +21,7 @@ const LONG: Duration = Duration::from_secs(20);
 static TURNS: Turns = Turns {
     state: Mutex::new(State {
         running: 0,
+        patient: 0,
         waiting: 0,
         alone: false,
     }),
@@ -33,6 +36,8 @@ struct Turns {
 struct State {
     /// Tests that share the installation now.
     running: usize,
+    /// Those that do so beyond their number.
+    patient: usize,
     /// Tests that want to share it.
     waiting: usize,
     /// Whether a test has it for itself.
@@ -50,6 +55,8 @@ pub(super) struct Turn {
 enum Kind {
     /// Beside other tests.
     Shared,
+    /// Beside other tests, and not one of their number.
+    Patient,
     /// Beside no other test.
     Alone,
 }
@@ -67,10 +74,22 @@ impl Turn {
         Self::begun(test, Kind::Shared)
     }
 
+    /// Waits until no test has the installation for itself.
+    pub(super) fn patient(test: &str) -> Self {
+        let mut state = TURNS.lock();
+        state.waiting += 1;
+        while state.alone {
+            state = TURNS.wait(state);
+        }
+        state.waiting -= 1;
+        state.patient += 1;
+        Self::begun(test, Kind::Patient)
+    }
+
     /// Waits until no other test uses the installation, or wants to share it.
     pub(super) fn alone(test: &str) -> Self {
         let mut state = TURNS.lock();
-        while state.alone || state.running > 0 || state.waiting > 0 {
+        while state.alone || state.running + state.patient + state.waiting > 0 {
             state = TURNS.wait(state);
         }
         state.alone = true;
@@ -95,16 +114,16 @@ impl Drop for Turn {
         let took = self.began.elapsed();
         if took > LONG {
             let beside = match self.kind {
-                Kind::Shared => "beside others",
+                Kind::Shared | Kind::Patient => "beside others",
                 Kind::Alone => "alone",
             };
-            // Not through the macros, whose output is shown of failed tests only.
             let (test, seconds) = (&self.test, took.as_secs());
-            let _ = writeln!(io::stderr(), "long: {test} took {seconds} s {beside}");
+            say(&format!("long: {test} took {seconds} s {beside}"));
         }
         let mut state = TURNS.lock();
         match self.kind {
             Kind::Shared => state.running -= 1,
+            Kind::Patient => state.patient -= 1,
             Kind::Alone => state.alone = false,
         }
         TURNS.changed.notify_all();

@@ -4,12 +4,13 @@ use std::{path::PathBuf, thread};
 
 use csi_recorder::{AskAccess, Eyes, Recorder, View};
 use e2e::{
-    Cluster, Kubectl,
+    ApiClient, Cluster,
+    api::kinds::ACCESS_REQUEST,
     checker::{self, Checker, Report, Seen, Settings},
     harness::Scene,
 };
 
-use super::{items, wait_until};
+use super::wait_until;
 
 /// Who looks at the driver's socket.
 pub(super) enum Recording {
@@ -24,8 +25,7 @@ pub(super) enum Recording {
 /// Those who look on: at the audit log in every test, at the driver's socket where a test has the
 /// installation for itself. An existing cluster shows neither.
 pub(super) struct Watched {
-    kubectl: Kubectl,
-    namespace: String,
+    api: ApiClient,
     checker: Option<Checker>,
     recorder: Option<Recorder>,
 }
@@ -36,8 +36,7 @@ impl Watched {
         let follow = |log: PathBuf| Checker::follow(&log, settings).unwrap();
         let recorder = |access| scene.cluster().map(|cluster| record(cluster, access));
         Self {
-            kubectl: scene.kubectl().clone(),
-            namespace: scene.namespace().to_owned(),
+            api: scene.api().clone(),
             checker: scene.audit_log().map(follow),
             recorder: match recording {
                 Recording::None => None,
@@ -89,8 +88,7 @@ fn record(cluster: &Cluster, access: Option<AskAccess>) -> Recorder {
 impl Watched {
     /// How many requests of the namespace were granted, as they themselves say.
     fn granted_requests(&self) -> usize {
-        let words = format!("--namespace {} get accessrequests -o json", self.namespace);
-        let requests = items(&self.kubectl.run(&words).unwrap());
+        let requests = self.api.list(ACCESS_REQUEST, "").unwrap();
         let granted = requests
             .iter()
             .filter(|it| !it["status"]["grantedAt"].is_null());
