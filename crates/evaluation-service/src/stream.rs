@@ -20,7 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout
 use tonic::{Status, Streaming};
 use tracing::debug;
 
-use crate::auth::{Caller, Callers};
+use crate::auth::{Caller, Callers, Right};
 use crate::check;
 use crate::error::Refused;
 use crate::metrics::Metrics;
@@ -198,7 +198,8 @@ impl Running {
             };
             let (callers, caller) = (self.context.callers.clone(), self.context.caller.clone());
             self.reviews.spawn(async move {
-                let result = callers.authorize(&caller, &namespace).await;
+                let review = callers.authorize(&caller, Right::Mount, &namespace);
+                let result = review.await;
                 (namespace, result)
             });
         }
