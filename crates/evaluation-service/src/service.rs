@@ -38,7 +38,7 @@ use crate::room::Room;
 use crate::shares::Place;
 use crate::stream::{Context, Said, UNSENT};
 use crate::world::{Shared, World};
-use crate::{check, evaluate, explain, stream, validate, who_can};
+use crate::{check, evaluate, explain, requestable, stream, validate, who_can};
 
 /// Answers calls. Clones share everything.
 #[derive(Clone)]
@@ -104,7 +104,10 @@ impl Service {
         self.callers
             .authorize(&caller, Right::Mount, namespace)
             .await?;
-        self.look(|world, now| check::answer(world, &question, now))
+        self.look(|world, now| {
+            let answer = check::answer(world, &question, now);
+            requestable::add(answer, world, &question, now, self.max_staleness)
+        })
     }
 
     /// One look at the world, if it shows the cluster as it was lately.

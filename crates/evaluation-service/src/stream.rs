@@ -25,6 +25,7 @@ use crate::check;
 use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::questions::Questions;
+use crate::requestable;
 use crate::world::{Change, Shared};
 
 /// A stream ends between one and two times this, and the caller proves again who it is.
@@ -280,7 +281,10 @@ impl Running {
             let world = shared.read();
             let now = clock::now();
             world.fresh_for(now, *max_staleness)?;
-            let answer = |question: &AccessQuestion| check::answer(&world, question, now);
+            let answer = |question: &AccessQuestion| {
+                let answer = check::answer(&world, question, now);
+                requestable::add(answer, &world, question, now, *max_staleness)
+            };
             self.questions.news(AT_ONCE, answer)
         };
         Ok(news.map(|(id, answer)| {
