@@ -14,6 +14,9 @@ pub use status::{
 
 use crate::{Permission, cel, schema};
 
+/// Requests that one pod may have, over all connectors. They live with the owners of the connectors.
+pub const MOST_OF_A_POD: usize = 16;
+
 /// One pod's attempt to use one connector.
 #[derive(CustomResource, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[kube(

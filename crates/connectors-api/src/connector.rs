@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::opaque::Opaque;
+use crate::{opaque::Opaque, schema};
 
 mod selectable;
 
@@ -39,7 +39,7 @@ pub use selectable::Selectable;
 #[serde(rename_all = "camelCase")]
 pub struct ConnectorSpec {
     /// The ConnectorClass that knows this kind of tool.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::DNS_SUBDOMAIN))]
     pub connector_class_name: String,
     /// Where the tool is reached, usually a URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,6 +32,7 @@ pub mod context_view;
 pub mod crd;
 pub mod duration;
 pub mod field_selector;
+pub mod foreign;
 pub mod judge;
 pub mod labels;
 pub mod names;

@@ -1,11 +1,15 @@
 //! Does a policy apply to a request: does it select the connector, and does it accept the asker?
 
+mod requesters;
+
 use std::collections::BTreeMap;
 
 use crate::access_policy::{CheckGrantedPermission, SubjectForm, SubjectSpec};
 use crate::config::DefaultRequesters;
 use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::{AccessPolicySpec, Permission};
+
+pub use requesters::{Accepts, Requesters};
 
 type Labels = BTreeMap<String, String>;
 
@@ -104,7 +108,9 @@ pub fn looks_at_labels(policy: &AccessPolicySpec) -> bool {
     requesters.is_some_and(|subjects| subjects.iter().any(has_selector))
 }
 
-fn selects(policy: &AccessPolicySpec, wanted: Wanted<'_>) -> bool {
+/// Whether a policy selects a connector, whatever the permission.
+#[must_use]
+pub fn selects(policy: &AccessPolicySpec, wanted: Wanted<'_>) -> bool {
     let selector = &policy.connector;
     let by_name = |names: &Vec<String>| names.iter().any(|name| name == wanted.connector);
     selector.names.as_ref().is_none_or(by_name)
@@ -122,10 +128,15 @@ fn accepts(
 ) -> bool {
     match &granted.requesters {
         Some(subjects) => are_meant(subjects, policy_namespace, asker),
-        None => match default_requesters {
-            DefaultRequesters::Any => true,
-            DefaultRequesters::Namespace => asker.namespace == policy_namespace,
-        },
+        None => accepts_unnamed(default_requesters, policy_namespace, asker),
+    }
+}
+
+/// Whether an asker is accepted where a policy does not say who is.
+fn accepts_unnamed(default: DefaultRequesters, policy_namespace: &str, asker: Asker<'_>) -> bool {
+    match default {
+        DefaultRequesters::Any => true,
+        DefaultRequesters::Namespace => asker.namespace == policy_namespace,
     }
 }
 

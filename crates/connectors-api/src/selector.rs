@@ -41,6 +41,13 @@ impl LabelSelector {
             && self.match_labels.iter().all(has_label)
             && self.match_expressions.iter().all(|it| it.holds(labels))
     }
+
+    /// How many comparisons [`Self::matches`] may take.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let expressions = self.match_expressions.iter();
+        self.match_labels.len() + expressions.map(|it| 1 + it.values.len()).sum::<usize>()
+    }
 }
 
 /// One requirement on one label.

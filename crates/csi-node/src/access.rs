@@ -2,21 +2,27 @@
 //!
 //! One [`Case`] per connector. The evaluation service decides, the API server confirms: both must say
 //! yes. Whatever else happens (no answer, a broken stream, a word that nobody knows) is no yes, and the
-//! case goes on waiting.
+//! case goes on waiting. A look makes nothing; a case that has room to wait makes the request.
+
+mod making;
 
 use std::time::Duration;
 
-use connectors_api::{AccessRequest, AccessResource, access_request::Phase, reason::Ready};
-use evaluation_api::access::{AccessAnswer, Decision, RequestSeen};
+use connectors_api::{
+    AccessResource, access_request::Phase, foreign::waits_elsewhere, reason::Ready,
+};
+use evaluation_api::access::{AccessAnswer, Decision, RequestSeen, Requestable};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
-    error::{PublishError, Trouble, awaited, refused},
+    asked::Asked,
+    error::{PublishError, Trouble, awaited, quota_full, refused},
     evaluator::{Answers, Evaluator, question},
-    kubernetes::{Created, Kubernetes, Lookup, Word, asks_the_same, request, review},
+    kubernetes::{Kubernetes, Word, review},
     told::{Told, Topic},
     volume::{ConnectorKey, Wish},
 };
+use making::{Attempt, Making};
 
 /// How long a permission may be granted and not be seen by the API server, which reads caches.
 const UNSEEN: Duration = Duration::from_secs(5);
@@ -50,12 +56,11 @@ pub(crate) struct Case<'a, E, K> {
     told: &'a Told,
     wish: &'a Wish,
     connector: &'a ConnectorKey,
-    /// The request that we would make.
-    ours: AccessRequest,
+    making: Making<'a, K>,
+    /// There is room for the wait, so that the request may be made.
+    may_make: bool,
     /// The API server's own no to a standing permission was heard.
     standing_refused: bool,
-    /// Our request was made, or need not be.
-    made: bool,
     /// A request was seen; when it is gone, somebody wants a new start.
     seen: bool,
     /// Since when there is a permission that the API server does not see, and the next pause.
@@ -69,7 +74,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
     pub(crate) fn new(
         evaluator: &'a E,
         kubernetes: &'a K,
-        told: &'a Told,
+        (told, asked): (&'a Told, &'a Asked),
         wish: &'a Wish,
         connector: &'a ConnectorKey,
     ) -> Self {
@@ -79,9 +84,9 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
             told,
             wish,
             connector,
-            ours: request(wish, connector),
+            making: Making::new(kubernetes, asked, wish, connector),
+            may_make: false,
             standing_refused: false,
-            made: false,
             seen: false,
             unseen: None,
             trouble: Some(Trouble::Evaluator),
@@ -89,7 +94,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
     }
 
-    /// One look, which also makes the request if there is none.
+    /// One look, which makes nothing.
     pub(crate) async fn ask(
         &mut self,
         deadline: Instant,
@@ -107,17 +112,20 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
     }
 
-    /// Waits for access.
+    /// Waits for access, and makes the request if there is none: there is room for the wait.
     pub(crate) async fn hold(&mut self, deadline: Instant) -> Result<Admitted, PublishError> {
+        self.may_make = true;
         match timeout_at(deadline, self.follow()).await {
             Ok(result) => result,
             Err(_) => Err(self.too_late()),
         }
     }
 
-    /// Makes the request, or meets it. False where the API server gave no answer.
-    pub(crate) async fn ask_for(&mut self) -> Result<bool, PublishError> {
-        self.ensure_request().await?;
+    /// Makes the request, or meets it, for a pod that does not wait for it. False where the API server gave
+    /// no answer.
+    pub(crate) async fn ask_for(&mut self, requestable: Requestable) -> Result<bool, PublishError> {
+        self.may_make = true;
+        self.ensure_request(requestable).await?;
         Ok(self.trouble.is_none())
     }
 
@@ -153,7 +161,10 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
 
     async fn judge(&mut self, answer: Option<&AccessAnswer>) -> Result<Step, PublishError> {
         let Some(AccessAnswer {
-            decision, request, ..
+            decision,
+            request,
+            requestable,
+            ..
         }) = answer
         else {
             return Ok(self.troubled(Trouble::Evaluator, None));
@@ -161,7 +172,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         match decision {
             Decision::AllowedStanding(_) => self.confirm(false, request.as_ref()).await,
             Decision::AllowedPod(_) => self.confirm(true, request.as_ref()).await,
-            Decision::Denied => self.denied(request.as_ref()).await,
+            Decision::Denied => self.denied(request.as_ref(), *requestable).await,
         }
     }
 
@@ -192,7 +203,11 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         answer.map_err(|_| Trouble::Kubernetes)
     }
 
-    async fn denied(&mut self, request: Option<&RequestSeen>) -> Result<Step, PublishError> {
+    async fn denied(
+        &mut self,
+        request: Option<&RequestSeen>,
+        requestable: Requestable,
+    ) -> Result<Step, PublishError> {
         if !self.standing_refused {
             let since = Instant::now();
             let standing = AccessResource::standing(self.wish.permission);
@@ -208,7 +223,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
         let Some(request) = request else {
             self.unseen = None;
-            return self.ensure_request().await;
+            return self.ensure_request(requestable).await;
         };
         self.seen = true;
         if is_ending(request.ready_reason) {
@@ -221,7 +236,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
                     connector: self.connector.clone(),
                     refusal: refused(request.ready_reason, &request.message, self.at_home()),
                 };
-                self.tell(Word::Denied, &request.uid, &error);
+                self.tell(Word::Denied, &request.uid, error.text());
                 Err(error)
             }
             Some(Phase::Pending) | None => {
@@ -244,7 +259,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
                 connector: self.connector.clone(),
             };
             let uid = request.map_or("", |request| &request.uid);
-            self.tell(Word::Unusable, uid, &error);
+            self.tell(Word::Unusable, uid, error.text());
             return Err(error);
         }
         self.unseen = Some((since, (pause * 2).min(LONGEST_PAUSE)));
@@ -253,71 +268,60 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         })
     }
 
-    /// There is no request. It is made once per call, and again only when one that was seen is gone.
-    async fn ensure_request(&mut self) -> Result<Step, PublishError> {
-        if std::mem::take(&mut self.seen) {
-            self.made = false;
-        }
-        if self.made {
-            self.trouble = None;
-            return Ok(Step::Wait { again: None });
-        }
-        let namespace = &self.connector.namespace;
-        let Ok(created) = self.kubernetes.create_request(namespace, &self.ours).await else {
-            return Ok(self.troubled(Trouble::Kubernetes, Some(TROUBLED_PAUSE)));
-        };
-        match created {
-            // Without a namespace there is no connector, and a missing connector is waited for.
-            Created::Made | Created::NoNamespace => self.made = true,
-            Created::Refused => {
-                return Err(PublishError::RequestRefused {
-                    connector: self.connector.clone(),
-                });
-            }
-            Created::Exists => return self.meet_request().await,
-        }
+    /// There is no request: one is made, where there is room to wait for it.
+    async fn ensure_request(&mut self, requestable: Requestable) -> Result<Step, PublishError> {
         self.trouble = None;
         self.awaited = awaited(None, "", self.at_home());
-        Ok(Step::Wait { again: None })
+        if !self.may_make {
+            return Ok(Step::Wait { again: None });
+        }
+        if std::mem::take(&mut self.seen) {
+            self.making.again();
+        }
+        match self.making.ensure(requestable).await {
+            Attempt::There => Ok(Step::Wait { again: None }),
+            Attempt::Nowhere => Ok(self.elsewhere(None)),
+            Attempt::QuotaFull(until) => Ok(self.no_quota(until)),
+            Attempt::Blocked => Ok(Step::Wait {
+                again: Some(BLOCKED_PAUSE),
+            }),
+            Attempt::NoAnswer => Ok(self.troubled(Trouble::Kubernetes, Some(TROUBLED_PAUSE))),
+            Attempt::Refused => Err(PublishError::RequestRefused {
+                connector: self.connector.clone(),
+            }),
+            Attempt::Squatted => Err(self.squatted()),
+            Attempt::TooMany(full) => Err(full.into()),
+        }
     }
 
-    /// Something has the name of our request. It is ours if it says the same.
-    async fn meet_request(&mut self) -> Result<Step, PublishError> {
-        let name = self.ours.metadata.name.as_deref().unwrap_or_default();
-        let found = self
-            .kubernetes
-            .request(&self.connector.namespace, name)
-            .await;
-        match found {
-            Err(_) => Ok(self.troubled(Trouble::Kubernetes, Some(TROUBLED_PAUSE))),
-            Ok(Lookup::Unreadable) => Err(self.squatted()),
-            Ok(Lookup::Absent) => Ok(self.blocked()),
-            Ok(Lookup::Found(found)) if !asks_the_same(&found, &self.ours) => Err(self.squatted()),
-            // On its way out: a new one can be made when it is gone.
-            Ok(Lookup::Found(found)) if found.metadata.deletion_timestamp.is_some() => {
-                Ok(self.blocked())
-            }
-            Ok(Lookup::Found(_)) => {
-                self.made = true;
-                self.trouble = None;
-                Ok(Step::Wait { again: None })
-            }
+    /// The namespace takes no more requests. Only its own pods are told why.
+    fn no_quota(&mut self, until: Instant) -> Step {
+        let again = Some(until.saturating_duration_since(Instant::now()));
+        if !self.at_home() {
+            return self.elsewhere(again);
         }
+        self.awaited = quota_full(&self.connector.namespace);
+        let note = format!("connector {}: {}", self.connector, self.awaited);
+        self.tell(Word::Pending, "", note);
+        Step::Wait { again }
+    }
+
+    /// No request is made. A pod of another namespace is told what it is told of any request that waits, so
+    /// that it learns neither what is there nor why it waits.
+    fn elsewhere(&self, again: Option<Duration>) -> Step {
+        if !self.at_home() {
+            let ConnectorKey { namespace, name } = self.connector;
+            self.tell(Word::Pending, "", waits_elsewhere(namespace, name));
+        }
+        Step::Wait { again }
     }
 
     fn squatted(&self) -> PublishError {
         let error = PublishError::Squatted {
             connector: self.connector.clone(),
         };
-        self.tell(Word::Denied, "", &error);
+        self.tell(Word::Denied, "", error.text());
         error
-    }
-
-    fn blocked(&mut self) -> Step {
-        self.trouble = None;
-        Step::Wait {
-            again: Some(BLOCKED_PAUSE),
-        }
     }
 
     fn troubled(&mut self, trouble: Trouble, again: Option<Duration>) -> Step {
@@ -325,7 +329,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         Step::Wait { again }
     }
 
-    fn tell(&self, word: Word, request_uid: &str, error: &PublishError) {
+    fn tell(&self, word: Word, request_uid: &str, note: String) {
         let topic = Topic {
             word,
             pod_uid: self.wish.pod.uid.clone(),
@@ -333,13 +337,13 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
             request_uid: request_uid.to_owned(),
         };
         if self.told.is_news(topic) {
-            self.kubernetes.tell(&self.wish.pod, word, error.text());
+            self.kubernetes.tell(&self.wish.pod, word, note);
         }
     }
 
     /// The pod lives where the connector lives, and may read about it.
     fn at_home(&self) -> bool {
-        self.wish.pod.namespace == self.connector.namespace
+        self.connector.is_home_of(&self.wish.pod)
     }
 }
 

@@ -49,6 +49,10 @@ pub struct Args {
     /// How many mounts may be held at a time; of one pod never more than 16
     #[arg(long, value_name = "NUMBER", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_held: u32,
+
+    /// How many of these may be held for the pods of one namespace
+    #[arg(long, value_name = "NUMBER", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) max_held_per_namespace: u32,
 }
 
 /// What the kubelet takes for the name of a driver, and what is the name of a folder.
@@ -88,7 +92,8 @@ mod tests {
         let args = parse(&[]).unwrap();
         assert_eq!(args.driver_name, "connectors-csi");
         assert_eq!(args.kubelet_dir, PathBuf::from("/var/lib/kubelet"));
-        assert_eq!((args.hold, args.max_held), (Duration::from_secs(115), 512));
+        assert_eq!(args.hold, Duration::from_secs(115));
+        assert_eq!((args.max_held, args.max_held_per_namespace), (512, 256));
     }
 
     #[test]
@@ -100,6 +105,7 @@ mod tests {
             "--hold=-1s",
             "--hold=long",
             "--max-held=0",
+            "--max-held-per-namespace=0",
         ] {
             assert!(parse(&[bad]).is_err(), "{bad}");
         }

@@ -22,6 +22,7 @@ use tonic::{Code, Status};
 use tracing::{error, info, warn};
 
 use crate::{
+    asked::Asked,
     caller::prove,
     content::Record,
     error::{PublishError, Trouble},
@@ -66,6 +67,8 @@ pub(crate) struct Driver<E, K, M> {
     pub(crate) stop: Stop,
     /// For calls that are held.
     pub(crate) room: Room,
+    /// Requests that were made for pods.
+    pub(crate) asked: Asked,
     pub(crate) told: Told,
     /// Volumes that have content without a permission.
     pub(crate) kept: Kept,
@@ -302,6 +305,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         match cleared.await {
             Ok(Ok(())) => {
                 self.kept.forget(&removed);
+                self.asked.forget(removed.pod_uid());
                 info!(volume = id, "unpublished");
                 Ok(())
             }

@@ -249,6 +249,13 @@ pub(crate) fn awaited(reason: Option<Ready>, message: &str, at_home: bool) -> St
     text.to_owned()
 }
 
+/// What a pod of the connector's own namespace waits for when that takes no more requests.
+pub(crate) fn quota_full(namespace: &str) -> String {
+    format!(
+        "no AccessRequest can be made, the quota of namespace {namespace} is used up; delete requests that are over, or raise it"
+    )
+}
+
 /// What became of a request that is over.
 pub(crate) fn refused(reason: Option<Ready>, message: &str, at_home: bool) -> String {
     if at_home && !message.is_empty() {
@@ -294,8 +301,10 @@ mod tests {
         let uncertain = [
             PublishError::Starting,
             PublishError::InFlight,
-            PublishError::Crowded(Full::Node),
+            PublishError::Crowded(Full::Node(512)),
+            PublishError::Crowded(Full::Namespace(256)),
             PublishError::Crowded(Full::Pod),
+            PublishError::Crowded(Full::Requests),
             PublishError::PodEnding,
             PublishError::NotProven(Trouble::Kubernetes),
             PublishError::Stopping,

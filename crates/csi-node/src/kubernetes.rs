@@ -29,8 +29,10 @@ pub(crate) enum Created {
     Made,
     /// Something of that name was there before.
     Exists,
-    /// There is no such namespace, and so no such connector.
+    /// There is no such namespace, or not for long, and so no such connector.
     NoNamespace,
+    /// The quota of the namespace takes no more at the moment.
+    QuotaFull,
     /// The API server or one of its webhooks will not have it.
     Refused,
 }
@@ -49,6 +51,8 @@ pub(crate) enum Lookup<K> {
 /// What a pod is told by an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Word {
+    /// Nothing is granted yet, and no request tells so.
+    Pending,
     /// Access was refused, for good.
     Denied,
     /// Access was granted in a way that no mount can use.
@@ -63,10 +67,19 @@ impl Word {
     /// The event's reason.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
+            Self::Pending => "AccessPending",
             Self::Denied => "AccessDenied",
             Self::Unusable => "AccessUnusable",
             Self::Revoked => "AccessRevoked",
             Self::MountedWhileOff => "MountedWhileOff",
+        }
+    }
+
+    /// Whether somebody should look at it.
+    pub(crate) const fn is_warning(self) -> bool {
+        match self {
+            Self::Pending => false,
+            Self::Denied | Self::Unusable | Self::Revoked | Self::MountedWhileOff => true,
         }
     }
 }

@@ -11,6 +11,7 @@
 
 mod access;
 mod args;
+mod asked;
 mod caller;
 mod content;
 mod driver;

@@ -23,13 +23,14 @@ use tracing::info;
 
 use crate::{
     Args,
+    asked::Asked,
     driver::{Driver, Settings},
     kept::Kept,
     kubernetes::Live,
     locks::Locks,
     metrics::{Metrics, SwitchMetrics},
     mounter::Linux,
-    room::Room,
+    room::{Limits, Room},
     server::{DriverIdentity, DriverNode, Registered, Registrar, serve_csi, serve_registration},
     socket::{Socket, SocketError},
     switch::{DriverObject, Switch, check_driver, follow_config},
@@ -77,7 +78,9 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         evaluation_ca,
         hold,
         max_held,
+        max_held_per_namespace,
     } = args;
+    let limit = |number| usize::try_from(number).unwrap_or(usize::MAX);
     let shell = Shell::begin(common).await?;
     let mut process = Process { shell };
     let kubernetes = Live::new(process.shell.client.clone(), &node_name);
@@ -90,7 +93,11 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         kept: Kept::new(metrics.kept()),
         metrics,
         stop: process.shell.tasks.stop(),
-        room: Room::new(usize::try_from(max_held).unwrap_or(usize::MAX)),
+        room: Room::new(Limits {
+            node: limit(max_held),
+            namespace: limit(max_held_per_namespace),
+        }),
+        asked: Asked::default(),
         told: Told::default(),
         locks: Locks::default(),
         settings: Settings {

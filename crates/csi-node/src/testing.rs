@@ -14,7 +14,7 @@ use connectors_api::{
     reason::Ready,
 };
 use evaluation_api::access::{
-    AccessAnswer, AccessQuestion, Binding, Decision, Gating, RequestSeen,
+    AccessAnswer, AccessQuestion, Binding, Decision, Gating, RequestSeen, Requestable,
 };
 use futures::StreamExt;
 use k8s_openapi::api::{
@@ -31,6 +31,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
+    asked::Asked,
     content::{Facts, Record},
     driver::{Driver, Settings},
     error::DriverProblem,
@@ -44,7 +45,7 @@ use crate::{
         NodePublishVolumeRequest, VolumeCapability,
         volume_capability::{AccessType, MountVolume},
     },
-    room::Room,
+    room::{Limits, Room},
     told::Told,
     volume::{AUDIENCE, ConnectorKey, Place, Pod, PodsDir, Token, Wish},
 };
@@ -169,6 +170,7 @@ fn answer(decision: Decision, request: Option<RequestSeen>) -> AccessAnswer {
         request,
         fresh_as_of: None,
         gating: Gating::On,
+        requestable: Requestable::Yes,
     }
 }
 
@@ -188,6 +190,14 @@ fn seen(uid: &str, phase: Option<Phase>, ready: Option<Ready>) -> RequestSeen {
 /// No permission, and no request.
 pub(crate) fn no_request() -> AccessAnswer {
     answer(Decision::Denied, None)
+}
+
+/// The same where this is known about policies.
+pub(crate) fn no_request_and(requestable: Requestable) -> AccessAnswer {
+    AccessAnswer {
+        requestable,
+        ..no_request()
+    }
 }
 
 /// No permission, and a request that stands so.
@@ -586,7 +596,12 @@ impl<M: Mounter> World<M> {
             kept: Kept::new(metrics.kept()),
             metrics,
             stop,
-            room: Room::new(held),
+            room: Room::new(Limits {
+                node: held,
+                // All pods are of one namespace.
+                namespace: held + 1,
+            }),
+            asked: Asked::default(),
             told: Told::default(),
             locks: Locks::default(),
         };

@@ -35,6 +35,13 @@ pub(crate) struct ConnectorKey {
     pub(crate) name: String,
 }
 
+impl ConnectorKey {
+    /// The pod lives where the connector lives, and may read about it.
+    pub(crate) fn is_home_of(&self, pod: &Pod) -> bool {
+        self.namespace == pod.namespace
+    }
+}
+
 impl fmt::Display for ConnectorKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)

@@ -6,7 +6,9 @@ mod batch;
 mod question;
 mod who_can;
 
-pub use answer::{AccessAnswer, AnswerError, Binding, Decision, Gating, RequestSeen, wire_time};
+pub use answer::{
+    AccessAnswer, AnswerError, Binding, Decision, Gating, RequestSeen, Requestable, wire_time,
+};
 pub(crate) use asked::written;
 pub use asked::{AskedAtOnce, ReadError};
 pub use batch::Permitted;

@@ -8,6 +8,7 @@
 //! however many unknown ones are shown, those of known callers have reviews set aside for them.
 
 mod remembered;
+mod right;
 mod subject;
 mod token;
 mod turns;
@@ -37,6 +38,7 @@ use crate::metrics::Metrics;
 use crate::shares::{CallerLimits, Kind, Owner, Place, Share, Shares};
 use crate::watched::Watched;
 use remembered::Remembered;
+pub use right::Right;
 use token::{Looks, bearer, looks};
 use turns::Turns;
 
@@ -63,6 +65,8 @@ const ACCESS_REVIEWS: usize = 64;
 const PLACE: Duration = Duration::from_secs(2);
 
 type Sha = [u8; 32];
+/// Who may do what in which namespace.
+type Permitted = (Sha, Right, String);
 
 /// Who calls.
 #[derive(Clone)]
@@ -100,10 +104,10 @@ struct Inner {
     refused: Remembered<Sha, ()>,
     /// Tokens that were good lately, and whose.
     known: Remembered<Sha, Arc<Share>>,
-    permissions: Remembered<(Sha, String), ()>,
+    permissions: Remembered<Permitted, ()>,
     /// Calls that come together ask once.
     token_turns: Turns<Sha>,
-    permission_turns: Turns<(Sha, String)>,
+    permission_turns: Turns<Permitted>,
 }
 
 impl Callers {
@@ -171,28 +175,41 @@ impl Callers {
         Ok(caller)
     }
 
-    /// May the caller ask about the connectors of this namespace?
-    pub async fn authorize(&self, caller: &Caller, namespace: &str) -> Result<(), Refused> {
+    /// May the caller ask this about the connectors of this namespace? A right that comprises the one that is
+    /// needed is as good.
+    pub async fn authorize(
+        &self,
+        caller: &Caller,
+        right: Right,
+        namespace: &str,
+    ) -> Result<(), Refused> {
         let Who::Known(known) = &caller.who else {
             return Ok(());
         };
-        let key = (known.digest, namespace.to_owned());
-        if self.0.permissions.has(&key) {
+        let key = |right| (known.digest, right, namespace.to_owned());
+        let is_known = || {
+            let mut enough = right.enough().iter();
+            enough.any(|right| self.0.permissions.has(&key(*right)))
+        };
+        if is_known() {
             return Ok(());
         }
-        let _turn = self.0.permission_turns.take(&key, PLACE).await;
-        if self.0.permissions.has(&key) {
+        let _turn = self.0.permission_turns.take(&key(right), PLACE).await;
+        if is_known() {
             return Ok(());
         }
         let _asked = caller.asked().await?;
-        let is_allowed = self.0.review_access(&known.user, namespace).await?;
-        let result = if is_allowed { "yes" } else { "no" };
-        self.0.metrics.review("access", result);
-        if !is_allowed {
-            return Err(Refused::Forbidden(namespace.to_owned()));
+        for right in right.enough() {
+            let review = self.0.review_access(&known.user, *right, namespace);
+            let is_allowed = review.await?;
+            let result = if is_allowed { "yes" } else { "no" };
+            self.0.metrics.review("access", result);
+            if is_allowed {
+                self.0.permissions.put(key(*right), ());
+                return Ok(());
+            }
         }
-        self.0.permissions.put(key, ());
-        Ok(())
+        Err(Refused::Forbidden(namespace.to_owned()))
     }
 
     /// Whoever could open the socket may ask about everything: the process itself could be read by them.
@@ -288,7 +305,12 @@ impl Inner {
         Ok(answer.status)
     }
 
-    async fn review_access(&self, user: &UserInfo, namespace: &str) -> Result<bool, Refused> {
+    async fn review_access(
+        &self,
+        user: &UserInfo,
+        right: Right,
+        namespace: &str,
+    ) -> Result<bool, Refused> {
         let UserInfo {
             extra,
             groups,
@@ -299,6 +321,7 @@ impl Inner {
             verb: Some("create".to_owned()),
             group: Some(GROUP.to_owned()),
             resource: Some("evaluations".to_owned()),
+            subresource: right.subresource().map(str::to_owned),
             namespace: Some(namespace.to_owned()),
             ..ResourceAttributes::default()
         };

@@ -11,7 +11,7 @@ use evaluation_api::v1::{
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 
-use crate::auth::{Caller, Callers};
+use crate::auth::{Caller, Callers, Right};
 use crate::check::{self, Asked};
 use crate::error::Refused;
 use crate::metrics::Metrics;
@@ -50,7 +50,8 @@ impl<'a> Batch<'a> {
         let namespaces: BTreeSet<&str> = namespaces.into_iter().collect();
         let namespaces: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
         let review = async |namespace: String| {
-            let refused = callers.authorize(caller, &namespace).await.err();
+            let review = callers.authorize(caller, Right::Everything, &namespace);
+            let refused = review.await.err();
             refused.map(|refused| (namespace, Refusal::from(refused)))
         };
         let refused: HashMap<String, Refusal> = stream::iter(namespaces)

@@ -13,7 +13,7 @@ use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, MANAGED_BY};
 use connectors_api::names::{self, CONNECTORS, GROUP};
 use evaluation_api::access::{
     AccessAnswer, AccessQuestion, Binding, ConnectorName, Decision, PodRef, RequestSeen,
-    ServiceAccountName,
+    Requestable, ServiceAccountName,
 };
 use evaluation_api::v1::AccessDecision;
 use jiff::Timestamp;
@@ -153,6 +153,8 @@ pub(crate) fn answer_asked(world: &World, asked: &Asked<'_>, now: Timestamp) -> 
         request: deciding.and_then(seen),
         fresh_as_of: world.fresh_as_of(),
         gating: world.gating(),
+        // Added where it is said.
+        requestable: Requestable::Unknown,
     }
 }
 

@@ -31,6 +31,7 @@ mod explain;
 mod gate;
 mod health;
 mod questions;
+mod requestable;
 mod stream;
 mod validate;
 mod watched;

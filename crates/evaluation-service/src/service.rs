@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::auth::{Caller, Callers, TokenOwner};
+use crate::auth::{Caller, Callers, Right, TokenOwner};
 use crate::batch::Batch;
 use crate::error::Refused;
 use crate::evaluate::Judged;
@@ -38,7 +38,7 @@ use crate::room::Room;
 use crate::shares::Place;
 use crate::stream::{Context, Said, UNSENT};
 use crate::world::{Shared, World};
-use crate::{check, evaluate, explain, stream, validate, who_can};
+use crate::{check, evaluate, explain, requestable, stream, validate, who_can};
 
 /// Answers calls. Clones share everything.
 #[derive(Clone)]
@@ -101,8 +101,13 @@ impl Service {
         let question = request.into_inner().question.unwrap_or_default();
         let question: AccessQuestion = question.try_into()?;
         let namespace = &question.connector.namespace;
-        self.callers.authorize(&caller, namespace).await?;
-        self.look(|world, now| check::answer(world, &question, now))
+        self.callers
+            .authorize(&caller, Right::Mount, namespace)
+            .await?;
+        self.look(|world, now| {
+            let answer = check::answer(world, &question, now);
+            requestable::add(answer, world, &question, now, self.max_staleness)
+        })
     }
 
     /// One look at the world, if it shows the cluster as it was lately.
@@ -130,7 +135,9 @@ impl Service {
         let caller = caller(&request)?;
         let target = AccessTarget::try_from(request.into_inner())?;
         let namespace = &target.connector.namespace;
-        self.callers.authorize(&caller, namespace).await?;
+        self.callers
+            .authorize(&caller, Right::Everything, namespace)
+            .await?;
         let who = self.look(|world, now| who_can::who_can(world, &target, now))?;
         Ok(who.into())
     }
@@ -142,7 +149,9 @@ impl Service {
         let caller = caller(&request)?;
         let TokenQuestion { token, target } = request.into_inner().try_into()?;
         let namespace = &target.connector.namespace;
-        self.callers.authorize(&caller, namespace).await?;
+        self.callers
+            .authorize(&caller, Right::Everything, namespace)
+            .await?;
         let TokenOwner { subject, pod } = self.callers.owner_of(&caller, &token).await?;
         let question = target.asked_by(subject, Some(pod.clone()));
         let answer = self.look(|world, now| check::answer(world, &question, now))?;
@@ -160,14 +169,18 @@ impl Service {
         let caller = caller(&request)?;
         let asked = Arc::new(request.into_inner());
         if let Some(known) = self.remembered.recall(&asked) {
-            self.callers.authorize(&caller, &known.namespace).await?;
+            self.callers
+                .authorize(&caller, Right::Everything, &known.namespace)
+                .await?;
             self.metrics.checks("remembered");
             return Ok(known.answer.clone());
         }
         let stage = evaluate::stage(&asked)?;
         let policy = self.policies.find(&asked.policy)?;
         let namespace = policy.namespace();
-        self.callers.authorize(&caller, &namespace).await?;
+        self.callers
+            .authorize(&caller, Right::Everything, &namespace)
+            .await?;
         let is_new = policy.is_new();
         let place = self.places.take(&namespace, stage.into()).await?;
         let judged = evaluate::judge(policy, &asked, &self.rego, &place, &self.room).await?;
@@ -193,7 +206,9 @@ impl Service {
     ) -> Result<ValidatePolicyResponse, Refused> {
         let caller = caller(&request)?;
         let policy = validate::read(request.into_inner())?;
-        self.callers.authorize(&caller, &policy.namespace).await?;
+        self.callers
+            .authorize(&caller, Right::Everything, &policy.namespace)
+            .await?;
         validate::validate(policy, &self.rego, &self.places, &self.room).await
     }
 
@@ -204,7 +219,9 @@ impl Service {
         let caller = caller(&request)?;
         let question = question_of(request.into_inner())?;
         let namespace = &question.connector.namespace;
-        self.callers.authorize(&caller, namespace).await?;
+        self.callers
+            .authorize(&caller, Right::Everything, namespace)
+            .await?;
         let (needs_account, deciding) = {
             let world = self.shared.read();
             let needs_account = explain::needs_account(&world, namespace);

@@ -20,11 +20,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout
 use tonic::{Status, Streaming};
 use tracing::debug;
 
-use crate::auth::{Caller, Callers};
+use crate::auth::{Caller, Callers, Right};
 use crate::check;
 use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::questions::Questions;
+use crate::requestable;
 use crate::world::{Change, Shared};
 
 /// A stream ends between one and two times this, and the caller proves again who it is.
@@ -198,7 +199,8 @@ impl Running {
             };
             let (callers, caller) = (self.context.callers.clone(), self.context.caller.clone());
             self.reviews.spawn(async move {
-                let result = callers.authorize(&caller, &namespace).await;
+                let review = callers.authorize(&caller, Right::Mount, &namespace);
+                let result = review.await;
                 (namespace, result)
             });
         }
@@ -279,7 +281,10 @@ impl Running {
             let world = shared.read();
             let now = clock::now();
             world.fresh_for(now, *max_staleness)?;
-            let answer = |question: &AccessQuestion| check::answer(&world, question, now);
+            let answer = |question: &AccessQuestion| {
+                let answer = check::answer(&world, question, now);
+                requestable::add(answer, &world, question, now, *max_staleness)
+            };
             self.questions.news(AT_ONCE, answer)
         };
         Ok(news.map(|(id, answer)| {

@@ -108,6 +108,14 @@ impl World {
         self.heard.oldest(SOURCES)
     }
 
+    /// All caches show the cluster as of this moment.
+    #[cfg(test)]
+    pub(crate) fn hear_everything(&self, moment: Timestamp) {
+        for source in 0..SOURCES {
+            self.heard.note(source, moment);
+        }
+    }
+
     /// For how long what the caches show may still be said; none when it is too old.
     pub fn fresh_for(&self, now: Timestamp, most: Duration) -> Result<Duration, Refused> {
         fresh_for(self.fresh_as_of(), now, most).ok_or(Refused::Stale)

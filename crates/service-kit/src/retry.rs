@@ -12,6 +12,7 @@ mod tests;
 
 use std::{fmt, time::Duration};
 
+use kube::core::Status;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
@@ -79,18 +80,24 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The HTTP status of the API server's last answer, if it was the API server who answered.
+    /// The API server's last answer, if it was the API server who answered.
     #[must_use]
-    pub fn status(&self) -> Option<u16> {
+    pub fn answer(&self) -> Option<&Status> {
         let answer = match self {
             Self::Refused { source, .. } | Self::Exhausted { source, .. } => source,
             Self::NoAnswer { .. } => return None,
         };
         if let kube::Error::Api(status) = answer {
-            Some(status.code)
+            Some(status)
         } else {
             None
         }
+    }
+
+    /// Its HTTP status.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        self.answer().map(|status| status.code)
     }
 }
 

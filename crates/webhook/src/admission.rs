@@ -62,6 +62,9 @@ impl Admission {
     }
 }
 
+/// How long a request waits to be counted. It was judged before, and is not to be late for that.
+const COUNT_LOOK: Duration = Duration::from_secs(1);
+
 /// How long a writer of connectors waits for a warning: other software writes them, too.
 const CLASS_LOOK: Duration = Duration::from_millis(300);
 
@@ -160,6 +163,15 @@ impl Requests {
             let look = self.look(request, &pod.namespace, &pod.name, &creator);
             let seen = timeout_at(deadline, look).await.unwrap_or(Seen::NoAnswer);
             problems.extend(judge::of_the_pod(&read.spec, &creator, &seen));
+            if problems.is_empty()
+                && let Seen::Found(pod) = &seen
+            {
+                let count = self.lookups.count_requests(namespace, &pod.uid);
+                let until = deadline.min(Instant::now() + COUNT_LOOK);
+                let count = timeout_at(until, count).await;
+                let count = count.ok().and_then(Result::ok);
+                problems.extend(judge::of_the_share(&read.spec, &creator, count));
+            }
         }
         verdict(&problems)
     }
@@ -241,3 +253,6 @@ fn misrouted(message: String) -> Refusal {
 fn verdict(problems: &[Problem]) -> Answer {
     judge::refusal(problems).map_or(Answer::allowed(), Answer::Refused)
 }
+
+#[cfg(test)]
+mod tests;

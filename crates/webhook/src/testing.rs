@@ -54,6 +54,20 @@ pub(crate) fn pod(namespace: &str, name: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods/{name}")
 }
 
+/// The requests of a namespace.
+pub(crate) fn requests(namespace: &str) -> String {
+    format!("/apis/connectors.alauda.io/v1alpha1/namespaces/{namespace}/accessrequests")
+}
+
+/// So many requests of one pod.
+pub(crate) fn of_pod(count: usize) -> Value {
+    let item = |number| json!({"metadata": {"name": format!("r{number}")}});
+    json!({
+        "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {},
+        "items": (0..count).map(item).collect::<Vec<_>>(),
+    })
+}
+
 fn hook(name: &str, namespace: &str, service: &str) -> Value {
     json!({
         "name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"],
@@ -203,6 +217,12 @@ impl FakeApi {
             return refusal(code);
         }
         let answer = match (&parts.method, path) {
+            // Metadata alone, of what a label selects.
+            (&Method::GET, _) if query.contains("labelSelector=") => Ok(state
+                .objects
+                .get(path)
+                .cloned()
+                .unwrap_or_else(|| of_pod(0))),
             (&Method::GET, _) => state
                 .objects
                 .get(path)

@@ -55,6 +55,8 @@ pub(crate) enum Who {
     GarbageCollector,
     /// Empties namespaces.
     NamespaceController,
+    /// The node plugin of node-1, as its token says.
+    NodePlugin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -69,12 +71,13 @@ pub(crate) enum Verb {
 }
 
 impl Who {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Controller,
         Self::PolicyController,
         Self::Admin,
         Self::GarbageCollector,
         Self::NamespaceController,
+        Self::NodePlugin,
     ];
 
     /// The user's name.
@@ -85,6 +88,19 @@ impl Who {
             Self::Admin => "alice",
             Self::GarbageCollector => "system:serviceaccount:kube-system:generic-garbage-collector",
             Self::NamespaceController => "system:serviceaccount:kube-system:namespace-controller",
+            Self::NodePlugin => "system:serviceaccount:connectors-system:csi-node",
+        }
+    }
+
+    /// The node that the user's token is bound to.
+    pub(crate) const fn node(self) -> Option<&'static str> {
+        match self {
+            Self::NodePlugin => Some("node-1"),
+            Self::Controller
+            | Self::PolicyController
+            | Self::Admin
+            | Self::GarbageCollector
+            | Self::NamespaceController => None,
         }
     }
 }

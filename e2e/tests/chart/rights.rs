@@ -284,7 +284,7 @@ fn every_service_writes_what_the_design_says_and_nothing_else() {
         written("csi-node"),
         [
             "accessrequests: create",
-            "evaluations: create",
+            "evaluations/mount: create",
             "events: create patch",
             "subjectaccessreviews: create",
             "tokenreviews: create",

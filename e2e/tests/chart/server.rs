@@ -19,6 +19,10 @@ use crate::{
 /// The label of objects that a variant of the policies is about.
 const MARK: &str = "chart-test";
 
+/// What the API server adds to a user whose token is bound to a pod, as somebody who acts for him says it.
+const NODE_NAME: http::HeaderName =
+    http::HeaderName::from_static("impersonate-extra-authentication.kubernetes.io%2fnode-name");
+
 /// A server and a namespace on it.
 pub(crate) struct Server {
     namespace: String,
@@ -162,6 +166,10 @@ impl Server {
             json_patch::merge(&mut body, &attempt.options);
             *request.body_mut() = bytes(&body);
         }
+        if let Some(node) = attempt.who.node() {
+            let value = http::HeaderValue::from_static(node);
+            request.headers_mut().insert(NODE_NAME, value);
+        }
         answer(client, request).await.map(drop)
     }
 
@@ -177,7 +185,8 @@ impl Server {
         if object["metadata"]["name"].is_null() {
             object["metadata"]["name"] = json!("NAME");
         }
-        let text = object.to_string().replace("NAME", &name);
+        let text = object.to_string().replace("NAMESPACE", &self.namespace);
+        let text = text.replace("NAME", &name);
         object = serde_json::from_str(&text.replace("OWNER_UID", &self.owner_uid)).unwrap();
         write_out(&mut object);
         object

@@ -129,8 +129,18 @@ fn a_withdrawn_approval_empties_the_volume_of_the_running_pod() {
     let gate = Gate::patient("volume-emptied");
     gate.create_policy("release", Approval::SignOff);
     gate.set_approval("yes", "job", Approval::SignOff, "approved");
-    gate.start_pod("job");
+    let mut mounts = volume(&json!({"connectors": "prod"}));
+    // A file of the volume by itself outlives its name.
+    let address = "/address";
+    let file = format!(".connector/{}_prod/address", gate.namespace());
+    let of_volume = mounts["volumes"][0]["name"].clone();
+    let by_itself = json!({"name": of_volume, "mountPath": address, "subPath": file});
+    let all = mounts["volumeMounts"].as_array_mut().unwrap();
+    all.push(by_itself);
+    gate.start_pod_with("job", &mounts);
     gate.wait_for_output("job");
+    let read = gate.read_in("job", address).unwrap();
+    assert!(read.contains("https://"), "{read}");
     let request = gate.wait_for_phase("job", "Granted");
     let before = gate.read_in("job", MOUNT).unwrap();
     assert!(before.contains("https://"), "{before}");
@@ -153,9 +163,12 @@ fn a_withdrawn_approval_empties_the_volume_of_the_running_pod() {
         emptied,
     )
     .unwrap();
-    for gone in ["https://", "/address", "/.complete"] {
+    let folder = format!("{MOUNT}/.connector/{}_prod", gate.namespace());
+    for gone in ["https://", &folder, "/.complete"] {
         assert!(!after.contains(gone), "{gone} is left in {after}");
     }
+    let after = gate.read_in("job", address).unwrap();
+    assert!(!after.contains("https://"), "{after}");
     // It is the same container that saw both.
     let status = gate.object(POD, "job")["status"].take();
     assert_eq!(status["phase"], "Running");

@@ -121,11 +121,15 @@ fn asked_about(event: &Event<'_>) -> Option<Call> {
     if text(asked, "resource") != "evaluations" {
         return None;
     }
+    let resource = match text(asked, "subresource") {
+        "" => "evaluations".to_owned(),
+        part => format!("evaluations/{part}"),
+    };
     Some(Call {
         account: account(text(spec, "user"))?,
         verb: text(asked, "verb").to_owned(),
         group: text(asked, "group").to_owned(),
-        resource: "evaluations".to_owned(),
+        resource,
         namespace: text(asked, "namespace").to_owned(),
         name: text(asked, "name").to_owned(),
         allowed: answer["status"]["allowed"] == true,
@@ -215,20 +219,29 @@ mod tests {
 
     #[test]
     fn the_right_to_ask_is_used_when_it_is_asked_about() {
-        let mut asked = event(
-            "system:serviceaccount:x:y",
-            "create",
-            &json!({"resource": "subjectaccessreviews"}),
-            "allow",
-            201,
+        let asked = |part: Option<&str>| {
+            let mut asked = event(
+                "system:serviceaccount:x:y",
+                "create",
+                &json!({"resource": "subjectaccessreviews"}),
+                "allow",
+                201,
+            );
+            asked["responseObject"] = json!({
+                "spec": {
+                    "user": "system:serviceaccount:connectors-system:csi-node",
+                    "resourceAttributes": {
+                        "resource": "evaluations", "subresource": part, "group": "g", "verb": "create",
+                    },
+                },
+                "status": {"allowed": true},
+            });
+            said(&[asked])
+        };
+        assert_eq!(asked(None), ["csi-node create evaluations.g true"]);
+        assert_eq!(
+            asked(Some("mount")),
+            ["csi-node create evaluations/mount.g true"]
         );
-        asked["responseObject"] = json!({
-            "spec": {
-                "user": "system:serviceaccount:connectors-system:csi-node",
-                "resourceAttributes": {"resource": "evaluations", "group": "g", "verb": "create"},
-            },
-            "status": {"allowed": true},
-        });
-        assert_eq!(said(&[asked]), ["csi-node create evaluations.g true"]);
     }
 }

@@ -32,6 +32,61 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Whether a policy of the connector's namespace could accept a request of the asker. It grants nothing: a request
+// is judged anew by whoever grants.
+type Requestable int32
+
+const (
+	// Not known, or not said: ask for access as if it could be accepted.
+	Requestable_REQUESTABLE_UNSPECIFIED Requestable = 0
+	// No policy with checks matches the connector and the permission and accepts the service account. There may be one
+	// at any time; a stream tells it then.
+	Requestable_REQUESTABLE_NO Requestable = 1
+	// There is one.
+	Requestable_REQUESTABLE_YES Requestable = 2
+)
+
+// Enum value maps for Requestable.
+var (
+	Requestable_name = map[int32]string{
+		0: "REQUESTABLE_UNSPECIFIED",
+		1: "REQUESTABLE_NO",
+		2: "REQUESTABLE_YES",
+	}
+	Requestable_value = map[string]int32{
+		"REQUESTABLE_UNSPECIFIED": 0,
+		"REQUESTABLE_NO":          1,
+		"REQUESTABLE_YES":         2,
+	}
+)
+
+func (x Requestable) Enum() *Requestable {
+	p := new(Requestable)
+	*p = x
+	return p
+}
+
+func (x Requestable) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Requestable) Descriptor() protoreflect.EnumDescriptor {
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[0].Descriptor()
+}
+
+func (Requestable) Type() protoreflect.EnumType {
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[0]
+}
+
+func (x Requestable) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Requestable.Descriptor instead.
+func (Requestable) EnumDescriptor() ([]byte, []int) {
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{0}
+}
+
 // Whether an installation gates mounts. While it does not, every mount is let through and nothing is
 // granted, so that a pod may hold a connector without the permission that an answer is about.
 type Gating int32
@@ -70,11 +125,11 @@ func (x Gating) String() string {
 }
 
 func (Gating) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[0].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[1].Descriptor()
 }
 
 func (Gating) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[0]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[1]
 }
 
 func (x Gating) Number() protoreflect.EnumNumber {
@@ -83,7 +138,7 @@ func (x Gating) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Gating.Descriptor instead.
 func (Gating) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{0}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{1}
 }
 
 // What an answer comes to. Whatever is not a yes is a no.
@@ -127,11 +182,11 @@ func (x AccessDecision) String() string {
 }
 
 func (AccessDecision) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[1].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[2].Descriptor()
 }
 
 func (AccessDecision) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[1]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[2]
 }
 
 func (x AccessDecision) Number() protoreflect.EnumNumber {
@@ -140,7 +195,7 @@ func (x AccessDecision) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AccessDecision.Descriptor instead.
 func (AccessDecision) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{1}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{2}
 }
 
 // Where a request stands.
@@ -196,11 +251,11 @@ func (x RequestPhase) String() string {
 }
 
 func (RequestPhase) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[2].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[3].Descriptor()
 }
 
 func (RequestPhase) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[2]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[3]
 }
 
 func (x RequestPhase) Number() protoreflect.EnumNumber {
@@ -209,7 +264,7 @@ func (x RequestPhase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RequestPhase.Descriptor instead.
 func (RequestPhase) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{2}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{3}
 }
 
 // When checks are evaluated.
@@ -250,11 +305,11 @@ func (x EvaluationStage) String() string {
 }
 
 func (EvaluationStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[3].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[4].Descriptor()
 }
 
 func (EvaluationStage) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[3]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[4]
 }
 
 func (x EvaluationStage) Number() protoreflect.EnumNumber {
@@ -263,7 +318,7 @@ func (x EvaluationStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EvaluationStage.Descriptor instead.
 func (EvaluationStage) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{3}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{4}
 }
 
 // What a check, or all checks of a policy, say.
@@ -311,11 +366,11 @@ func (x CheckVerdict) String() string {
 }
 
 func (CheckVerdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[4].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[5].Descriptor()
 }
 
 func (CheckVerdict) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[4]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[5]
 }
 
 func (x CheckVerdict) Number() protoreflect.EnumNumber {
@@ -324,7 +379,7 @@ func (x CheckVerdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CheckVerdict.Descriptor instead.
 func (CheckVerdict) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{4}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{5}
 }
 
 // How bad a finding is.
@@ -364,11 +419,11 @@ func (x FindingSeverity) String() string {
 }
 
 func (FindingSeverity) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[5].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[6].Descriptor()
 }
 
 func (FindingSeverity) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[5]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[6]
 }
 
 func (x FindingSeverity) Number() protoreflect.EnumNumber {
@@ -377,7 +432,7 @@ func (x FindingSeverity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FindingSeverity.Descriptor instead.
 func (FindingSeverity) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{5}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{6}
 }
 
 // Whether a part of a policy applies, and why not.
@@ -441,11 +496,11 @@ func (x PolicyApplies) String() string {
 }
 
 func (PolicyApplies) Descriptor() protoreflect.EnumDescriptor {
-	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[6].Descriptor()
+	return file_connectors_evaluation_v1_evaluation_proto_enumTypes[7].Descriptor()
 }
 
 func (PolicyApplies) Type() protoreflect.EnumType {
-	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[6]
+	return &file_connectors_evaluation_v1_evaluation_proto_enumTypes[7]
 }
 
 func (x PolicyApplies) Number() protoreflect.EnumNumber {
@@ -454,7 +509,7 @@ func (x PolicyApplies) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PolicyApplies.Descriptor instead.
 func (PolicyApplies) EnumDescriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{6}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{7}
 }
 
 // One question about access.
@@ -718,7 +773,10 @@ type AccessAnswer struct {
 	// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
 	FreshAsOf *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=fresh_as_of,json=freshAsOf,proto3" json:"fresh_as_of,omitempty"`
 	// Whether the installation gates mounts now. The decision does not depend on it.
-	Gating        Gating `protobuf:"varint,6,opt,name=gating,proto3,enum=connectors.evaluation.v1.Gating" json:"gating,omitempty"`
+	Gating Gating `protobuf:"varint,6,opt,name=gating,proto3,enum=connectors.evaluation.v1.Gating" json:"gating,omitempty"`
+	// Whether a request for access would lead anywhere. Said in the answers of CheckAccess and WatchAccess, and there
+	// only with a no to a pod that has no request.
+	Requestable   Requestable `protobuf:"varint,7,opt,name=requestable,proto3,enum=connectors.evaluation.v1.Requestable" json:"requestable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -793,6 +851,13 @@ func (x *AccessAnswer) GetGating() Gating {
 		return x.Gating
 	}
 	return Gating_GATING_UNSPECIFIED
+}
+
+func (x *AccessAnswer) GetRequestable() Requestable {
+	if x != nil {
+		return x.Requestable
+	}
+	return Requestable_REQUESTABLE_UNSPECIFIED
 }
 
 // A RoleBinding or ClusterRoleBinding.
@@ -3269,14 +3334,15 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"+\n" +
 	"\x03Pod\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xdc\x02\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xa5\x03\n" +
 	"\fAccessAnswer\x12D\n" +
 	"\bdecision\x18\x01 \x01(\x0e2(.connectors.evaluation.v1.AccessDecisionR\bdecision\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12;\n" +
 	"\abinding\x18\x03 \x01(\v2!.connectors.evaluation.v1.BindingR\abinding\x12;\n" +
 	"\arequest\x18\x04 \x01(\v2!.connectors.evaluation.v1.RequestR\arequest\x12:\n" +
 	"\vfresh_as_of\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tfreshAsOf\x128\n" +
-	"\x06gating\x18\x06 \x01(\x0e2 .connectors.evaluation.v1.GatingR\x06gating\"a\n" +
+	"\x06gating\x18\x06 \x01(\x0e2 .connectors.evaluation.v1.GatingR\x06gating\x12G\n" +
+	"\vrequestable\x18\a \x01(\x0e2%.connectors.evaluation.v1.RequestableR\vrequestable\"a\n" +
 	"\aBinding\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -3460,7 +3526,11 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\amessage\x18\t \x01(\tR\amessage\x12\x1f\n" +
 	"\vapproved_by\x18\n" +
 	" \x03(\tR\n" +
-	"approvedBy*?\n" +
+	"approvedBy*S\n" +
+	"\vRequestable\x12\x1b\n" +
+	"\x17REQUESTABLE_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eREQUESTABLE_NO\x10\x01\x12\x13\n" +
+	"\x0fREQUESTABLE_YES\x10\x02*?\n" +
 	"\x06Gating\x12\x16\n" +
 	"\x12GATING_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -3526,136 +3596,138 @@ func file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP() []byte {
 	return file_connectors_evaluation_v1_evaluation_proto_rawDescData
 }
 
-var file_connectors_evaluation_v1_evaluation_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_connectors_evaluation_v1_evaluation_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
 var file_connectors_evaluation_v1_evaluation_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_connectors_evaluation_v1_evaluation_proto_goTypes = []any{
-	(Gating)(0),                      // 0: connectors.evaluation.v1.Gating
-	(AccessDecision)(0),              // 1: connectors.evaluation.v1.AccessDecision
-	(RequestPhase)(0),                // 2: connectors.evaluation.v1.RequestPhase
-	(EvaluationStage)(0),             // 3: connectors.evaluation.v1.EvaluationStage
-	(CheckVerdict)(0),                // 4: connectors.evaluation.v1.CheckVerdict
-	(FindingSeverity)(0),             // 5: connectors.evaluation.v1.FindingSeverity
-	(PolicyApplies)(0),               // 6: connectors.evaluation.v1.PolicyApplies
-	(*AccessQuestion)(nil),           // 7: connectors.evaluation.v1.AccessQuestion
-	(*ServiceAccount)(nil),           // 8: connectors.evaluation.v1.ServiceAccount
-	(*Connector)(nil),                // 9: connectors.evaluation.v1.Connector
-	(*Pod)(nil),                      // 10: connectors.evaluation.v1.Pod
-	(*AccessAnswer)(nil),             // 11: connectors.evaluation.v1.AccessAnswer
-	(*Binding)(nil),                  // 12: connectors.evaluation.v1.Binding
-	(*Request)(nil),                  // 13: connectors.evaluation.v1.Request
-	(*CheckAccessRequest)(nil),       // 14: connectors.evaluation.v1.CheckAccessRequest
-	(*CheckAccessResponse)(nil),      // 15: connectors.evaluation.v1.CheckAccessResponse
-	(*BatchCheckAccessRequest)(nil),  // 16: connectors.evaluation.v1.BatchCheckAccessRequest
-	(*BatchCheckAccessResponse)(nil), // 17: connectors.evaluation.v1.BatchCheckAccessResponse
-	(*BatchRefusal)(nil),             // 18: connectors.evaluation.v1.BatchRefusal
-	(*WatchAccessRequest)(nil),       // 19: connectors.evaluation.v1.WatchAccessRequest
-	(*Subscribe)(nil),                // 20: connectors.evaluation.v1.Subscribe
-	(*Unsubscribe)(nil),              // 21: connectors.evaluation.v1.Unsubscribe
-	(*WatchAccessResponse)(nil),      // 22: connectors.evaluation.v1.WatchAccessResponse
-	(*Refusal)(nil),                  // 23: connectors.evaluation.v1.Refusal
-	(*EvaluateChecksRequest)(nil),    // 24: connectors.evaluation.v1.EvaluateChecksRequest
-	(*Candidates)(nil),               // 25: connectors.evaluation.v1.Candidates
-	(*EvaluateChecksResponse)(nil),   // 26: connectors.evaluation.v1.EvaluateChecksResponse
-	(*CheckResult)(nil),              // 27: connectors.evaluation.v1.CheckResult
-	(*ObjectResult)(nil),             // 28: connectors.evaluation.v1.ObjectResult
-	(*GrantedRule)(nil),              // 29: connectors.evaluation.v1.GrantedRule
-	(*WhoCanRequest)(nil),            // 30: connectors.evaluation.v1.WhoCanRequest
-	(*WhoCanResponse)(nil),           // 31: connectors.evaluation.v1.WhoCanResponse
-	(*StandingAccess)(nil),           // 32: connectors.evaluation.v1.StandingAccess
-	(*PodAccess)(nil),                // 33: connectors.evaluation.v1.PodAccess
-	(*ReviewTokenRequest)(nil),       // 34: connectors.evaluation.v1.ReviewTokenRequest
-	(*ReviewTokenResponse)(nil),      // 35: connectors.evaluation.v1.ReviewTokenResponse
-	(*ValidatePolicyRequest)(nil),    // 36: connectors.evaluation.v1.ValidatePolicyRequest
-	(*ValidatePolicyResponse)(nil),   // 37: connectors.evaluation.v1.ValidatePolicyResponse
-	(*Finding)(nil),                  // 38: connectors.evaluation.v1.Finding
-	(*ExplainRequest)(nil),           // 39: connectors.evaluation.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 40: connectors.evaluation.v1.ExplainResponse
-	(*PolicyExplanation)(nil),        // 41: connectors.evaluation.v1.PolicyExplanation
-	(*CheckExplanation)(nil),         // 42: connectors.evaluation.v1.CheckExplanation
-	(*CheckedObject)(nil),            // 43: connectors.evaluation.v1.CheckedObject
-	nil,                              // 44: connectors.evaluation.v1.Refusal.MetadataEntry
-	(*timestamppb.Timestamp)(nil),    // 45: google.protobuf.Timestamp
+	(Requestable)(0),                 // 0: connectors.evaluation.v1.Requestable
+	(Gating)(0),                      // 1: connectors.evaluation.v1.Gating
+	(AccessDecision)(0),              // 2: connectors.evaluation.v1.AccessDecision
+	(RequestPhase)(0),                // 3: connectors.evaluation.v1.RequestPhase
+	(EvaluationStage)(0),             // 4: connectors.evaluation.v1.EvaluationStage
+	(CheckVerdict)(0),                // 5: connectors.evaluation.v1.CheckVerdict
+	(FindingSeverity)(0),             // 6: connectors.evaluation.v1.FindingSeverity
+	(PolicyApplies)(0),               // 7: connectors.evaluation.v1.PolicyApplies
+	(*AccessQuestion)(nil),           // 8: connectors.evaluation.v1.AccessQuestion
+	(*ServiceAccount)(nil),           // 9: connectors.evaluation.v1.ServiceAccount
+	(*Connector)(nil),                // 10: connectors.evaluation.v1.Connector
+	(*Pod)(nil),                      // 11: connectors.evaluation.v1.Pod
+	(*AccessAnswer)(nil),             // 12: connectors.evaluation.v1.AccessAnswer
+	(*Binding)(nil),                  // 13: connectors.evaluation.v1.Binding
+	(*Request)(nil),                  // 14: connectors.evaluation.v1.Request
+	(*CheckAccessRequest)(nil),       // 15: connectors.evaluation.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil),      // 16: connectors.evaluation.v1.CheckAccessResponse
+	(*BatchCheckAccessRequest)(nil),  // 17: connectors.evaluation.v1.BatchCheckAccessRequest
+	(*BatchCheckAccessResponse)(nil), // 18: connectors.evaluation.v1.BatchCheckAccessResponse
+	(*BatchRefusal)(nil),             // 19: connectors.evaluation.v1.BatchRefusal
+	(*WatchAccessRequest)(nil),       // 20: connectors.evaluation.v1.WatchAccessRequest
+	(*Subscribe)(nil),                // 21: connectors.evaluation.v1.Subscribe
+	(*Unsubscribe)(nil),              // 22: connectors.evaluation.v1.Unsubscribe
+	(*WatchAccessResponse)(nil),      // 23: connectors.evaluation.v1.WatchAccessResponse
+	(*Refusal)(nil),                  // 24: connectors.evaluation.v1.Refusal
+	(*EvaluateChecksRequest)(nil),    // 25: connectors.evaluation.v1.EvaluateChecksRequest
+	(*Candidates)(nil),               // 26: connectors.evaluation.v1.Candidates
+	(*EvaluateChecksResponse)(nil),   // 27: connectors.evaluation.v1.EvaluateChecksResponse
+	(*CheckResult)(nil),              // 28: connectors.evaluation.v1.CheckResult
+	(*ObjectResult)(nil),             // 29: connectors.evaluation.v1.ObjectResult
+	(*GrantedRule)(nil),              // 30: connectors.evaluation.v1.GrantedRule
+	(*WhoCanRequest)(nil),            // 31: connectors.evaluation.v1.WhoCanRequest
+	(*WhoCanResponse)(nil),           // 32: connectors.evaluation.v1.WhoCanResponse
+	(*StandingAccess)(nil),           // 33: connectors.evaluation.v1.StandingAccess
+	(*PodAccess)(nil),                // 34: connectors.evaluation.v1.PodAccess
+	(*ReviewTokenRequest)(nil),       // 35: connectors.evaluation.v1.ReviewTokenRequest
+	(*ReviewTokenResponse)(nil),      // 36: connectors.evaluation.v1.ReviewTokenResponse
+	(*ValidatePolicyRequest)(nil),    // 37: connectors.evaluation.v1.ValidatePolicyRequest
+	(*ValidatePolicyResponse)(nil),   // 38: connectors.evaluation.v1.ValidatePolicyResponse
+	(*Finding)(nil),                  // 39: connectors.evaluation.v1.Finding
+	(*ExplainRequest)(nil),           // 40: connectors.evaluation.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 41: connectors.evaluation.v1.ExplainResponse
+	(*PolicyExplanation)(nil),        // 42: connectors.evaluation.v1.PolicyExplanation
+	(*CheckExplanation)(nil),         // 43: connectors.evaluation.v1.CheckExplanation
+	(*CheckedObject)(nil),            // 44: connectors.evaluation.v1.CheckedObject
+	nil,                              // 45: connectors.evaluation.v1.Refusal.MetadataEntry
+	(*timestamppb.Timestamp)(nil),    // 46: google.protobuf.Timestamp
 }
 var file_connectors_evaluation_v1_evaluation_proto_depIdxs = []int32{
-	8,  // 0: connectors.evaluation.v1.AccessQuestion.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	9,  // 1: connectors.evaluation.v1.AccessQuestion.connector:type_name -> connectors.evaluation.v1.Connector
-	10, // 2: connectors.evaluation.v1.AccessQuestion.pod:type_name -> connectors.evaluation.v1.Pod
-	1,  // 3: connectors.evaluation.v1.AccessAnswer.decision:type_name -> connectors.evaluation.v1.AccessDecision
-	12, // 4: connectors.evaluation.v1.AccessAnswer.binding:type_name -> connectors.evaluation.v1.Binding
-	13, // 5: connectors.evaluation.v1.AccessAnswer.request:type_name -> connectors.evaluation.v1.Request
-	45, // 6: connectors.evaluation.v1.AccessAnswer.fresh_as_of:type_name -> google.protobuf.Timestamp
-	0,  // 7: connectors.evaluation.v1.AccessAnswer.gating:type_name -> connectors.evaluation.v1.Gating
-	2,  // 8: connectors.evaluation.v1.Request.phase:type_name -> connectors.evaluation.v1.RequestPhase
-	7,  // 9: connectors.evaluation.v1.CheckAccessRequest.question:type_name -> connectors.evaluation.v1.AccessQuestion
-	11, // 10: connectors.evaluation.v1.CheckAccessResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	7,  // 11: connectors.evaluation.v1.BatchCheckAccessRequest.questions:type_name -> connectors.evaluation.v1.AccessQuestion
-	1,  // 12: connectors.evaluation.v1.BatchCheckAccessResponse.decisions:type_name -> connectors.evaluation.v1.AccessDecision
-	11, // 13: connectors.evaluation.v1.BatchCheckAccessResponse.answers:type_name -> connectors.evaluation.v1.AccessAnswer
-	18, // 14: connectors.evaluation.v1.BatchCheckAccessResponse.refusals:type_name -> connectors.evaluation.v1.BatchRefusal
-	45, // 15: connectors.evaluation.v1.BatchCheckAccessResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	0,  // 16: connectors.evaluation.v1.BatchCheckAccessResponse.gating:type_name -> connectors.evaluation.v1.Gating
-	23, // 17: connectors.evaluation.v1.BatchRefusal.refusal:type_name -> connectors.evaluation.v1.Refusal
-	20, // 18: connectors.evaluation.v1.WatchAccessRequest.subscribe:type_name -> connectors.evaluation.v1.Subscribe
-	21, // 19: connectors.evaluation.v1.WatchAccessRequest.unsubscribe:type_name -> connectors.evaluation.v1.Unsubscribe
-	7,  // 20: connectors.evaluation.v1.Subscribe.question:type_name -> connectors.evaluation.v1.AccessQuestion
-	11, // 21: connectors.evaluation.v1.WatchAccessResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	23, // 22: connectors.evaluation.v1.WatchAccessResponse.refusal:type_name -> connectors.evaluation.v1.Refusal
-	44, // 23: connectors.evaluation.v1.Refusal.metadata:type_name -> connectors.evaluation.v1.Refusal.MetadataEntry
-	25, // 24: connectors.evaluation.v1.EvaluateChecksRequest.candidates:type_name -> connectors.evaluation.v1.Candidates
-	3,  // 25: connectors.evaluation.v1.EvaluateChecksRequest.stage:type_name -> connectors.evaluation.v1.EvaluationStage
-	4,  // 26: connectors.evaluation.v1.EvaluateChecksResponse.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
-	27, // 27: connectors.evaluation.v1.EvaluateChecksResponse.checks:type_name -> connectors.evaluation.v1.CheckResult
-	29, // 28: connectors.evaluation.v1.EvaluateChecksResponse.rules:type_name -> connectors.evaluation.v1.GrantedRule
-	4,  // 29: connectors.evaluation.v1.CheckResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
-	28, // 30: connectors.evaluation.v1.CheckResult.objects:type_name -> connectors.evaluation.v1.ObjectResult
-	4,  // 31: connectors.evaluation.v1.ObjectResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
-	9,  // 32: connectors.evaluation.v1.WhoCanRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	32, // 33: connectors.evaluation.v1.WhoCanResponse.standing:type_name -> connectors.evaluation.v1.StandingAccess
-	33, // 34: connectors.evaluation.v1.WhoCanResponse.pods:type_name -> connectors.evaluation.v1.PodAccess
-	45, // 35: connectors.evaluation.v1.WhoCanResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	8,  // 36: connectors.evaluation.v1.StandingAccess.service_account:type_name -> connectors.evaluation.v1.ServiceAccount
-	12, // 37: connectors.evaluation.v1.StandingAccess.binding:type_name -> connectors.evaluation.v1.Binding
-	8,  // 38: connectors.evaluation.v1.PodAccess.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	10, // 39: connectors.evaluation.v1.PodAccess.pod:type_name -> connectors.evaluation.v1.Pod
-	12, // 40: connectors.evaluation.v1.PodAccess.binding:type_name -> connectors.evaluation.v1.Binding
-	13, // 41: connectors.evaluation.v1.PodAccess.request:type_name -> connectors.evaluation.v1.Request
-	9,  // 42: connectors.evaluation.v1.ReviewTokenRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	8,  // 43: connectors.evaluation.v1.ReviewTokenResponse.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	10, // 44: connectors.evaluation.v1.ReviewTokenResponse.pod:type_name -> connectors.evaluation.v1.Pod
-	11, // 45: connectors.evaluation.v1.ReviewTokenResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	38, // 46: connectors.evaluation.v1.ValidatePolicyResponse.findings:type_name -> connectors.evaluation.v1.Finding
-	5,  // 47: connectors.evaluation.v1.Finding.severity:type_name -> connectors.evaluation.v1.FindingSeverity
-	8,  // 48: connectors.evaluation.v1.ExplainRequest.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	9,  // 49: connectors.evaluation.v1.ExplainRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	10, // 50: connectors.evaluation.v1.ExplainRequest.pod:type_name -> connectors.evaluation.v1.Pod
-	11, // 51: connectors.evaluation.v1.ExplainResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	41, // 52: connectors.evaluation.v1.ExplainResponse.policies:type_name -> connectors.evaluation.v1.PolicyExplanation
-	45, // 53: connectors.evaluation.v1.ExplainResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	6,  // 54: connectors.evaluation.v1.PolicyExplanation.standing:type_name -> connectors.evaluation.v1.PolicyApplies
-	6,  // 55: connectors.evaluation.v1.PolicyExplanation.checked:type_name -> connectors.evaluation.v1.PolicyApplies
-	42, // 56: connectors.evaluation.v1.PolicyExplanation.checks:type_name -> connectors.evaluation.v1.CheckExplanation
-	43, // 57: connectors.evaluation.v1.CheckExplanation.objects:type_name -> connectors.evaluation.v1.CheckedObject
-	14, // 58: connectors.evaluation.v1.Evaluation.CheckAccess:input_type -> connectors.evaluation.v1.CheckAccessRequest
-	16, // 59: connectors.evaluation.v1.Evaluation.BatchCheckAccess:input_type -> connectors.evaluation.v1.BatchCheckAccessRequest
-	19, // 60: connectors.evaluation.v1.Evaluation.WatchAccess:input_type -> connectors.evaluation.v1.WatchAccessRequest
-	24, // 61: connectors.evaluation.v1.Evaluation.EvaluateChecks:input_type -> connectors.evaluation.v1.EvaluateChecksRequest
-	36, // 62: connectors.evaluation.v1.Evaluation.ValidatePolicy:input_type -> connectors.evaluation.v1.ValidatePolicyRequest
-	39, // 63: connectors.evaluation.v1.Evaluation.Explain:input_type -> connectors.evaluation.v1.ExplainRequest
-	30, // 64: connectors.evaluation.v1.Evaluation.WhoCan:input_type -> connectors.evaluation.v1.WhoCanRequest
-	34, // 65: connectors.evaluation.v1.Evaluation.ReviewToken:input_type -> connectors.evaluation.v1.ReviewTokenRequest
-	15, // 66: connectors.evaluation.v1.Evaluation.CheckAccess:output_type -> connectors.evaluation.v1.CheckAccessResponse
-	17, // 67: connectors.evaluation.v1.Evaluation.BatchCheckAccess:output_type -> connectors.evaluation.v1.BatchCheckAccessResponse
-	22, // 68: connectors.evaluation.v1.Evaluation.WatchAccess:output_type -> connectors.evaluation.v1.WatchAccessResponse
-	26, // 69: connectors.evaluation.v1.Evaluation.EvaluateChecks:output_type -> connectors.evaluation.v1.EvaluateChecksResponse
-	37, // 70: connectors.evaluation.v1.Evaluation.ValidatePolicy:output_type -> connectors.evaluation.v1.ValidatePolicyResponse
-	40, // 71: connectors.evaluation.v1.Evaluation.Explain:output_type -> connectors.evaluation.v1.ExplainResponse
-	31, // 72: connectors.evaluation.v1.Evaluation.WhoCan:output_type -> connectors.evaluation.v1.WhoCanResponse
-	35, // 73: connectors.evaluation.v1.Evaluation.ReviewToken:output_type -> connectors.evaluation.v1.ReviewTokenResponse
-	66, // [66:74] is the sub-list for method output_type
-	58, // [58:66] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	9,  // 0: connectors.evaluation.v1.AccessQuestion.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	10, // 1: connectors.evaluation.v1.AccessQuestion.connector:type_name -> connectors.evaluation.v1.Connector
+	11, // 2: connectors.evaluation.v1.AccessQuestion.pod:type_name -> connectors.evaluation.v1.Pod
+	2,  // 3: connectors.evaluation.v1.AccessAnswer.decision:type_name -> connectors.evaluation.v1.AccessDecision
+	13, // 4: connectors.evaluation.v1.AccessAnswer.binding:type_name -> connectors.evaluation.v1.Binding
+	14, // 5: connectors.evaluation.v1.AccessAnswer.request:type_name -> connectors.evaluation.v1.Request
+	46, // 6: connectors.evaluation.v1.AccessAnswer.fresh_as_of:type_name -> google.protobuf.Timestamp
+	1,  // 7: connectors.evaluation.v1.AccessAnswer.gating:type_name -> connectors.evaluation.v1.Gating
+	0,  // 8: connectors.evaluation.v1.AccessAnswer.requestable:type_name -> connectors.evaluation.v1.Requestable
+	3,  // 9: connectors.evaluation.v1.Request.phase:type_name -> connectors.evaluation.v1.RequestPhase
+	8,  // 10: connectors.evaluation.v1.CheckAccessRequest.question:type_name -> connectors.evaluation.v1.AccessQuestion
+	12, // 11: connectors.evaluation.v1.CheckAccessResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	8,  // 12: connectors.evaluation.v1.BatchCheckAccessRequest.questions:type_name -> connectors.evaluation.v1.AccessQuestion
+	2,  // 13: connectors.evaluation.v1.BatchCheckAccessResponse.decisions:type_name -> connectors.evaluation.v1.AccessDecision
+	12, // 14: connectors.evaluation.v1.BatchCheckAccessResponse.answers:type_name -> connectors.evaluation.v1.AccessAnswer
+	19, // 15: connectors.evaluation.v1.BatchCheckAccessResponse.refusals:type_name -> connectors.evaluation.v1.BatchRefusal
+	46, // 16: connectors.evaluation.v1.BatchCheckAccessResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	1,  // 17: connectors.evaluation.v1.BatchCheckAccessResponse.gating:type_name -> connectors.evaluation.v1.Gating
+	24, // 18: connectors.evaluation.v1.BatchRefusal.refusal:type_name -> connectors.evaluation.v1.Refusal
+	21, // 19: connectors.evaluation.v1.WatchAccessRequest.subscribe:type_name -> connectors.evaluation.v1.Subscribe
+	22, // 20: connectors.evaluation.v1.WatchAccessRequest.unsubscribe:type_name -> connectors.evaluation.v1.Unsubscribe
+	8,  // 21: connectors.evaluation.v1.Subscribe.question:type_name -> connectors.evaluation.v1.AccessQuestion
+	12, // 22: connectors.evaluation.v1.WatchAccessResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	24, // 23: connectors.evaluation.v1.WatchAccessResponse.refusal:type_name -> connectors.evaluation.v1.Refusal
+	45, // 24: connectors.evaluation.v1.Refusal.metadata:type_name -> connectors.evaluation.v1.Refusal.MetadataEntry
+	26, // 25: connectors.evaluation.v1.EvaluateChecksRequest.candidates:type_name -> connectors.evaluation.v1.Candidates
+	4,  // 26: connectors.evaluation.v1.EvaluateChecksRequest.stage:type_name -> connectors.evaluation.v1.EvaluationStage
+	5,  // 27: connectors.evaluation.v1.EvaluateChecksResponse.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
+	28, // 28: connectors.evaluation.v1.EvaluateChecksResponse.checks:type_name -> connectors.evaluation.v1.CheckResult
+	30, // 29: connectors.evaluation.v1.EvaluateChecksResponse.rules:type_name -> connectors.evaluation.v1.GrantedRule
+	5,  // 30: connectors.evaluation.v1.CheckResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
+	29, // 31: connectors.evaluation.v1.CheckResult.objects:type_name -> connectors.evaluation.v1.ObjectResult
+	5,  // 32: connectors.evaluation.v1.ObjectResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
+	10, // 33: connectors.evaluation.v1.WhoCanRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	33, // 34: connectors.evaluation.v1.WhoCanResponse.standing:type_name -> connectors.evaluation.v1.StandingAccess
+	34, // 35: connectors.evaluation.v1.WhoCanResponse.pods:type_name -> connectors.evaluation.v1.PodAccess
+	46, // 36: connectors.evaluation.v1.WhoCanResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	9,  // 37: connectors.evaluation.v1.StandingAccess.service_account:type_name -> connectors.evaluation.v1.ServiceAccount
+	13, // 38: connectors.evaluation.v1.StandingAccess.binding:type_name -> connectors.evaluation.v1.Binding
+	9,  // 39: connectors.evaluation.v1.PodAccess.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	11, // 40: connectors.evaluation.v1.PodAccess.pod:type_name -> connectors.evaluation.v1.Pod
+	13, // 41: connectors.evaluation.v1.PodAccess.binding:type_name -> connectors.evaluation.v1.Binding
+	14, // 42: connectors.evaluation.v1.PodAccess.request:type_name -> connectors.evaluation.v1.Request
+	10, // 43: connectors.evaluation.v1.ReviewTokenRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	9,  // 44: connectors.evaluation.v1.ReviewTokenResponse.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	11, // 45: connectors.evaluation.v1.ReviewTokenResponse.pod:type_name -> connectors.evaluation.v1.Pod
+	12, // 46: connectors.evaluation.v1.ReviewTokenResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	39, // 47: connectors.evaluation.v1.ValidatePolicyResponse.findings:type_name -> connectors.evaluation.v1.Finding
+	6,  // 48: connectors.evaluation.v1.Finding.severity:type_name -> connectors.evaluation.v1.FindingSeverity
+	9,  // 49: connectors.evaluation.v1.ExplainRequest.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	10, // 50: connectors.evaluation.v1.ExplainRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	11, // 51: connectors.evaluation.v1.ExplainRequest.pod:type_name -> connectors.evaluation.v1.Pod
+	12, // 52: connectors.evaluation.v1.ExplainResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	42, // 53: connectors.evaluation.v1.ExplainResponse.policies:type_name -> connectors.evaluation.v1.PolicyExplanation
+	46, // 54: connectors.evaluation.v1.ExplainResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	7,  // 55: connectors.evaluation.v1.PolicyExplanation.standing:type_name -> connectors.evaluation.v1.PolicyApplies
+	7,  // 56: connectors.evaluation.v1.PolicyExplanation.checked:type_name -> connectors.evaluation.v1.PolicyApplies
+	43, // 57: connectors.evaluation.v1.PolicyExplanation.checks:type_name -> connectors.evaluation.v1.CheckExplanation
+	44, // 58: connectors.evaluation.v1.CheckExplanation.objects:type_name -> connectors.evaluation.v1.CheckedObject
+	15, // 59: connectors.evaluation.v1.Evaluation.CheckAccess:input_type -> connectors.evaluation.v1.CheckAccessRequest
+	17, // 60: connectors.evaluation.v1.Evaluation.BatchCheckAccess:input_type -> connectors.evaluation.v1.BatchCheckAccessRequest
+	20, // 61: connectors.evaluation.v1.Evaluation.WatchAccess:input_type -> connectors.evaluation.v1.WatchAccessRequest
+	25, // 62: connectors.evaluation.v1.Evaluation.EvaluateChecks:input_type -> connectors.evaluation.v1.EvaluateChecksRequest
+	37, // 63: connectors.evaluation.v1.Evaluation.ValidatePolicy:input_type -> connectors.evaluation.v1.ValidatePolicyRequest
+	40, // 64: connectors.evaluation.v1.Evaluation.Explain:input_type -> connectors.evaluation.v1.ExplainRequest
+	31, // 65: connectors.evaluation.v1.Evaluation.WhoCan:input_type -> connectors.evaluation.v1.WhoCanRequest
+	35, // 66: connectors.evaluation.v1.Evaluation.ReviewToken:input_type -> connectors.evaluation.v1.ReviewTokenRequest
+	16, // 67: connectors.evaluation.v1.Evaluation.CheckAccess:output_type -> connectors.evaluation.v1.CheckAccessResponse
+	18, // 68: connectors.evaluation.v1.Evaluation.BatchCheckAccess:output_type -> connectors.evaluation.v1.BatchCheckAccessResponse
+	23, // 69: connectors.evaluation.v1.Evaluation.WatchAccess:output_type -> connectors.evaluation.v1.WatchAccessResponse
+	27, // 70: connectors.evaluation.v1.Evaluation.EvaluateChecks:output_type -> connectors.evaluation.v1.EvaluateChecksResponse
+	38, // 71: connectors.evaluation.v1.Evaluation.ValidatePolicy:output_type -> connectors.evaluation.v1.ValidatePolicyResponse
+	41, // 72: connectors.evaluation.v1.Evaluation.Explain:output_type -> connectors.evaluation.v1.ExplainResponse
+	32, // 73: connectors.evaluation.v1.Evaluation.WhoCan:output_type -> connectors.evaluation.v1.WhoCanResponse
+	36, // 74: connectors.evaluation.v1.Evaluation.ReviewToken:output_type -> connectors.evaluation.v1.ReviewTokenResponse
+	67, // [67:75] is the sub-list for method output_type
+	59, // [59:67] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_connectors_evaluation_v1_evaluation_proto_init() }
@@ -3681,7 +3753,7 @@ func file_connectors_evaluation_v1_evaluation_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_connectors_evaluation_v1_evaluation_proto_rawDesc), len(file_connectors_evaluation_v1_evaluation_proto_rawDesc)),
-			NumEnums:      7,
+			NumEnums:      8,
 			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,

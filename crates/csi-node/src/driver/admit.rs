@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use connectors_api::reason::Ready;
+use connectors_api::{names::is_dns_subdomain, reason::Ready};
 use futures::future::try_join_all;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -49,7 +49,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     ) -> Result<Vec<Admitted>, PublishError> {
         let case = |connector| {
             let (evaluator, kubernetes) = (&self.evaluator, &self.kubernetes);
-            Case::new(evaluator, kubernetes, &self.told, wish, connector)
+            let memory = (&self.told, &self.asked);
+            Case::new(evaluator, kubernetes, memory, wish, connector)
         };
         let mut cases: Vec<_> = wish.connectors.iter().map(case).collect();
         let mut held = None;
@@ -58,8 +59,9 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             if let Some(admitted) = asked.iter().cloned().collect() {
                 return Ok(admitted);
             }
+            // Before anything is made: who has no room to wait costs no one a request.
             if held.is_none() {
-                let place = self.room.take(&wish.pod.uid)?;
+                let place = self.room.take(&wish.pod)?;
                 held = Some((place, self.metrics.hold()));
             }
             let waiting = cases.iter_mut().zip(&asked);
@@ -110,11 +112,10 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             }
         };
         let mut tool = address(&found, None);
-        if tool.is_none() {
-            let class = self
-                .kubernetes
-                .class(&found.spec.connector_class_name)
-                .await;
+        let class = &found.spec.connector_class_name;
+        // A name that is none would be asked for under another path.
+        if tool.is_none() && is_dns_subdomain(class) {
+            let class = self.kubernetes.class(class).await;
             if let Lookup::Found(class) = class.map_err(unreachable)? {
                 tool = address(&found, Some(&class));
             }
@@ -125,7 +126,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         Ok(Facts {
             connector: connector.clone(),
             address,
-            class: found.spec.connector_class_name.clone(),
+            class: class.clone(),
             permission: wish.permission,
             request: admitted.request.clone(),
         })

@@ -12,7 +12,7 @@ mod plan;
 use std::time::Duration;
 
 use connectors_api::config::OnEnable;
-use evaluation_api::access::{AccessAnswer, Decision};
+use evaluation_api::access::{AccessAnswer, Decision, Requestable};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
@@ -162,14 +162,18 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     /// The evaluation service's yes or no, if it gives one.
     async fn answer(&self, wish: &Wish, connector: &ConnectorKey) -> Answer {
         let Some(AccessAnswer {
-            decision, request, ..
+            decision,
+            request,
+            requestable,
+            ..
         }) = self.evaluator.ask(question(wish, connector)).await
         else {
             return Answer::None;
         };
         match decision {
             Decision::Denied => {
-                Answer::No(request.map_or(Request::Missing, |request| Request::of(request.phase)))
+                let missing = Request::Missing(requestable);
+                Answer::No(request.map_or(missing, |request| Request::of(request.phase)))
             }
             Decision::AllowedStanding(_) => Answer::Yes {
                 pod_form: false,
@@ -241,11 +245,17 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         self.kubernetes.tell(&wish.pod, Word::MountedWhileOff, note);
     }
 
-    async fn ask_for(&self, place: &Place, wish: &Wish, connectors: &[ConnectorKey]) {
-        let asked = join_all(connectors.iter().map(async |connector| {
+    async fn ask_for(
+        &self,
+        place: &Place,
+        wish: &Wish,
+        connectors: &[(ConnectorKey, Requestable)],
+    ) {
+        let asked = join_all(connectors.iter().map(async |(connector, requestable)| {
             let (evaluator, kubernetes) = (&self.evaluator, &self.kubernetes);
-            let mut case = Case::new(evaluator, kubernetes, &self.told, wish, connector);
-            (connector, case.ask_for().await)
+            let memory = (&self.told, &self.asked);
+            let mut case = Case::new(evaluator, kubernetes, memory, wish, connector);
+            (connector, case.ask_for(*requestable).await)
         }))
         .await;
         for (connector, asked) in &asked {

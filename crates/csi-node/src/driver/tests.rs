@@ -8,6 +8,7 @@ mod switched;
 use std::{sync::Arc, time::Duration};
 
 use connectors_api::{access_request::Phase, reason::Ready};
+use evaluation_api::access::Requestable;
 use futures::poll;
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -17,8 +18,8 @@ use crate::{
     error::{DriverProblem, is_final},
     kubernetes::{Created, Lookup, Word, request as our_request},
     testing::{
-        OFF, ON, World, denied, granted, key, no_request, place, request, request_for, standing,
-        wish,
+        OFF, ON, World, denied, granted, key, no_request, no_request_and, place, request,
+        request_for, standing, wish,
     },
 };
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
     core::v1::ObjectReference,
     storage::v1::CSIDriver,
 };
-use kube::{Api, Client, Resource, api::PostParams};
+use kube::{Api, Client, Resource, api::PostParams, core::Status};
 use serde_json::Value;
 use service_kit::{
     events::{News, Publisher},
@@ -105,6 +105,41 @@ impl Live {
     }
 }
 
+/// What a quota says of an object that it does not let in, behind the words of every refusal: it is used up, it
+/// was not counted yet, or there has to be one first. All of it can change without the object.
+const QUOTA: [&str; 3] = [
+    "exceeded quota: ",
+    "status unknown for quota: ",
+    "insufficient quota to consume: ",
+];
+const FORBIDDEN: &str = " is forbidden: ";
+/// The cause in a refusal of a namespace that is being deleted.
+const TERMINATING: &str = "NamespaceTerminating";
+
+/// What the API server's answer means for a request that was to be created; nothing where it is no answer.
+fn refusal(answer: &Status) -> Option<Created> {
+    let Status {
+        code,
+        message,
+        details,
+        ..
+    } = answer;
+    let causes = details.iter().flat_map(|details| &details.causes);
+    let is_terminating = || causes.clone().any(|cause| cause.reason == TERMINATING);
+    let is_quota = || {
+        let why = message.split_once(FORBIDDEN);
+        why.is_some_and(|(_, why)| QUOTA.iter().any(|words| why.starts_with(words)))
+    };
+    match code {
+        409 => Some(Created::Exists),
+        404 => Some(Created::NoNamespace),
+        403 if is_terminating() => Some(Created::NoNamespace),
+        403 if is_quota() => Some(Created::QuotaFull),
+        400 | 403 | 422 => Some(Created::Refused),
+        _ => None,
+    }
+}
+
 fn no_answer(error: &CallError) -> NoAnswer {
     warn!(error = report(error), "the Kubernetes API gave no answer");
     NoAnswer
@@ -153,14 +188,13 @@ impl Kubernetes for Live {
             .await;
         match made {
             Ok(_) => Ok(Created::Made),
-            Err(error) => match error.status() {
-                Some(409) => Ok(Created::Exists),
-                Some(404) => Ok(Created::NoNamespace),
-                Some(400 | 403 | 422) => {
+            Err(error) => match error.answer().and_then(refusal) {
+                Some(Created::Exists) => Ok(Created::Exists),
+                Some(refused) => {
                     warn!(error = report(&error), "access request refused");
-                    Ok(Created::Refused)
+                    Ok(refused)
                 }
-                Some(_) | None => Err(no_answer(&error)),
+                None => Err(no_answer(&error)),
             },
         }
     }
@@ -201,7 +235,7 @@ impl Kubernetes for Live {
             ..ObjectReference::default()
         };
         let news = News {
-            is_warning: true,
+            is_warning: word.is_warning(),
             reason: word.as_str().to_owned(),
             action: "MountVolume".to_owned(),
             note,

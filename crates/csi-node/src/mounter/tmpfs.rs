@@ -3,6 +3,10 @@
 //! `.connector/<namespace>_<name>/<fact>`, and either `.connector/.complete` or `.connector/.revoked`,
 //! which are one file under two names: it is renamed, so that there is always exactly one of them.
 //!
+//! Facts that are taken away lose their content and move to `.connector/.removed`. They keep their files: one that
+//! a pod has open, or mounted by a `subPath`, would go on to be read without its name, and the kernel makes no file
+//! system read only that has open files without names.
+//!
 //! A volume that was mounted while nothing was gated has an attribute at its root. Only root of the node
 //! can write an attribute of this class, so that no pod can make itself such a volume in the moment in
 //! which the file system is writable.
@@ -17,11 +21,12 @@ use std::{
 use rustix::{
     fs::{
         AtFlags, Dir, Mode, OFlags, ResolveFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr,
-        mkdirat, openat2, renameat, unlinkat,
+        ftruncate, mkdirat, openat2, renameat, unlinkat,
     },
     io::Errno,
 };
 
+use service_kit::report;
 use tracing::warn;
 
 use super::{Found, MountError, Passage};
@@ -31,7 +36,7 @@ const FOLDER: &str = ".connector";
 const COMPLETE: &str = ".connector/.complete";
 const REVOKED: &str = ".connector/.revoked";
 const NEW_MARKER: &str = ".connector/.new-marker";
-const NEW_FACTS: &str = ".connector/.new";
+const REMOVED: &str = ".connector/.removed";
 const WHILE_OFF: &str = "trusted.connectors.mounted-while-off";
 /// No marker of ours is longer.
 const LONGEST_MARKER: u64 = 64 * 1024;
@@ -92,21 +97,21 @@ impl Root {
     /// Writes the facts to the side, then moves them to where they are looked for.
     pub(super) fn write_facts(&self, facts: &[Facts]) -> Result<(), MountError> {
         self.folder(FOLDER)?;
-        self.remove_facts()?;
-        self.folder(NEW_FACTS)?;
+        self.set_aside()?;
+        self.folder(REMOVED)?;
         for facts in facts {
-            let folder = format!("{NEW_FACTS}/{}", facts.folder());
+            let folder = format!("{REMOVED}/{}", facts.folder());
             self.folder(&folder)?;
             for (name, content) in facts.files() {
                 self.write(&format!("{folder}/{name}"), content.as_bytes())?;
             }
         }
         for facts in facts {
-            let from = format!("{NEW_FACTS}/{}", facts.folder());
+            let from = format!("{REMOVED}/{}", facts.folder());
             let to = format!("{FOLDER}/{}", facts.folder());
             self.rename(&from, &to)?;
         }
-        self.remove(NEW_FACTS)
+        Ok(())
     }
 
     /// Says that the volume is complete: the last step.
@@ -116,6 +121,8 @@ impl Root {
             Err(Errno::NOENT) => {}
             Err(error) => return Err(self.failed("rename", REVOKED, error.into())),
         }
+        // Nobody has seen the volume yet, and nothing was ever taken from it.
+        self.remove(REMOVED)?;
         let json = serde_json::to_vec(record)
             .map_err(|error| self.failed("write", NEW_MARKER, error.into()))?;
         self.write(NEW_MARKER, &json)?;
@@ -153,25 +160,57 @@ impl Root {
         }
     }
 
-    /// Says that the content is gone, and then removes it.
+    /// Says that the content is gone, and then takes it away.
     pub(super) fn empty(&self) -> Result<(), MountError> {
         // First: a volume that comes back to its content later has it from another passage.
         self.mark(Passage::Gated)?;
         match renameat(&self.fd, COMPLETE, &self.fd, REVOKED) {
             // Without the first, another call was here before and did not come to its end.
-            Ok(()) | Err(Errno::NOENT) => self.remove_facts(),
+            Ok(()) | Err(Errno::NOENT) => self.set_aside(),
             Err(error) => Err(self.failed("rename", COMPLETE, error.into())),
         }
     }
 
-    fn remove_facts(&self) -> Result<(), MountError> {
+    /// Takes the content of all facts away, of those as well that a call which did not come to its end was writing.
+    fn set_aside(&self) -> Result<(), MountError> {
         for name in self.names(FOLDER)? {
             let path = format!("{FOLDER}/{name}");
-            if path != COMPLETE && path != REVOKED {
-                self.remove(&path)?;
+            if [COMPLETE, REVOKED, REMOVED].contains(&path.as_str()) {
+                continue;
+            }
+            self.truncate(&path)?;
+            self.folder(REMOVED)?;
+            match renameat(&self.fd, &path, &self.fd, format!("{REMOVED}/{name}")) {
+                Ok(()) => {}
+                // It was written twice, which no call does: then this one goes.
+                Err(Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR) => {
+                    self.remove(&path)?;
+                }
+                Err(error) => return Err(self.failed("rename", &path, error.into())),
             }
         }
-        Ok(())
+        self.truncate(REMOVED)
+    }
+
+    /// Empties a file, or all files of a folder. One that cannot be emptied is removed.
+    fn truncate(&self, path: &str) -> Result<(), MountError> {
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+        let file = self.open(path, flags, Mode::empty());
+        match file.and_then(|file| ftruncate(&file, 0)) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::ISDIR) => {
+                for name in self.names(path)? {
+                    self.truncate(&format!("{path}/{name}"))?;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let error = report(&error);
+                let volume = self.path.display();
+                warn!(%volume, path, error, "a file cannot be emptied and is removed");
+                self.remove(path)
+            }
+        }
     }
 
     /// A file or a folder with everything in it; nothing is fine as well.

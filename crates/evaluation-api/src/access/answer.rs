@@ -21,6 +21,40 @@ pub struct AccessAnswer {
     pub fresh_as_of: Option<Timestamp>,
     /// Whether the installation gates mounts now. The decision does not depend on it.
     pub gating: Gating,
+    /// Whether a request would lead anywhere. Said only with a no to a pod that has none.
+    pub requestable: Requestable,
+}
+
+/// Whether a policy could accept a request of the asker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Requestable {
+    /// Not known, or said in a word of another version.
+    #[default]
+    Unknown,
+    /// No policy could at the moment.
+    No,
+    /// A policy could.
+    Yes,
+}
+
+impl From<Requestable> for v1::Requestable {
+    fn from(requestable: Requestable) -> Self {
+        match requestable {
+            Requestable::Unknown => Self::Unspecified,
+            Requestable::No => Self::No,
+            Requestable::Yes => Self::Yes,
+        }
+    }
+}
+
+impl From<i32> for Requestable {
+    fn from(number: i32) -> Self {
+        match v1::Requestable::try_from(number) {
+            Ok(v1::Requestable::No) => Self::No,
+            Ok(v1::Requestable::Yes) => Self::Yes,
+            Ok(v1::Requestable::Unspecified) | Err(_) => Self::Unknown,
+        }
+    }
 }
 
 /// Whether an installation gates mounts.
@@ -143,13 +177,15 @@ impl AccessAnswer {
             request,
             fresh_as_of: _,
             gating,
+            requestable,
         } = self;
-        (decision, reason, request, gating)
+        (decision, reason, request, gating, requestable)
             == (
                 &other.decision,
                 &other.reason,
                 &other.request,
                 &other.gating,
+                &other.requestable,
             )
     }
 }
@@ -165,6 +201,7 @@ impl TryFrom<v1::AccessAnswer> for AccessAnswer {
             request,
             fresh_as_of,
             gating,
+            requestable,
         } = answer;
         let known = v1::AccessDecision::try_from(decision);
         let known = known.map_err(|_| AnswerError::Decision(decision))?;
@@ -188,6 +225,7 @@ impl TryFrom<v1::AccessAnswer> for AccessAnswer {
             request,
             fresh_as_of: fresh_as_of.as_ref().and_then(time),
             gating: gating.into(),
+            requestable: requestable.into(),
         })
     }
 }
@@ -269,6 +307,7 @@ impl From<AccessAnswer> for v1::AccessAnswer {
             request,
             fresh_as_of,
             gating,
+            requestable,
         } = answer;
         let (decision, binding) = match decision {
             Decision::Denied => (v1::AccessDecision::Denied, None),
@@ -284,6 +323,7 @@ impl From<AccessAnswer> for v1::AccessAnswer {
             request: request.map(Into::into),
             fresh_as_of: fresh_as_of.map(wire_time),
             gating: v1::Gating::from(gating).into(),
+            requestable: v1::Requestable::from(requestable).into(),
         }
     }
 }
@@ -365,6 +405,7 @@ mod tests {
                 nanos: 2,
             }),
             gating: 2,
+            requestable: 2,
         }
     }
 
@@ -398,6 +439,29 @@ mod tests {
         let mut off = on.clone();
         off.gating = Gating::Off;
         assert!(!on.says_the_same_as(&off));
+    }
+
+    #[test]
+    fn whether_a_request_leads_anywhere_is_told_and_changes_no_decision() {
+        for (number, expected) in [
+            (0, Requestable::Unknown),
+            (1, Requestable::No),
+            (2, Requestable::Yes),
+            (3, Requestable::Unknown),
+            (-1, Requestable::Unknown),
+        ] {
+            for decision in 1..=3 {
+                let mut wire = answer(decision);
+                wire.requestable = number;
+                let parsed = AccessAnswer::try_from(wire).unwrap();
+                assert_eq!(parsed.requestable, expected);
+                assert_eq!(parsed.is_allowed(), decision > 1);
+            }
+        }
+        let yes = AccessAnswer::try_from(answer(1)).unwrap();
+        let mut no = yes.clone();
+        no.requestable = Requestable::No;
+        assert!(!yes.says_the_same_as(&no));
     }
 
     #[test]

@@ -70,6 +70,10 @@ pub struct AccessAnswer {
     /// Whether the installation gates mounts now. The decision does not depend on it.
     #[prost(enumeration = "Gating", tag = "6")]
     pub gating: i32,
+    /// Whether a request for access would lead anywhere. Said in the answers of CheckAccess and WatchAccess, and there
+    /// only with a no to a pod that has no request.
+    #[prost(enumeration = "Requestable", tag = "7")]
+    pub requestable: i32,
 }
 /// A RoleBinding or ClusterRoleBinding.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -622,6 +626,41 @@ pub struct CheckedObject {
     /// Who approved.
     #[prost(string, repeated, tag = "10")]
     pub approved_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Whether a policy of the connector's namespace could accept a request of the asker. It grants nothing: a request
+/// is judged anew by whoever grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Requestable {
+    /// Not known, or not said: ask for access as if it could be accepted.
+    Unspecified = 0,
+    /// No policy with checks matches the connector and the permission and accepts the service account. There may be one
+    /// at any time; a stream tells it then.
+    No = 1,
+    /// There is one.
+    Yes = 2,
+}
+impl Requestable {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "REQUESTABLE_UNSPECIFIED",
+            Self::No => "REQUESTABLE_NO",
+            Self::Yes => "REQUESTABLE_YES",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "REQUESTABLE_UNSPECIFIED" => Some(Self::Unspecified),
+            "REQUESTABLE_NO" => Some(Self::No),
+            "REQUESTABLE_YES" => Some(Self::Yes),
+            _ => None,
+        }
+    }
 }
 /// Whether an installation gates mounts. While it does not, every mount is let through and nothing is
 /// granted, so that a pod may hold a connector without the permission that an answer is about.

@@ -1,4 +1,5 @@
 use std::convert::Infallible;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine;
@@ -158,7 +159,10 @@ async fn a_caller_that_has_all_its_reviews_keeps_no_other_waiting() {
     while let Ok(asked) = timeout(Duration::from_millis(1), greedy.asked()).await {
         flood.push(asked.unwrap());
     }
-    let refused = callers.authorize(&greedy, "tools").await.err();
+    let refused = callers
+        .authorize(&greedy, Right::Mount, "tools")
+        .await
+        .err();
     assert!(matches!(refused, Some(Refused::TooManyReviews)));
     assert!(modest.asked().await.is_ok());
     assert!(flood.len() < SUBJECT_REVIEWS.min(KNOWN_REVIEWS).min(ACCESS_REVIEWS));
@@ -211,9 +215,78 @@ async fn who_may_ask_about_one_namespace_may_not_ask_about_another() {
     let metrics = Metrics::register(&Registry::new()).unwrap();
     let callers = Callers::new(Client::new(service, "default"), metrics, LIMITS);
     let caller = callers.0.caller(UserInfo::default()).unwrap();
+    let all = Right::Everything;
     for _ in 0..2 {
-        callers.authorize(&caller, "tools").await.unwrap();
-        let refused = callers.authorize(&caller, "other").await.err();
+        callers.authorize(&caller, all, "tools").await.unwrap();
+        let refused = callers.authorize(&caller, all, "other").await.err();
         assert!(matches!(refused, Some(Refused::Forbidden(it)) if it == "other"));
+    }
+}
+
+/// An API server that lets everybody create this subresource of evaluations, and the reviews that it saw.
+fn allowing(subresource: Option<&'static str>) -> (Callers, Caller, Arc<Mutex<Vec<Value>>>) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let reviews = Arc::clone(&seen);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let reviews = Arc::clone(&reviews);
+        async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let mut review: Value = serde_json::from_slice(&body).unwrap();
+            let attributes = &review["spec"]["resourceAttributes"];
+            let is_allowed = attributes["subresource"].as_str() == subresource;
+            reviews
+                .lock()
+                .unwrap()
+                .push(attributes["subresource"].clone());
+            review["status"] = json!({"allowed": is_allowed});
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
+        }
+    });
+    let metrics = Metrics::register(&Registry::new()).unwrap();
+    let callers = Callers::new(Client::new(service, "default"), metrics, LIMITS);
+    let caller = callers.0.caller(UserInfo::default()).unwrap();
+    (callers, caller, seen)
+}
+
+#[tokio::test]
+async fn who_may_ask_for_mounts_alone_may_ask_nothing_else() {
+    let (callers, node, seen) = allowing(Some("mount"));
+    for _ in 0..2 {
+        callers
+            .authorize(&node, Right::Mount, "tools")
+            .await
+            .unwrap();
+        let refused = callers.authorize(&node, Right::Everything, "tools").await;
+        assert!(matches!(refused, Err(Refused::Forbidden(it)) if it == "tools"));
+    }
+    // The yes is remembered, and stands for nothing more than it says.
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [json!("mount"), json!(null), json!(null)]
+    );
+}
+
+#[tokio::test]
+async fn who_may_ask_everything_may_ask_for_mounts() {
+    let (callers, caller, seen) = allowing(None);
+    for _ in 0..2 {
+        callers
+            .authorize(&caller, Right::Mount, "tools")
+            .await
+            .unwrap();
+        callers
+            .authorize(&caller, Right::Everything, "tools")
+            .await
+            .unwrap();
+    }
+    assert_eq!(*seen.lock().unwrap(), [json!("mount"), json!(null)]);
+}
+
+#[tokio::test]
+async fn who_may_do_neither_is_refused() {
+    let (callers, caller, _) = allowing(Some("other"));
+    for right in [Right::Mount, Right::Everything] {
+        let refused = callers.authorize(&caller, right, "tools").await;
+        assert!(matches!(refused, Err(Refused::Forbidden(_))));
     }
 }

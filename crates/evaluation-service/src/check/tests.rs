@@ -94,6 +94,7 @@ fn nothing_known_is_a_no() {
         request: None,
         fresh_as_of: None,
         gating: Gating::Unknown,
+        requestable: Requestable::Unknown,
     };
     assert_eq!(said, expected);
 }

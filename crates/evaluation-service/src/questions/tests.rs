@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use allocation_counter::measure;
-use evaluation_api::access::{Decision, Gating};
+use evaluation_api::access::{Decision, Gating, Requestable};
 use proptest::prelude::*;
 
 use super::weights::{NAMESPACE_PLACE, QUESTION_PLACE};
@@ -22,6 +22,7 @@ fn said(reason: &str) -> AccessAnswer {
         request: None,
         fresh_as_of: None,
         gating: Gating::On,
+        requestable: Requestable::Unknown,
     }
 }
 

@@ -62,6 +62,10 @@ fn of_namespace(metadata: &ObjectMeta) -> Vec<Change> {
     vec![namespace.map_or(Change::Everything, Change::Namespace)]
 }
 
+fn news(is_news: bool, changes: Vec<Change>) -> Vec<Change> {
+    if is_news { changes } else { Vec::new() }
+}
+
 fn complain(errors: impl IntoIterator<Item = IndexError>) {
     for error in errors {
         warn!(%error, "an object without a place is left out");
@@ -154,7 +158,8 @@ impl Source for AccessRequest {
     }
 }
 
-// No decision depends on what follows, so nobody is told when it changes.
+// No decision depends on what follows. Whether a request leads anywhere does, for which the labels of namespaces
+// are looked at again in time: whoever owns one must not wake everybody by them.
 
 impl Source for AccessPolicy {
     const NAME: &'static str = "accesspolicies";
@@ -172,63 +177,87 @@ impl Source for AccessPolicy {
 
     fn reset(world: &mut World, listing: Vec<Self>) -> Vec<Change> {
         world.around.reset_policies(listing);
-        Vec::new()
+        vec![Change::Everything]
     }
 
     fn apply(world: &mut World, object: Self) -> Vec<Change> {
-        world.around.put_policy(object);
-        Vec::new()
+        let changes = of_namespace(&object.metadata);
+        news(world.around.put_policy(object), changes)
     }
 
     fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
+        let changes = of_namespace(&metadata);
         world.around.remove_policy(metadata);
-        Vec::new()
+        changes
     }
 
     fn unreadable(world: &mut World, object: Unreadable) -> Vec<Change> {
         let Unreadable { metadata, problem } = object;
-        world.around.put_unreadable_policy(metadata, problem);
-        Vec::new()
+        let changes = of_namespace(&metadata);
+        news(
+            world.around.put_unreadable_policy(metadata, problem),
+            changes,
+        )
     }
 }
 
-macro_rules! labelled_sources {
-    ($($kind:ty, $name:literal $place:literal $metadata_only:literal $page:ident $put:ident $remove:ident $reset:ident)+) => {$(
-        impl Source for $kind {
-            const NAME: &'static str = $name;
-            const PLACE: usize = $place;
-            const METADATA_ONLY: bool = $metadata_only;
-            const PAGE: u32 = $page;
-            type Listing = Vec<Self>;
+impl Source for connector::Selectable {
+    const NAME: &'static str = "connectors";
+    const PLACE: usize = 6;
+    const PAGE: u32 = LONG_PAGE;
+    type Listing = Vec<ObjectMeta>;
 
-            fn begin(_world: &World) -> Vec<Self> {
-                Vec::new()
-            }
+    fn begin(_world: &World) -> Vec<ObjectMeta> {
+        Vec::new()
+    }
 
-            fn list(self, _shared: &Shared, listing: &mut Vec<Self>) {
-                listing.push(pruned(self));
-            }
+    fn list(self, _shared: &Shared, listing: &mut Vec<ObjectMeta>) {
+        listing.push(pruned(self).meta().clone());
+    }
 
-            fn reset(world: &mut World, listing: Vec<Self>) -> Vec<Change> {
-                let all = listing.iter().map(|object| object.meta().clone());
-                world.around.$reset(all);
-                Vec::new()
-            }
+    fn reset(world: &mut World, listing: Vec<ObjectMeta>) -> Vec<Change> {
+        world.around.reset_connectors(listing);
+        vec![Change::Everything]
+    }
 
-            fn apply(world: &mut World, object: Self) -> Vec<Change> {
-                world.around.$put(object.meta().clone());
-                Vec::new()
-            }
+    fn apply(world: &mut World, object: Self) -> Vec<Change> {
+        let changes = of_namespace(object.meta());
+        news(world.around.put_connector(object.meta().clone()), changes)
+    }
 
-            fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
-                world.around.$remove(metadata);
-                Vec::new()
-            }
-        }
-    )+};
+    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
+        let changes = of_namespace(&metadata);
+        world.around.remove_connector(metadata);
+        changes
+    }
 }
 
-labelled_sources! {
-    connector::Selectable, "connectors" 6 false LONG_PAGE put_connector remove_connector reset_connectors
-    PartialObjectMeta<Namespace>, "namespaces" 7 true SHORT_PAGE put_namespace remove_namespace reset_namespaces
+impl Source for PartialObjectMeta<Namespace> {
+    const NAME: &'static str = "namespaces";
+    const PLACE: usize = 7;
+    const METADATA_ONLY: bool = true;
+    type Listing = Vec<ObjectMeta>;
+
+    fn begin(_world: &World) -> Vec<ObjectMeta> {
+        Vec::new()
+    }
+
+    fn list(self, _shared: &Shared, listing: &mut Vec<ObjectMeta>) {
+        listing.push(pruned(self).metadata);
+    }
+
+    fn reset(world: &mut World, listing: Vec<ObjectMeta>) -> Vec<Change> {
+        world.around.reset_namespaces(listing);
+        Vec::new()
+    }
+
+    fn apply(world: &mut World, object: Self) -> Vec<Change> {
+        world.around.put_namespace(object.metadata);
+        Vec::new()
+    }
+
+    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
+        world.around.remove_namespace(metadata);
+        Vec::new()
+    }
 }

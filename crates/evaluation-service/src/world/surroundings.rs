@@ -1,14 +1,17 @@
 //! What no decision needs and every explanation does: policies, connectors, labels of namespaces.
+//!
+//! Each change says whether it makes a difference to what policies say about connectors.
 
 use std::collections::{BTreeMap, HashMap};
 
+use connectors_api::policy_match::Requesters;
 use connectors_api::{AccessPolicy, AccessPolicySpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub(crate) type Labels = BTreeMap<String, String>;
 
 /// A policy as far as explanations need it.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct Policy {
     /// Its UID.
     pub uid: String,
@@ -16,6 +19,8 @@ pub struct Policy {
     pub is_going: bool,
     /// What it says, or why that cannot be read.
     pub spec: Result<AccessPolicySpec, String>,
+    /// Who may ask under its checks, if it has any.
+    pub requesters: Option<Requesters>,
 }
 
 /// The surroundings of connectors.
@@ -32,11 +37,18 @@ pub struct Surroundings {
 struct Labelled(HashMap<(String, String), Labels>);
 
 impl Labelled {
-    fn put(&mut self, metadata: ObjectMeta) {
-        if let Some(name) = metadata.name {
-            let key = (metadata.namespace.unwrap_or_default(), name);
-            self.0.insert(key, metadata.labels.unwrap_or_default());
+    /// True when it is new, or its labels are.
+    fn put(&mut self, metadata: ObjectMeta) -> bool {
+        let Some(name) = metadata.name else {
+            return false;
+        };
+        let key = (metadata.namespace.unwrap_or_default(), name);
+        let labels = metadata.labels.unwrap_or_default();
+        let is_same = self.0.get(&key) == Some(&labels);
+        if !is_same {
+            self.0.insert(key, labels);
         }
+        !is_same
     }
 
     fn remove(&mut self, metadata: ObjectMeta) {
@@ -78,7 +90,8 @@ impl Surroundings {
         self.namespaces.get("", name)
     }
 
-    pub(crate) fn put_policy(&mut self, policy: AccessPolicy) {
+    /// True when it says something new.
+    pub(crate) fn put_policy(&mut self, policy: AccessPolicy) -> bool {
         let AccessPolicy {
             metadata, mut spec, ..
         } = policy;
@@ -88,24 +101,32 @@ impl Surroundings {
                 check.state = None;
             }
         }
-        self.put(metadata, Ok(spec));
+        self.put(metadata, Ok(spec))
     }
 
-    pub(crate) fn put_unreadable_policy(&mut self, metadata: ObjectMeta, problem: String) {
-        self.put(metadata, Err(problem));
+    pub(crate) fn put_unreadable_policy(&mut self, metadata: ObjectMeta, problem: String) -> bool {
+        self.put(metadata, Err(problem))
     }
 
-    fn put(&mut self, metadata: ObjectMeta, spec: Result<AccessPolicySpec, String>) {
+    fn put(&mut self, metadata: ObjectMeta, spec: Result<AccessPolicySpec, String>) -> bool {
         let (Some(namespace), Some(name)) = (metadata.namespace, metadata.name) else {
-            return;
+            return false;
         };
+        let checked = spec.as_ref().ok();
+        let checked = checked.and_then(|spec| spec.check_granted_permission.as_ref());
         let policy = Policy {
             uid: metadata.uid.unwrap_or_default(),
             is_going: metadata.deletion_timestamp.is_some(),
+            requesters: checked.map(|checked| Requesters::of(checked, &namespace)),
             spec,
         };
         let policies = self.policies.entry(namespace).or_default();
-        policies.insert(name, policy);
+        // Most news about a policy is about its status.
+        let is_same = policies.get(&name) == Some(&policy);
+        if !is_same {
+            policies.insert(name, policy);
+        }
+        !is_same
     }
 
     pub(crate) fn remove_policy(&mut self, metadata: ObjectMeta) {
@@ -125,8 +146,9 @@ impl Surroundings {
         }
     }
 
-    pub(crate) fn put_connector(&mut self, metadata: ObjectMeta) {
-        self.connectors.put(metadata);
+    /// True when it is new, or its labels are.
+    pub(crate) fn put_connector(&mut self, metadata: ObjectMeta) -> bool {
+        self.connectors.put(metadata)
     }
 
     pub(crate) fn remove_connector(&mut self, metadata: ObjectMeta) {
@@ -179,6 +201,24 @@ mod tests {
         around.remove_namespace(named(None, "tools", ""));
         assert_eq!(around.connector("tools", "gitlab"), None);
         assert_eq!(around.namespace("tools"), None);
+    }
+
+    #[test]
+    fn news_that_says_nothing_new_is_none() {
+        let mut around = Surroundings::default();
+        assert!(around.put_connector(named(Some("tools"), "harbor", "1")));
+        assert!(!around.put_connector(named(Some("tools"), "harbor", "1")));
+        assert!(around.put_connector(named(Some("tools"), "harbor", "2")));
+        assert!(around.put_policy(policy("p")));
+        let mut written = policy("p");
+        written.metadata.resource_version = Some("8".to_owned());
+        assert!(!around.put_policy(written.clone()));
+        written.spec.connector.names = Some(vec!["harbor".to_owned()]);
+        assert!(around.put_policy(written.clone()));
+        written.metadata.deletion_timestamp =
+            serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap();
+        assert!(around.put_policy(written.clone()));
+        assert!(around.put_unreadable_policy(written.metadata, "why".to_owned()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Whether an access request may be created: pure, from what it says and what was found.
 
-use connectors_api::{AccessRequestSpec, names};
+use connectors_api::{AccessRequestSpec, access_request::MOST_OF_A_POD, names};
 use k8s_openapi::api::authentication::v1::UserInfo;
 use thiserror::Error;
 
@@ -113,6 +113,14 @@ pub(crate) enum Problem {
     /// The API server did not answer, or not in time.
     #[error("spec.context.objectRef: the pod cannot be looked up now; try again")]
     Unanswered,
+    /// A pod has a share of the requests of a namespace.
+    #[error(
+        "spec.context.objectRef: the pod {0} has {MOST_OF_A_POD} requests in this namespace, as many as a pod may have; delete those that it does not need"
+    )]
+    TooMany(String),
+    /// The requests of the pod could not be counted.
+    #[error("spec.context.objectRef: the requests of the pod cannot be counted now; try again")]
+    Uncounted,
 }
 
 impl Problem {
@@ -131,8 +139,9 @@ impl Problem {
             | Self::Finished(_)
             | Self::Deleting(_)
             | Self::NoNode
-            | Self::OtherNode(_) => RefusalStatus::Forbidden,
-            Self::Unanswered => RefusalStatus::Unavailable,
+            | Self::OtherNode(_)
+            | Self::TooMany(_) => RefusalStatus::Forbidden,
+            Self::Unanswered | Self::Uncounted => RefusalStatus::Unavailable,
         }
     }
 }
@@ -224,6 +233,24 @@ pub(crate) fn of_the_pod(spec: &AccessRequestSpec, creator: &Creator, seen: &See
         problems.push(Problem::OtherNode(name()));
     }
     problems
+}
+
+/// Whether the pod has room for one more request beside those of this number; none where they could not be counted.
+///
+/// A node plugin counts what it makes itself, and all mounts of the cluster depend on it: a look that fails does not
+/// stop them. Nobody's mount waits for what others write by hand.
+pub(crate) fn of_the_share(
+    spec: &AccessRequestSpec,
+    creator: &Creator,
+    count: Option<usize>,
+) -> Option<Problem> {
+    let pod = &spec.context.object_ref;
+    match (count, creator) {
+        (Some(count), _) if count < MOST_OF_A_POD => None,
+        (Some(_), _) => Some(Problem::TooMany(format!("{}/{}", pod.namespace, pod.name))),
+        (None, Creator::NodePlugin(_)) => None,
+        (None, Creator::Other) => Some(Problem::Uncounted),
+    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use connectors_api::{
-    ConnectorClass,
+    AccessRequest, ConnectorClass,
+    access_request::MOST_OF_A_POD,
     config::{CONFIG_MAP, DefaultRequesters, Knowledge},
+    labels::CONTEXT_OBJECT_UID,
     names,
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -13,7 +15,7 @@ use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec},
     core::v1::{ConfigMap, Pod, PodSpec, PodStatus},
 };
-use kube::{Api, Client};
+use kube::{Api, Client, api::ListParams};
 use serde::Deserialize;
 use service_kit::{
     report,
@@ -168,6 +170,31 @@ impl Lookups {
         let found = CALLS.call(call, || api.get_metadata_opt(name)).await;
         found.map(|it| it.is_some()).map_err(|error| {
             debug!(error = report(&error), "a class is not known");
+            Unanswered
+        })
+    }
+
+    /// How many requests of a pod there are in a namespace, as the API server's cache has it; beyond the share of a
+    /// pod it may say less. Whoever may change requests there may change the labels as well, and spends the share
+    /// of his own namespace alone by it.
+    pub(crate) async fn count_requests(
+        &self,
+        namespace: &str,
+        pod_uid: &str,
+    ) -> Result<usize, Unanswered> {
+        let api: Api<AccessRequest> = Api::namespaced(self.client.clone(), namespace);
+        let most = u32::try_from(MOST_OF_A_POD).unwrap_or(u32::MAX);
+        let of_the_pod = ListParams::default()
+            .labels(&format!("{CONTEXT_OBJECT_UID}={pod_uid}"))
+            .limit(most)
+            .match_any();
+        let call = format!("list the accessrequests of a pod in {namespace}");
+        let found = CALLS.call(call, || api.list_metadata(&of_the_pod)).await;
+        found.map(|found| found.items.len()).map_err(|error| {
+            warn!(
+                error = report(&error),
+                "the requests of a pod are not counted"
+            );
             Unanswered
         })
     }

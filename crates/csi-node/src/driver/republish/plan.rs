@@ -1,6 +1,7 @@
 //! What becomes of a volume that is there, decided from what was heard about access.
 
 use connectors_api::{access_request::Phase, config::OnEnable};
+use evaluation_api::access::Requestable;
 
 use crate::{access::Admitted, mounter::Passage, volume::ConnectorKey};
 
@@ -18,8 +19,8 @@ pub(super) enum Heard {
 /// The request of a pod without access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// There is none.
-    Missing,
+    /// There is none, and it is known or not whether one leads anywhere.
+    Missing(Requestable),
     /// It is not decided.
     Waits,
     /// It is decided, and gives no access.
@@ -62,7 +63,7 @@ pub(super) enum Act {
     /// The content stays without access to this connector.
     Keep(ConnectorKey, OnEnable),
     /// Access to these connectors is asked for; the content stays if that can be done.
-    Ask(Vec<ConnectorKey>),
+    Ask(Vec<(ConnectorKey, Requestable)>),
 }
 
 /// Decides about one volume. Connectors are in the order of the pod's author.
@@ -99,15 +100,21 @@ pub(super) fn plan(heard: &[(ConnectorKey, Heard)], content: Content, on_enable:
 
 /// One decision without access ends the wait of all.
 fn asked(over: &[(&ConnectorKey, Request)]) -> Act {
-    let those = |wanted| {
-        let of = over.iter().filter(move |(_, request)| *request == wanted);
-        of.map(|(connector, _)| (*connector).clone())
+    let first = |wanted| {
+        let found = over.iter().find(|(_, request)| *request == wanted);
+        found.map(|(connector, _)| (*connector).clone())
     };
-    if let Some(connector) = those(Request::Decided).next() {
+    if let Some(connector) = first(Request::Decided) {
         return Act::Empty(connector, Passage::WhileOff);
     }
-    let missing: Vec<_> = those(Request::Missing).collect();
-    match those(Request::Waits).next() {
+    let missing = over
+        .iter()
+        .filter_map(|(connector, request)| match request {
+            Request::Missing(requestable) => Some(((*connector).clone(), *requestable)),
+            Request::Waits | Request::Decided => None,
+        });
+    let missing: Vec<_> = missing.collect();
+    match first(Request::Waits) {
         Some(connector) if missing.is_empty() => Act::Keep(connector, OnEnable::Request),
         Some(_) | None => Act::Ask(missing),
     }
@@ -140,8 +147,10 @@ mod tests {
             |c, way| Act::Keep(key(c), way),
             |c| Act::Empty(key(c), WhileOff),
         );
-        let ask = |names: &[&str]| Act::Ask(names.iter().map(|name| key(name)).collect());
-        let (missing, waits, decided) = (Over(Missing), Over(Waits), Over(Decided));
+        let to_ask = |name: &&str| (key(name), Requestable::Yes);
+        let ask = |names: &[&str]| Act::Ask(names.iter().map(to_ask).collect());
+        let missing = Over(Missing(Requestable::Yes));
+        let (waits, decided) = (Over(Waits), Over(Decided));
         let none = [missing.clone(), missing.clone()];
         let mixed = [held(), missing.clone()];
         let late = [waits.clone(), missing.clone()];
@@ -184,7 +193,7 @@ mod tests {
     fn any_heard() -> impl Strategy<Value = Heard> {
         prop_oneof![
             Just(held()),
-            Just(Over(Missing)),
+            Just(Over(Missing(Requestable::No))),
             Just(Over(Waits)),
             Just(Over(Decided)),
             Just(Unknown),

@@ -39,7 +39,8 @@ async fn no_more_calls_are_held_than_there_is_room_for() {
     let first = held(&world).await;
     let other = crate::testing::request_at(&place("other"));
     let result = world.driver.publish(other.clone(), None).await;
-    assert_eq!(result, Err(PublishError::Crowded(Full::Node)));
+    assert_eq!(result, Err(PublishError::Crowded(Full::Node(1))));
+    assert_eq!(calls(&world, "create"), 1, "it costs nobody a request");
     // What needs no waiting needs no room.
     world.evaluator.says("tools/harbor", Some(granted()));
     first.await.unwrap().unwrap();
@@ -68,6 +69,54 @@ async fn one_pod_holds_no_more_calls_than_its_share() {
     world.evaluator.says("tools/harbor", Some(no_request()));
     let result = world.driver.publish(other, None).await;
     assert_eq!(code(&result), Code::PermissionDenied);
+}
+
+/// Sixteen connectors in each of two volumes.
+fn of_volume(number: usize) -> NodePublishVolumeRequest {
+    let mut request = crate::testing::request_at(&place(&format!("v{number}")));
+    let names: Vec<_> = (0..16).map(|it| format!("tools/c{number}-{it}")).collect();
+    request
+        .volume_context
+        .insert("connectors".to_owned(), names.join(","));
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_pod_makes_no_more_requests_than_its_share_over_all_its_volumes() {
+    let world = World::new();
+    let first = world.driver.publish(of_volume(1), None).await;
+    assert_eq!(code(&first), Code::PermissionDenied);
+    assert_eq!(world.kubernetes.cluster().requests.len(), 16);
+    let before = Instant::now();
+    for _ in 0..3 {
+        let second = world.driver.publish(of_volume(2), None).await;
+        assert_eq!(second, Err(PublishError::Crowded(Full::Requests)));
+        assert_eq!(code(&second), Code::ResourceExhausted);
+        assert!(text(&second).contains("at most 16"), "{}", text(&second));
+    }
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    assert_eq!(world.kubernetes.cluster().requests.len(), 16);
+    // What was counted may be made again, and the pod's end makes room.
+    let again = world.driver.publish(of_volume(1), None).await;
+    assert_eq!(code(&again), Code::PermissionDenied);
+    world.driver.unpublish(&unpublish_request()).await.unwrap();
+    let second = world.driver.publish(of_volume(2), None).await;
+    assert_eq!(code(&second), Code::PermissionDenied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_permissions_makes_no_request_and_takes_no_room() {
+    let world = World::with_room_for(0);
+    let full = Err(PublishError::Crowded(Full::Node(0)));
+    world.evaluator.says("tools/harbor", Some(standing()));
+    world.kubernetes.cluster().standing = true;
+    publish(&world).await.unwrap();
+    world.driver.unpublish(&unpublish_request()).await.unwrap();
+    world.kubernetes.cluster().standing = false;
+    world.evaluator.says("tools/harbor", Some(no_request()));
+    let result = publish(&world).await;
+    assert_eq!(result, full);
+    assert_eq!(calls(&world, "create"), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -281,6 +281,135 @@ async fn a_namespace_that_is_missing_looks_like_a_connector_that_is_missing() {
     assert_eq!(calls(&world, "create"), 1);
 }
 
+/// What a pod of another namespace sees of a wait: its error, how long it took, and its events.
+async fn seen_from_elsewhere(world: &World) -> (Result_, Duration, Vec<(Word, String)>) {
+    let before = Instant::now();
+    let result = publish(world).await;
+    let told = world.kubernetes.cluster().told.clone();
+    (result, before.elapsed(), told)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_another_namespace_cannot_tell_why_no_request_is_made() {
+    let (refused, missing, full) = (World::new(), World::new(), World::new());
+    let no = no_request_and(Requestable::No);
+    refused.evaluator.says("tools/harbor", Some(no));
+    missing.kubernetes.cluster().created = Created::NoNamespace;
+    full.kubernetes.cluster().created = Created::QuotaFull;
+    let expected = seen_from_elsewhere(&refused).await;
+    assert_eq!(expected.1, Duration::from_secs(115));
+    assert_eq!(
+        text(&expected.0),
+        "connector tools/harbor: no access is granted to this pod yet"
+    );
+    let note = "connector tools/harbor: access is not granted yet; whoever looks after namespace tools can tell more";
+    assert_eq!(expected.2, [(Word::Pending, note.to_owned())]);
+    for world in [&missing, &full] {
+        assert_eq!(seen_from_elsewhere(world).await, expected);
+    }
+    // One that was made is told of by the request-controller, in the same words.
+    let made = World::new();
+    assert_eq!(publish(&made).await, expected.0);
+    assert_eq!(told(&made), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_is_made_in_another_namespace_where_no_policy_could_accept_it() {
+    let world = World::new();
+    let says = |requestable| {
+        let answer = no_request_and(requestable);
+        world.evaluator.says("tools/harbor", Some(answer));
+    };
+    says(Requestable::No);
+    let call = held(&world).await;
+    assert_eq!(calls(&world, "create"), 0);
+    // A policy that is written meanwhile is noticed during the call.
+    says(Requestable::Yes);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(calls(&world, "create"), 1);
+    world.evaluator.says("tools/harbor", Some(granted()));
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_made_where_it_is_not_known_whether_a_policy_could_accept_it() {
+    let world = World::new();
+    let unknown = no_request_and(Requestable::Unknown);
+    world.evaluator.says("tools/harbor", Some(unknown));
+    publish(&world).await.unwrap_err();
+    assert_eq!(calls(&world, "create"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_home_a_request_is_made_in_any_case_because_it_tells_what_is_missing() {
+    let world = World::new();
+    let no = no_request_and(Requestable::No);
+    world.evaluator.says("shop/own", Some(no));
+    call(&world, request_for("own")).await.unwrap_err();
+    assert_eq!(calls(&world, "create request in shop"), 1);
+    assert_eq!(told(&world), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_there_is_followed_whatever_policies_say() {
+    let world = World::new();
+    let mut rejected = denied(Phase::Rejected, Ready::CheckRejected);
+    rejected.requestable = Requestable::No;
+    world.evaluator.says("tools/harbor", Some(rejected));
+    let before = Instant::now();
+    let result = publish(&world).await;
+    assert!(text(&result).contains("access was rejected"));
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_quota_is_waited_for_and_asked_again_in_the_same_call() {
+    let world = World::new();
+    world.kubernetes.cluster().created = Created::QuotaFull;
+    let call = held(&world).await;
+    sleep(Duration::from_secs(28)).await;
+    // News about policies does not hurry it.
+    for requestable in [Requestable::Unknown, Requestable::Yes, Requestable::Unknown] {
+        let news = no_request_and(requestable);
+        world.evaluator.says("tools/harbor", Some(news));
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(calls(&world, "create"), 1);
+    world.kubernetes.cluster().created = Created::Made;
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(world.kubernetes.cluster().requests.len(), 1);
+    world.evaluator.says("tools/harbor", Some(granted()));
+    call.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_home_a_pod_is_told_that_the_quota_is_used_up() {
+    let world = World::new();
+    world.kubernetes.cluster().created = Created::QuotaFull;
+    for _ in 0..2 {
+        let result = call(&world, request_for("own")).await;
+        assert_eq!(code(&result), Code::PermissionDenied);
+        let says = "connector shop/own: no AccessRequest can be made, the quota of namespace shop is used up";
+        assert!(text(&result).starts_with(says), "{}", text(&result));
+    }
+    assert_eq!(told(&world), [Word::Pending]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_whose_name_is_none_is_not_asked_for() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    {
+        let mut cluster = world.kubernetes.cluster();
+        let harbor = cluster.connectors.get_mut("tools/harbor").unwrap();
+        harbor.spec.address = None;
+        harbor.spec.connector_class_name = "../connectors".to_owned();
+    }
+    let result = publish(&world).await;
+    assert_eq!(code(&result), Code::FailedPrecondition);
+    assert_eq!(calls(&world, "get class"), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_the_cluster_refuses_fails_the_mount() {
     let world = World::new();

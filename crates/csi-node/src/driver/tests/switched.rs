@@ -110,6 +110,28 @@ async fn access_that_cannot_be_asked_for_empties_the_volume_and_no_answer_does_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_nothing_can_be_asked_for_the_content_stays_until_it_can() {
+    for created in [Created::QuotaFull, Created::NoNamespace, Created::Made] {
+        let world = switched_on(OnEnable::Request).await;
+        world.kubernetes.cluster().created = created;
+        if created == Created::Made {
+            let no = no_request_and(Requestable::No);
+            world.evaluator.says("tools/harbor", Some(no));
+        }
+        for _ in 0..2 {
+            publish(&world).await.unwrap();
+            assert!(mounted(&world), "{created:?}");
+        }
+        assert_eq!(told(&world), [Word::Pending, Word::MountedWhileOff]);
+        assert!(world.kubernetes.cluster().requests.is_empty());
+        world.kubernetes.cluster().created = Created::Made;
+        world.evaluator.says("tools/harbor", Some(no_request()));
+        publish(&world).await.unwrap();
+        assert_eq!(world.kubernetes.cluster().requests.len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_connectors_are_asked_for_and_one_rejection_empties_the_volume() {
     let world = World::new();
     world.switch.send_replace(OFF);

@@ -75,6 +75,66 @@ async fn what_the_server_says_to_a_new_request_has_one_meaning_each() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quota_and_a_namespace_that_goes_are_told_from_other_refusals() {
+    let wish = wish(&["tools/harbor"]);
+    let ours = request(&wish, &key("tools/harbor"));
+    let of_server =
+        |why: &str| format!("accessrequests.connectors.alauda.io \"areq-1\" is forbidden: {why}");
+    let (quota, refused) = (Ok(Created::QuotaFull), Ok(Created::Refused));
+    let full = "exceeded quota: q, requested: count/accessrequests.connectors.alauda.io=1, used: count/accessrequests.connectors.alauda.io=2, limited: count/accessrequests.connectors.alauda.io=2";
+    for (code, message, causes, expected) in [
+        (403, of_server(full), json!([]), quota),
+        (
+            403,
+            of_server("status unknown for quota: q, resources: x"),
+            json!([]),
+            quota,
+        ),
+        (
+            403,
+            of_server("insufficient quota to consume: x"),
+            json!([]),
+            quota,
+        ),
+        (422, of_server(full), json!([]), refused),
+        // What somebody else's webhook says is no quota.
+        (
+            403,
+            format!("admission webhook \"w\" denied the request: {full}"),
+            json!([]),
+            refused,
+        ),
+        (
+            403,
+            of_server("ValidatingAdmissionPolicy 'p' denied request: exceeded quota: q"),
+            json!([]),
+            refused,
+        ),
+        (403, full.to_owned(), json!([]), refused),
+        (403, String::new(), json!([]), refused),
+        (
+            403,
+            of_server(
+                "unable to create new content in namespace tools because it is being terminated",
+            ),
+            json!([{"reason": "NamespaceTerminating", "message": "namespace tools is being terminated"}]),
+            Ok(Created::NoNamespace),
+        ),
+    ] {
+        let (live, calls) = server(
+            code,
+            &json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message,
+                "reason": "Forbidden", "details": {"causes": causes}, "code": code,
+            }),
+        );
+        let created = live.create_request("tools", &ours).await;
+        assert_eq!(created, expected, "{message}");
+        assert_eq!(calls.lock().unwrap().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_is_read_strictly() {
     let wish = wish(&["tools/harbor"]);
     let ours = request(&wish, &key("tools/harbor"));

@@ -4,7 +4,7 @@
 
 use std::{
     env, fs,
-    io::Write,
+    io::{Read, Seek, Write},
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
     process::{Command, Stdio},
@@ -126,7 +126,12 @@ impl Scene {
             assert_eq!(read.as_deref(), Some(content), "{fact}");
         }
         assert_eq!(self.read("tools_harbor/name").as_deref(), Some("harbor"));
-        assert_eq!(self.entries(), [".complete", "tools_git", "tools_harbor"]);
+        let mut entries = self.entries();
+        if let Some(place) = entries.iter().position(|name| name == ".removed") {
+            entries.remove(place);
+            assert_eq!(self.names_in(".removed"), [""; 0]);
+        }
+        assert_eq!(entries, [".complete", "tools_git", "tools_harbor"]);
         self.assert_sealed();
     }
 
@@ -135,8 +140,25 @@ impl Scene {
         assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
     }
 
+    /// The volume says that it is emptied, and nothing in it has content.
+    fn assert_emptied(&self) {
+        assert_eq!(self.look(), Found::Emptied(self.record.clone()));
+        assert_eq!(self.entries(), [".removed", ".revoked"]);
+        for connector in self.names_in(".removed") {
+            for fact in self.names_in(&format!(".removed/{connector}")) {
+                let read = self.read(&format!(".removed/{connector}/{fact}"));
+                assert_eq!(read.as_deref(), Some(""), "{connector} {fact}");
+            }
+        }
+        self.assert_sealed();
+    }
+
     fn entries(&self) -> Vec<String> {
-        let folder = self.place.target().join(".connector");
+        self.names_in("")
+    }
+
+    fn names_in(&self, folder: &str) -> Vec<String> {
+        let folder = self.place.target().join(".connector").join(folder);
         let entries = fs::read_dir(folder).unwrap();
         let mut names: Vec<_> = entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -273,7 +295,7 @@ fn a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell() {
                 // Half emptied or half filled: both ways lead out.
                 if round % 2 == 0 {
                     scene.mounter.empty(&scene.place).unwrap();
-                    assert_eq!(scene.entries(), [".revoked"]);
+                    scene.assert_emptied();
                 }
                 scene
                     .mounter
@@ -305,9 +327,7 @@ fn emptied_content_is_gone_and_comes_back_through_the_same_mount() {
     assert!(seen.exists());
     for _ in 0..2 {
         scene.mounter.empty(&scene.place).unwrap();
-        assert_eq!(scene.look(), Found::Emptied(scene.record.clone()));
-        assert_eq!(scene.entries(), [".revoked"]);
-        scene.assert_sealed();
+        scene.assert_emptied();
         assert!(!seen.exists());
     }
     scene
@@ -316,6 +336,50 @@ fn emptied_content_is_gone_and_comes_back_through_the_same_mount() {
         .unwrap();
     scene.assert_complete();
     assert!(seen.exists());
+}
+
+#[test]
+fn what_a_pod_has_open_or_mounted_by_itself_reads_nothing_after_the_volume_was_emptied() {
+    if !inside(
+        "what_a_pod_has_open_or_mounted_by_itself_reads_nothing_after_the_volume_was_emptied",
+    ) {
+        return;
+    }
+    let scene = scene();
+    scene.publish();
+    let address = scene.place.target().join(".connector/tools_git/address");
+    let mut open = fs::File::open(&address).unwrap();
+    // As the kubelet mounts a `subPath`.
+    let container = tempfile::tempdir().unwrap();
+    let mounted = container.path().join("address");
+    fs::write(&mounted, "").unwrap();
+    rustix::mount::mount_bind(&address, &mounted).unwrap();
+    let mut read = || {
+        let mut text = String::new();
+        open.rewind().unwrap();
+        open.read_to_string(&mut text).unwrap();
+        (text, fs::read_to_string(&mounted).unwrap())
+    };
+    let content = "https://tools/git".to_owned();
+    assert_eq!(read(), (content.clone(), content.clone()));
+    let inodes = || rustix::fs::statvfs(scene.place.target()).unwrap().f_ffree;
+    let mut free = None;
+    for _ in 0..3 {
+        for _ in 0..2 {
+            scene.mounter.empty(&scene.place).unwrap();
+            assert_eq!(read(), (String::new(), String::new()));
+            // Sealed as well, which the kernel refuses while a file is open that has no name.
+            scene.assert_emptied();
+        }
+        let refilled = scene
+            .mounter
+            .refill(&scene.place, &scene.record, &scene.facts);
+        refilled.unwrap();
+        scene.assert_complete();
+        assert_eq!(read(), (content.clone(), content.clone()));
+        // No round leaves anything behind.
+        assert_eq!(*free.get_or_insert_with(inodes), inodes());
+    }
 }
 
 #[test]

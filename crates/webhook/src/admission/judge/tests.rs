@@ -259,3 +259,30 @@ fn a_node_plugin_is_known_by_its_account_and_its_node_by_its_token() {
         "no account is nobody"
     );
 }
+
+#[test]
+fn denies_the_request_that_is_one_more_than_a_pod_may_have() {
+    let said = |creator: &Creator, count| {
+        let problem = of_the_share(&spec(|_| ()), creator, count);
+        problem.map(|problem| (problem.to_string(), problem.status()))
+    };
+    let too_many = "spec.context.objectRef: the pod team/build-1 has 16 requests in this namespace, as many as a pod may have; delete those that it does not need";
+    let denied = Some((too_many.to_owned(), RefusalStatus::Forbidden));
+    for creator in [Creator::Other, plugin("n1")] {
+        for few in [0, 15] {
+            assert_eq!(said(&creator, Some(few)), None);
+        }
+        for many in [16, 17, 300] {
+            assert_eq!(said(&creator, Some(many)), denied);
+        }
+    }
+}
+
+#[test]
+fn a_count_that_fails_stops_people_and_no_mount() {
+    let spec = spec(|_| ());
+    assert_eq!(of_the_share(&spec, &plugin("n1"), None), None);
+    let problem = of_the_share(&spec, &Creator::Other, None);
+    assert_eq!(problem, Some(Problem::Uncounted));
+    assert_eq!(Problem::Uncounted.status(), RefusalStatus::Unavailable);
+}

@@ -1,0 +1,148 @@
+//! Which requests this node made for its pods: one pod, one price.
+//!
+//! A request lives in the namespace of its connector, and so with somebody else. What a pod may make there is
+//! counted over all its volumes and calls. A process that restarts begins anew: the webhook counts as well.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use connectors_api::{Permission, access_request::MOST_OF_A_POD};
+use tokio::time::Instant;
+
+use crate::{room::Full, volume::ConnectorKey};
+
+/// As many pods are remembered; the kubelet runs some hundreds.
+const MOST_PODS: usize = 4096;
+/// The kubelet comes back every two minutes at the latest while a pod waits.
+const IDLE: Duration = Duration::from_mins(30);
+
+/// The requests of pods that wait, or waited lately.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(Mutex<HashMap<String, OfPod>>);
+
+#[derive(Debug)]
+struct OfPod {
+    requests: HashSet<(ConnectorKey, Permission)>,
+    last: Instant,
+}
+
+impl Asked {
+    /// Counts a request of a pod before it is made. One that was counted already may be made again.
+    pub(crate) fn count(
+        &self,
+        pod_uid: &str,
+        connector: &ConnectorKey,
+        permission: Permission,
+    ) -> Result<(), Full> {
+        let now = Instant::now();
+        let mut pods = self.pods();
+        if !pods.contains_key(pod_uid) {
+            make_room(&mut pods, now);
+        }
+        let pod = pods.entry(pod_uid.to_owned()).or_insert_with(|| OfPod {
+            requests: HashSet::new(),
+            last: now,
+        });
+        pod.last = now;
+        let request = (connector.clone(), permission);
+        if !pod.requests.contains(&request) && pod.requests.len() >= MOST_OF_A_POD {
+            return Err(Full::Requests);
+        }
+        pod.requests.insert(request);
+        Ok(())
+    }
+
+    /// A volume of the pod is removed: the pod ends, and asks for nothing more.
+    pub(crate) fn forget(&self, pod_uid: &str) {
+        self.pods().remove(pod_uid);
+    }
+
+    fn pods(&self) -> MutexGuard<'_, HashMap<String, OfPod>> {
+        // A panic elsewhere leaves the map whole: it is changed by single calls only.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Forgets pods that did not ask for long, and where that is not enough the one that asked longest ago.
+fn make_room(pods: &mut HashMap<String, OfPod>, now: Instant) {
+    pods.retain(|_, pod| now.duration_since(pod.last) < IDLE);
+    if pods.len() >= MOST_PODS {
+        let oldest = pods.iter().min_by_key(|(_, pod)| pod.last);
+        if let Some(uid) = oldest.map(|(uid, _)| uid.clone()) {
+            pods.remove(&uid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::testing::key;
+
+    fn connector(number: usize) -> ConnectorKey {
+        key(&format!("tools/c{number}"))
+    }
+
+    fn full(asked: &Asked, pod: &str) -> usize {
+        (0..100)
+            .take_while(|number| {
+                let connector = connector(*number);
+                asked.count(pod, &connector, Permission::Apis).is_ok()
+            })
+            .count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_asks_for_its_share_and_for_that_as_often_as_it_likes() {
+        let asked = Asked::default();
+        assert_eq!(full(&asked, "greedy"), MOST_OF_A_POD);
+        let again = asked.count("greedy", &connector(0), Permission::Apis);
+        assert_eq!(again, Ok(()));
+        let other_permission = asked.count("greedy", &connector(0), Permission::Proxy);
+        assert_eq!(other_permission, Err(Full::Requests));
+        assert_eq!(full(&asked, "other"), MOST_OF_A_POD);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_is_forgotten_when_its_volumes_go_or_when_it_is_idle_for_long() {
+        let asked = Asked::default();
+        full(&asked, "unpublished");
+        full(&asked, "idle");
+        full(&asked, "waiting");
+        asked.forget("unpublished");
+        asked.forget("unknown");
+        advance(IDLE.saturating_sub(Duration::from_secs(1))).await;
+        assert!(
+            asked
+                .count("waiting", &connector(99), Permission::Apis)
+                .is_err()
+        );
+        advance(Duration::from_secs(1)).await;
+        asked.count("new", &connector(0), Permission::Apis).unwrap();
+        let mut known: Vec<_> = asked.pods().keys().cloned().collect();
+        known.sort();
+        assert_eq!(known, ["new", "waiting"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_memory_has_an_end() {
+        let asked = Asked::default();
+        for pod in 0..MOST_PODS {
+            let pod = pod.to_string();
+            asked.count(&pod, &connector(0), Permission::Apis).unwrap();
+            advance(Duration::from_millis(1)).await;
+        }
+        asked.count("0", &connector(1), Permission::Apis).unwrap();
+        asked
+            .count("one more", &connector(0), Permission::Apis)
+            .unwrap();
+        let pods = asked.pods();
+        assert_eq!(pods.len(), MOST_PODS);
+        assert!(pods.contains_key("0") && !pods.contains_key("1"));
+    }
+}

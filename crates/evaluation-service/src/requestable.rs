@@ -1,0 +1,316 @@
+//! Whether a request for access would lead anywhere: could a policy of the connector's namespace accept it?
+//!
+//! Invariant: nothing rests on it but whether a request is made. What is not known is never a no.
+
+use std::time::Duration;
+
+use connectors_api::LabelSelector;
+use connectors_api::config::DefaultRequesters;
+use connectors_api::policy_match::{Accepts, Asker, Wanted, selects};
+use evaluation_api::access::{AccessAnswer, AccessQuestion, Decision, Requestable};
+use jiff::Timestamp;
+
+use crate::world::{Policy, World};
+
+/// Comparisons of one look. Whoever writes policies chooses how many there are, and everybody pays: where so many
+/// are not enough, it is not known.
+const COMPARISONS: usize = 8192;
+
+/// Adds it to an answer, where somebody could act on it: a pod that has neither a permission nor a request.
+pub(crate) fn add(
+    mut answer: AccessAnswer,
+    world: &World,
+    question: &AccessQuestion,
+    now: Timestamp,
+    max_staleness: Duration,
+) -> AccessAnswer {
+    let asks = question.pod.as_ref().is_some_and(|pod| !pod.uid.is_empty());
+    let is_no = answer.decision == Decision::Denied && answer.request.is_none();
+    if asks && is_no && world.all_fresh_for(now, max_staleness).is_ok() {
+        answer.requestable = find(world, question);
+    }
+    answer
+}
+
+fn find(world: &World, question: &AccessQuestion) -> Requestable {
+    let AccessQuestion {
+        subject,
+        connector,
+        permission,
+        ..
+    } = question;
+    let namespace = &connector.namespace;
+    let Some(labels) = world.around.connector(namespace, &connector.name) else {
+        return Requestable::No;
+    };
+    let wanted = Wanted {
+        connector: &connector.name,
+        labels,
+        permission: *permission,
+    };
+    let asker = Asker {
+        namespace: &subject.namespace,
+        name: &subject.name,
+        // Accounts are not followed.
+        labels: None,
+        namespace_labels: world.around.namespace(&subject.namespace),
+    };
+    let default = world.config.map(|config| config.default_requesters);
+    let mut left = COMPARISONS;
+    let mut found = Requestable::No;
+    for (_, policy) in world.around.policies(namespace) {
+        let Some(weight) = weight(policy) else {
+            continue;
+        };
+        let Some(rest) = left.checked_sub(weight) else {
+            return Requestable::Unknown;
+        };
+        left = rest;
+        match accepts(policy, namespace, wanted, asker, default) {
+            Accepts::Yes => return Requestable::Yes,
+            Accepts::Unknown => found = Requestable::Unknown,
+            Accepts::No => {}
+        }
+    }
+    found
+}
+
+/// Comparisons that a policy may take; none where it accepts nobody.
+fn weight(policy: &Policy) -> Option<usize> {
+    let spec = policy.spec.as_ref().ok().filter(|_| !policy.is_going)?;
+    let requesters = policy.requesters.as_ref()?.weight();
+    let names = spec.connector.names.as_ref().map_or(0, Vec::len);
+    let selector = spec.connector.selector.as_ref();
+    Some(requesters + names + selector.map_or(0, LabelSelector::weight))
+}
+
+fn accepts(
+    policy: &Policy,
+    namespace: &str,
+    wanted: Wanted<'_>,
+    asker: Asker<'_>,
+    default: Option<DefaultRequesters>,
+) -> Accepts {
+    let (Ok(spec), Some(requesters)) = (&policy.spec, &policy.requesters) else {
+        return Accepts::No;
+    };
+    if spec.permission != wanted.permission || !selects(spec, wanted) {
+        return Accepts::No;
+    }
+    requesters.accept(namespace, asker, default)
+}
+
+#[cfg(test)]
+mod tests {
+    use connectors_api::config::Config;
+    use evaluation_api::access::PodRef;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::check;
+    use crate::fixtures::{POD_FORM, policy, question, request, role, role_binding};
+
+    const MOST: Duration = Duration::from_secs(90);
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1000).unwrap()
+    }
+
+    /// A connector, the asker's namespace, and caches that heard of the cluster just now.
+    fn world() -> World {
+        let mut world = World::default();
+        world.config = Some(Config::CLOSED);
+        let connector = json!({"namespace": "tools", "name": "harbor", "labels": {"tier": "prod"}});
+        world
+            .around
+            .put_connector(serde_json::from_value(connector).unwrap());
+        let home = json!({"name": "devops", "labels": {"project": "x"}});
+        world
+            .around
+            .put_namespace(serde_json::from_value(home).unwrap());
+        world.hear_everything(now());
+        world
+    }
+
+    fn put(world: &mut World, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut written = serde_json::to_value(policy(name)).unwrap();
+        change(&mut written);
+        world
+            .around
+            .put_policy(serde_json::from_value(written).unwrap());
+    }
+
+    fn asked(world: &World, question: &AccessQuestion, at: Timestamp) -> Requestable {
+        let answer = check::answer(world, question, at);
+        assert_eq!(answer.requestable, Requestable::Unknown);
+        add(answer, world, question, at, MOST).requestable
+    }
+
+    fn said(world: &World) -> Requestable {
+        asked(world, &question(), now())
+    }
+
+    const REQUESTERS: &str = "/spec/checkGrantedPermission/requesters";
+
+    #[test]
+    fn a_policy_that_could_accept_the_asker_is_a_yes_and_no_such_policy_a_no() {
+        type Change = fn(&mut Value);
+        let cases: [(Change, Requestable); 9] = [
+            (|_| (), Requestable::Yes),
+            (
+                |it| it["spec"]["connector"] = json!({"names": ["harbor"]}),
+                Requestable::Yes,
+            ),
+            (
+                |it| it["spec"]["connector"] = json!({"names": ["gitlab"]}),
+                Requestable::No,
+            ),
+            (
+                |it| {
+                    it["spec"]["connector"] =
+                        json!({"selector": {"matchLabels": {"tier": "prod"}}});
+                },
+                Requestable::Yes,
+            ),
+            (
+                |it| {
+                    it["spec"]["connector"] =
+                        json!({"selector": {"matchLabels": {"tier": "test"}}});
+                },
+                Requestable::No,
+            ),
+            (
+                |it| it["spec"]["permission"] = json!("proxy"),
+                Requestable::No,
+            ),
+            (
+                |it| it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+                Requestable::No,
+            ),
+            (
+                |it| *it.pointer_mut(REQUESTERS).unwrap() = json!([]),
+                Requestable::No,
+            ),
+            (
+                |it| {
+                    it["spec"]["defaultPermission"] = json!({
+                        "roleTemplate": {"rules": []},
+                        "bindingTemplate": {"subjects": [{"kind": "Group", "name": "system:authenticated"}]},
+                    });
+                    let spec = it["spec"].as_object_mut().unwrap();
+                    spec.remove("checkGrantedPermission");
+                },
+                Requestable::No,
+            ),
+        ];
+        assert_eq!(said(&world()), Requestable::No);
+        for (place, (change, expected)) in cases.into_iter().enumerate() {
+            let mut world = world();
+            put(&mut world, "p", change);
+            assert_eq!(said(&world), expected, "{place}");
+        }
+    }
+
+    #[test]
+    fn one_policy_of_several_is_enough_and_unreadable_ones_accept_nobody() {
+        let mut world = world();
+        put(&mut world, "a", |it| {
+            it["spec"]["permission"] = json!("proxy");
+        });
+        let odd = policy("b").metadata;
+        world.around.put_unreadable_policy(odd, "odd".to_owned());
+        assert_eq!(said(&world), Requestable::No);
+        put(&mut world, "c", |_| ());
+        assert_eq!(said(&world), Requestable::Yes);
+    }
+
+    #[test]
+    fn without_a_connector_no_policy_matches() {
+        let mut world = world();
+        put(&mut world, "p", |_| ());
+        let mut lost = question();
+        lost.connector.name = "lost".to_owned();
+        assert_eq!(asked(&world, &lost, now()), Requestable::No);
+    }
+
+    #[test]
+    fn what_depends_on_the_labels_of_accounts_or_on_an_unknown_default_is_not_known() {
+        let by_label = |namespaces: &str| {
+            json!([{
+                "kind": "ServiceAccount", "nameSelector": {"matchLabels": {"a": "b"}},
+                "namespaceSelector": {"matchLabels": {"project": namespaces}},
+            }])
+        };
+        for (namespaces, expected) in [("x", Requestable::Unknown), ("y", Requestable::No)] {
+            let mut world = world();
+            put(&mut world, "p", |it| {
+                *it.pointer_mut(REQUESTERS).unwrap() = by_label(namespaces);
+            });
+            assert_eq!(said(&world), expected);
+        }
+        let mut world = world();
+        put(&mut world, "p", |it| {
+            let granted = it["spec"]["checkGrantedPermission"].as_object_mut();
+            granted.unwrap().remove("requesters");
+        });
+        assert_eq!(said(&world), Requestable::No);
+        world.config = Some(Config {
+            default_requesters: DefaultRequesters::Any,
+            ..Config::CLOSED
+        });
+        assert_eq!(said(&world), Requestable::Yes);
+        world.config = None;
+        assert_eq!(said(&world), Requestable::Unknown);
+    }
+
+    #[test]
+    fn caches_that_were_never_heard_or_not_lately_know_nothing() {
+        let late = now() + MOST;
+        assert_eq!(asked(&world(), &question(), late), Requestable::Unknown);
+        let mut silent = World::default();
+        put(&mut silent, "p", |_| ());
+        assert_eq!(said(&silent), Requestable::Unknown);
+    }
+
+    #[test]
+    fn it_is_said_only_with_a_no_to_a_pod_without_a_request() {
+        let mut world = world();
+        put(&mut world, "p", |_| ());
+        let mut without_pod = question();
+        without_pod.pod = None;
+        let mut without_uid = question();
+        without_uid.pod = Some(PodRef {
+            name: "deploy".to_owned(),
+            uid: String::new(),
+        });
+        for question in [without_pod, without_uid] {
+            assert_eq!(asked(&world, &question, now()), Requestable::Unknown);
+        }
+        world.requests.apply(request("a", "Pending"));
+        assert_eq!(said(&world), Requestable::Unknown);
+        world.requests.apply(request("a", "Granted"));
+        world.rbac.apply(&role("r", POD_FORM)).unwrap();
+        world.rbac.apply(&role_binding("r")).unwrap();
+        assert_eq!(said(&world), Requestable::Unknown);
+    }
+
+    #[test]
+    fn more_comparisons_than_one_look_may_take_are_not_made() {
+        let mut world = world();
+        let names: Vec<_> = (0..256).map(|it| format!("c{it}")).collect();
+        let policies = COMPARISONS / 257;
+        for number in 0..policies {
+            put(&mut world, &format!("p{number}"), |it| {
+                it["spec"]["connector"] = json!({"names": names});
+            });
+        }
+        assert_eq!(said(&world), Requestable::No);
+        put(&mut world, "q", |it| {
+            it["spec"]["connector"] = json!({"names": names});
+        });
+        assert_eq!(said(&world), Requestable::Unknown);
+        // One that is found before is a yes all the same.
+        put(&mut world, "a", |_| ());
+        assert_eq!(said(&world), Requestable::Yes);
+    }
+}
