@@ -72,7 +72,9 @@ pub async fn follow(
         });
         for kind in wanted {
             running.entry(kind.clone()).or_insert_with(|| {
-                sink(world.write().kind(&kind, KindState::Starting));
+                // Not in one expression: the sink looks into the caches, which are locked as long as it lasts.
+                let wakes = world.write().kind(&kind, KindState::Starting);
+                sink(wakes);
                 let one = One {
                     client: client.clone(),
                     world: Arc::clone(&world),

@@ -7,7 +7,9 @@ use evaluation_api::{
     v1::{EvaluateChecksRequest, EvaluateChecksResponse},
 };
 use futures::future::BoxFuture;
+use service_kit::process;
 use thiserror::Error;
+use tokio::runtime::Handle;
 use tonic::Code;
 
 /// Nobody said anything. Nothing is granted on that, and nothing taken back.
@@ -16,6 +18,9 @@ pub enum Unanswered {
     /// The call failed.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// The process ends.
+    #[error("the process ends, and asks nothing more")]
+    Ended,
     /// There was no answer in time to act on it.
     #[error("the evaluation service did not answer within {0:?}")]
     Late(Duration),
@@ -34,7 +39,8 @@ impl Unanswered {
                 | CallError::Answer(_)
                 | CallError::Verdict(_),
             )
-            | Self::Late(_) => return false,
+            | Self::Late(_)
+            | Self::Ended => return false,
         };
         matches!(code, Code::InvalidArgument | Code::OutOfRange)
     }
@@ -49,11 +55,26 @@ pub trait Evaluator: Send + Sync {
     ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>>;
 }
 
-impl Evaluator for Client {
+/// The evaluation service, asked over connections of the process's own runtime whatever runtime asks.
+pub struct EvaluationService {
+    /// How it is asked.
+    pub client: Client,
+    /// Where its connections are.
+    pub runtime: Handle,
+}
+
+impl Evaluator for EvaluationService {
     fn evaluate(
         &self,
         question: EvaluateChecksRequest,
     ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
-        Box::pin(async move { Ok(self.evaluate_checks(question).await?) })
+        let client = self.client.clone();
+        Box::pin(async move {
+            let asked = async move { client.evaluate_checks(question).await };
+            match process::on(&self.runtime, asked).await {
+                Ok(said) => Ok(said?),
+                Err(_) => Err(Unanswered::Ended),
+            }
+        })
     }
 }

@@ -43,16 +43,17 @@ use std::{sync::Arc, time::Duration};
 
 use evaluation_api::client::Client as EvaluationClient;
 use service_kit::{
-    clock,
+    client, clock,
     lease::Terms as LeaseTerms,
     process::SideRuntime,
     shell::Shell,
     shutdown::Outcome,
     tls::{ClientTls, TlsMetrics},
 };
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 
 use controller::Settings;
+use evaluator::EvaluationService;
 use seen::Now;
 
 pub use args::Args;
@@ -89,8 +90,11 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         .tasks
         .spawn_infallible("evaluation-ca", tls.follow(stop));
     let settings = Settings {
-        client: shell.client.clone(),
-        evaluator: Arc::new(evaluator),
+        client: client::on_runtime(shell.client.clone(), Handle::current()),
+        evaluator: Arc::new(EvaluationService {
+            client: evaluator,
+            runtime: Handle::current(),
+        }),
         clock: Arc::new(now),
         namespace,
         identity,

@@ -18,10 +18,10 @@ use kube::{
 };
 use serde_json::json;
 use thiserror::Error;
-use tokio::time::timeout;
+use tokio::{runtime::Handle, time::timeout};
 use tower::{BoxError, service_fn, util::MapResponseLayer};
 
-use crate::tls;
+use crate::{process, tls};
 
 /// The API server itself gives up after a minute.
 const BEGINNING: Duration = Duration::from_secs(70);
@@ -84,6 +84,23 @@ pub fn bounded(client: Client) -> Client {
             match timeout(BEGINNING, client.send(request)).await {
                 Ok(answer) => answer.map_err(BoxError::from),
                 Err(_) => Err(BoxError::from(format!("no answer within {BEGINNING:?}"))),
+            }
+        }
+    };
+    Client::new(service_fn(send), namespace)
+}
+
+/// The same client for callers on other runtimes: what it sends goes over connections of this one.
+#[must_use]
+pub fn on_runtime(client: Client, runtime: Handle) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let send = move |request: Request<Body>| {
+        let (client, runtime) = (client.clone(), runtime.clone());
+        async move {
+            let sent = process::on(&runtime, async move { client.send(request).await });
+            match sent.await {
+                Ok(answer) => answer.map_err(BoxError::from),
+                Err(ended) => Err(BoxError::from(ended)),
             }
         }
     };

@@ -2,7 +2,10 @@
 
 use std::{error::Error, io, process::ExitCode, thread};
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    task::{JoinError, JoinSet},
+};
 
 use crate::{report, shutdown::Outcome};
 
@@ -67,6 +70,24 @@ impl SideRuntime {
     }
 }
 
+/// Does work on another runtime, which does the process's input and output. It ends when nothing waits for it.
+pub async fn on<T: Send + 'static>(
+    runtime: &Handle,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, JoinError> {
+    // A set ends its tasks when it is dropped, which a handle does not.
+    let mut works = JoinSet::new();
+    let handle = works.spawn_on(work, runtime);
+    match works.join_next().await {
+        Some(done) => done,
+        // There is one; if there were none, it would be as if it had been ended.
+        None => {
+            handle.abort();
+            std::future::pending().await
+        }
+    }
+}
+
 impl Drop for SideRuntime {
     fn drop(&mut self) {
         // An asynchronous caller may not wait for the threads.
@@ -110,7 +131,7 @@ mod tests {
 
     use tokio::task::{JoinSet, spawn_blocking};
 
-    use super::{SideRuntime, Threads, main};
+    use super::{SideRuntime, Threads, main, on};
 
     #[test]
     fn a_service_that_cannot_be_run_fails() {
@@ -135,6 +156,33 @@ mod tests {
             end.send(()).unwrap();
             assert!(busy.await.unwrap());
         });
+    }
+
+    /// Connections belong to the process: those that are made at the side would wait behind the work there.
+    #[tokio::test]
+    async fn work_at_the_side_has_its_input_and_output_done_by_the_process() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let process = tokio::runtime::Handle::current();
+        let side = SideRuntime::start("side", 1).unwrap();
+        let connected = side.handle().spawn(async move {
+            let connect = tokio::net::TcpStream::connect(address);
+            on(&process, connect).await.unwrap().is_ok()
+        });
+        assert!(connected.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn work_that_nothing_waits_for_ends() {
+        let process = tokio::runtime::Handle::current();
+        let (ended, end) = tokio::sync::oneshot::channel::<()>();
+        let work = async move {
+            let _ended = ended;
+            std::future::pending::<()>().await;
+        };
+        let waiting = tokio::time::timeout(std::time::Duration::ZERO, on(&process, work));
+        assert!(waiting.await.is_err());
+        assert!(end.await.is_err(), "the work was dropped with its end");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod approvals;
 mod certificates;
 mod checks;
 mod endings;
+mod hostile;
 mod latency;
 mod limits;
 mod matching;
