@@ -169,7 +169,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         };
         match decision {
             Decision::Denied => {
-                Answer::No(request.map_or(Request::Missing, |request| Request::of(request.phase)))
+                Answer::No(request.map_or(Request::Missing, |request| Request::of(&request)))
             }
             Decision::AllowedStanding(_) => Answer::Yes {
                 pod_form: false,

@@ -98,6 +98,20 @@ async fn a_request_that_ends_without_a_grant_empties_the_volume() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_makes_way_keeps_the_content_and_access_is_asked_for_anew() {
+    let world = switched_on(OnEnable::Request).await;
+    let ended = denied(Phase::Ended, Ready::StandingPermission);
+    world.evaluator.says("tools/harbor", Some(ended));
+    publish(&world).await.unwrap();
+    assert!(mounted(&world));
+    assert_eq!(calls(&world, "create"), 0);
+    world.evaluator.says("tools/harbor", Some(no_request()));
+    publish(&world).await.unwrap();
+    assert!(mounted(&world));
+    assert_eq!(calls(&world, "create"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn access_that_cannot_be_asked_for_empties_the_volume_and_no_answer_does_not() {
     let world = switched_on(OnEnable::Request).await;
     world.kubernetes.cluster().reachable = false;
@@ -164,6 +178,8 @@ enum Access {
     Granted,
     None,
     Waits,
+    /// Its request ended by a standing permission, which is gone again.
+    MakesWay,
     Rejected,
     NoAnswer,
 }
@@ -174,6 +190,7 @@ impl Access {
             Self::Granted => Some(granted()),
             Self::None => Some(no_request()),
             Self::Waits => Some(denied(Phase::Pending, Ready::ChecksPending)),
+            Self::MakesWay => Some(denied(Phase::Ended, Ready::StandingPermission)),
             Self::Rejected => Some(denied(Phase::Rejected, Ready::CheckRejected)),
             Self::NoAnswer => None,
         }
@@ -192,7 +209,10 @@ enum Volume {
 }
 
 fn after_a_call(before: Volume, switch: Config, access: Access) -> Volume {
-    let denied = matches!(access, Access::None | Access::Waits | Access::Rejected);
+    let denied = match access {
+        Access::None | Access::Waits | Access::MakesWay | Access::Rejected => true,
+        Access::Granted | Access::NoAnswer => false,
+    };
     let keeps = match switch.on_enable {
         OnEnable::Keep => true,
         OnEnable::Request => access != Access::Rejected,
@@ -225,6 +245,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         Access::Granted,
         Access::None,
         Access::Waits,
+        Access::MakesWay,
         Access::Rejected,
         Access::NoAnswer,
     ]);
