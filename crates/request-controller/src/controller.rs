@@ -29,6 +29,7 @@ use crate::{
     plan::{self, Terms},
     queue::Lane,
     reconcile::Reconciler,
+    standing::Asker,
     watches::{self, Feeds},
 };
 
@@ -98,7 +99,7 @@ pub fn start(
         observer: Observer::new(
             Arc::clone(&world),
             live.clone(),
-            evaluator,
+            Arc::clone(&evaluator),
             Arc::clone(&clock),
             most_waiting,
         ),
@@ -113,6 +114,14 @@ pub fn start(
         terms: Terms { retention },
         paces: Mutex::default(),
     });
+    let asker = Asker {
+        world: Arc::clone(&reconciler.world),
+        evaluator,
+        leads: Arc::clone(&reconciler.leads),
+        sink: sink(&reconciler),
+        most_waiting,
+    };
+    tasks.spawn_infallible("standing", asker.run(tasks.stop()));
     let caches = watch(
         tasks,
         &reconciler,
@@ -147,14 +156,7 @@ fn watch(
     let (caches, all_taken) = Readiness::starting();
     let both = [readiness, &caches];
     let configured = vec![readiness.part("connectors-config")];
-    let sink: dynamic::Sink = {
-        let queue = Arc::clone(&reconciler.queue);
-        Arc::new(move |wakes: Wakes| {
-            for (job, lane) in wakes {
-                queue.wake(job, lane);
-            }
-        })
-    };
+    let sink = sink(reconciler);
     let world = &reconciler.world;
     let feeds = Feeds {
         client: client.clone(),
@@ -173,6 +175,16 @@ fn watch(
     let gauges = gauges(Arc::clone(world), reconciler.metrics.clone(), stop);
     tasks.spawn_infallible("gauges", gauges);
     caches
+}
+
+/// What has things looked at.
+fn sink(reconciler: &Reconciler) -> dynamic::Sink {
+    let queue = Arc::clone(&reconciler.queue);
+    Arc::new(move |wakes: Wakes| {
+        for (job, lane) in wakes {
+            queue.wake(job, lane);
+        }
+    })
 }
 
 /// Starts the workers, and the election that lasts as long as they do.

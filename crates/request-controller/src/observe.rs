@@ -2,6 +2,7 @@
 
 mod judge;
 mod sources;
+mod standing;
 
 pub(crate) use sources::is_finished;
 
@@ -31,7 +32,9 @@ use crate::{
         grant::{self, is_terminal},
         select,
     },
-    seen::{Freshness, FrozenSeen, Held, Judged, Observed, PodSeen, PolicySeen, TupleSeen},
+    seen::{
+        Freshness, FrozenSeen, Held, Judged, Observed, PodSeen, PolicySeen, StandingSeen, TupleSeen,
+    },
 };
 
 /// Why nothing can be said about a request.
@@ -123,6 +126,7 @@ impl Observer {
                 .read()
                 .requests
                 .is_behind(name, self.most_waiting),
+            standing: StandingSeen::Unknown,
             freshness,
             config,
             pod,
@@ -143,6 +147,7 @@ impl Observer {
         if seen.over_limit && !was_granted {
             return Ok(Some(seen));
         }
+        seen.standing = self.standing(&seen.request, via).await;
         let policies = self.policies(&seen.request, via).await?;
         let Some(whole) = whole else {
             seen.frozen = self.frozen(&seen, &policies, None, via).await?;
