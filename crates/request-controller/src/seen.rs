@@ -31,6 +31,14 @@ pub struct Now {
     pub mono: Instant,
 }
 
+impl Now {
+    /// How long ago an earlier moment was, on the clock that never jumps.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        self.mono.saturating_duration_since(earlier.mono)
+    }
+}
+
 /// Where the values come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
