@@ -21,17 +21,19 @@ fn kept(world: &World) -> i64 {
     world.driver.metrics.kept().get()
 }
 
+/// The kubelet's repeated calls leave the content, and the pod is told once.
+async fn keeps_its_content(world: &World) {
+    for _ in 0..3 {
+        publish(world).await.unwrap();
+        assert!(mounted(world));
+        assert_eq!((told(world), kept(world)), (vec![Word::MountedWhileOff], 1));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_running_pod_keeps_its_volume_and_is_told_once() {
     let world = switched_on(OnEnable::Keep).await;
-    for _ in 0..3 {
-        publish(&world).await.unwrap();
-        assert!(mounted(&world));
-        assert_eq!(
-            (told(&world), kept(&world)),
-            (vec![Word::MountedWhileOff], 1)
-        );
-    }
+    keeps_its_content(&world).await;
     assert_eq!(calls(&world, "create"), 0);
     world.driver.unpublish(&unpublish_request()).await.unwrap();
     assert_eq!(kept(&world), 0);
@@ -61,14 +63,7 @@ async fn access_is_asked_for_and_content_kept_while_the_request_waits() {
     );
     let waits = denied(Phase::Pending, Ready::NoAccessPolicy);
     world.evaluator.says("tools/harbor", Some(waits));
-    for _ in 0..3 {
-        publish(&world).await.unwrap();
-        assert!(mounted(&world));
-    }
-    assert_eq!(
-        (told(&world), kept(&world)),
-        (vec![Word::MountedWhileOff], 1)
-    );
+    keeps_its_content(&world).await;
     assert_eq!(calls(&world, "create"), 1);
     world.evaluator.says("tools/harbor", Some(granted()));
     publish(&world).await.unwrap();
