@@ -2,10 +2,10 @@
 //!
 //! Nothing in here fails because of the state of the cluster: a kubelet that gets an error tears down
 //! what a running container uses. Access that ended takes the content away and leaves the mount; access
-//! that came back brings it again; where nobody can be asked everything stays as it is.
+//! that came back brings it again; without an answer about access everything stays as it is.
 //!
-//! The pod's token is not looked at again. Who the volume is for was proven when it was made, is written
-//! in it, and its place is bound to that pod's UID: whoever calls, the content goes to nobody else.
+//! The pod's token is not looked at again. The pod of the volume was proven when the volume was made, is
+//! written in it, and its place is bound to that pod's UID: no caller can give the content to another pod.
 
 mod plan;
 

@@ -12,7 +12,7 @@ pub(super) enum Heard {
     Held(Admitted),
     /// It is not. The phase is that of the pod's request, if there is one that says its phase.
     Over(Request),
-    /// Nobody could be asked.
+    /// There is no answer.
     Unknown,
 }
 
@@ -229,7 +229,7 @@ mod tests {
             prop_assert_eq!(act == Act::Fine, all && content != Gone);
         }
 
-        /// Nobody loses a volume because nobody could be asked.
+        /// A missing answer takes no volume away.
         #[test]
         fn without_a_no_nothing_is_taken_away(
             heard in prop::collection::vec(prop_oneof![Just(held()), Just(Unknown)], 1..4),
