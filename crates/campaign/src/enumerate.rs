@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use crate::{
-    evaluator::Mood,
+    evaluator::{Hearsay, Mood},
     plan::{CallId, CallTrouble, EventTrouble, Fault, Plan, Undeletable},
     run::Outcome,
     scenario::Scenario,
@@ -148,6 +148,20 @@ pub fn singles(scenario: &Scenario, undisturbed: &Outcome) -> Vec<(Family, Plan)
             }
         }
     }
+    for from in 0..undisturbed.asked_for_standing {
+        for hearsay in Hearsay::ALL {
+            // A yes that is said twice is believed.
+            let most = if hearsay == Hearsay::Yes { 1 } else { 5 };
+            for calls in BTreeSet::from([1, most]) {
+                let fault = Fault::Standing {
+                    hearsay,
+                    from,
+                    calls,
+                };
+                faults.push((Family::Evaluator, fault));
+            }
+        }
+    }
     let lags = (1..=BEHIND).map(Fault::Lag);
     let whole = lags.chain([Fault::TwoLeaders, Fault::NoGarbageCollection]);
     faults.extend(whole.map(|fault| (Family::Whole, fault)));
@@ -225,9 +239,11 @@ pub fn mixed(singles: &[(Family, Plan)], seed: u64) -> Option<Plan> {
         let (_, other) = same.choose(&mut random)?;
         let fits = |fault: &Fault| {
             let spells = plan.faults.iter().any(|it| it.spell().is_some());
-            // One evaluator is under one spell.
+            // One evaluator is under one spell, and of it goes one rumour.
             let second_spell = spells && fault.spell().is_some();
-            !second_spell && !plan.faults.contains(fault)
+            let rumours = plan.faults.iter().any(|it| it.rumour().is_some());
+            let second_rumour = rumours && fault.rumour().is_some();
+            !second_spell && !second_rumour && !plan.faults.contains(fault)
         };
         let new: Vec<_> = other.faults.iter().filter(|it| fits(it)).cloned().collect();
         plan.faults.extend(new);

@@ -1,5 +1,7 @@
 //! Who answers what checks say: the real judge in this process, and the ways in which it can be away.
 
+mod hearsay;
+
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -13,6 +15,7 @@ use connectors_api::{
     rego::CheckModule,
 };
 use evaluation_api::{
+    access::AccessQuestion,
     client::CallError,
     v1::{
         CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage, GrantedRule,
@@ -22,9 +25,17 @@ use evaluation_api::{
 use evaluation_service::evaluate;
 use evaluation_service::evaluate::policies::Policies;
 use futures::future::{BoxFuture, pending};
-use request_controller::evaluator::{Evaluator, Unanswered};
+use request_controller::{
+    evaluator::{Evaluator, Unanswered},
+    seen::StandingSeen,
+};
 use tokio::time::{Instant, sleep};
 use tonic::{Code, Status};
+
+use crate::stage::Stage;
+use hearsay::standing;
+
+pub use hearsay::{Hearsay, Rumour};
 
 /// How the evaluator misbehaves while a fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -111,21 +122,25 @@ struct State {
     over: bool,
     /// Whether it has said yes: what was granted on that is another story.
     said_yes: bool,
+    /// How many calls were about standing permissions.
+    rumoured: usize,
 }
 
 /// Shared by all processes of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     spell: Option<Spell>,
+    rumour: Option<Rumour>,
     state: Arc<Mutex<State>>,
 }
 
 impl Oracle {
-    /// An evaluator under this spell, if any.
+    /// An evaluator under this spell, and of which there is this rumour, if any.
     #[must_use]
-    pub fn new(spell: Option<Spell>) -> Self {
+    pub fn new(spell: Option<Spell>, rumour: Option<Rumour>) -> Self {
         Self {
             spell,
+            rumour,
             state: Arc::default(),
         }
     }
@@ -134,6 +149,12 @@ impl Oracle {
     #[must_use]
     pub fn asked(&self) -> usize {
         self.state().asked
+    }
+
+    /// How many calls were about standing permissions.
+    #[must_use]
+    pub fn asked_for_standing(&self) -> usize {
+        self.state().rumoured
     }
 
     /// How many questions met the spell, and when the last one did.
@@ -168,6 +189,20 @@ impl Oracle {
         state.last = Some(Instant::now());
         Some(spell.mood)
     }
+
+    fn hearsay(&self) -> Option<Hearsay> {
+        let mut state = self.state();
+        let at = state.rumoured;
+        state.rumoured += 1;
+        let rumour = self.rumour?;
+        let meets = (rumour.from..rumour.from + rumour.calls).contains(&at);
+        if state.over || !meets {
+            return None;
+        }
+        state.met += 1;
+        state.last = Some(Instant::now());
+        Some(rumour.hearsay)
+    }
 }
 
 /// What one process asks.
@@ -176,9 +211,39 @@ pub struct Asked {
     pub oracle: Oracle,
     /// Whether the process is dead, and hears nothing any more.
     pub dead: Arc<AtomicBool>,
+    /// What is true.
+    pub stage: Stage,
 }
 
 impl Evaluator for Asked {
+    fn standing(
+        &self,
+        questions: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<StandingSeen>, Unanswered>> {
+        Box::pin(async move {
+            let hearsay = self.oracle.hearsay();
+            tokio::task::yield_now().await;
+            let all = |it: StandingSeen| Ok(vec![it; questions.len()]);
+            let answer = match hearsay {
+                Some(Hearsay::Away) => Err(refusal(Code::Unavailable)),
+                Some(Hearsay::Silent) => pending().await,
+                Some(Hearsay::Slow) => {
+                    sleep(Duration::from_secs(1)).await;
+                    Ok(standing(&self.stage, &questions))
+                }
+                Some(Hearsay::Refuses) => all(StandingSeen::Unknown),
+                Some(Hearsay::No) => all(StandingSeen::Absent),
+                Some(Hearsay::Yes) => all(StandingSeen::There),
+                Some(Hearsay::Nothing) => Ok(Vec::new()),
+                None => Ok(standing(&self.stage, &questions)),
+            };
+            if self.dead.load(Ordering::SeqCst) {
+                return pending().await;
+            }
+            answer
+        })
+    }
+
     fn evaluate(
         &self,
         question: EvaluateChecksRequest,

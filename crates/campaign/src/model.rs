@@ -22,7 +22,8 @@
 //! - The garbage collector never helps. Every write takes effect when it is sent. The switch is on, no pod
 //!   is on its way out, no request is over the limit.
 //! - That a pod is let in changes nothing that anybody reads. So it is no step: in every state the
-//!   evaluation service's rule is asked whether it would be.
+//!   evaluation service's rule is asked whether it would be, by what requests gave.
+//! - What caches show of a standing permission is what was heard of it. Each live look asks for it anew.
 //!
 //! Refuses to know: how a decision is made. Invariant: each step of a controller is what its process does
 //! between two answers of the API server.
@@ -82,7 +83,7 @@ struct Protocol {
     tables: Tables,
     views: Views,
     stop: AtomicBool,
-    found: [AtomicBool; 13],
+    found: [AtomicBool; 17],
 }
 
 /// What caches showed when they stopped moving.
@@ -117,7 +118,7 @@ enum Action {
     Enforce(usize, RequestId, u8),
     /// A controller makes its next call.
     Goes(usize, Call),
-    /// It reads a check, and the evaluation service does not answer.
+    /// It reads a check, or whether there is a standing permission, and the evaluation service does not answer.
     Silence(usize),
     /// A controller dies, and starts again with a sweep.
     Crash(usize),
@@ -162,7 +163,11 @@ impl Protocol {
             9 => Self::loses_a_race(state),
             10 => Self::sweeps(state),
             11 => self.recovers(state),
-            _ => self.refuses_a_twin(state),
+            12 => self.refuses_a_twin(state),
+            13 => state.broken != Some(Rule::EndedEarly),
+            14 => self.nothing_waits_in_vain(state),
+            15 => self.makes_way(state),
+            _ => self.grants_anew(state),
         }
     }
 
@@ -200,7 +205,7 @@ impl Protocol {
             }
             Doing::Reading(work) => {
                 actions.push(Action::Goes(c, Call::Done));
-                if faulty && matches!(work.next, Read::Check(_)) {
+                if faulty && matches!(work.next, Read::Check(_) | Read::Standing) {
                     actions.push(Action::Silence(c));
                 }
             }
@@ -292,7 +297,7 @@ impl Model for Protocol {
         let start = |start: &Start| {
             let mut state = State {
                 world: surroundings::world(&self.settings, start.approved),
-                late: false,
+                late: state::Late::No,
                 controllers: [0, 1].map(|who| Controller {
                     doing: Doing::Idle,
                     behind: None,
@@ -336,6 +341,7 @@ impl Model for Protocol {
             happenings,
             faults,
             twins,
+            standing,
             ..
         } = self.settings;
         let mut all = vec![
@@ -346,6 +352,7 @@ impl Model for Protocol {
             rule::<4>("I5: one request of a pod decides"),
             rule::<5>("a pod is let in only by its own grant"),
             rule::<6>("when all is quiet the grants are those wanted"),
+            rule::<13>("I5: what held nothing ends with its pod or by a standing permission"),
             seen::<7>("a pod is let in"),
         ];
         // What cannot be seen with so little going on is not looked for.
@@ -362,6 +369,13 @@ impl Model for Protocol {
             all.push(seen::<11>(
                 "a crash between Role and RoleBinding is made up for",
             ));
+        }
+        if standing {
+            all.push(rule::<14>("when all is quiet nothing waits in vain"));
+            all.push(seen::<15>("a request makes way"));
+        }
+        if standing && happenings > 3 {
+            all.push(seen::<16>("a request that is made anew is granted"));
         }
         if twins {
             all.push(seen::<12>("a second request of a pod is refused"));

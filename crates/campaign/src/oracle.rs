@@ -4,6 +4,7 @@
 //! once more, as simply as the scenarios allow.
 
 mod conduct;
+mod ends;
 mod history;
 mod reads;
 mod rules;

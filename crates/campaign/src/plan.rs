@@ -2,7 +2,7 @@
 
 mod text;
 
-use crate::evaluator::{Mood, Spell};
+use crate::evaluator::{Hearsay, Mood, Rumour, Spell};
 
 pub use text::NoPlan;
 
@@ -45,6 +45,15 @@ pub enum Fault {
         from: usize,
         /// For how many.
         questions: usize,
+    },
+    /// The evaluator misbehaves when it is asked about standing permissions.
+    Standing {
+        /// How.
+        hearsay: Hearsay,
+        /// From which call on.
+        from: usize,
+        /// For how many.
+        calls: usize,
     },
     /// Watches are fed by an API server that is behind by that many versions.
     Lag(u64),
@@ -221,8 +230,8 @@ impl Fault {
                 what,
                 EventTrouble::Silence | EventTrouble::Drop | EventTrouble::VeryLate
             ),
-            // What it said is remembered for minutes.
-            Self::Evaluator { .. } => true,
+            // What it said is remembered for minutes, or asked again after one.
+            Self::Evaluator { .. } | Self::Standing { .. } => true,
             Self::Lag(_)
             | Self::TwoLeaders
             | Self::NoGarbageCollection
@@ -297,6 +306,34 @@ impl Fault {
             }),
             Self::Call { .. }
             | Self::Event { .. }
+            | Self::Standing { .. }
+            | Self::Lag(_)
+            | Self::TwoLeaders
+            | Self::NoGarbageCollection
+            | Self::ClockJump { .. }
+            | Self::NodeLost { .. }
+            | Self::Unrecorded { .. }
+            | Self::Kept { .. }
+            | Self::Restart { .. } => None,
+        }
+    }
+
+    /// What is rumoured about standing permissions, if this is it.
+    #[must_use]
+    pub const fn rumour(&self) -> Option<Rumour> {
+        match *self {
+            Self::Standing {
+                hearsay,
+                from,
+                calls,
+            } => Some(Rumour {
+                hearsay,
+                from,
+                calls,
+            }),
+            Self::Call { .. }
+            | Self::Event { .. }
+            | Self::Evaluator { .. }
             | Self::Lag(_)
             | Self::TwoLeaders
             | Self::NoGarbageCollection

@@ -83,6 +83,7 @@ impl Processes {
             evaluator: Arc::new(Asked {
                 oracle: self.oracle.clone(),
                 dead: Arc::clone(&dead),
+                stage: self.stage.clone(),
             }),
             clock: self.clock(),
             namespace: namespace.to_owned(),

@@ -67,6 +67,8 @@ pub struct Outcome {
     pub met: Met,
     /// How many questions the evaluator was asked.
     pub asked: usize,
+    /// How many calls were about standing permissions.
+    pub asked_for_standing: usize,
 }
 
 /// Runs a plan of this scenario, on a runtime of its own.
@@ -84,7 +86,10 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     let stage = Stage::new();
     let (killed, deaths) = unbounded_channel();
     let injector = Injector::new(plan, killed.clone());
-    let oracle = Oracle::new(plan.faults.iter().find_map(Fault::spell));
+    let oracle = Oracle::new(
+        plan.faults.iter().find_map(Fault::spell),
+        plan.faults.iter().find_map(Fault::rumour),
+    );
     (scenario.before)(&stage);
     stage.server.set_faults(Arc::clone(&injector) as Arc<_>);
     if plan.faults.contains(&Fault::NoGarbageCollection) {
@@ -175,6 +180,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         writes: Writes::since(&log, Duration::ZERO),
         met,
         asked: oracle.asked(),
+        asked_for_standing: oracle.asked_for_standing(),
         log,
     }
 }
@@ -299,6 +305,7 @@ impl Story<'_> {
                 | Fault::Call { .. }
                 | Fault::Event { .. }
                 | Fault::Evaluator { .. }
+                | Fault::Standing { .. }
                 | Fault::Lag(_)
                 | Fault::TwoLeaders
                 | Fault::NoGarbageCollection => continue,

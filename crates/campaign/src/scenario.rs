@@ -6,11 +6,15 @@ mod lives;
 mod meddling;
 mod races;
 mod refusals;
+mod standing;
 mod switch;
 
 use std::time::Duration;
 
 use crate::stage::Stage;
+
+#[cfg(test)]
+pub(crate) use standing::stand;
 
 /// One thing that happens, or is waited for.
 #[derive(Clone, Copy)]
@@ -55,6 +59,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(refusals::REFUSALS);
     all.extend(meddling::MEDDLING);
     all.extend(switch::SWITCH);
+    all.extend(standing::STANDING);
     all
 }
 

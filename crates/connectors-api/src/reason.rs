@@ -106,6 +106,9 @@ words! {
         PodFinished,
         /// The pod is gone, or another pod took its name. Final.
         PodGone,
+        /// A standing permission covers the pod, which waits for nothing any more. Final; the request is deleted
+        /// one minute later.
+        StandingPermission,
         /// A check stopped holding after the grant. Final.
         CheckLapsed,
         /// The grant reached the end of its time. Final.

@@ -6,8 +6,7 @@
 //!
 //! Refuses to know the cluster: whether a kind exists, a subject has rights or a connector is there.
 //!
-//! Invariant: a policy without a finding of [`Severity::Error`] can be read by everybody who reads
-//! policies through [`crate::parse`].
+//! Invariant: a policy without a finding of [`Severity::Error`] can be read through [`crate::parse`], by every service.
 
 mod checks;
 mod connector;
@@ -37,7 +36,7 @@ pub struct Validated {
     pub modules: Vec<Module>,
 }
 
-/// A Rego module that nobody has looked at yet.
+/// A Rego module that was not looked at yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     /// Where it stands.

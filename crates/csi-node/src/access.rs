@@ -229,6 +229,10 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         if is_ending(request.ready_reason) {
             return Err(PublishError::PodEnding);
         }
+        if request.makes_way() {
+            // The permission that ended it is gone again. Once the request is gone, a new one is made.
+            return Ok(self.waiting(request));
+        }
         match request.phase {
             Some(Phase::Granted) => self.unseen(Some(request)),
             Some(Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended) => {
@@ -239,13 +243,16 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
                 self.tell(Word::Denied, &request.uid, error.text());
                 Err(error)
             }
-            Some(Phase::Pending) | None => {
-                self.unseen = None;
-                self.trouble = None;
-                self.awaited = awaited(request.ready_reason, &request.message, self.at_home());
-                Ok(Step::Wait { again: None })
-            }
+            Some(Phase::Pending) | None => Ok(self.waiting(request)),
         }
+    }
+
+    /// The next answer is awaited.
+    fn waiting(&mut self, request: &RequestSeen) -> Step {
+        self.unseen = None;
+        self.trouble = None;
+        self.awaited = awaited(request.ready_reason, &request.message, self.at_home());
+        Step::Wait { again: None }
     }
 
     /// A permission is there and a review does not see it: caches get some seconds to catch up.

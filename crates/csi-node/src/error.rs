@@ -233,8 +233,15 @@ fn cut(mut text: String) -> String {
     text
 }
 
+/// What a pod waits for whose standing permission went before its volume was mounted.
+const AGAIN: &str = "the standing permission that ended the last request is gone; that request goes within a minute, then a new one is made";
+
 /// What a pod that is not let in yet waits for. The sentence of the request is for its own namespace.
 pub(crate) fn awaited(reason: Option<Ready>, message: &str, at_home: bool) -> String {
+    if at_home && reason == Some(Ready::StandingPermission) {
+        // What the request says was true when it ended.
+        return AGAIN.to_owned();
+    }
     if at_home && !message.is_empty() {
         return message.to_owned();
     }
@@ -321,6 +328,7 @@ mod tests {
         let outside = |reason| awaited(reason, "the sentence of the request", false);
         assert_eq!(outside(Some(Ready::ConnectorNotFound)), outside(None));
         assert_eq!(outside(Some(Ready::NoAccessPolicy)), outside(None));
+        assert_eq!(outside(Some(Ready::StandingPermission)), outside(None));
         for reason in Ready::ALL {
             for text in [
                 outside(Some(*reason)),
@@ -341,6 +349,8 @@ mod tests {
             awaited(Some(Ready::ChecksPending), "", true),
             "waiting for an approval"
         );
+        let again = awaited(Some(Ready::StandingPermission), "it needs no request", true);
+        assert_eq!(again, AGAIN);
         assert_eq!(refused(None, "Ann said no", true), "Ann said no");
         assert_eq!(
             refused(None, "", true),

@@ -174,7 +174,8 @@ fn answer(decision: Decision, request: Option<RequestSeen>) -> AccessAnswer {
     }
 }
 
-fn seen(uid: &str, phase: Option<Phase>, ready: Option<Ready>) -> RequestSeen {
+/// A request that stands so.
+pub(crate) fn seen(uid: &str, phase: Option<Phase>, ready: Option<Ready>) -> RequestSeen {
     RequestSeen {
         name: "the-request".to_owned(),
         uid: uid.to_owned(),

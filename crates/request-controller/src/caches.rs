@@ -5,6 +5,7 @@
 
 mod kinds;
 mod requests;
+mod standing;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use crate::{
 
 pub use kinds::{Kept, KindCache, KindState};
 pub use requests::{Counts, RequestCached, Requests, holds, pod_of};
+pub use standing::StandingHeard;
 
 /// Something to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -105,6 +107,8 @@ pub struct State {
     pub grants_of: BTreeMap<String, BTreeSet<(GrantKind, Name)>>,
     /// Kinds of check objects.
     pub kinds: BTreeMap<ObjectKind, KindCache>,
+    /// What was heard about standing permissions.
+    pub standing: StandingHeard,
     knowledge: Knowledge,
     revision: u64,
 }
@@ -173,8 +177,19 @@ impl State {
         let gone = self.requests.remove(name);
         let mut wakes = self.requests.wakes(others);
         let uid = gone.as_ref().and_then(|it| it.uid.clone());
+        if let Some(uid) = &uid {
+            self.standing.forget(uid);
+        }
         wakes.extend(uid.iter().flat_map(|uid| self.grants_under(uid)));
         (gone.and_then(|it| it.request.ok()), wakes)
+    }
+
+    /// Of all requests that wait, these were said to be covered by a standing permission. They are looked at.
+    pub fn stands(&mut self, uids: BTreeSet<String>) -> Wakes {
+        let names = uids.iter().filter_map(|uid| self.requests.by_uid(uid));
+        let names: Vec<_> = names.cloned().collect();
+        self.standing.replace(uids);
+        self.requests.wakes(names)
     }
 
     /// What is managed for the request with this UID.

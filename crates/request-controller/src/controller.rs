@@ -30,6 +30,7 @@ use crate::{
     plan::{self, Terms},
     queue::{Lane, Queue, Tenants},
     reconcile::Reconciler,
+    standing::Asker,
     watches::{self, Feeds},
 };
 
@@ -102,7 +103,7 @@ pub fn start(
         observer: Observer::new(
             Arc::clone(&world),
             live.clone(),
-            evaluator,
+            Arc::clone(&evaluator),
             Arc::clone(&clock),
             most_waiting,
         ),
@@ -117,6 +118,14 @@ pub fn start(
         terms: Terms { retention },
         paces: Mutex::default(),
     });
+    let asker = Asker {
+        world: Arc::clone(&reconciler.world),
+        evaluator,
+        leads: Arc::clone(&reconciler.leads),
+        sink: sink(&reconciler),
+        most_waiting,
+    };
+    tasks.spawn_infallible("standing", asker.run(tasks.stop()));
     let caches = watch(
         tasks,
         &reconciler,
@@ -167,14 +176,7 @@ fn watch(
     let (caches, all_taken) = Readiness::starting();
     let both = [readiness, &caches];
     let configured = vec![readiness.part("connectors-config")];
-    let sink: dynamic::Sink = {
-        let queue = Arc::clone(&reconciler.queue);
-        Arc::new(move |wakes: Wakes| {
-            for (job, lane) in wakes {
-                queue.wake(job, lane);
-            }
-        })
-    };
+    let sink = sink(reconciler);
     let world = &reconciler.world;
     let feeds = Feeds {
         client: client.clone(),
@@ -193,6 +195,16 @@ fn watch(
     let gauges = gauges(Arc::clone(world), reconciler.metrics.clone(), stop);
     tasks.spawn_infallible("gauges", gauges);
     caches
+}
+
+/// What has things looked at.
+fn sink(reconciler: &Reconciler) -> dynamic::Sink {
+    let queue = Arc::clone(&reconciler.queue);
+    Arc::new(move |wakes: Wakes| {
+        for (job, lane) in wakes {
+            queue.wake(job, lane);
+        }
+    })
 }
 
 /// Starts the workers, and the election that lasts as long as they do.

@@ -1,8 +1,9 @@
-//! Who is asked what the checks of a policy say.
+//! What the evaluation service is asked: what the checks of a policy say, and which pods need no request.
 
 use std::time::Duration;
 
 use evaluation_api::{
+    access::{AccessQuestion, Permitted},
     client::{CallError, Client},
     v1::{EvaluateChecksRequest, EvaluateChecksResponse},
 };
@@ -11,6 +12,9 @@ use service_kit::process;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tonic::Code;
+use tracing::warn;
+
+use crate::seen::StandingSeen;
 
 /// Nobody said anything. Nothing is granted on that, and nothing taken back.
 #[derive(Debug, Error)]
@@ -53,6 +57,13 @@ pub trait Evaluator: Send + Sync {
         &self,
         question: EvaluateChecksRequest,
     ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>>;
+
+    /// Does a permission that holds at any time cover these questions? One answer each, in their order. The caller
+    /// waits no longer than it likes, and asks no more than [`evaluation_api::MOST_QUESTIONS`] at a time.
+    fn standing(
+        &self,
+        questions: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<StandingSeen>, Unanswered>>;
 }
 
 /// The evaluation service, asked over connections of the process's own runtime whatever runtime asks.
@@ -75,6 +86,24 @@ impl Evaluator for EvaluationService {
                 Ok(said) => Ok(said?),
                 Err(_) => Err(Unanswered::Ended),
             }
+        })
+    }
+
+    fn standing(
+        &self,
+        questions: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<StandingSeen>, Unanswered>> {
+        Box::pin(async move {
+            let answers = self.batch_check_access(&questions).await?;
+            let seen = answers.into_iter().map(|answer| match answer {
+                Ok(Permitted::Standing) => StandingSeen::There,
+                Ok(Permitted::No | Permitted::Pod) => StandingSeen::Absent,
+                Err(refusal) => {
+                    warn!(code = ?refusal.code, message = refusal.message, "a question about access is refused");
+                    StandingSeen::Unknown
+                }
+            });
+            Ok(seen.collect())
         })
     }
 }

@@ -34,6 +34,7 @@ pub mod plan;
 pub mod queue;
 pub mod reconcile;
 pub mod seen;
+pub mod standing;
 pub mod sweep;
 #[cfg(test)]
 mod testing;

@@ -4,6 +4,7 @@ mod judge;
 mod objects;
 mod remembered;
 mod sources;
+mod standing;
 
 pub(crate) use sources::is_finished;
 
@@ -33,7 +34,9 @@ use crate::{
         grant::{self, is_terminal},
         select,
     },
-    seen::{Freshness, FrozenSeen, Held, Judged, Observed, PodSeen, PolicySeen, TupleSeen},
+    seen::{
+        Freshness, FrozenSeen, Held, Judged, Observed, PodSeen, PolicySeen, StandingSeen, TupleSeen,
+    },
 };
 
 /// Why nothing can be said about a request.
@@ -152,6 +155,7 @@ impl Observer {
                 .read()
                 .requests
                 .is_behind(name, self.most_waiting),
+            standing: StandingSeen::Unknown,
             freshness,
             config,
             pod,
@@ -172,6 +176,7 @@ impl Observer {
         if seen.over_limit && !was_granted {
             return Ok(Some(seen));
         }
+        seen.standing = self.standing(&seen.request, via).await;
         let policies = self.policies(&seen.request, via).await?;
         let look = Look::begin(via);
         let Some(whole) = whole else {

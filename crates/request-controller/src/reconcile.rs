@@ -282,7 +282,7 @@ impl Reconciler {
         let uid = request.metadata.uid.as_deref().unwrap_or_default();
         let known = paces.remove(name).filter(|(known, _)| known == uid);
         let (_, mut pace) = known.unwrap_or_default();
-        let told = pace.next(events, (self.clock)().mono);
+        let told = pace.next(events, (self.clock)());
         if phase == Some(Phase::Pending) {
             paces.insert(name.clone(), (uid.to_owned(), pace));
         }

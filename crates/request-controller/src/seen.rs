@@ -31,6 +31,14 @@ pub struct Now {
     pub mono: Instant,
 }
 
+impl Now {
+    /// How long ago an earlier moment was, on the clock that never jumps.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        self.mono.saturating_duration_since(earlier.mono)
+    }
+}
+
 /// Where the values come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
@@ -70,6 +78,8 @@ pub struct Observed {
     pub tuple: TupleSeen,
     /// Too many requests of the pod's namespace were waiting before this one.
     pub over_limit: bool,
+    /// Whether the pod needs no request.
+    pub standing: StandingSeen,
     /// The policies that apply now, with what their checks say.
     pub policies: Vec<PolicySeen>,
     /// Policies that nearly apply; of another namespace than the pod's none.
@@ -116,6 +126,18 @@ pub struct TupleSeen {
     pub decided_by: Option<String>,
     /// Whether there is another one that is not itself invalid.
     pub has_others: bool,
+}
+
+/// Whether a permission that holds at any time covers what a request asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StandingSeen {
+    /// The question was not asked, or has no answer. It changes nothing.
+    #[default]
+    Unknown,
+    /// There is none.
+    Absent,
+    /// There is one.
+    There,
 }
 
 /// A policy with checks that does not apply to the request, in the namespace of both.

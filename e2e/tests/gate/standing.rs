@@ -3,9 +3,16 @@
 mod table;
 mod world;
 
+use std::time::Duration;
+
+use e2e::{
+    Deadline,
+    api::kinds::{ACCESS_POLICY, ACCESS_REQUEST},
+    poll,
+};
 use serde_json::{Value, json};
 
-use crate::support::{Gate, Installation};
+use crate::support::{Approval, CONNECTOR, Gate, Installation, condition, name, uid};
 use table::Table;
 use world::World;
 
@@ -66,12 +73,65 @@ fn a_pod_whose_account_may_always_use_a_connector_waits_for_nothing_and_asks_nob
     assert_eq!(requests, Vec::<Value>::new());
 }
 
-/// Gives the account of the gate's pods a standing permission, and waits until it is told.
+/// A pod waits for two connectors, so that the permission for the first one comes and goes before its mount ends.
+#[test]
+fn a_request_ends_by_a_standing_permission_and_is_made_anew_when_that_is_gone() {
+    let gate = Gate::new("standing-goes");
+    gate.create_connector("other");
+    gate.start_pod_of("job", &format!("{CONNECTOR},other"));
+    let first = gate.request_for("job", CONNECTOR);
+    gate.wait_for_event("AccessRequest", &name(&first), "AccessPending");
+    let_in_always(&gate);
+
+    // The controller asks once a minute.
+    let ended = in_minutes("the request to end", || {
+        let request = request_now(&gate, &name(&first))?;
+        (request["status"]["phase"] == "Ended").then_some(request)
+    });
+    assert_eq!(uid(&ended), uid(&first));
+    assert_eq!(
+        condition(&ended, "Ready"),
+        Some(("False", "StandingPermission"))
+    );
+    assert!(ended["status"]["endedAt"].is_string(), "{ended}");
+    assert_eq!(gate.grants(&uid(&first)), Vec::<String>::new());
+    gate.wait_for_event("AccessRequest", &name(&first), "AccessEnded");
+    gate.wait_for_event("Pod", "job", "AccessEnded");
+    let other = gate.request_for("job", "other");
+    assert_eq!(other["status"]["phase"], "Pending");
+    gate.assert_held("job");
+
+    gate.delete(ACCESS_POLICY, "always");
+    let anew = in_minutes("a new request", || {
+        let request = request_now(&gate, &name(&first))?;
+        (uid(&request) != uid(&first)).then_some(request)
+    });
+    gate.assert_held("job");
+    gate.create_policy("release", Approval::SignOff);
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.wait_for_phase_of(&anew, "Granted");
+    gate.wait_for_phase_of(&other, "Granted");
+    gate.wait_for_output("job");
+}
+
+/// A request as it is, if there is one under the name.
+fn request_now(gate: &Gate, name: &str) -> Option<Value> {
+    gate.api().get(ACCESS_REQUEST, name).unwrap()
+}
+
+/// Waits for something that takes more than a minute by itself.
+fn in_minutes<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let deadline = Deadline::after(Duration::from_mins(4));
+    let look = || look().ok_or_else(|| "not yet".to_owned());
+    poll(what, deadline, look).unwrap()
+}
+
+/// Gives the account of the gate's pods a standing permission for the gate's own connector, and waits until it is told.
 fn let_in_always(gate: &Gate) {
     let policy = json!({
         "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
         "metadata": {"name": "always"},
-        "spec": {"defaultPermission": {
+        "spec": {"connector": {"names": [CONNECTOR]}, "defaultPermission": {
             "roleTemplate": {"rules": [{
                 "apiGroups": ["connectors.alauda.io"], "resources": ["connectors/apis"], "verbs": ["*"],
             }]},

@@ -7,7 +7,7 @@ use request_controller::seen::ManagedObject;
 
 use super::{
     objects,
-    state::{INCARNATIONS, Kind, NAMES, Objects, POLICIES, Stored, World},
+    state::{INCARNATIONS, Kind, Late, NAMES, Objects, POLICIES, Stored, World},
     tables::{Tables, remember},
 };
 
@@ -22,7 +22,7 @@ pub(super) struct Asked {
 
 impl Tables {
     /// Whether the pod under a name may use the connector now.
-    pub(super) fn may_mount(&self, world: &World, slot: usize, late: bool) -> bool {
+    pub(super) fn may_mount(&self, world: &World, slot: usize, late: Late) -> bool {
         let asked = Asked {
             slot,
             generation: world.pods[slot].generation,
@@ -35,7 +35,7 @@ impl Tables {
         remember(&self.access, &(asked, late), || self.ask(world, slot, late))
     }
 
-    fn ask(&self, world: &World, slot: usize, late: bool) -> bool {
+    fn ask(&self, world: &World, slot: usize, late: Late) -> bool {
         let mut known = world::World::default();
         for (id, stored) in world.all_requests() {
             if let Some(request) = self.request(id, stored.status) {

@@ -197,7 +197,7 @@ impl Protocol {
         let Some(old) = there.filter(|_| work.same || careless) else {
             return Wrote::Conflict;
         };
-        self.judge_status(state, old.status, status);
+        self.judge_status(state, work, old.status, status);
         let stored = Stored {
             incarnation: work.id.incarnation,
             status,

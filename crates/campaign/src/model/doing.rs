@@ -3,7 +3,7 @@
 //! Invariant: what was read and is not looked at any more is not kept, so that it makes no two states of one.
 
 use super::state::{
-    Check, Connector, Kind, Life, Objects, POLICIES, PolicyLife, RequestId, Stored,
+    Check, Connector, Covered, Kind, Life, Objects, POLICIES, PolicyLife, RequestId, Stored,
 };
 
 /// What a controller is in the middle of.
@@ -66,6 +66,8 @@ pub(super) struct Seen {
     pub(super) policies: [PolicyLife; POLICIES],
     /// The checks, as far as they matter.
     pub(super) checks: [Heard; POLICIES],
+    /// What was heard of a standing permission.
+    pub(super) standing: Covered,
 }
 
 /// What came of asking about a check.
@@ -101,6 +103,8 @@ pub(super) enum Read {
     Pod,
     /// Roles, RoleBindings, the other requests of the pod, connector and policies.
     Rest,
+    /// What the evaluation service says about a standing permission.
+    Standing,
     /// The check of a policy, and what the evaluation service says.
     Check(u8),
 }
@@ -122,6 +126,8 @@ pub(super) struct Applying {
     pub(super) plan: u32,
     /// The policies whose checks were read live and passed, with the pod there: a bit for each.
     pub(super) proof: u8,
+    /// What was read live ends a request that held nothing; only where the plan ends one so.
+    pub(super) over: bool,
     /// The objects to remove that nobody else deleted since they were read: a bit for each.
     pub(super) theirs: u8,
     /// Something could not be removed.

@@ -20,7 +20,7 @@ use request_controller::{
     },
     seen::{
         ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, Managed, Now, OLDEST,
-        Observed, PodFacts, PodSeen, PolicySeen, TupleSeen,
+        Observed, PodFacts, PodSeen, PolicySeen, StandingSeen, TupleSeen,
     },
 };
 use tokio::time::Instant;
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use super::{
     doing::{Heard, Seen},
     objects::{self, policy_uid},
-    state::{Check, Kind, Life, POLICIES, RequestId},
+    state::{Check, Covered, Kind, Late, Life, POLICIES, RequestId},
     tables::{Age, Planned, Tables, exists, policy_of, remember},
 };
 
@@ -38,7 +38,7 @@ const TERMS: Terms = Terms {
 
 impl Tables {
     /// What is to be done about a request that was seen like this: the number of the plan.
-    pub(super) fn decide(&self, seen: &Seen, age: Age, late: bool) -> u32 {
+    pub(super) fn decide(&self, seen: &Seen, age: Age, late: Late) -> u32 {
         remember(&self.looks, &(*seen, age, late), || {
             let mono = Instant::now();
             let freshness = match age {
@@ -125,6 +125,7 @@ impl Tables {
                 has_others: seen.tuple.1,
             },
             over_limit: false,
+            standing: StandingSeen::Unknown,
             near: vec![],
             policies: vec![],
             frozen: vec![],
@@ -140,6 +141,11 @@ impl Tables {
         observed.connector = Some(ConnectorSeen {
             uid: uid.to_owned(),
         });
+        observed.standing = match seen.standing {
+            Covered::Unheard => StandingSeen::Unknown,
+            Covered::No => StandingSeen::Absent,
+            Covered::Yes => StandingSeen::There,
+        };
         let entries = observed.request.status.iter().flat_map(|it| &it.policies);
         let frozen: Vec<_> = entries
             .filter_map(|it| frozen(seen, &observed, it))
@@ -314,5 +320,6 @@ pub(super) fn unseen(id: RequestId, status: u16) -> Seen {
             check: Check::Pending,
             silent: false,
         }; POLICIES],
+        standing: Covered::Unheard,
     }
 }

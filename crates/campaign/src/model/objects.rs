@@ -18,7 +18,7 @@ use request_controller::{
 };
 use serde_json::{Value, json};
 
-use super::state::{Check, Connector, Kind, NAMES_OF_SLOT, PolicyLife, RequestId};
+use super::state::{Check, Connector, Kind, Late, NAMES_OF_SLOT, PolicyLife, RequestId};
 
 /// Where connector, policies and requests are.
 pub(super) const NAMESPACE: &str = "tools";
@@ -38,11 +38,11 @@ pub(super) fn beginning() -> Timestamp {
 
 /// The time on the wall clock.
 #[must_use]
-pub(super) fn wall(late: bool) -> Timestamp {
-    let passed = if late {
-        SignedDuration::from_hours(24 * 8)
-    } else {
-        SignedDuration::from_secs(30)
+pub(super) fn wall(late: Late) -> Timestamp {
+    let passed = match late {
+        Late::No => SignedDuration::from_secs(30),
+        Late::Minute => SignedDuration::from_secs(90),
+        Late::Days => SignedDuration::from_hours(24 * 8),
     };
     beginning() + passed
 }

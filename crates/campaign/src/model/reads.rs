@@ -1,11 +1,13 @@
 //! The controller's looks: from the caches first, then live, one read after the other; and its sweep.
 
+use connectors_api::access_request::Phase;
+
 use super::{
     Mutation, Protocol,
     carry::Call,
     doing::{Applying, Doing, Enforcing, Heard, Read, Reading, Seen, Step, Sweep},
     look::unseen,
-    state::{Check, Kind, Left, Life, POLICIES, RequestId, State, Stored, World},
+    state::{Check, Covered, Kind, Left, Life, POLICIES, RequestId, State, Stored, World},
     tables::{Age, exists},
 };
 
@@ -45,7 +47,13 @@ impl Protocol {
         for policy in (0..).take(POLICIES) {
             self.hear(view, &mut seen, policy, false);
         }
+        if view.standing && !self.tables.is_decided_by_itself(&seen) {
+            // All that wait were asked about a while ago: a no says nothing.
+            seen.standing = Covered::Yes;
+        }
+        let hearsay = self.settings.mutation == Some(Mutation::EndsOnHearsay);
         let careless = self.settings.mutation == Some(Mutation::GrantsFromCaches);
+        let careless = careless || hearsay && seen.standing == Covered::Yes;
         let age = if careless { Age::Fresh } else { Age::Cached };
         let number = self.tables.decide(&seen, age, state.late);
         let plan = self.tables.plan(number);
@@ -96,7 +104,7 @@ impl Protocol {
 
     fn is_invalid(&self, stored: Stored) -> bool {
         let phase = self.tables.status(stored.status).phase;
-        phase == Some(connectors_api::access_request::Phase::Invalid)
+        phase == Some(Phase::Invalid)
     }
 
     fn hear(&self, world: &World, seen: &mut Seen, policy: u8, silent: bool) {
@@ -176,6 +184,19 @@ impl Protocol {
             }
             Read::Rest => {
                 self.read_rest(state, c, &mut work);
+                let checks = self.next_check(&work.seen, 0);
+                if self.asks_for_standing(&work.seen) {
+                    Some(Read::Standing)
+                } else {
+                    checks
+                }
+            }
+            Read::Standing => {
+                work.seen.standing = match state.world.standing {
+                    _ if silent => Covered::Unheard,
+                    true => Covered::Yes,
+                    false => Covered::No,
+                };
                 self.next_check(&work.seen, 0)
             }
             Read::Check(policy) => {
@@ -221,6 +242,13 @@ impl Protocol {
         }
     }
 
+    /// Whether a live look asks for a standing permission.
+    fn asks_for_standing(&self, seen: &Seen) -> bool {
+        self.settings.standing
+            && !self.tables.is_decided_by_itself(seen)
+            && super::objects::connector_uid(seen.connector).is_some()
+    }
+
     fn next_check(&self, seen: &Seen, from: u8) -> Option<Read> {
         if self.tables.is_decided_by_itself(seen)
             || super::objects::connector_uid(seen.connector).is_none()
@@ -262,6 +290,10 @@ impl Protocol {
             .removes
             .iter()
             .fold(0, |all, (kind, policy)| all | kind.bit(*policy));
+        let phase = plan.status.and_then(|it| self.tables.status(it).phase);
+        let known = self.tables.status(seen.status);
+        let covered = seen.standing == Covered::Yes && known.decided == 0;
+        let over = is_live && phase == Some(Phase::Ended) && (!read.there || covered);
         Doing::Applying(Applying {
             id: seen.id,
             decided: seen.status,
@@ -270,6 +302,7 @@ impl Protocol {
             stale: read.stale && needed != 0,
             plan: number,
             proof: if is_live { proof & needed } else { 0 },
+            over,
             theirs: read.theirs & removed,
             failed: false,
             unrecorded: false,

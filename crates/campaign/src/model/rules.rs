@@ -1,6 +1,7 @@
 //! What must hold, said anew from the design: nothing here asks the controller's code what is right.
 
 use connectors_api::access_request::Phase;
+use jiff::SignedDuration;
 
 use super::{
     Protocol,
@@ -18,6 +19,8 @@ pub(super) enum Rule {
     GrantedTooMuch,
     /// What had ended came back.
     Returned,
+    /// A request ended that could still decide.
+    EndedEarly,
 }
 
 impl State {
@@ -28,13 +31,47 @@ impl State {
 }
 
 impl Protocol {
-    /// A final status stays what it is, and what ended for one policy stays so.
-    pub(super) fn judge_status(&self, state: &mut State, old: u16, new: u16) {
+    /// A final status stays what it is, and what ended for one policy stays so. What held nothing ends only on what
+    /// was read live.
+    pub(super) fn judge_status(&self, state: &mut State, work: &Applying, old: u16, new: u16) {
         let (old, new) = (self.tables.status(old), self.tables.status(new));
         let changed = old.is_terminal() && old.phase != new.phase;
         if changed || old.ended & !new.ended != 0 {
             state.breaks(Rule::Returned);
         }
+        if new.phase == Some(Phase::Ended) && !old.is_terminal() && !work.over {
+            state.breaks(Rule::EndedEarly);
+        }
+    }
+
+    /// When all is quiet, no request waits without need, and none is left that should have made way.
+    pub(super) fn nothing_waits_in_vain(&self, state: &State) -> bool {
+        let world = &state.world;
+        let minute = SignedDuration::from_mins(1);
+        !self.is_quiet(state)
+            || world.all_requests().all(|(id, stored)| {
+                let known = self.tables.status(stored.status);
+                let waits = known.phase == Some(Phase::Pending)
+                    && known.decided == 0
+                    && world.pod_of(id) == Life::Running
+                    && objects::connector_uid(world.connector).is_some();
+                let stays = known
+                    .makes_way
+                    .is_some_and(|ended| objects::wall(state.late) >= ended + minute);
+                !(stays || waits && world.standing)
+            })
+    }
+
+    /// A standing permission ended a request.
+    pub(super) fn makes_way(&self, state: &State) -> bool {
+        let mut all = state.world.all_requests();
+        all.any(|(_, it)| self.tables.status(it.status).makes_way.is_some())
+    }
+
+    /// A request is granted that was made when another one had gone.
+    pub(super) fn grants_anew(&self, state: &State) -> bool {
+        let mut all = state.world.all_requests();
+        all.any(|(id, _)| id.incarnation > 0 && self.phase(state, id) == Some(Phase::Granted))
     }
 
     /// Whether a binding may be written, held against what this controller really read.

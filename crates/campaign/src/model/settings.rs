@@ -17,6 +17,8 @@ pub struct Settings {
     pub twins: bool,
     /// Whether people do nothing but make and delete requests, and decide.
     pub only_requests: bool,
+    /// Whether people give and take a standing permission and decide, and nothing else happens but the end of a pod.
+    pub standing: bool,
     /// Where it begins: once from each.
     pub starts: &'static [Start],
     /// Nothing new is explored after so many states.
@@ -49,6 +51,8 @@ pub enum Mutation {
     NeverEnforces,
     /// A pod is taken for another one of its name.
     ComparesNames,
+    /// What was heard of a standing permission ends a request without another question.
+    EndsOnHearsay,
 }
 
 impl Settings {
@@ -61,6 +65,7 @@ impl Settings {
         lag: false,
         twins: false,
         only_requests: false,
+        standing: false,
         starts: &[Start {
             asked: true,
             approved: true,
@@ -88,8 +93,22 @@ impl Settings {
         ..Self::FULL
     };
 
+    /// One pod that waits, one policy, and a standing permission that comes and goes.
+    pub const STANDING: Self = Self {
+        pods: 1,
+        policies: 1,
+        happenings: 4,
+        faults: 0,
+        standing: true,
+        starts: &[Start {
+            asked: true,
+            approved: false,
+        }],
+        ..Self::FULL
+    };
+
     /// All that is worth exploring: each names what it adds to the others. All but the last are exhausted.
-    pub const ALL: [(&'static str, Self); 10] = [
+    pub const ALL: [(&'static str, Self); 12] = [
         ("small", Self::SMALL),
         (
             "pods",
@@ -165,6 +184,16 @@ impl Settings {
                 twins: true,
                 only_requests: true,
                 ..Self::FULL
+            },
+        ),
+        ("standing", Self::STANDING),
+        (
+            "standing and faults",
+            Self {
+                happenings: 3,
+                faults: 1,
+                lag: true,
+                ..Self::STANDING
             },
         ),
         ("full", Self::FULL),

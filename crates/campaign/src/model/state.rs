@@ -30,6 +30,8 @@ pub(super) struct World {
     pub(super) policies: [PolicyLife; POLICIES],
     /// The connector.
     pub(super) connector: Connector,
+    /// Whether the account of the pods may use the connector at any time.
+    pub(super) standing: bool,
     /// The check objects, by pod name and policy.
     pub(super) checks: [[Check; POLICIES]; SLOTS],
     /// The requests by name.
@@ -80,6 +82,28 @@ pub(super) enum Connector {
     Gone,
     /// Another one under its name.
     Second,
+}
+
+/// How much time has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Late {
+    /// As good as none.
+    No,
+    /// Enough for a request that makes way.
+    Minute,
+    /// The time of all grants, all waiting and all retention is over.
+    Days,
+}
+
+/// What was heard of a standing permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Covered {
+    /// Nothing.
+    Unheard,
+    /// That there is none.
+    No,
+    /// That there is one.
+    Yes,
 }
 
 /// What a check object says.
@@ -136,8 +160,8 @@ pub(super) struct RequestId {
 pub(super) struct State {
     /// What the API server stores.
     pub(super) world: World,
-    /// The time of all grants, all waiting and all retention is over.
-    pub(super) late: bool,
+    /// How much time has passed.
+    pub(super) late: Late,
     /// The two controllers; which one comes first means nothing.
     pub(super) controllers: [Controller; 2],
     /// What may still happen around them.

@@ -5,8 +5,8 @@ use super::{
     doing::Doing,
     objects,
     state::{
-        Check, Connector, INCARNATIONS, Life, NAMES_OF_SLOT, POLICIES, Pod, PolicyLife, RequestId,
-        SLOTS, State, Stored,
+        Check, Connector, INCARNATIONS, Late, Life, NAMES_OF_SLOT, POLICIES, Pod, PolicyLife,
+        RequestId, SLOTS, State, Stored,
     },
 };
 
@@ -31,12 +31,18 @@ pub(super) enum Happening {
     DeletesConnector,
     /// Another connector takes its name.
     MakesConnector,
+    /// The account of the pods gets a standing permission.
+    GivesStanding,
+    /// It loses it.
+    TakesStanding,
     /// A pod runs to its end.
     PodFinishes(u8),
     /// A pod goes.
     PodGoes(u8),
     /// Another pod takes its name.
     PodIsReplaced(u8),
+    /// A request that makes way reaches the end of its time.
+    MinutePasses,
     /// Every grant, all waiting and the retention of requests reach their end.
     TimePasses,
 }
@@ -55,7 +61,33 @@ impl Happening {
             | Self::DeletesBinding(..)
             | Self::DeletesConnector
             | Self::MakesConnector
+            | Self::GivesStanding
+            | Self::TakesStanding
             | Self::PodFinishes(_)
+            | Self::PodGoes(_)
+            | Self::PodIsReplaced(_)
+            | Self::MinutePasses
+            | Self::TimePasses => false,
+        }
+    }
+
+    /// Whether it is about a standing permission and what it meets.
+    const fn is_about_standing(self) -> bool {
+        match self {
+            Self::PluginAsks(_)
+            | Self::Says(_, _, Check::Approved | Check::Rejected)
+            | Self::GivesStanding
+            | Self::TakesStanding
+            | Self::PodFinishes(_)
+            | Self::MinutePasses => true,
+            Self::SomebodyAsks(_)
+            | Self::Says(_, _, Check::Pending | Check::Deleted)
+            | Self::EditsPolicy(_)
+            | Self::DeletesPolicy(_)
+            | Self::DeletesRequest(_)
+            | Self::DeletesBinding(..)
+            | Self::DeletesConnector
+            | Self::MakesConnector
             | Self::PodGoes(_)
             | Self::PodIsReplaced(_)
             | Self::TimePasses => false,
@@ -78,6 +110,9 @@ impl Happening {
             | Self::DeletesPolicy(_)
             | Self::DeletesConnector
             | Self::MakesConnector
+            | Self::GivesStanding
+            | Self::TakesStanding
+            | Self::MinutePasses
             | Self::TimePasses => None,
         }
     }
@@ -92,6 +127,7 @@ impl Protocol {
         let is_first = state.left.happenings == self.settings.happenings;
         all.retain(|it| !is_first || it.slot().is_none_or(|slot| slot == 0));
         all.retain(|it| !self.settings.only_requests || it.is_about_requests());
+        all.retain(|it| !self.settings.standing || it.is_about_standing());
         all
     }
 
@@ -103,7 +139,9 @@ impl Protocol {
             let nobody = world
                 .all_requests()
                 .all(|(id, _)| (id.slot(), id.generation()) != (usize::from(slot), pod.generation));
-            if pod.life == Life::Running && nobody && may_be_born(state, name) {
+            // Where nothing is needed nothing is asked for.
+            let asks = pod.life == Life::Running && nobody && !world.standing;
+            if asks && may_be_born(state, name) {
                 all.push(Happening::PluginAsks(slot));
             }
         }
@@ -119,7 +157,17 @@ impl Protocol {
                     Life::Gone => {}
                 }
             }
-            if !state.late {
+            if self.settings.standing {
+                all.push(if world.standing {
+                    Happening::TakesStanding
+                } else {
+                    Happening::GivesStanding
+                });
+                if state.late == Late::No {
+                    all.push(Happening::MinutePasses);
+                }
+            }
+            if state.late != Late::Days {
                 all.push(Happening::TimePasses);
             }
         }
@@ -208,6 +256,8 @@ impl Protocol {
             }
             Happening::DeletesConnector => world.connector = Connector::Gone,
             Happening::MakesConnector => world.connector = Connector::Second,
+            Happening::GivesStanding => world.standing = true,
+            Happening::TakesStanding => world.standing = false,
             Happening::PodFinishes(slot) => world.pods[usize::from(slot)].life = Life::Finished,
             Happening::PodGoes(slot) => world.pods[usize::from(slot)].life = Life::Gone,
             Happening::PodIsReplaced(slot) => {
@@ -216,15 +266,18 @@ impl Protocol {
                     life: Life::Running,
                 };
             }
-            Happening::TimePasses => {
-                state.late = true;
-                // Nobody reads for days: whatever was read is old by now.
-                for controller in &mut state.controllers {
-                    age(&mut controller.doing);
-                }
-            }
+            Happening::MinutePasses => pass(state, Late::Minute),
+            Happening::TimePasses => pass(state, Late::Days),
         }
         Some(())
+    }
+}
+
+/// Time passes. No read takes that long: whatever was read is old by now.
+fn pass(state: &mut State, late: Late) {
+    state.late = late;
+    for controller in &mut state.controllers {
+        age(&mut controller.doing);
     }
 }
 
@@ -360,6 +413,7 @@ pub(super) fn world(settings: &super::Settings, approved: bool) -> super::state:
             }
         }),
         connector: Connector::First,
+        standing: false,
         checks: [[check; POLICIES]; SLOTS],
         requests: Default::default(),
         born: Default::default(),

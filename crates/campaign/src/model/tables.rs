@@ -12,14 +12,16 @@ use std::{
 use connectors_api::{
     AccessRequest,
     access_request::{AccessRequestStatus, GrantState, Phase},
+    reason::Ready,
 };
+use jiff::Timestamp;
 use request_controller::plan::{Grant, NotOurs, grant};
 
 use super::{
     access::Asked,
     doing::Seen,
     objects,
-    state::{Kind, PolicyLife, RequestId, Stored},
+    state::{Kind, Late, PolicyLife, RequestId, Stored},
 };
 
 /// How old what was read is when it is decided on.
@@ -50,6 +52,8 @@ pub(super) struct Known {
     pub(super) revoked: bool,
     /// The connector that it is pinned to.
     pub(super) connector: Option<String>,
+    /// When it ended, if a standing permission ended it.
+    pub(super) makes_way: Option<Timestamp>,
 }
 
 /// A plan in small values.
@@ -80,8 +84,8 @@ impl Planned {
 }
 
 type Memo<K, V> = RwLock<HashMap<K, V>>;
-type Kept = (RequestId, u8, Kind, u8, Option<Stored>, bool);
-type Confirmation = (Option<Stored>, RequestId, u16, u32, bool);
+type Kept = (RequestId, u8, Kind, u8, Option<Stored>, Late);
+type Confirmation = (Option<Stored>, RequestId, u16, u32, Late);
 
 /// Everything that was answered so far.
 #[derive(Default)]
@@ -90,11 +94,11 @@ pub(super) struct Tables {
     numbers: Memo<String, u16>,
     plans: RwLock<Vec<Arc<Planned>>>,
     plan_numbers: Memo<Planned, u32>,
-    pub(super) looks: Memo<(Seen, Age, bool), u32>,
+    pub(super) looks: Memo<(Seen, Age, Late), u32>,
     keeps: Memo<Kept, bool>,
     exact: Memo<(RequestId, u16, u8, Kind, u8), bool>,
     confirmed: Memo<Confirmation, Result<u16, NotOurs>>,
-    pub(super) access: Memo<(Asked, bool), bool>,
+    pub(super) access: Memo<(Asked, Late), bool>,
 }
 
 /// Remembers an answer.
@@ -198,7 +202,7 @@ impl Tables {
         policy: u8,
         (kind, form): (Kind, u8),
         request: Option<Stored>,
-        late: bool,
+        late: Late,
     ) -> bool {
         remember(
             &self.keeps,
@@ -265,7 +269,7 @@ impl Tables {
         id: RequestId,
         decided: u16,
         plan: u32,
-        late: bool,
+        late: Late,
     ) -> Result<u16, NotOurs> {
         remember(&self.confirmed, &(live, id, decided, plan, late), || {
             let live = self.live(id.name, live);
@@ -280,7 +284,7 @@ impl Tables {
 
     /// The status once nothing is left of a grant, if that is not said yet.
     #[must_use]
-    pub(super) fn finished(&self, id: RequestId, status: u16, late: bool) -> Option<u16> {
+    pub(super) fn finished(&self, id: RequestId, status: u16, late: Late) -> Option<u16> {
         let request = self.request(id, status)?;
         let status = request_controller::plan::finished(&request, objects::wall(late))?;
         Some(self.number(Some(&status)))
@@ -288,7 +292,7 @@ impl Tables {
 
     /// The status that says why nothing was written, if it does not say so yet.
     #[must_use]
-    pub(super) fn not_written(&self, id: RequestId, status: u16, late: bool) -> Option<u16> {
+    pub(super) fn not_written(&self, id: RequestId, status: u16, late: Late) -> Option<u16> {
         let request = self.request(id, status)?;
         let now = objects::wall(late);
         let status = request_controller::plan::not_written(&request, "it was refused", now)?;
@@ -312,6 +316,7 @@ impl Known {
             granted: bits(&|state| state == GrantState::Granted),
             revoked: status.is_some_and(|it| it.revoked_at.is_some()),
             connector: status.and_then(|it| it.connector_uid.clone()),
+            makes_way: status.filter(|it| makes_way(it)).and_then(|it| it.ended_at),
             status: status.cloned(),
         }
     }
@@ -321,6 +326,13 @@ impl Known {
     pub(super) fn is_terminal(&self) -> bool {
         self.phase.is_some_and(grant::is_terminal)
     }
+}
+
+/// Whether a standing permission ended it.
+fn makes_way(status: &AccessRequestStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    let reason = Ready::StandingPermission.as_str();
+    status.phase == Some(Phase::Ended) && conditions.any(|it| it.reason == reason)
 }
 
 /// A policy by its UID.

@@ -233,6 +233,9 @@ fn happening(what: Happening) -> String {
         Happening::PodFinishes(slot) => format!("pod {slot} runs to its end"),
         Happening::PodGoes(slot) => format!("pod {slot} is deleted"),
         Happening::PodIsReplaced(slot) => format!("another pod takes the name of pod {slot}"),
+        Happening::GivesStanding => "the account of the pods gets a standing permission".to_owned(),
+        Happening::TakesStanding => "it loses the standing permission".to_owned(),
+        Happening::MinutePasses => "a minute passes".to_owned(),
         Happening::TimePasses => "eight days pass".to_owned(),
     }
 }
@@ -253,6 +256,7 @@ fn doing(protocol: &Protocol, doing: &Doing) -> String {
         Doing::Reading(work) => match work.next {
             Read::Pod => "reads the pod".to_owned(),
             Read::Rest => "reads objects, twins, connector and policies".to_owned(),
+            Read::Standing => "asks for a standing permission".to_owned(),
             Read::Check(policy) => format!("reads the check of policy {policy}"),
         },
         Doing::Applying(work) => writing(protocol, work),

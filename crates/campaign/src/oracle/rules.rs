@@ -12,6 +12,7 @@ use testkit::{CallRecord, ChangeKind, ChangeRecord, Entry, What};
 use super::{
     Allowance, Rule, Seen, Violation,
     conduct::{self, Conduct},
+    ends::Ends,
     history::{Snapshot, is_going, label, list, text},
     reads::Reads,
     truth::{self, Known},
@@ -44,6 +45,7 @@ struct Judge<'a> {
     /// Reads of the last seconds.
     reads: Reads<'a>,
     conduct: Conduct,
+    ends: Ends,
     violations: Vec<Violation>,
     seen: Seen,
 }
@@ -63,6 +65,7 @@ pub(super) fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Se
         sent: Duration::ZERO,
         reads: Reads::default(),
         conduct: Conduct::default(),
+        ends: Ends::new(allowance),
         violations: Vec::new(),
         seen: Seen::default(),
     };
@@ -180,6 +183,7 @@ impl<'a> Judge<'a> {
 
     fn change(&mut self, at: Duration, change: &'a ChangeRecord) {
         self.snapshot.take(change);
+        self.ends.look(at, &self.snapshot);
         match change.plural.as_str() {
             "roles" | "rolebindings" if self.is_somebodys(change) => {
                 let what = format!("{} {} is somebody's own", change.plural, change.name);
@@ -377,6 +381,11 @@ impl<'a> Judge<'a> {
     /// I5, and that nothing is called done that is not.
     fn request(&mut self, at: Duration, change: &ChangeRecord) {
         let Some(after) = &change.after else {
+            let since = self.terminal.get(&change.uid).copied();
+            let went = Ends::went(change, at, since, &self.snapshot, self.allowance);
+            if let Some(what) = went {
+                self.complain(Rule::Final, at, what);
+            }
             self.terminal.entry(change.uid.clone()).or_insert(at);
             return;
         };
@@ -397,7 +406,10 @@ impl<'a> Judge<'a> {
             self.called_granted(at, change, after);
         }
         if was != phase && change.by != "cluster" {
-            self.called_over(at, before, after);
+            let what = self.ends.called(self.sent, before, after, &self.snapshot);
+            if let Some(what) = what {
+                self.complain(Rule::Final, at, what.to_owned());
+            }
         }
         if truth::is_terminal(after) {
             self.terminal.entry(change.uid.clone()).or_insert(at);
@@ -416,29 +428,6 @@ impl<'a> Judge<'a> {
                 self.complain(Rule::Revoked, at, what);
             }
         }
-    }
-
-    /// What held nothing is called ended, what held something is called revoked, and a request is ended only
-    /// with its pod.
-    fn called_over(&mut self, at: Duration, before: Option<&Value>, request: &Value) {
-        let given = |it: &Value| {
-            let mut entries = list(it, "/status/policies").iter();
-            let open =
-                entries.any(|it| ["Granting", "Granted"].contains(&text(it, "/grant/state")));
-            open || it
-                .pointer("/status/grantedAt")
-                .is_some_and(|it| !it.is_null())
-        };
-        let held = given(request) || before.is_some_and(given);
-        let what = match text(request, "/status/phase") {
-            "Ended" if held => "called ended, and something was given",
-            "Ended" if truth::pod_problem(&self.snapshot, request).is_none() => {
-                "called ended, and its pod runs"
-            }
-            "Revoked" if !held => "called revoked, and nothing was given",
-            _ => return,
-        };
-        self.complain(Rule::Final, at, what.to_owned());
     }
 
     /// What is called granted has what was granted.

@@ -1,13 +1,20 @@
 use std::time::Duration;
 
+use connectors_api::AccessRequest;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::{Api, api::PostParams};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 use testkit::Caller;
 use tokio::time::sleep;
 
 use super::{Allowance, Rule, judge};
-use crate::stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS};
+use crate::{
+    scenario::stand,
+    stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS},
+};
 
 /// Nothing goes wrong, and nobody gets more time for anything.
 const STRICT: Allowance = Allowance {
@@ -142,4 +149,173 @@ async fn approvals_read_in_the_wrong_namespace_are_found() {
         let _: Value = client.request(request.unwrap()).await.unwrap();
     });
     assert_eq!(rules.await, [Rule::Tenants]);
+}
+
+fn requests(client: kube::Client) -> Api<AccessRequest> {
+    Api::namespaced(client, TOOLS)
+}
+
+/// Writes a status as a controller would.
+async fn write(client: &kube::Client, status: Value) {
+    let patch = Patch::Merge(json!({"status": status}));
+    let api = requests(client.clone());
+    let params = PatchParams::default();
+    let written = api.patch_status("for-deploy", &params, &patch).await;
+    written.unwrap();
+}
+
+/// The status of a request that ended for this reason.
+fn ended(reason: &str) -> Value {
+    let ready = json!({
+        "type": "Ready", "status": "False", "reason": reason, "message": "",
+        "lastTransitionTime": "2026-03-01T10:00:00Z",
+    });
+    json!({"phase": "Ended", "conditions": [ready]})
+}
+
+/// What a policy came to.
+fn with_policy(mut status: Value, state: &str) -> Value {
+    status["policies"] = json!([{
+        "policy": {"metadata": {"name": "p", "uid": "u"}}, "grant": {"state": state},
+    }]);
+    status
+}
+
+const fn expected(is_wrong: bool) -> &'static [Rule] {
+    if is_wrong { &[Rule::Final] } else { &[] }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_called_by_a_wrong_name_is_found() {
+    let revoked = || json!({"phase": "Revoked"});
+    let granted = json!({"phase": "Revoked", "grantedAt": "2026-03-01T10:00:00Z"});
+    for (what, status, is_wrong) in [
+        ("its pod runs", ended("PodFinished"), true),
+        ("nothing was given", revoked(), true),
+        ("a policy said no", with_policy(revoked(), "Ended"), true),
+        ("granted", granted, false),
+        ("being granted", with_policy(revoked(), "Granting"), false),
+    ] {
+        let rules = rogue(async |_, client| write(&client, status).await);
+        assert_eq!(rules.await, expected(is_wrong), "{what}");
+    }
+    let ends: [fn(&Stage); 2] = [
+        |stage| stage.pod_phase("deploy", "Succeeded"),
+        |stage| stage.delete_pod("deploy"),
+    ];
+    for end in ends {
+        let rules = rogue(async |stage, client| {
+            end(stage);
+            write(&client, ended("PodFinished")).await;
+        });
+        assert_eq!(rules.await, []);
+        let rules = rogue(async |stage, client| {
+            end(stage);
+            write(&client, with_policy(ended("PodFinished"), "Granting")).await;
+        });
+        assert_eq!(rules.await, [Rule::Final]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_by_a_standing_permission_needs_one_and_no_policy_that_came_to_anything() {
+    let ended = || ended("StandingPermission");
+    for (what, status, stands, is_wrong) in [
+        ("right", ended(), true, false),
+        ("there is none", ended(), false, true),
+        ("a no", with_policy(ended(), "Ended"), true, true),
+        (
+            "a grant is begun",
+            with_policy(ended(), "Granting"),
+            true,
+            true,
+        ),
+    ] {
+        let rules = rogue(async |stage, client| {
+            if stands {
+                stand(stage);
+            }
+            write(&client, status).await;
+        });
+        assert_eq!(rules.await, expected(is_wrong), "{what}");
+    }
+    // What was true a while ago is not.
+    let rules = rogue(async |stage, client| {
+        stand(stage);
+        stage.server.delete("rolebindings", TOOLS, "standing-p");
+        sleep(Duration::from_secs(10)).await;
+        write(&client, ended()).await;
+    });
+    assert_eq!(rules.await, [Rule::Final]);
+    // The no stood in the status before.
+    let rules = rogue(async |stage, client| {
+        stand(stage);
+        write(&client, with_policy(json!({"phase": "Pending"}), "Ended")).await;
+        let mut status = ended();
+        status["policies"] = Value::Null;
+        write(&client, status).await;
+    });
+    assert_eq!(rules.await, [Rule::Final]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_a_controller_deletes_before_its_time_is_found() {
+    type Act = fn(&Stage);
+    let nothing: Act = |_| {};
+    let gone: Act = |stage| stage.delete_pod("deploy");
+    let finished: Act = |stage| stage.pod_phase("deploy", "Succeeded");
+    let no = || json!({"phase": "Rejected"});
+    let way = || ended("StandingPermission");
+    let invalid = json!({"phase": "Invalid"});
+    let pod = ended("PodFinished");
+    for (what, act, status, seconds, is_wrong) in [
+        ("waits", nothing, json!({"phase": "Pending"}), 1, true),
+        ("no status yet", nothing, json!({}), 1, true),
+        ("a no", nothing, no(), 1, true),
+        ("a no, its pod has ended", finished, no(), 1, true),
+        ("a no, its pod is gone", gone, no(), 1, false),
+        ("ended with its pod", finished, pod, 1, true),
+        ("a duplicate", nothing, invalid, 1, false),
+        ("makes way too soon", stand, way(), 50, true),
+        ("makes way", stand, way(), 60, false),
+        ("makes way too late", stand, way(), 120, true),
+    ] {
+        let rules = rogue(async |stage, client| {
+            act(stage);
+            write(&client, status).await;
+            sleep(Duration::from_secs(seconds)).await;
+            let params = DeleteParams::default();
+            let deleted = requests(client).delete("for-deploy", &params).await;
+            deleted.unwrap();
+        });
+        assert_eq!(rules.await, expected(is_wrong), "{what}");
+    }
+    // Deletion by people is the reset.
+    let rules = rogue(async |stage, client| {
+        write(&client, no()).await;
+        stage.server.delete("accessrequests", TOOLS, "for-deploy");
+    });
+    assert_eq!(rules.await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_beside_a_request_that_decided_for_the_pod_is_found() {
+    for (phase, decides) in [
+        ("Ended", true),
+        ("Rejected", true),
+        ("Revoked", true),
+        ("Granted", true),
+        ("Pending", false),
+        ("Invalid", false),
+    ] {
+        let rules = rogue(async |stage, client| {
+            stage.request_named("other", "deploy");
+            let change = |it: &mut Value| it["status"]["phase"] = phase.into();
+            stage
+                .server
+                .change("accessrequests", TOOLS, "other", change);
+            bind(stage, &client, "builder").await;
+        });
+        assert_eq!(rules.await.contains(&Rule::Final), decides, "{phase}");
+    }
 }

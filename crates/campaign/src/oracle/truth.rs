@@ -241,16 +241,43 @@ pub(super) fn is_shaped(role: &Value, request: &Value) -> bool {
     !rules.is_empty() && rules.iter().all(shaped)
 }
 
+/// The pod of a request, if it is there.
+pub(super) fn pod_of<'a>(snapshot: &'a Snapshot, request: &Value) -> Option<&'a Value> {
+    let name = text(request, "/spec/context/objectRef/name");
+    let uid = text(request, "/spec/context/objectRef/uid");
+    let pod = snapshot.get("pods", APPS, name)?;
+    (text(pod, "/metadata/uid") == uid).then_some(pod)
+}
+
 /// Why the pod of a request is no reason for access.
 pub(super) fn pod_problem(snapshot: &Snapshot, request: &Value) -> Option<String> {
     let name = text(request, "/spec/context/objectRef/name");
-    let uid = text(request, "/spec/context/objectRef/uid");
-    match snapshot.get("pods", APPS, name) {
+    match pod_of(snapshot, request) {
+        None if snapshot.get("pods", APPS, name).is_some() => {
+            Some("its pod is another one".to_owned())
+        }
         None => Some("its pod is not there".to_owned()),
-        Some(pod) if text(pod, "/metadata/uid") != uid => Some("its pod is another one".to_owned()),
         Some(pod) if is_finished(pod) => Some("its pod has ended".to_owned()),
         Some(_) => None,
     }
+}
+
+/// Whether the account of the scenarios' pods may use the connector at any time.
+pub(super) fn stands(snapshot: &Snapshot) -> bool {
+    let subject = json!({"kind": "ServiceAccount", "name": "builder", "namespace": APPS});
+    let mut bindings = snapshot.all("rolebindings");
+    bindings.any(|binding| {
+        let role = snapshot.get("roles", TOOLS, text(binding, "/roleRef/name"));
+        let rules = role.map(|it| list(it, "/rules")).unwrap_or_default();
+        let opens = |rule: &Value| {
+            rule["resources"] == json!(["connectors/apis"])
+                && rule["verbs"] == json!(["*"])
+                && rule["resourceNames"] == json!([CONNECTOR])
+        };
+        text(binding, "/metadata/namespace") == TOOLS
+            && list(binding, "/subjects").contains(&subject)
+            && rules.iter().any(opens)
+    })
 }
 
 pub(super) fn is_finished(pod: &Value) -> bool {

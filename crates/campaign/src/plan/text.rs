@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use thiserror::Error;
 
 use super::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan, Undeletable};
-use crate::evaluator::Mood;
+use crate::evaluator::{Hearsay, Mood};
 
 /// No plan has this identifier.
 #[derive(Debug, Error)]
@@ -63,6 +63,11 @@ impl fmt::Display for Fault {
                 from,
                 questions,
             } => write!(f, "evaluator/{}/{from}/{questions}", mood.as_str()),
+            Self::Standing {
+                hearsay,
+                from,
+                calls,
+            } => write!(f, "standing/{}/{from}/{calls}", hearsay.as_str()),
             Self::Lag(versions) => write!(f, "lag/{versions}"),
             Self::TwoLeaders => f.write_str("two-leaders"),
             Self::NoGarbageCollection => f.write_str("no-gc"),
@@ -127,6 +132,13 @@ fn fault(text: &str) -> Option<Fault> {
             from: from.parse().ok()?,
             questions: questions.parse().ok()?,
         },
+        ["standing", hearsay, from, calls] => Fault::Standing {
+            hearsay: Hearsay::ALL
+                .into_iter()
+                .find(|it| it.as_str() == *hearsay)?,
+            from: from.parse().ok()?,
+            calls: calls.parse().ok()?,
+        },
         ["node-lost", step] => Fault::NodeLost {
             step: step.parse().ok()?,
         },
@@ -186,6 +198,11 @@ mod tests {
             from: 3,
             questions: 7,
         });
+        let rumours = Hearsay::ALL.into_iter().map(|hearsay| Fault::Standing {
+            hearsay,
+            from: 2,
+            calls: 5,
+        });
         let others = [
             Fault::Lag(5),
             Fault::TwoLeaders,
@@ -207,6 +224,7 @@ mod tests {
             faults: calls
                 .chain(events)
                 .chain(moods)
+                .chain(rumours)
                 .chain(others)
                 .chain(kept)
                 .chain(unrecorded)
@@ -226,6 +244,7 @@ mod tests {
             "x+lag/many",
             "x+kept/1/pods",
             "x+unrecorded/1/500",
+            "x+standing/maybe/1/1",
         ] {
             let error = text.parse::<Plan>().unwrap_err().to_string();
             assert!(error.contains(&format!("{text:?}")), "{error}");

@@ -60,6 +60,7 @@ pub(super) fn aftermath(fault: &Fault) -> Duration {
         Fault::Call { .. }
         | Fault::Event { .. }
         | Fault::Evaluator { .. }
+        | Fault::Standing { .. }
         | Fault::Lag(_)
         | Fault::TwoLeaders
         | Fault::NoGarbageCollection
@@ -97,7 +98,7 @@ fn recovery(fault: &Fault) -> Duration {
             | EventTrouble::Close
             | EventTrouble::Kill => Duration::from_secs(30),
         },
-        Fault::Evaluator { .. } => Duration::from_mins(3),
+        Fault::Evaluator { .. } | Fault::Standing { .. } => Duration::from_mins(3),
         Fault::Call { .. }
         | Fault::Restart { .. }
         | Fault::Unrecorded { .. }

@@ -22,7 +22,7 @@ words! {
         Revoked,
         /// The request cannot be decided: wrong subject, or one of its kind is there already. Final.
         Invalid,
-        /// The pod ended before anything was granted to it. Final.
+        /// Nothing was granted, and nothing is awaited any more: the pod ended, or it needs no request. Final.
         Ended,
     }
 }
@@ -58,6 +58,10 @@ pub struct AccessRequestStatus {
     /// When nothing was left of what was granted. The phase is Revoked before that: access ends first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
+    /// When the phase became final. A request that ended because a standing permission covers its pod is deleted
+    /// one minute later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
     /// Digest of what the grant was decided on, for audits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]

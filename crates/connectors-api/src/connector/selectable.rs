@@ -29,6 +29,8 @@ struct Read {
     spec: Spec,
 }
 
+/// `service-kit` reads the same fields of other kinds. It knows no kind of ours, and no library of its process shell
+/// belongs here, so neither can have the other's.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Metadata {

@@ -13,14 +13,14 @@ use crate::judge::{has_lineage, needs_proof, without_proof};
 use crate::names::{is_dns_label, is_label_key};
 use crate::template::{LabelValue, MOST_STEPS_OF_POLICY, Template};
 
-/// The group of the kind that records who approved.
+/// The group of the kind that records its approvers.
 const GATE: &str = "openshift-pipelines.org";
 const LONGEST_MODULE: usize = 16 * 1024;
 const MOST_LABELS: usize = 16;
 const MOST_APPROVERS: usize = 100;
 const LONGEST_LABEL_VALUE: usize = 63;
 
-/// The modules are for somebody else to look at.
+/// The modules are returned: they are parsed elsewhere.
 pub(super) fn look(findings: &mut Findings, spec: &Spec) -> Vec<Module> {
     let checks = spec.granted.iter().flat_map(|granted| &granted.checks);
     let mut names = BTreeSet::new();
@@ -90,7 +90,7 @@ fn look_at_labels(findings: &mut Findings, path: &str, check: &Check) -> usize {
         let template = match Template::parse(text) {
             Ok(template) => template,
             Err(error) => {
-                // What it may have depended on nobody knows.
+                // It may have depended on the pod: that cannot be told.
                 depends = true;
                 let fix = "a text, or a path such as {.object.metadata.labels['key']}";
                 findings.error(&at, FindingCode::InvalidTemplate, error.to_string(), fix);

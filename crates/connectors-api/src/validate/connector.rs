@@ -20,7 +20,7 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) {
     if let Some(names) = names {
         let at = "spec.connector.names";
         findings.length(at, names.len(), 1, MOST_NAMES);
-        // Whoever asks may have written any number of them.
+        // The policy may hold any number of them.
         let mut before = BTreeSet::new();
         for (place, name) in names.iter().enumerate().take(MOST_NAMES) {
             let path = format!("{at}[{place}]");

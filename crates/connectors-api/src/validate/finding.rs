@@ -20,7 +20,7 @@ words! {
     FindingCode {
         /// The object is no AccessPolicy of a known version.
         NotAPolicy,
-        /// A field that nobody knows.
+        /// A field that is not known.
         UnknownField,
         /// A field is missing.
         MissingField,
@@ -60,9 +60,9 @@ words! {
         FixedResource,
         /// A kind whose objects are no approvals.
         KindRefused,
-        /// Approvers on a kind that does not record who approved.
+        /// Approvers on a kind that does not record its approvers.
         ApproversUnsupported,
-        /// Nobody says whose approvals count.
+        /// The policy does not say whose approvals count.
         ApproversOpen,
         /// More approvals are wanted than there are approvers.
         ApproversTooFew,
@@ -122,7 +122,7 @@ const PLACES: [(&str, &str); 17] = [
     ("rego", "spec.checkGrantedPermission.spec.checks[].state"),
 ];
 
-/// What to do about a field that nobody knows where it stands. A field that is known elsewhere is misplaced, not
+/// What to do about a field that is not known in its place. A field that is known elsewhere is misplaced, not
 /// misspelt.
 fn instead(field: &str, likely: Option<&str>) -> String {
     let place = PLACES.iter().find(|(known, _)| *known == field);
@@ -133,7 +133,7 @@ fn instead(field: &str, likely: Option<&str>) -> String {
     }
 }
 
-/// Nobody reads more.
+/// More findings help no reader.
 const MOST: usize = 256;
 /// A message may quote the policy, but not all of it.
 const LONGEST: usize = 1024;

@@ -90,7 +90,7 @@ struct SubjectsShape {
     subjects: Option<Vec<Value>>,
 }
 
-/// As many fields that nobody knows as are told of one part.
+/// As many unknown fields as are told of one part.
 const MOST_UNKNOWN: usize = 32;
 /// The most entries of each list.
 const MOST_SUBJECTS: usize = 1000;
@@ -244,7 +244,7 @@ fn required<T: DeserializeOwned>(
     (parts, has_all)
 }
 
-/// Reads one part. Of the fields that nobody knows each is told, of what is malformed the first.
+/// Reads one part. Each unknown field is told, and the first thing that is malformed.
 fn part<T: DeserializeOwned>(findings: &mut Findings, value: &Value, at: &str) -> Option<T> {
     let mut value = value.clone();
     for _ in 0..MOST_UNKNOWN {

@@ -1,4 +1,4 @@
-//! Who holds a permission, and who may ask for one.
+//! The subjects that hold a permission, and the requesters that may ask for one.
 
 use super::connector::look_at_selector;
 use super::finding::{FindingCode, Findings};

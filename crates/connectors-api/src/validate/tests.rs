@@ -248,7 +248,7 @@ fn what_is_suspicious_of_a_pipeline_is_a_warning() {
     }
 }
 
-/// Whoever follows advice has to get what it promises.
+/// Advice that is followed gives what it promises.
 #[test]
 fn no_advice_leads_to_a_proof_that_does_not_exist() {
     for mut policy in [tekton(), checked()] {

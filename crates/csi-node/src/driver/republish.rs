@@ -2,10 +2,10 @@
 //!
 //! Nothing in here fails because of the state of the cluster: a kubelet that gets an error tears down
 //! what a running container uses. Access that ended takes the content away and leaves the mount; access
-//! that came back brings it again; where nobody can be asked everything stays as it is.
+//! that came back brings it again; without an answer about access everything stays as it is.
 //!
-//! The pod's token is not looked at again. Who the volume is for was proven when it was made, is written
-//! in it, and its place is bound to that pod's UID: whoever calls, the content goes to nobody else.
+//! The pod's token is not looked at again. The pod of the volume was proven when the volume was made, is
+//! written in it, and its place is bound to that pod's UID: no caller can give the content to another pod.
 
 mod plan;
 
@@ -173,7 +173,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         match decision {
             Decision::Denied => {
                 let missing = Request::Missing(requestable);
-                Answer::No(request.map_or(missing, |request| Request::of(request.phase)))
+                Answer::No(request.map_or(missing, |request| Request::of(&request)))
             }
             Decision::AllowedStanding(_) => Answer::Yes {
                 pod_form: false,

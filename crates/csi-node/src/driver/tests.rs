@@ -3,6 +3,7 @@
 mod calls;
 mod gate;
 mod republish;
+mod standing;
 mod switched;
 
 use std::{sync::Arc, time::Duration};

@@ -135,6 +135,15 @@ pub struct RequestSeen {
     pub message: String,
 }
 
+impl RequestSeen {
+    /// Whether it ended because a standing permission covered its pod. It goes a minute later, and if the permission
+    /// is gone by then, a new request may be made.
+    #[must_use]
+    pub fn makes_way(&self) -> bool {
+        self.phase == Some(Phase::Ended) && self.ready_reason == Some(Ready::StandingPermission)
+    }
+}
+
 /// Why an answer cannot be used. It is as good as none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AnswerError {
@@ -407,6 +416,23 @@ mod tests {
             gating: 2,
             requestable: 2,
         }
+    }
+
+    #[test]
+    fn only_a_request_that_a_standing_permission_ended_makes_way() {
+        for phase in Phase::ALL {
+            for ready in Ready::ALL {
+                let mut seen = RequestSeen::try_from(answer(1).request.unwrap()).unwrap();
+                (seen.phase, seen.ready_reason) = (Some(*phase), Some(*ready));
+                let expected = (*phase, *ready) == (Phase::Ended, Ready::StandingPermission);
+                assert_eq!(seen.makes_way(), expected, "{phase} {ready}");
+            }
+        }
+        let mut seen = RequestSeen::try_from(answer(1).request.unwrap()).unwrap();
+        (seen.phase, seen.ready_reason) = (None, Some(Ready::StandingPermission));
+        assert!(!seen.makes_way());
+        (seen.phase, seen.ready_reason) = (Some(Phase::Ended), None);
+        assert!(!seen.makes_way());
     }
 
     #[test]

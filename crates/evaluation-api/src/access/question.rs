@@ -135,6 +135,22 @@ impl AccessQuestion {
             pod: Some(pod),
         }
     }
+
+    /// Whether the pods of an account may mount a connector at any time: without a pod, no other permission counts.
+    #[must_use]
+    pub fn standing(
+        subject: ServiceAccountName,
+        connector: ConnectorName,
+        permission: Permission,
+    ) -> Self {
+        Self {
+            subject,
+            connector,
+            permission,
+            verb: "*".to_owned(),
+            pod: None,
+        }
+    }
 }
 
 impl<T: AsRef<str>> AccessQuestion<T> {

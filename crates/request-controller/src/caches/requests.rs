@@ -174,6 +174,16 @@ impl Requests {
         before.take(most).count() >= most
     }
 
+    /// The requests that wait, but for those that have so many before them.
+    #[must_use]
+    pub fn first_in_line(&self, most: usize) -> Vec<Arc<AccessRequest>> {
+        let lines = self.waiting.values();
+        let names = lines.flat_map(|line| line.iter().take(most).map(|(.., name)| name));
+        names
+            .filter_map(|name| self.readable(name).cloned())
+            .collect()
+    }
+
     /// How many requests there are.
     #[must_use]
     pub fn counts(&self) -> Counts {

@@ -1,6 +1,7 @@
 //! The status as it should be: the table of the design, row by row.
 
 mod draft;
+mod standing;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -81,13 +82,20 @@ impl Outcome {
 }
 
 /// A terminal status never changes again, but for the note that its pod is gone, which starts the time
-/// after which the request is deleted.
+/// after which the request is deleted. One that needs no pod to be gone is deleted soon.
 fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Terms) -> Outcome {
     let is_duplicate = old.phase == Some(Phase::Invalid)
         && conditions::ready(&old.conditions) == Some(Ready::DuplicateRequest);
     if is_duplicate && !seen.tuple.has_others {
         return Outcome {
             delete: true,
+            ..Outcome::plain(old)
+        };
+    }
+    if let Some((delete, due)) = standing::makes_way(&old, now) {
+        return Outcome {
+            delete,
+            due: Some(due),
             ..Outcome::plain(old)
         };
     }

@@ -6,9 +6,8 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::{Told, tell::Kind};
+use crate::seen::Now;
 
 /// So many changes of what is awaited are told of one request
 const MOST: usize = 4;
@@ -19,7 +18,7 @@ const TIME: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
     /// When, the latest last.
-    at: Vec<Instant>,
+    at: Vec<Now>,
     /// What was told last about the wait.
     last: Vec<Told>,
     /// What waits to be told.
@@ -38,7 +37,7 @@ pub struct Paced {
 impl Pace {
     /// Decides on the events of one look, which are none when nothing changed.
     #[must_use]
-    pub fn next(&mut self, events: Vec<Told>, now: Instant) -> Paced {
+    pub fn next(&mut self, events: Vec<Told>, now: Now) -> Paced {
         let is_wait = |told: &Told| told.kind == Kind::AccessPending;
         if events.iter().any(|it| !is_wait(it)) {
             *self = Self::default();
@@ -57,11 +56,10 @@ impl Pace {
         if self.held.is_empty() {
             return Paced::default();
         }
-        self.at
-            .retain(|at| now.saturating_duration_since(*at) < TIME);
+        self.at.retain(|at| now.since(*at) < TIME);
         if self.at.len() >= MOST {
             let oldest = self.at.first().copied().unwrap_or(now);
-            let again = TIME.saturating_sub(now.saturating_duration_since(oldest));
+            let again = TIME.saturating_sub(now.since(oldest));
             return Paced {
                 tell: vec![],
                 again: Some(again),
@@ -81,6 +79,21 @@ mod tests {
     use super::*;
     use crate::plan::tell::About;
 
+    fn begin() -> Now {
+        Now {
+            wall: jiff::Timestamp::UNIX_EPOCH,
+            mono: tokio::time::Instant::now(),
+        }
+    }
+
+    /// A clock on the wall that stands still makes no difference.
+    fn later(now: Now, time: Duration) -> Now {
+        Now {
+            mono: now.mono + time,
+            ..now
+        }
+    }
+
     fn told(kind: Kind, note: &str) -> Vec<Told> {
         vec![Told {
             about: About::Pod,
@@ -96,8 +109,8 @@ mod tests {
 
     #[test]
     fn of_many_changes_some_are_told_at_once_and_the_last_one_when_there_is_room() {
-        let (mut pace, start) = (Pace::default(), Instant::now());
-        let at = |seconds| start + Duration::from_secs(seconds);
+        let (mut pace, start) = (Pace::default(), begin());
+        let at = |seconds| later(start, Duration::from_secs(seconds));
         for (second, note) in [(0, "a"), (1, "b"), (2, "c"), (3, "d")] {
             assert_eq!(pace.next(waits(note), at(second)).tell, waits(note));
         }
@@ -122,18 +135,18 @@ mod tests {
 
     #[test]
     fn a_change_that_was_undone_before_it_was_told_is_not_told() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
+        let (mut pace, now) = (Pace::default(), begin());
         for note in ["a", "b", "a", "b"] {
             assert!(!pace.next(waits(note), now).tell.is_empty());
         }
         assert!(pace.next(waits("c"), now).again.is_some());
         assert_eq!(pace.next(waits("b"), now), Paced::default());
-        assert_eq!(pace.next(vec![], now + TIME), Paced::default());
+        assert_eq!(pace.next(vec![], later(now, TIME)), Paced::default());
     }
 
     #[test]
     fn whatever_was_told_before_a_grant_or_an_end_is_told_at_once_and_what_was_held_is_dropped() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
+        let (mut pace, now) = (Pace::default(), begin());
         for note in ["a", "b", "c", "d", "e"] {
             let _ = pace.next(waits(note), now);
         }
@@ -141,7 +154,7 @@ mod tests {
             let mut pace = pace.clone();
             let end = told(kind, "over");
             assert_eq!(pace.next(end.clone(), now).tell, end);
-            assert_eq!(pace.next(vec![], now + TIME), Paced::default());
+            assert_eq!(pace.next(vec![], later(now, TIME)), Paced::default());
         }
     }
 }

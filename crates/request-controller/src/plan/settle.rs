@@ -146,6 +146,7 @@ pub fn unreadable(problem: &str, now: Timestamp) -> AccessRequestStatus {
     conditions.is_false(Ready::Unreadable, problem);
     AccessRequestStatus {
         phase: Some(Phase::Invalid),
+        ended_at: Some(now),
         conditions: conditions.finish(),
         ..AccessRequestStatus::default()
     }

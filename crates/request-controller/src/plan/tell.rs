@@ -16,12 +16,14 @@ use crate::seen::{Miss, NearMiss};
 
 pub(super) const POD_GONE: &str = "the pod is gone, or another pod took its name";
 pub(super) const NOT_FOLLOWED: &str =
-    "the pod ended; what its checks say is not looked at any more";
+    "the request ended; what its checks say is not looked at any more";
 pub(super) const NO_UID: &str = "spec.context.objectRef.uid: required, so that a later pod of the same name does not inherit the access";
 pub(super) const OTHER_NAMESPACE: &str =
     "spec.connectorRef.namespace: a request lives in the namespace of its connector";
 pub(super) const DISABLED: &str = "approvals are switched off; nothing new is granted until enable-connectors-approval is \"true\" in ConfigMap connectors-config";
 pub(super) const TERMINATING: &str = "the pod is being deleted; nothing new is granted to it";
+pub(super) const STANDING: &str =
+    "the pod needs no request: its service account may use the connector at any time";
 pub(super) const WRITING: &str = "the checks pass; the permission is being written";
 
 /// The kinds of events.
@@ -33,7 +35,7 @@ pub enum Kind {
     AccessGranted,
     /// Access was taken back while the pod still runs.
     AccessRevoked,
-    /// The pod ended, and access or the wait for it with it.
+    /// The pod ended, and access or the wait for it with it; or there is nothing to wait for any more.
     AccessEnded,
     /// A check said no, or the wait was too long.
     AccessRejected,
@@ -168,7 +170,10 @@ pub fn of_change(
 
 /// Whether a request ended as every request does that nothing goes wrong with.
 const fn is_normal_end(why: Ready) -> bool {
-    matches!(why, Ready::PodFinished | Ready::PodGone)
+    matches!(
+        why,
+        Ready::PodFinished | Ready::PodGone | Ready::StandingPermission
+    )
 }
 
 /// Whether a policy gave something, or stopped giving it.
@@ -219,7 +224,7 @@ fn for_foreign_pod(request: &AccessRequest, kind: Kind) -> String {
         Kind::AccessPending => "access is not granted yet",
         Kind::AccessGranted => "access was granted",
         Kind::AccessRevoked => "access was taken back",
-        Kind::AccessEnded => "access ended with the pod",
+        Kind::AccessEnded => "the request for access ended",
         Kind::AccessRejected => "access was refused",
         Kind::AccessInvalid => "the request for access cannot be decided",
         Kind::AccessReset => "access may be asked for anew",

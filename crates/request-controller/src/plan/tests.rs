@@ -8,4 +8,5 @@ mod properties;
 mod rows;
 mod scene;
 mod selection;
+mod standing;
 mod words;

@@ -3,6 +3,7 @@ mod attacks;
 mod crashes;
 mod guards;
 mod records;
+mod standing;
 mod waits;
 
 use std::{sync::atomic::Ordering, time::Duration};

@@ -16,6 +16,7 @@ use connectors_api::{
     check_verdict, connector,
 };
 use evaluation_api::{
+    access::AccessQuestion,
     client::CallError,
     v1::{CheckResult, EvaluateChecksRequest, EvaluateChecksResponse, GrantedRule, ObjectResult},
     verdict,
@@ -44,7 +45,7 @@ use crate::{
     observe::Observer,
     plan::Terms,
     reconcile::{ReconcileError, Reconciler},
-    seen::{ConnectorSeen, GrantKind, Now, PodFacts},
+    seen::{ConnectorSeen, GrantKind, Now, PodFacts, StandingSeen},
 };
 
 const CALLS: Policy = Policy {
@@ -63,23 +64,42 @@ pub(crate) const RESOURCE: &str = "connectors/apis/v1/pod/apps/deploy-1";
 struct Judge {
     answers: Arc<AtomicBool>,
     refuses: Arc<Mutex<Option<Code>>>,
+    standing: Arc<Mutex<StandingSeen>>,
+    asked: Arc<Mutex<Vec<Vec<AccessQuestion>>>>,
+}
+
+impl Judge {
+    fn is_there(&self) -> Result<(), Unanswered> {
+        if let Some(code) = *self.refuses.lock().unwrap() {
+            let status = Box::new(Status::new(code, "no"));
+            let call = "EvaluateChecks";
+            return Err(CallError::Status { call, status }.into());
+        }
+        if !self.answers.load(Ordering::SeqCst) {
+            return Err(Unanswered::Late(std::time::Duration::ZERO));
+        }
+        Ok(())
+    }
 }
 
 impl Evaluator for Judge {
+    fn standing(
+        &self,
+        questions: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<StandingSeen>, Unanswered>> {
+        let number = questions.len();
+        self.asked.lock().unwrap().push(questions);
+        let said = *self.standing.lock().unwrap();
+        let answer = self.is_there().map(|()| vec![said; number]);
+        Box::pin(async move { answer })
+    }
+
     fn evaluate(
         &self,
         question: EvaluateChecksRequest,
     ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
         Box::pin(async move {
-            let refusal = *self.refuses.lock().unwrap();
-            if let Some(code) = refusal {
-                let status = Box::new(Status::new(code, "no"));
-                let call = "EvaluateChecks";
-                return Err(CallError::Status { call, status }.into());
-            }
-            if !self.answers.load(Ordering::SeqCst) {
-                return Err(Unanswered::Late(std::time::Duration::ZERO));
-            }
+            self.is_there()?;
             let mut verdicts = Vec::new();
             let mut checks = Vec::new();
             for candidates in &question.candidates {
@@ -141,6 +161,10 @@ pub(crate) struct Cluster {
     pub(crate) answers: Arc<AtomicBool>,
     /// With what every question is refused.
     pub(crate) refuses: Arc<Mutex<Option<Code>>>,
+    /// What is said about the standing permission of every pod.
+    pub(crate) standing: Arc<Mutex<StandingSeen>>,
+    /// The questions about standing permissions, call by call.
+    pub(crate) asked: Arc<Mutex<Vec<Vec<AccessQuestion>>>>,
     pub(crate) now: Arc<Mutex<Now>>,
 }
 
@@ -205,6 +229,8 @@ impl Cluster {
             leads: Arc::new(AtomicBool::new(true)),
             answers: Arc::new(AtomicBool::new(true)),
             refuses: Arc::default(),
+            standing: Arc::default(),
+            asked: Arc::default(),
             now: Arc::new(Mutex::new(now)),
         }
     }
@@ -247,6 +273,16 @@ impl Cluster {
             .collect()
     }
 
+    /// The evaluation service of a controller.
+    pub(crate) fn evaluator(&self) -> Arc<dyn Evaluator> {
+        Arc::new(Judge {
+            answers: Arc::clone(&self.answers),
+            refuses: Arc::clone(&self.refuses),
+            standing: Arc::clone(&self.standing),
+            asked: Arc::clone(&self.asked),
+        })
+    }
+
     /// A controller that was just started: its caches hold what is there now.
     pub(crate) fn controller(&self) -> Reconciler {
         let client = self.server.client();
@@ -258,15 +294,11 @@ impl Cluster {
         let now = Arc::clone(&self.now);
         let clock: crate::apply::Clock = Arc::new(move || *now.lock().unwrap());
         let writes = Writes::new(client.clone(), CALLS, Arc::clone(&leads), metrics.clone());
-        let judge = Judge {
-            answers: Arc::clone(&self.answers),
-            refuses: Arc::clone(&self.refuses),
-        };
         let reconciler = Reconciler {
             observer: Observer::new(
                 Arc::clone(&world),
                 live.clone(),
-                Arc::new(judge),
+                self.evaluator(),
                 Arc::clone(&clock),
                 2,
             ),

@@ -1,7 +1,7 @@
 //! What becomes of a volume that is there, decided from what was heard about access.
 
 use connectors_api::{access_request::Phase, config::OnEnable};
-use evaluation_api::access::Requestable;
+use evaluation_api::access::{RequestSeen, Requestable};
 
 use crate::{access::Admitted, mounter::Passage, volume::ConnectorKey};
 
@@ -12,7 +12,7 @@ pub(super) enum Heard {
     Held(Admitted),
     /// It is not. The phase is that of the pod's request, if there is one that says its phase.
     Over(Request),
-    /// Nobody could be asked.
+    /// There is no answer.
     Unknown,
 }
 
@@ -29,9 +29,11 @@ pub(super) enum Request {
 
 impl Request {
     /// Of a request that was seen.
-    pub(super) const fn of(phase: Option<Phase>) -> Self {
-        match phase {
+    pub(super) fn of(request: &RequestSeen) -> Self {
+        match request.phase {
             None | Some(Phase::Pending) => Self::Waits,
+            // It goes, and access is asked for anew.
+            Some(Phase::Ended) if request.makes_way() => Self::Waits,
             // A grant that gives no access by now is one that no mount can use.
             Some(
                 Phase::Granted | Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended,
@@ -122,11 +124,12 @@ fn asked(over: &[(&ConnectorKey, Request)]) -> Act {
 
 #[cfg(test)]
 mod tests {
+    use connectors_api::reason::Ready;
     use proptest::prelude::*;
     use tokio::time::Instant;
 
     use super::{Content::*, Heard::*, Passage::*, Request::*, *};
-    use crate::testing::key;
+    use crate::testing::{key, seen};
 
     fn held() -> Heard {
         Held(Admitted {
@@ -176,17 +179,25 @@ mod tests {
     }
 
     #[test]
-    fn only_a_request_that_waits_is_waited_for() {
-        for (phase, expected) in [
-            (None, Waits),
-            (Some(Phase::Pending), Waits),
-            (Some(Phase::Granted), Decided),
-            (Some(Phase::Rejected), Decided),
-            (Some(Phase::Revoked), Decided),
-            (Some(Phase::Invalid), Decided),
-            (Some(Phase::Ended), Decided),
+    fn only_a_request_that_waits_or_makes_way_is_waited_for() {
+        for (phase, ready, expected) in [
+            (None, None, Waits),
+            (Some(Phase::Pending), None, Waits),
+            (Some(Phase::Granted), None, Decided),
+            (Some(Phase::Rejected), None, Decided),
+            (Some(Phase::Revoked), None, Decided),
+            (Some(Phase::Invalid), None, Decided),
+            (Some(Phase::Ended), None, Decided),
+            (Some(Phase::Ended), Some(Ready::PodFinished), Decided),
+            (Some(Phase::Ended), Some(Ready::StandingPermission), Waits),
+            (
+                Some(Phase::Revoked),
+                Some(Ready::StandingPermission),
+                Decided,
+            ),
         ] {
-            assert_eq!(Request::of(phase), expected, "{phase:?}");
+            let request = seen("r1", phase, ready);
+            assert_eq!(Request::of(&request), expected, "{phase:?} {ready:?}");
         }
     }
 
@@ -226,7 +237,7 @@ mod tests {
             prop_assert_eq!(act == Act::Fine, all && content != Gone);
         }
 
-        /// Nobody loses a volume because nobody could be asked.
+        /// A missing answer takes no volume away.
         #[test]
         fn without_a_no_nothing_is_taken_away(
             heard in prop::collection::vec(prop_oneof![Just(held()), Just(Unknown)], 1..4),

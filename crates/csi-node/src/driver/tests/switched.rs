@@ -21,17 +21,19 @@ fn kept(world: &World) -> i64 {
     world.driver.metrics.kept().get()
 }
 
+/// The kubelet's repeated calls leave the content, and the pod is told once.
+async fn keeps_its_content(world: &World) {
+    for _ in 0..3 {
+        publish(world).await.unwrap();
+        assert!(mounted(world));
+        assert_eq!((told(world), kept(world)), (vec![Word::MountedWhileOff], 1));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_running_pod_keeps_its_volume_and_is_told_once() {
     let world = switched_on(OnEnable::Keep).await;
-    for _ in 0..3 {
-        publish(&world).await.unwrap();
-        assert!(mounted(&world));
-        assert_eq!(
-            (told(&world), kept(&world)),
-            (vec![Word::MountedWhileOff], 1)
-        );
-    }
+    keeps_its_content(&world).await;
     assert_eq!(calls(&world, "create"), 0);
     world.driver.unpublish(&unpublish_request()).await.unwrap();
     assert_eq!(kept(&world), 0);
@@ -61,14 +63,7 @@ async fn access_is_asked_for_and_content_kept_while_the_request_waits() {
     );
     let waits = denied(Phase::Pending, Ready::NoAccessPolicy);
     world.evaluator.says("tools/harbor", Some(waits));
-    for _ in 0..3 {
-        publish(&world).await.unwrap();
-        assert!(mounted(&world));
-    }
-    assert_eq!(
-        (told(&world), kept(&world)),
-        (vec![Word::MountedWhileOff], 1)
-    );
+    keeps_its_content(&world).await;
     assert_eq!(calls(&world, "create"), 1);
     world.evaluator.says("tools/harbor", Some(granted()));
     publish(&world).await.unwrap();
@@ -95,6 +90,20 @@ async fn a_request_that_ends_without_a_grant_empties_the_volume() {
         publish(&world).await.unwrap();
         assert!(!mounted(&world), "{phase}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_makes_way_keeps_the_content_and_access_is_asked_for_anew() {
+    let world = switched_on(OnEnable::Request).await;
+    let ended = denied(Phase::Ended, Ready::StandingPermission);
+    world.evaluator.says("tools/harbor", Some(ended));
+    publish(&world).await.unwrap();
+    assert!(mounted(&world));
+    assert_eq!(calls(&world, "create"), 0);
+    world.evaluator.says("tools/harbor", Some(no_request()));
+    publish(&world).await.unwrap();
+    assert!(mounted(&world));
+    assert_eq!(calls(&world, "create"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,6 +195,8 @@ enum Access {
     Granted,
     None,
     Waits,
+    /// Its request ended by a standing permission, which is gone again.
+    MakesWay,
     Rejected,
     NoAnswer,
 }
@@ -196,6 +207,7 @@ impl Access {
             Self::Granted => Some(granted()),
             Self::None => Some(no_request()),
             Self::Waits => Some(denied(Phase::Pending, Ready::ChecksPending)),
+            Self::MakesWay => Some(denied(Phase::Ended, Ready::StandingPermission)),
             Self::Rejected => Some(denied(Phase::Rejected, Ready::CheckRejected)),
             Self::NoAnswer => None,
         }
@@ -214,7 +226,10 @@ enum Volume {
 }
 
 fn after_a_call(before: Volume, switch: Config, access: Access) -> Volume {
-    let denied = matches!(access, Access::None | Access::Waits | Access::Rejected);
+    let denied = match access {
+        Access::None | Access::Waits | Access::MakesWay | Access::Rejected => true,
+        Access::Granted | Access::NoAnswer => false,
+    };
     let keeps = match switch.on_enable {
         OnEnable::Keep => true,
         OnEnable::Request => access != Access::Rejected,
@@ -247,6 +262,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         Access::Granted,
         Access::None,
         Access::Waits,
+        Access::MakesWay,
         Access::Rejected,
         Access::NoAnswer,
     ]);

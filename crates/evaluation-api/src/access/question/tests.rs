@@ -29,6 +29,17 @@ fn a_question_comes_back_as_it_was_sent() {
     assert_eq!(v1::AccessQuestion::from(parsed), wire);
 }
 
+#[test]
+fn a_question_about_a_standing_permission_names_no_pod_and_is_otherwise_that_of_a_mount() {
+    let mount = AccessQuestion::<String>::try_from(question()).unwrap();
+    let standing = AccessQuestion::standing(
+        mount.subject.clone(),
+        mount.connector.clone(),
+        mount.permission,
+    );
+    assert_eq!(standing, AccessQuestion { pod: None, ..mount });
+}
+
 fn target() -> AccessTarget {
     let question = AccessQuestion::<String>::try_from(question()).unwrap();
     AccessTarget {

@@ -12,7 +12,7 @@ use connectors_api::{
 };
 use jiff::Timestamp;
 
-use super::{Outcome, PATIENT, again, follow, lapsed_verdict, unusable};
+use super::{Outcome, PATIENT, again, follow, lapsed_verdict, standing, unusable};
 use crate::{
     plan::{
         conditions::{self, Conditions},
@@ -149,7 +149,9 @@ impl Draft<'_> {
         let granting = is(|it| it == Standing::Granting);
         let lost = is(|it| matches!(it, Standing::Lost(_)));
         let waiting = is(|it| matches!(it, Standing::Waiting(_)));
-        let mut outcome = if followed.is_empty() {
+        let mut outcome = if !terminating && standing::suffices(self.seen, now, &followed) {
+            self.over(Ready::StandingPermission, tell::STANDING.to_owned())
+        } else if followed.is_empty() {
             let none = tell::no_policy(&self.seen.request, &self.seen.near);
             self.conditions
                 .is_false(AccessPolicyMatched::NoAccessPolicyMatched, none.clone());
@@ -340,7 +342,7 @@ impl Draft<'_> {
         self.end(Phase::Revoked, reason, message)
     }
 
-    /// The pod's end is the normal end. Where nothing was given, nothing is taken back.
+    /// A normal end: of the pod, or of the wait. Where nothing was given, nothing is taken back.
     fn over(mut self, reason: Ready, message: String) -> Outcome {
         self.conditions
             .is_unknown(Is::AccessCheckReady, tell::NOT_FOLLOWED);
@@ -373,6 +375,7 @@ impl Draft<'_> {
             }
         }
         self.status.phase = Some(phase);
+        self.status.ended_at = Some(now);
         self.conditions.is_false(reason, message);
         // Nothing is in force any more that could end.
         self.status.expires_at = None;

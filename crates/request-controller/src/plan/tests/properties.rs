@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::scene::{Scene, answer};
 use crate::plan::{Action, grant};
-use crate::seen::{ConnectorSeen, Freshness, Held, Judged, PodFacts, PodSeen, TupleSeen};
+use crate::seen::{
+    ConnectorSeen, Freshness, Held, Judged, PodFacts, PodSeen, StandingSeen, TupleSeen,
+};
 
 /// One thing that can happen around a request between two looks.
 #[derive(Clone, Debug)]
@@ -23,6 +25,7 @@ enum Step {
     Switch(bool),
     Limit(bool),
     Duplicate(bool),
+    Standing(StandingSeen),
     Age(u64),
     Caches(bool),
     Lose(usize),
@@ -72,6 +75,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<bool>().prop_map(Step::Switch),
         1 => any::<bool>().prop_map(Step::Limit),
         1 => proptest::bool::weighted(0.2).prop_map(Step::Duplicate),
+        1 => select(&[StandingSeen::Unknown, StandingSeen::Absent, StandingSeen::There][..])
+            .prop_map(Step::Standing),
         1 => (0_u64..8).prop_map(Step::Age),
         1 => any::<bool>().prop_map(Step::Caches),
         1 => (0_usize..4).prop_map(Step::Lose),
@@ -126,6 +131,7 @@ fn happens(scene: Scene, step: Step, limits: &Value) -> Scene {
                 has_others: is,
             };
         }),
+        Step::Standing(standing) => scene.standing(standing),
         Step::Age(seconds) => {
             let mut scene = scene.with(|seen| seen.freshness = live);
             scene.now.mono += std::time::Duration::from_secs(seconds);
@@ -215,6 +221,22 @@ proptest! {
                 prop_assert!(plan.actions.is_empty());
                 let phase = plan.status.as_ref().and_then(|it| it.phase);
                 prop_assert!(phase == old.phase || !phase.is_some_and(grant::is_terminal));
+            }
+            // While its pod runs, a request ends without having held anything only where a standing permission was
+            // confirmed just now, and where no policy has come to anything.
+            let new = plan.status.as_ref().filter(|it| it.phase == Some(Phase::Ended) && it.phase != old.phase);
+            if let Some(new) = new {
+                let decided = |it: &connectors_api::access_request::AccessRequestStatus| {
+                    it.granted_at.is_some() || it.policies.iter().any(|it| it.grant.is_some())
+                };
+                let runs = matches!(&scene.seen.pod, PodSeen::There(pod) if !pod.finished);
+                prop_assert!(!runs || is_live && scene.seen.standing == StandingSeen::There);
+                prop_assert!(!runs || !decided(&old) && !decided(new));
+            }
+            // A request goes while its pod runs only where it may: as a duplicate, or one minute after such an end.
+            if plan.actions.contains(&Action::DeleteRequest) {
+                prop_assert!(matches!(old.phase, Some(Phase::Invalid | Phase::Ended)), "{old:?}");
+                break;
             }
             // I5: what is final stays final, and grants nothing.
             if let Some(phase) = final_phase {

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use crate::plan::{Action, Plan, Terms, conditions, finished, grant, granted, plan, select};
 use crate::seen::{
     Answer, CheckSeen, ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, Managed,
-    ManagedObject, Now, ObjectSeen, Observed, PodFacts, PodSeen, PolicySeen, TupleSeen,
+    ManagedObject, Now, ObjectSeen, Observed, PodFacts, PodSeen, PolicySeen, StandingSeen,
+    TupleSeen,
 };
 
 pub(super) const TERMS: Terms = Terms {
@@ -147,6 +148,7 @@ impl Scene {
                 }),
                 tuple: TupleSeen::default(),
                 over_limit: false,
+                standing: StandingSeen::Unknown,
                 policies: vec![],
                 near: vec![],
                 frozen: vec![],
@@ -158,6 +160,10 @@ impl Scene {
     pub(super) fn with(mut self, change: impl FnOnce(&mut Observed)) -> Self {
         change(&mut self.seen);
         self
+    }
+
+    pub(super) fn standing(self, standing: StandingSeen) -> Self {
+        self.with(|seen| seen.standing = standing)
     }
 
     pub(super) fn cached(self) -> Self {
@@ -244,6 +250,7 @@ impl Scene {
                     next.seen.grants.clear();
                     next.seen.request.status = finished(&next.seen.request, self.now.wall);
                 }
+                // Nothing follows it.
                 Action::DeleteRequest => {}
             }
         }

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use evaluation_api::v1::{
-    CheckResult, CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse,
+use evaluation_api::{
+    access::AccessQuestion,
+    v1::{CheckResult, CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse},
 };
 use futures::future::BoxFuture;
 use tokio::time::Duration;
@@ -13,13 +14,22 @@ use crate::{
     evaluator::{Evaluator, Unanswered},
     observe::Observer,
     reconcile::Reconciler,
+    seen::StandingSeen,
     testing::Cluster,
 };
 
-/// Says something to each question, or nothing for ever.
-struct Saying(Mutex<Option<EvaluateChecksResponse>>);
+/// Says something to each question about checks, or nothing for ever; nothing to any other.
+#[derive(Default)]
+pub(super) struct Saying(Mutex<Option<EvaluateChecksResponse>>);
 
 impl Evaluator for Saying {
+    fn standing(
+        &self,
+        _: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<StandingSeen>, Unanswered>> {
+        Box::pin(std::future::pending())
+    }
+
     fn evaluate(
         &self,
         _: EvaluateChecksRequest,
@@ -49,6 +59,12 @@ fn said(verdict: CheckVerdict) -> EvaluateChecksResponse {
 
 fn asking(cluster: &Cluster, saying: &Arc<Saying>) -> Reconciler {
     let mut controller = cluster.controller();
+    asks(&mut controller, saying);
+    controller
+}
+
+/// From now on the controller asks this one.
+pub(super) fn asks(controller: &mut Reconciler, saying: &Arc<Saying>) {
     controller.observer = Observer::new(
         Arc::clone(&controller.world),
         controller.live.clone(),
@@ -56,7 +72,6 @@ fn asking(cluster: &Cluster, saying: &Arc<Saying>) -> Reconciler {
         Arc::clone(&controller.clock),
         2,
     );
-    controller
 }
 
 #[tokio::test(start_paused = true)]

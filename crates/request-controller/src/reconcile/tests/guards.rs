@@ -7,7 +7,10 @@ use std::{
 };
 
 use connectors_api::access_policy::ObjectKind;
-use evaluation_api::v1::{EvaluateChecksRequest, EvaluateChecksResponse};
+use evaluation_api::{
+    access::AccessQuestion,
+    v1::{EvaluateChecksRequest, EvaluateChecksResponse},
+};
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -27,6 +30,7 @@ use crate::{
     evaluator::{Evaluator, Unanswered},
     observe::{ObserveError, Observer},
     reconcile::{ReconcileError, Reconciler},
+    seen::StandingSeen,
     testing::{ApiServer, Break, Cluster},
 };
 
@@ -268,6 +272,13 @@ async fn an_object_too_large_to_be_a_check_is_none_where_it_is_read_live() {
 struct Nobody;
 
 impl Evaluator for Nobody {
+    fn standing(
+        &self,
+        _: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<StandingSeen>, Unanswered>> {
+        Box::pin(async { Err(Unanswered::Late(Duration::ZERO)) })
+    }
+
     fn evaluate(
         &self,
         _: EvaluateChecksRequest,

@@ -1,0 +1,83 @@
+//! Standing permissions: what is true of them, and what may be said instead.
+
+use evaluation_api::access::{AccessQuestion, Decision};
+use evaluation_service::{check, world};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use request_controller::seen::StandingSeen;
+
+use crate::stage::Stage;
+
+/// How it misbehaves when it is asked about standing permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Hearsay {
+    /// The service cannot be reached.
+    Away,
+    /// It never answers.
+    Silent,
+    /// It answers after a second.
+    Slow,
+    /// It refuses every question.
+    Refuses,
+    /// That there is none.
+    No,
+    /// Once: that there is one for everybody. A service that says so twice is believed.
+    Yes,
+    /// An answer to no question.
+    Nothing,
+}
+
+impl Hearsay {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Away,
+        Self::Silent,
+        Self::Slow,
+        Self::Refuses,
+        Self::No,
+        Self::Yes,
+        Self::Nothing,
+    ];
+
+    /// One word for plans.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Away => "away",
+            Self::Silent => "silent",
+            Self::Slow => "slow",
+            Self::Refuses => "refuses",
+            Self::No => "no",
+            Self::Yes => "yes",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+/// A hearsay from one call on, for some calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rumour {
+    /// How it misbehaves.
+    pub hearsay: Hearsay,
+    /// The first call that it meets, from 0.
+    pub from: usize,
+    /// How many calls.
+    pub calls: usize,
+}
+
+/// What the evaluation service says about standing permissions, from the Roles and bindings that are there.
+pub(super) fn standing(stage: &Stage, questions: &[AccessQuestion]) -> Vec<StandingSeen> {
+    let mut known = world::World::default();
+    for role in stage.server.list("roles") {
+        let role: Option<Role> = serde_json::from_value(role).ok();
+        let _ = role.map(|it| known.rbac.apply(&it));
+    }
+    for binding in stage.server.list("rolebindings") {
+        let binding: Option<RoleBinding> = serde_json::from_value(binding).ok();
+        let _ = binding.map(|it| known.rbac.apply(&it));
+    }
+    let says = |question| match check::answer(&known, question, stage.server.now()).decision {
+        Decision::AllowedStanding(_) => StandingSeen::There,
+        Decision::AllowedPod(_) | Decision::Denied => StandingSeen::Absent,
+    };
+    questions.iter().map(says).collect()
+}

@@ -1,0 +1,130 @@
+//! What ends are called, on what they rest, and when requests go.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use testkit::ChangeRecord;
+
+use super::{
+    Allowance,
+    history::{Snapshot, list, text},
+    truth,
+};
+
+/// How old an answer about a standing permission may be when a request ends on it: that of the reads beside it, and
+/// the time that it takes to record the end against others and against a slow API server.
+const UNDISTURBED: Duration = Duration::from_secs(1);
+const DISTURBED: Duration = Duration::from_secs(90);
+/// How long a request stays that makes way; its time is in whole seconds.
+const STAYS: Duration = Duration::from_secs(59);
+/// How much later than that it is gone at the latest, where nothing goes wrong.
+const GOES: Duration = Duration::from_secs(5);
+
+/// What was seen of standing permissions.
+pub(super) struct Ends {
+    /// Until when there was one.
+    covered: Option<Duration>,
+    is_covered: bool,
+    oldest: Duration,
+}
+
+impl Ends {
+    pub(super) const fn new(allowance: &Allowance) -> Self {
+        let oldest = match allowance.last_fault {
+            None => UNDISTURBED,
+            Some(_) => DISTURBED,
+        };
+        Self {
+            covered: None,
+            is_covered: false,
+            oldest,
+        }
+    }
+
+    /// After a change: whether there is a standing permission now.
+    pub(super) fn look(&mut self, at: Duration, snapshot: &Snapshot) {
+        let is_covered = truth::stands(snapshot);
+        if is_covered || self.is_covered {
+            self.covered = Some(at);
+        }
+        self.is_covered = is_covered;
+    }
+
+    /// What is wrong with a phase: what held nothing is called ended, what held something is called revoked, and a
+    /// request ends only with its pod, or by a standing permission where no policy has come to anything.
+    pub(super) fn called(
+        &self,
+        sent: Duration,
+        before: Option<&Value>,
+        request: &Value,
+        snapshot: &Snapshot,
+    ) -> Option<&'static str> {
+        let given = |it: &Value| {
+            let mut entries = list(it, "/status/policies").iter();
+            let open =
+                entries.any(|it| ["Granting", "Granted"].contains(&text(it, "/grant/state")));
+            open || it
+                .pointer("/status/grantedAt")
+                .is_some_and(|it| !it.is_null())
+        };
+        let said_no = |it: &Value| {
+            let mut entries = list(it, "/status/policies").iter();
+            entries.any(|it| text(it, "/grant/state") == "Ended")
+        };
+        let held = given(request) || before.is_some_and(given);
+        let recently = |at: Duration| sent.saturating_sub(at) <= self.oldest;
+        match text(request, "/status/phase") {
+            "Ended" if held => Some("called ended, and something was given"),
+            "Ended" if makes_way(request) => {
+                if said_no(request) || before.is_some_and(said_no) {
+                    Some("ended by a standing permission, and a policy had said no")
+                } else if !self.is_covered && !self.covered.is_some_and(recently) {
+                    Some("ended by a standing permission, and there was none")
+                } else {
+                    None
+                }
+            }
+            "Ended" if truth::pod_problem(snapshot, request).is_none() => {
+                Some("called ended, and its pod runs")
+            }
+            "Revoked" if !held => Some("called revoked, and nothing was given"),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with the deletion of a request by a controller: while its pod is there it is a reset, which is for
+    /// people; only a duplicate goes at once, and what makes way goes in its time.
+    pub(super) fn went(
+        change: &ChangeRecord,
+        at: Duration,
+        since: Option<Duration>,
+        snapshot: &Snapshot,
+        allowance: &Allowance,
+    ) -> Option<String> {
+        let before = change
+            .before
+            .as_deref()
+            .filter(|_| change.by != "cluster")?;
+        let phase = text(before, "/status/phase");
+        if !truth::is_terminal(before) {
+            return Some(format!("a request is deleted that is {phase:?}"));
+        }
+        if makes_way(before) {
+            let stayed = since.map(|since| at.saturating_sub(since));
+            let in_time = stayed.is_some_and(|it| (STAYS..=STAYS + GOES).contains(&it));
+            let disturbed = allowance.last_fault.is_some();
+            return (!in_time && !disturbed).then(|| format!("it made way after {stayed:?}"));
+        }
+        let is_there = truth::pod_of(snapshot, before).is_some();
+        (is_there && phase != "Invalid")
+            .then(|| format!("a request is deleted that is {phase}, and its pod is there"))
+    }
+}
+
+/// Whether a standing permission ended it.
+fn makes_way(request: &Value) -> bool {
+    let mut conditions = list(request, "/status/conditions").iter();
+    text(request, "/status/phase") == "Ended"
+        && conditions
+            .any(|it| text(it, "/type") == "Ready" && text(it, "/reason") == "StandingPermission")
+}
