@@ -1,7 +1,8 @@
-//! Which requests this node made for its pods: one pod, one price.
+//! Which connectors the pods of this node wait for: one pod, one price.
 //!
-//! A request lives in the namespace of its connector, and so with somebody else. What a pod may make there is
-//! counted over all its volumes and calls. A process that restarts begins anew: the webhook counts as well.
+//! A request lives in the namespace of its connector, and so with somebody else; a wait without one is followed
+//! all the same. Both are counted for a pod, over all its volumes and calls. A process that restarts begins anew:
+//! the webhook counts as well.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,7 +31,7 @@ struct OfPod {
 }
 
 impl Asked {
-    /// Counts a request of a pod before it is made. One that was counted already may be made again.
+    /// Counts a request of a pod before it is made, or would be. One that was counted already may be made again.
     pub(crate) fn count(
         &self,
         pod_uid: &str,

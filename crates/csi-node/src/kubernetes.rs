@@ -134,3 +134,39 @@ pub(crate) trait Kubernetes: Send + Sync + 'static {
     /// Tells a pod, sooner or later. Nobody waits for it.
     fn tell(&self, pod: &Pod, word: Word, note: String);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Word;
+
+    const POLICY: &str =
+        include_str!("../../../charts/connectors-approval/templates/admission/node-events.yaml");
+
+    #[test]
+    fn the_admission_policy_lets_the_driver_write_its_events_and_no_others() {
+        let (_, reasons) = POLICY
+            .split_once("object.?reason.orValue('') in [")
+            .unwrap();
+        let (reasons, _) = reasons.split_once(']').unwrap();
+        let mut allowed: Vec<&str> = reasons.split('\'').skip(1).step_by(2).collect();
+        allowed.sort_unstable();
+        let all = [
+            Word::Pending,
+            Word::Denied,
+            Word::Unusable,
+            Word::Revoked,
+            Word::MountedWhileOff,
+        ];
+        let mut written = all.map(|word| match word {
+            // Another word belongs into the list above.
+            Word::Pending
+            | Word::Denied
+            | Word::Unusable
+            | Word::Revoked
+            | Word::MountedWhileOff => word.as_str(),
+        });
+        written.sort_unstable();
+        assert_eq!(allowed, written);
+        assert!(POLICY.contains("'connectors.alauda.io/csi-node'"));
+    }
+}

@@ -83,17 +83,18 @@ impl<'a, K: Kubernetes> Making<'a, K> {
         if self.made {
             return Attempt::There;
         }
-        if self.leads_nowhere(requestable) {
-            return Attempt::Nowhere;
-        }
-        if let Some(until) = self.full_until.filter(|until| *until > Instant::now()) {
-            return Attempt::QuotaFull(until);
-        }
+        // What leads nowhere is waited for as well, and followed.
         let Wish {
             pod, permission, ..
         } = self.wish;
         if let Err(full) = self.asked.count(&pod.uid, self.connector, *permission) {
             return Attempt::TooMany(full);
+        }
+        if self.leads_nowhere(requestable) {
+            return Attempt::Nowhere;
+        }
+        if let Some(until) = self.full_until.filter(|until| *until > Instant::now()) {
+            return Attempt::QuotaFull(until);
         }
         let namespace = &self.connector.namespace;
         let Ok(created) = self.kubernetes.create_request(namespace, &self.ours).await else {

@@ -105,6 +105,22 @@ async fn one_pod_makes_no_more_requests_than_its_share_over_all_its_volumes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_pod_waits_for_no_more_connectors_than_that_where_no_request_is_made_either() {
+    let world = World::new();
+    for (number, connector) in (1..=2).flat_map(|volume| (0..16).map(move |it| (volume, it))) {
+        let no = no_request_and(Requestable::No);
+        world
+            .evaluator
+            .says(&format!("tools/c{number}-{connector}"), Some(no));
+    }
+    let first = world.driver.publish(of_volume(1), None).await;
+    assert_eq!(code(&first), Code::PermissionDenied);
+    let second = world.driver.publish(of_volume(2), None).await;
+    assert_eq!(second, Err(PublishError::Crowded(Full::Requests)));
+    assert_eq!(calls(&world, "create"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_with_permissions_makes_no_request_and_takes_no_room() {
     let world = World::with_room_for(0);
     let full = Err(PublishError::Crowded(Full::Node(0)));
