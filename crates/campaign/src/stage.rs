@@ -33,7 +33,7 @@ output := {"state": input.data.state} if input.data.state
 "#;
 
 /// When every run begins.
-/// What the module above reads of ConfigMaps beside pods of another namespace.
+/// What the module above reads of `ConfigMap` objects beside pods of another namespace.
 const SHARED_CHECK_FIELDS: &str =
     r#"[{"apiVersion": "v1", "kind": "ConfigMap", "fields": ["data.state"]}]"#;
 const START: &str = "2026-03-01T10:00:00Z";

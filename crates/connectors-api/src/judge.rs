@@ -223,9 +223,9 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
         let shared = shared.get(&check.name).map_or(&[][..], Vec::as_slice);
         if is_foreign && of.module().is_some() {
             let labels = || check.selector.labels.keys().map(String::as_str);
-            objects
-                .iter_mut()
-                .for_each(|it| it.seen = Some(seen_from_elsewhere(&it.value, labels(), shared)));
+            for object in &mut objects {
+                object.seen = Some(seen_from_elsewhere(&object.value, labels(), shared));
+            }
         }
         let selection = Selection::of(selector, &pod_namespace, &data, &mut budget, stage);
         PreparedCheck {

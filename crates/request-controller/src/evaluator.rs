@@ -93,8 +93,13 @@ impl Evaluator for EvaluationService {
         &self,
         questions: Vec<AccessQuestion>,
     ) -> BoxFuture<'_, Result<Vec<StandingSeen>, Unanswered>> {
+        let client = self.client.clone();
         Box::pin(async move {
-            let answers = self.batch_check_access(&questions).await?;
+            let asked = async move { client.batch_check_access(&questions).await };
+            let Ok(answers) = process::on(&self.runtime, asked).await else {
+                return Err(Unanswered::Ended);
+            };
+            let answers = answers?;
             let seen = answers.into_iter().map(|answer| match answer {
                 Ok(Permitted::Standing) => StandingSeen::There,
                 Ok(Permitted::No | Permitted::Pod) => StandingSeen::Absent,

@@ -78,14 +78,12 @@ pub async fn on<T: Send + 'static>(
     // A set ends its tasks when it is dropped, which a handle does not.
     let mut works = JoinSet::new();
     let handle = works.spawn_on(work, runtime);
-    match works.join_next().await {
-        Some(done) => done,
-        // There is one; if there were none, it would be as if it had been ended.
-        None => {
-            handle.abort();
-            std::future::pending().await
-        }
+    if let Some(done) = works.join_next().await {
+        return done;
     }
+    // The set holds one task, so that this is not reached; an ended task never answers.
+    handle.abort();
+    std::future::pending().await
 }
 
 impl Drop for SideRuntime {

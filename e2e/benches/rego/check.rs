@@ -63,6 +63,7 @@ impl Check {
             candidates: vec![Candidates {
                 check: self.name.clone(),
                 objects: vec![object.to_vec()],
+                shared_fields: Vec::new(),
             }],
             stage: EvaluationStage::BeforeGrant.into(),
         }

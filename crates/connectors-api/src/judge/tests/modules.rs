@@ -99,8 +99,7 @@ fn a_module_of_another_namespace_sees_what_is_shared_of_an_object() {
             it.shared = shared.clone();
         });
         let prepared = prepare(question).unwrap();
-        let input = prepared.rego_jobs().next().unwrap().input.clone();
-        input
+        prepared.rego_jobs().next().unwrap().input.clone()
     };
     assert_eq!(asked("devops", &[]), object);
     let seen = asked("tools", &[]);
