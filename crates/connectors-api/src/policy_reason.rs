@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(
             words(PermissionSynced::ALL.iter().map(|it| it.as_str()).collect()),
             "PermissionGranted NoStandingPermission NothingToGrant SubjectsInvalid RulesInvalid \
-             PolicyUnreadable NameTaken WriteFailed"
+             TooManySubjects PolicyUnreadable NameTaken WriteFailed"
         );
         assert_eq!(
             words(ChecksValid::ALL.iter().map(|it| it.as_str()).collect()),

@@ -48,11 +48,12 @@ impl Inspections {
         found.map_or(Checks::AsTold, |it| Checks::Judged(it.verdict.clone()))
     }
 
-    /// Keeps what was found, and says whether it is something new.
+    /// Keeps what was found, and says whether the status has to tell it. The same verdict about a new version is
+    /// news: until then the status of that version says that its checks were not judged.
     fn keep(&self, job: &Job, found: Inspection) -> bool {
-        let verdict = found.verdict.clone();
+        let (generation, verdict) = (found.generation, found.verdict.clone());
         let before = self.known().insert(job.clone(), found);
-        before.is_none_or(|it| it.verdict != verdict)
+        before.is_none_or(|it| it.generation != generation || it.verdict != verdict)
     }
 
     fn forget_all_but(&self, jobs: &BTreeSet<&Job>) {
@@ -61,5 +62,38 @@ impl Inspections {
 
     fn known(&self) -> MutexGuard<'_, HashMap<Job, Inspection>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use connectors_api::{config::DefaultRequesters, policy_reason::ChecksValid};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn found(generation: i64, reason: ChecksValid) -> Inspection {
+        Inspection {
+            generation: Some(generation),
+            defaults: DefaultRequesters::Namespace,
+            at: Instant::now(),
+            verdict: Verdict {
+                reason,
+                message: String::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn the_same_verdict_is_news_for_a_new_version_alone() {
+        let inspections = Inspections::default();
+        let job = Job {
+            namespace: "tools".to_owned(),
+            uid: "p".to_owned(),
+        };
+        assert!(inspections.keep(&job, found(1, ChecksValid::ChecksValid)));
+        assert!(!inspections.keep(&job, found(1, ChecksValid::ChecksValid)));
+        assert!(inspections.keep(&job, found(2, ChecksValid::ChecksValid)));
+        assert!(inspections.keep(&job, found(2, ChecksValid::KindMissing)));
     }
 }

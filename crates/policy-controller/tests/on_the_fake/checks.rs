@@ -236,10 +236,10 @@ async fn who_could_delete_an_approval_before_it_is_withdrawn_is_named() {
             spec["checkGrantedPermission"]["spec"]["checks"][0]["latch"] = json!(latch);
         });
         sleep(Duration::from_secs(90)).await;
+        let (line, message) = checks(&cluster, "p");
         assert_eq!(
-            checks(&cluster, "p").0,
-            "True ChecksValid, ready True Ready",
-            "{latch}"
+            line, "True ChecksValid, ready True Ready",
+            "{latch}: {message}"
         );
     }
 }

@@ -226,6 +226,8 @@ mod tests {
             pods.put("loud", &number.to_string(), &large);
             assert!(pods.bytes() <= PODS.share + 2 * OVERHEAD);
         }
+        let is_kept = |number: &i32| pods.get(&number.to_string(), "1").is_some();
+        assert_eq!((0..100).filter(is_kept).collect::<Vec<_>>(), [97, 98, 99]);
         assert_eq!(pods.get("own", "1"), Some(quiet));
     }
 
