@@ -272,6 +272,11 @@ impl ApiClient {
         Ok(String::from_utf8_lossy(&answer.body).into_owned())
     }
 
+    /// Posts to a path, such as one of a service behind the API server.
+    pub fn post(&self, path: &str, body: &Value) -> Result<Value, ApiError> {
+        self.object(ApiCall::post(path.to_owned(), body))
+    }
+
     /// Whether a user may do what these `resourceAttributes` say.
     pub fn allows(&self, user: &ApiUser, attributes: &Value) -> Result<bool, ApiError> {
         let review = self.object(review(user, attributes))?;

@@ -1,33 +1,39 @@
 //! A tenant does the worst that its rights allow, while pods of another are approved and withdrawn.
 
+mod attacks;
+mod services;
+
 use std::{
-    fs,
-    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use e2e::{
-    api::kinds::{ACCESS_POLICY, ACCESS_REQUEST, POD, SIGN_OFF},
+    Deadline,
+    api::kinds::{ACCESS_POLICY, ACCESS_REQUEST, POD, ROLE, ROLE_BINDING, SIGN_OFF},
     harness::{is_long_form, say},
-    install::NAMESPACE,
+    poll,
 };
-use serde_json::{Value, json};
 
-use crate::support::{Approval, Gate, check_of, policy};
+use crate::support::{Approval, Gate};
+use attacks::{ATTACKS, Attack, create_pod};
+use services::ServicePod;
 
 /// What an unrelated tenant may be made to wait, whatever the attack.
 const MOST: Duration = Duration::from_secs(2);
-/// How much slower than on a calm cluster it may get, where that is more.
+/// How much slower than on a calm cluster it may get, where that is more than this.
 const FACTOR: u32 = 3;
+const CALM: Duration = Duration::from_millis(500);
+/// After that the attack has left nothing.
+const CLEAN: Duration = Duration::from_mins(1);
 
 /// Pods of the victim that are approved and withdrawn, in each phase.
 fn cycles() -> usize {
-    if is_long_form() { 60 } else { 8 }
+    if is_long_form() { 100 } else { 10 }
 }
 
-/// From the approval to the grant, and from its withdrawal to the revocation.
+/// From the approval to the grant, and from its withdrawal to the revocation, in order.
 #[derive(Default)]
 struct Times {
     granted: Vec<Duration>,
@@ -35,8 +41,24 @@ struct Times {
 }
 
 impl Times {
-    fn longest(&self) -> [Duration; 2] {
-        [&self.granted, &self.revoked].map(|it| it.iter().max().copied().unwrap_or_default())
+    /// The 99th of a hundred, which is the longest of fewer.
+    fn p99(times: &[Duration]) -> Duration {
+        let mut sorted = times.to_vec();
+        sorted.sort_unstable();
+        let at = (sorted.len() * 99).div_ceil(100).saturating_sub(1);
+        sorted.get(at).copied().unwrap_or_default()
+    }
+
+    fn say(&self, phase: &str) {
+        let line = |times: &[Duration]| -> String {
+            let each = times.iter().map(|it| it.as_millis().to_string());
+            each.collect::<Vec<_>>().join(" ")
+        };
+        say(&format!(
+            "{phase}: granted {}; revoked {} ms",
+            line(&self.granted),
+            line(&self.revoked)
+        ));
     }
 }
 
@@ -45,54 +67,49 @@ fn an_unrelated_tenant_is_granted_and_revoked_in_time() {
     let victim = Gate::alone_without_mounts("victim");
     victim.create_policy("release", Approval::SignOff);
     let attacker = victim.another("attacker");
-    let before = services(&victim);
     let calm = live(&victim, "calm", cycles());
+    calm.say("calm");
+    let before = ServicePod::all(&victim);
+    let began = Instant::now();
 
     let ended = AtomicBool::new(false);
-    let attacked = thread::scope(|scope| {
-        prepare(&attacker);
-        scope.spawn(|| keep_busy(&attacker, &ended));
-        let attacked = live(&victim, "attacked", cycles());
+    let under_attack = thread::scope(|scope| {
+        attacks::prepare(&attacker);
+        let running: Vec<_> = ATTACKS
+            .iter()
+            .map(|attack| scope.spawn(|| strike(attack, &attacker, &ended)))
+            .collect();
+        let times = live(&victim, "attacked", cycles());
         ended.store(true, Ordering::Relaxed);
-        attacked
+        for attack in running {
+            say(&attack.join().unwrap());
+        }
+        times
     });
-    let after = services(&victim);
-    let ([granted, revoked], [granted_calm, revoked_calm]) = (attacked.longest(), calm.longest());
-    say(&format!(
-        "longest of {}: granted {} ms calm, {} ms under attack; revoked {} and {} ms",
-        cycles(),
-        granted_calm.as_millis(),
-        granted.as_millis(),
-        revoked_calm.as_millis(),
-        revoked.as_millis(),
-    ));
-    for service in &after {
-        let same = before.iter().find(|it| it.pod == service.pod);
-        let restarts = same.map(|it| it.restarts);
-        assert_eq!(
-            restarts,
-            Some(service.restarts),
-            "{} restarted",
-            service.pod
-        );
-        let Some(resident) = service.resident else {
-            continue;
-        };
-        say(&format!("{}: {} MiB", service.pod, resident >> 20));
-        assert!(
-            resident <= service.request,
-            "{} has {resident} bytes, and asks for {}",
-            service.pod,
-            service.request
-        );
-    }
+    under_attack.say("under attack");
+    say(&format!("the attack took {:.0?}", began.elapsed()));
+    let mut problems = Vec::new();
     for (what, took, calm) in [
-        ("a grant", granted, granted_calm),
-        ("a revocation", revoked, revoked_calm),
+        ("a grant", &under_attack.granted, &calm.granted),
+        ("a revocation", &under_attack.revoked, &calm.revoked),
     ] {
-        assert!(took <= MOST.max(calm * FACTOR), "{what} took {took:?}");
-        assert!(took <= MOST, "{what} took {took:?}");
+        let (took, calm) = (Times::p99(took), Times::p99(calm).max(CALM));
+        if took > MOST.min(calm * FACTOR) {
+            problems.push(format!(
+                "{what} took {took:?}, and {calm:?} on a calm cluster"
+            ));
+        }
     }
+    problems.extend(survived(&before, &ServicePod::all(&victim)));
+    leave(&attacker);
+    if let Err(left) = poll(
+        "the attack to leave nothing",
+        Deadline::after(CLEAN),
+        || nothing_is_left(&attacker),
+    ) {
+        problems.push(left.to_string());
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 /// Pods that are approved and withdrawn, one after the other. They never run: nothing here is about mounts.
@@ -117,133 +134,78 @@ fn live(gate: &Gate, phase: &str, cycles: usize) -> Times {
     times
 }
 
-/// A pod that is not scheduled.
-fn create_pod(gate: &Gate, name: &str, annotation: &str) {
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": name}, "annotations": {"padding": annotation}},
-        "spec": {
-            "schedulingGates": [{"name": "e2e.example.com/never"}],
-            "containers": [{"name": "main", "image": "none.example.com/none"}],
-        },
-    });
-    gate.create(&pod).unwrap();
-}
-
-/// A policy with as many steps as one may have, in a Rego module's place none: labels are what each look fills.
-fn dear_policy(number: usize) -> Value {
-    let mut policy = policy(&format!("dear-{number}"), Approval::SignOff);
-    policy["spec"]["connector"] = json!({});
-    let path = ".a".repeat(30);
-    let check = check_of(&mut policy).clone();
-    let checks: Vec<_> = (0..16)
-        .map(|number| {
-            let mut check = check.clone();
-            check["name"] = format!("c{number}").into();
-            check["selector"]["labels"] = json!({"app": "{.object.metadata.labels.app}",
-                "run": format!("{{.object.metadata{path}}}")});
-            if number == 0 {
-                check["selector"]["labels"] = json!({"app": "{.object.metadata.labels.app}"});
-            }
-            check
-        })
-        .take(13)
-        .collect();
-    policy["spec"]["checkGrantedPermission"]["spec"]["checks"] = checks.into();
-    policy
-}
-
-/// More policies than count, large pods with as many requests as they may have, and more objects than are kept.
-fn prepare(gate: &Gate) {
-    for number in 0..16 {
-        gate.create_connector(&format!("c{number}"));
-    }
-    for number in 0..70 {
-        gate.scene().apply(&dear_policy(number)).unwrap();
-    }
-    let padding = "x".repeat(200 * 1024);
-    for number in 0..60 {
-        let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": format!("padding-{number}"), "labels": {"app": "large-0"}},
-            "data": {"verdict": padding},
-        });
-        gate.scene().apply(&object).unwrap();
-    }
-    for pod in 0..4 {
-        let name = format!("large-{pod}");
-        create_pod(gate, &name, &"x".repeat(200 * 1024));
-        gate.set_approval(&name, &name, Approval::SignOff, "pending");
-        for number in 0..16 {
-            let mut request = gate.hand_made(&format!("{name}-{number}"), &name);
-            request["spec"]["connectorRef"]["name"] = format!("c{number}").into();
-            gate.create(&request).unwrap();
-        }
-    }
-}
-
-/// Changes what every request of the attacker is decided on, again and again.
-fn keep_busy(gate: &Gate, ended: &AtomicBool) {
+/// Repeats one attack at its pace, and tells how often it was let through and refused.
+fn strike(attack: &Attack, gate: &Gate, ended: &AtomicBool) -> String {
+    let (mut accepted, mut refused) = (0, None);
     let mut round = 0;
     while !ended.load(Ordering::Relaxed) {
+        match (attack.strike)(gate, round) {
+            Ok(()) => accepted += 1,
+            Err(refusal) => {
+                let (count, last) = refused.get_or_insert((0, String::new()));
+                *count += 1;
+                *last = refusal;
+            }
+        }
         round += 1;
-        let pod = format!("large-{}", round % 4);
-        let state = if round % 2 == 0 { "pending" } else { "waiting" };
-        gate.set_state_of(SIGN_OFF, &pod, state);
-        let mut changed = dear_policy(round % 70);
-        changed["metadata"]["annotations"] = json!({"round": round.to_string()});
-        check_of(&mut changed)["name"] = format!("n{round}").into();
-        gate.scene().apply(&changed).unwrap();
+        thread::sleep(attack.pace);
     }
-    say(&format!("{round} rounds of the attack"));
+    let refused = refused.map_or_else(String::new, |(count, last)| {
+        // The path comes first, the reason last.
+        let (_, last) = last.split_at(last.floor_char_boundary(last.len().saturating_sub(240)));
+        format!(", {count} refused: {last}")
+    });
+    format!("{}: {accepted} let through{refused}", attack.name)
+}
+
+/// What is wrong with our processes after the attack.
+fn survived(before: &[ServicePod], after: &[ServicePod]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for pod in after {
+        let same = before.iter().find(|it| it.name == pod.name);
+        if same.is_none_or(|it| it.restarts != pod.restarts) {
+            problems.push(format!("{} restarted", pod.name));
+        }
+        let Some([now, most]) = pod.resident else {
+            continue;
+        };
+        let requested = pod.requested >> 20;
+        let processor = same.map(|it| pod.processor.saturating_sub(it.processor));
+        say(&format!(
+            "{}: {} MiB now, {} MiB at most, asks for {requested} MiB; {:.1?} of a processor",
+            pod.name,
+            now >> 20,
+            most >> 20,
+            processor.unwrap_or(pod.processor),
+        ));
+        if most > pod.requested {
+            problems.push(format!(
+                "{} had {most} bytes in memory, and asks for {requested} MiB",
+                pod.name
+            ));
+        }
+    }
+    problems
+}
+
+/// What the attacker has to remove himself.
+fn leave(gate: &Gate) {
     for kind in [ACCESS_POLICY, ACCESS_REQUEST, POD] {
         gate.api().delete_all(kind).unwrap();
     }
 }
 
-/// What can be seen of one of our pods.
-struct Service {
-    pod: String,
-    restarts: u64,
-    /// Bytes in memory; none where the node is another machine.
-    resident: Option<u64>,
-    /// Bytes that its container asks the scheduler for.
-    request: u64,
-}
-
-fn services(gate: &Gate) -> Vec<Service> {
-    let api = gate.api().in_namespace(NAMESPACE);
-    let pods = api.list(POD, "").unwrap();
-    let service = |pod: &Value| {
-        let name = pod["metadata"]["name"].as_str().unwrap();
-        let memory = &pod["spec"]["containers"][0]["resources"]["requests"]["memory"];
-        let mebibytes = memory.as_str().unwrap().strip_suffix("Mi").unwrap();
-        let status = &pod["status"]["containerStatuses"][0];
-        Service {
-            pod: name.to_owned(),
-            restarts: status["restartCount"].as_u64().unwrap(),
-            resident: resident(name),
-            request: mebibytes.parse::<u64>().unwrap() << 20,
+/// What is left of an attack whose requests, policies and pods are deleted.
+fn nothing_is_left(gate: &Gate) -> Result<(), String> {
+    for kind in [ACCESS_REQUEST, ROLE, ROLE_BINDING] {
+        let labels = match kind {
+            ACCESS_REQUEST => "",
+            _ => "app.kubernetes.io/managed-by=connectors-approval",
+        };
+        let left = gate.api().list(kind, labels).map_err(|it| it.to_string())?;
+        if !left.is_empty() {
+            return Err(format!("{} of {kind} left", left.len()));
         }
-    };
-    pods.iter().map(service).collect()
-}
-
-/// The memory of the process that runs in a pod: its environment has the pod's name.
-fn resident(pod: &str) -> Option<u64> {
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    let own = format!("POD_NAME={pod}");
-    let is_own = |folder: &Path| {
-        let environment = fs::read(folder.join("environ")).unwrap_or_default();
-        environment
-            .split(|byte| *byte == 0)
-            .any(|it| it == own.as_bytes())
-    };
-    let process = processes.map(|it| it.path()).find(|it| is_own(it))?;
-    let status = fs::read_to_string(process.join("status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(kibibytes << 10)
+    }
+    Ok(())
 }

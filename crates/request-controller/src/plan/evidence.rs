@@ -14,6 +14,27 @@ pub(super) const MOST_OBJECTS: usize = 512;
 /// The longest list of people who approved, of one object.
 const MOST_PEOPLE: usize = 100;
 
+/// What the lists of all policies that are awaited or refuse take together in one status, about. The API server stores
+/// no object above 1.5 MB.
+const MOST_BYTES: usize = 384 * 1024;
+/// What an entry takes beside its texts.
+const OVERHEAD: usize = 256;
+
+/// What the list of one policy may take in a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ListRoom {
+    bytes: usize,
+}
+
+impl ListRoom {
+    /// So many policies have the same room.
+    pub(super) fn shared_by(policies: usize) -> Self {
+        Self {
+            bytes: MOST_BYTES / policies.max(1),
+        }
+    }
+}
+
 /// Objects, and how many more there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listed {
@@ -24,10 +45,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// Cut at the bound.
-    fn of(mut refs: Vec<CheckRef>, left_out: usize) -> Self {
-        let left_out = left_out + refs.len().saturating_sub(MOST_OBJECTS);
-        refs.truncate(MOST_OBJECTS);
+    fn of(refs: Vec<CheckRef>, left_out: usize) -> Self {
         let left_out = i32::try_from(left_out).unwrap_or(i32::MAX);
         Self {
             refs,
@@ -44,17 +62,17 @@ impl Listed {
 
 /// What is shown of checks that are awaited. Without versions: an object that changes and says the same
 /// costs no write.
-pub(super) fn awaited(answer: &Answer) -> Listed {
+pub(super) fn awaited(answer: &Answer, room: ListRoom) -> Listed {
     let unversioned = |object: &ObjectSeen| ObservedObject {
         resource_version: None,
         ..object.object.clone()
     };
-    Listed::of(all(answer, unversioned), 0)
+    within(answer, room, unversioned)
 }
 
-/// What a refusal was decided on: every object in the version that was judged.
-pub(super) fn of_refusal(answer: &Answer) -> Listed {
-    Listed::of(all(answer, |object| object.object.clone()), 0)
+/// What a refusal was decided on: objects in the version that was judged.
+pub(super) fn of_refusal(answer: &Answer, room: ListRoom) -> Listed {
+    within(answer, room, |object| object.object.clone())
 }
 
 /// What a grant was decided on: the objects that let through, in the version that was judged.
@@ -99,21 +117,88 @@ pub(super) fn of_grant(answer: &Answer) -> Result<Listed, String> {
     Ok(Listed::of(refs, left_out))
 }
 
-fn all(answer: &Answer, as_shown: impl Fn(&ObjectSeen) -> ObservedObject) -> Vec<CheckRef> {
-    let mut shown = Vec::new();
-    for check in &answer.checks {
-        if check.objects.is_empty() {
-            shown.push(CheckRef {
+/// As many objects as there is room for, in the policy's order. Where not all have room, those that say what the policy
+/// says come first: they are what stands in the way.
+fn within(
+    answer: &Answer,
+    room: ListRoom,
+    as_shown: impl Fn(&ObjectSeen) -> ObservedObject,
+) -> Listed {
+    let all: Vec<_> = answer.checks.iter().flat_map(lines).collect();
+    let listed = fitting(&all, room, &as_shown);
+    if listed.left_out.is_none() {
+        return listed;
+    }
+    let is_in_the_way = |line: &ListLine<'_>| {
+        line.object.map_or(line.check.verdict, |it| it.verdict) == answer.verdict
+    };
+    let (mut first, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(is_in_the_way);
+    first.extend(rest);
+    fitting(&first, room, &as_shown)
+}
+
+/// One line of a list: an object of a check, or a check that found none.
+#[derive(Clone, Copy)]
+struct ListLine<'a> {
+    check: &'a CheckSeen,
+    object: Option<&'a ObjectSeen>,
+}
+
+fn lines(check: &CheckSeen) -> impl Iterator<Item = ListLine<'_>> {
+    let none = check.objects.is_empty().then_some(None);
+    let objects = none.into_iter().chain(check.objects.iter().map(Some));
+    objects.map(move |object| ListLine { check, object })
+}
+
+/// The first lines for which there is room. A line is weighed before it is copied.
+fn fitting(
+    lines: &[ListLine<'_>],
+    room: ListRoom,
+    as_shown: &impl Fn(&ObjectSeen) -> ObservedObject,
+) -> Listed {
+    let mut left = room.bytes;
+    let fitting = lines.iter().filter(|line| {
+        let rest = left.checked_sub(line.weight());
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    });
+    let refs = fitting
+        .take(MOST_OBJECTS)
+        .map(|ListLine { check, object }| match object {
+            Some(object) => reference_to(check, object, as_shown(object)),
+            None => CheckRef {
                 name: check.name.clone(),
                 ref_: None,
                 status: Some(status(None, &check.reason, &check.message, &[])),
-            });
-        }
-        for object in &check.objects {
-            shown.push(reference_to(check, object, as_shown(object)));
-        }
+            },
+        });
+    let refs: Vec<_> = refs.collect();
+    let left_out = lines.len() - refs.len();
+    Listed::of(refs, left_out)
+}
+
+impl ListLine<'_> {
+    /// The bytes of its entry, about.
+    fn weight(&self) -> usize {
+        let Some(seen) = self.object else {
+            let Self { check, .. } = self;
+            return OVERHEAD + check.name.len() + check.reason.len() + check.message.len();
+        };
+        let object = &seen.object;
+        let optional = [&object.namespace, &object.uid].into_iter().flatten();
+        let texts = [
+            &self.check.name,
+            &object.api_version,
+            &object.kind,
+            &object.name,
+            &seen.state,
+            &seen.reason,
+            &seen.message,
+        ];
+        let people = seen.approved_by.iter().take(MOST_PEOPLE);
+        let all = texts.into_iter().chain(optional).chain(people);
+        OVERHEAD + all.map(String::len).sum::<usize>()
     }
-    shown
 }
 
 fn reference_to(check: &CheckSeen, object: &ObjectSeen, reference: ObservedObject) -> CheckRef {

@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     Terms,
     conditions::{self, Conditions},
+    evidence::ListRoom,
     grant,
     policy::{self, Followed, Moment, Standing, Waiting},
     select, tell,
@@ -181,7 +182,9 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
         .iter()
         .filter(|policy| !settled.contains(&policy.uid));
     let room = MOST_PER_CONNECTOR.saturating_sub(followed.len());
-    followed.extend(open.take(room).map(|policy| policy::open(at, policy)));
+    let open: Vec<_> = open.take(room).collect();
+    let list = ListRoom::shared_by(open.len());
+    followed.extend(open.into_iter().map(|it| policy::open(at, it, list)));
     bound_refused(&mut followed);
     // One order, wherever a policy stands: a status that says the same is not written again.
     let key = |it: &Followed| {

@@ -14,7 +14,7 @@ use connectors_api::{
 use jiff::Timestamp;
 
 use super::{
-    evidence::{self, Listed},
+    evidence::{self, ListRoom, Listed},
     grant, select,
 };
 use crate::seen::{Answer, FrozenSeen, Held, Judged, Observed, PolicySeen};
@@ -260,8 +260,8 @@ fn is_written(at: Moment<'_>, entry: &MatchedPolicy) -> bool {
     kinds.len() == crate::seen::GrantKind::ALL.len()
 }
 
-/// A policy that was not granted on yet and applies now.
-pub(super) fn open(at: Moment<'_>, policy: &PolicySeen) -> Followed {
+/// A policy that was not granted on yet and applies now, listed within this room.
+pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Followed {
     let Limits {
         pending_timeout, ..
     } = &policy.limits;
@@ -290,7 +290,9 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen) -> Followed {
         ended(at, &entry(policy.snapshot.clone(), listed), reason, message)
     };
     let late = |answer: Option<&Answer>| {
-        let listed = answer.map(evidence::of_refusal).unwrap_or_default();
+        let listed = answer
+            .map(|it| evidence::of_refusal(it, room))
+            .unwrap_or_default();
         let message = "the checks took longer than the policy allows".to_owned();
         end(listed, Ready::PendingTimeout, message)
     };
@@ -311,32 +313,36 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen) -> Followed {
     };
     let message = told(answer);
     match answer.verdict {
-        AccessCheckRejected => end(evidence::of_refusal(answer), Ready::CheckRejected, message),
+        AccessCheckRejected => end(
+            evidence::of_refusal(answer, room),
+            Ready::CheckRejected,
+            message,
+        ),
         _ if is_late => late(Some(answer)),
         AccessCheckPending => follow(
-            evidence::awaited(answer),
+            evidence::awaited(answer, room),
             Standing::Waiting(Waiting::Decision),
             message,
         ),
         AccessCheckFailed => follow(
-            evidence::awaited(answer),
+            evidence::awaited(answer, room),
             Standing::Waiting(Waiting::Repair),
             message,
         ),
         AccessCheckPassed if !at.may_grant => follow(
-            evidence::awaited(answer),
+            evidence::awaited(answer, room),
             Standing::Waiting(Waiting::Leave),
             message,
         ),
         AccessCheckPassed if !at.is_live => follow(
-            evidence::awaited(answer),
+            evidence::awaited(answer, room),
             Standing::Waiting(Waiting::Look),
             message,
         ),
         AccessCheckPassed => granting(
             policy,
             answer,
-            &follow(evidence::awaited(answer), Standing::Granting, message),
+            &follow(evidence::awaited(answer, room), Standing::Granting, message),
         ),
     }
 }

@@ -169,7 +169,7 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use evaluation_api::access::{Binding, Decision, Gating};
+    use evaluation_api::access::{Binding, Decision, Gating, Requestable};
 
     use super::*;
 
@@ -187,6 +187,7 @@ mod tests {
             reason: String::new(),
             request: None,
             fresh_as_of: Some(fresh_as_of),
+            requestable: Requestable::Unknown,
             gating: Gating::On,
         }
     }

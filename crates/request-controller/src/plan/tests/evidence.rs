@@ -3,6 +3,7 @@
 use connectors_api::{
     access_policy::Match,
     access_request::{AccessRequestStatus, Phase},
+    policy_order::MOST_PER_CONNECTOR,
     reason::AccessCheckReady::{
         AccessCheckPassed as Passed, AccessCheckPending as Pending, AccessCheckRejected as Rejected,
     },
@@ -100,6 +101,38 @@ fn objects_that_are_awaited_or_refuse_are_counted_where_they_do_not_fit() {
         let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
         assert_eq!(listed(&scene.planned(), &["a"]), (vec![512], Some(88)));
     }
+}
+
+#[test]
+fn the_lists_of_many_policies_fit_into_one_status() {
+    for verdict in [Pending, Rejected] {
+        let mut said = answer(verdict);
+        said.checks = vec![check("a", Match::All, &answer(verdict), 600)];
+        let people = vec!["x".repeat(512); 100];
+        said.checks[0].objects[0].approved_by = people;
+        let names: Vec<_> = (0..MOST_PER_CONNECTOR).map(|it| format!("p{it}")).collect();
+        let scene = names.iter().fold(Scene::new(), |scene, name| {
+            scene.limited(name, &json!({}), Judged::Answered(said.clone()))
+        });
+        let status = scene.planned();
+        assert_eq!(status.policies.len(), MOST_PER_CONNECTOR);
+        let size = serde_json::to_vec(&status).unwrap().len();
+        assert!(size < 1024 * 1024, "{verdict}: {size}");
+        let left_out = status.policies[0].check_refs_left_out.unwrap();
+        let shown = status.policies[0].check_refs.len();
+        assert_eq!(shown + usize::try_from(left_out).unwrap(), 600);
+    }
+}
+
+#[test]
+fn what_stands_in_the_way_is_shown_first_where_not_all_fits() {
+    let mut said = answer(Pending);
+    let passed = check("done", Match::All, &answer(Passed), 600);
+    let waits = check("waits", Match::All, &answer(Pending), 3);
+    said.checks = vec![passed, waits];
+    let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+    let expected = (vec![509, 3], Some(91));
+    assert_eq!(listed(&scene.planned(), &["done", "waits"]), expected);
 }
 
 #[test]
