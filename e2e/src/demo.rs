@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     cluster::UpError,
     command::CommandError,
-    images::{self, Image},
+    images::{self, Image, Profile},
     install::{self, InstallError},
     progress::Progress,
     target::{Kubectl, Target},
@@ -81,7 +81,7 @@ pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Resul
     );
     if target.local().is_some() {
         load_workload(target, progress)?;
-        install::install(target, &values(), progress)?;
+        install::install(target, Profile::Dev, &values(), progress)?;
     } else {
         expect_installation(kubectl)?;
     }
@@ -135,7 +135,9 @@ fn load_workload(target: &Target, progress: &Progress) -> Result<(), DemoError> 
         return Ok(()); // its nodes pull what they run
     };
     progress.step("build and load the demo's pod", || {
-        for archive in images::build(&[Image::Workload]).map_err(InstallError::Images)? {
+        for archive in
+            images::build(&[Image::Workload], Profile::Dev).map_err(InstallError::Images)?
+        {
             cluster.load(&archive)?;
         }
         Ok(())

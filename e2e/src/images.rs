@@ -119,29 +119,59 @@ impl Image {
     }
 }
 
-/// Builds the programs of all images with the cargo that runs us.
-pub fn build_programs() -> Result<(), ImageError> {
-    cargo_build(&Image::SERVICES)
+/// How programs are compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// As a developer runs and tests them.
+    Dev,
+    /// As `deploy/images` makes them for production.
+    Release,
 }
 
-fn cargo_build(images: &[Image]) -> Result<(), ImageError> {
+impl Profile {
+    /// What cargo is to build. In the dev profile services are built as the tests are: a crate that was compiled for
+    /// the ones is not compiled once more for the others.
+    fn selection(self, images: &[Image]) -> &'static [&'static str] {
+        let is_service = images.iter().any(|image| Image::SERVICES.contains(image));
+        match self {
+            Self::Release => &["--release", "--workspace", "--bins"],
+            Self::Dev if is_service => {
+                &["--workspace", "--all-features", "--bins", "--test", "node"]
+            }
+            Self::Dev => &["--package", "workload", "--bins"],
+        }
+    }
+
+    /// Where cargo puts our programs.
+    fn programs_dir(self) -> PathBuf {
+        target_dir().join(match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+        })
+    }
+}
+
+/// Builds the programs of all images with the cargo that runs us.
+pub fn build_programs() -> Result<(), ImageError> {
+    cargo_build(&Image::SERVICES, Profile::Dev)
+}
+
+fn cargo_build(images: &[Image], profile: Profile) -> Result<(), ImageError> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     Tool::ending_with_us(cargo)
         .dir(repository())
         .without_env("CARGO_BUILD_TARGET")
         .args(["build", "--locked"])
-        .args(selection(images))
+        .args(profile.selection(images))
         .args(["--target-dir".as_ref(), target_dir().as_os_str()])
         .run()
         .map_err(ImageError::Build)
 }
 
 /// Builds the programs of some images, and makes an archive of each, or finds it made.
-///
-/// They are what a developer runs and tests, the dev profile's; only `deploy/images` makes them for production.
-pub fn build(images: &[Image]) -> Result<Vec<Archive>, ImageError> {
-    cargo_build(images)?;
-    let programs = programs_dir();
+pub fn build(images: &[Image], profile: Profile) -> Result<Vec<Archive>, ImageError> {
+    cargo_build(images, profile)?;
+    let programs = profile.programs_dir();
     let archives = images.iter().map(|image| {
         let stripped = stripped(&programs.join(image.name()))?;
         make(*image, stripped.path())
@@ -152,7 +182,7 @@ pub fn build(images: &[Image]) -> Result<Vec<Archive>, ImageError> {
 /// Where cargo puts our programs of the dev profile.
 #[must_use]
 pub fn programs_dir() -> PathBuf {
-    target_dir().join("debug")
+    Profile::Dev.programs_dir()
 }
 
 /// Cargo runs in another directory than we do, and for this machine whatever else is built for.
@@ -160,16 +190,6 @@ fn target_dir() -> PathBuf {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
     std::path::absolute(&target).unwrap_or(target)
-}
-
-/// What cargo is to build. Services are built as the tests are: a crate that was compiled for the ones is not
-/// compiled once more for the others.
-fn selection(images: &[Image]) -> &'static [&'static str] {
-    if images.iter().any(|image| Image::SERVICES.contains(image)) {
-        &["--workspace", "--all-features", "--bins", "--test", "node"]
-    } else {
-        &["--package", "workload", "--bins"]
-    }
 }
 
 /// A copy of a program without its debug information, which is most of a development build.

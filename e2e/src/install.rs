@@ -14,7 +14,7 @@ use crate::{
     },
     command::{CommandError, Tool},
     hex::hex,
-    images::{self, Archive, Image, ImageError},
+    images::{self, Archive, Image, ImageError, Profile},
     progress::Progress,
     target::{Kubectl, Target},
 };
@@ -52,11 +52,18 @@ pub enum InstallError {
 ///
 /// On a local cluster the services' images are built and loaded first; another cluster must be able to pull them
 /// from where `values` say (`image.registry`, `image.tag`). `values` win over what a local cluster needs.
-pub fn install(target: &Target, values: &Value, progress: &Progress) -> Result<(), InstallError> {
+pub fn install(
+    target: &Target,
+    profile: Profile,
+    values: &Value,
+    progress: &Progress,
+) -> Result<(), InstallError> {
     let helm = Helm::get(progress)?;
     let mut given = json!({});
     if let Some(cluster) = target.local() {
-        let archives = progress.step("build and load the services", || load_services(cluster))?;
+        let archives = progress.step("build and load the services", || {
+            load_services(cluster, profile)
+        })?;
         given = local_values(cluster, &archives);
     }
     merge(&mut given, values);
@@ -178,8 +185,8 @@ impl Helm {
     }
 }
 
-fn load_services(cluster: &Cluster) -> Result<Vec<Archive>, InstallError> {
-    let archives = images::build(&Image::SERVICES)?;
+fn load_services(cluster: &Cluster, profile: Profile) -> Result<Vec<Archive>, InstallError> {
+    let archives = images::build(&Image::SERVICES, profile)?;
     for archive in &archives {
         cluster.load(archive)?;
     }

@@ -19,8 +19,10 @@ use connectors_api::{
 };
 use service_kit::{fair::TenantTurns, report, retry::CallError};
 use thiserror::Error;
+use tokio::task::yield_now;
 use tracing::warn;
 
+use judge::WholePod;
 use objects::{CheckObjects, Look};
 use remembered::{Answers, Pods};
 use sources::Applying;
@@ -59,6 +61,9 @@ pub enum ObserveError {
         "the policies for this connector have more checks than one look may read for; use fewer"
     )]
     TooManyLists,
+    /// Other looks read large lists of the same namespace.
+    #[error("namespace {0} has more check objects than are kept, and too many looks read them")]
+    Crowded(String),
     /// A connector, account or namespace is there and cannot be read.
     #[error("{0} cannot be read")]
     UnreadablePart(String),
@@ -94,10 +99,7 @@ impl Observer {
         clock: Clock,
         most_waiting: usize,
     ) -> Self {
-        let objects = CheckObjects {
-            world: Arc::clone(&world),
-            live: live.clone(),
-        };
+        let objects = CheckObjects::new(Arc::clone(&world), live.clone());
         Self {
             objects,
             world,
@@ -179,7 +181,7 @@ impl Observer {
         seen.standing = self.standing(&seen.request, via).await;
         let policies = self.policies(&seen.request, via).await?;
         let look = Look::begin(via);
-        let Some(whole) = whole else {
+        let Some(whole) = whole.map(WholePod::from) else {
             seen.frozen = self.frozen(&seen, &policies, None, &look).await?;
             return Ok(Some(seen));
         };
@@ -207,6 +209,8 @@ impl Observer {
             if settled.contains(&uid) {
                 continue;
             }
+            // What is remembered is found without a pause, and others wait for this thread.
+            yield_now().await;
             let judged = self.judge(&seen.request, &compiled, &whole, &look).await;
             let judged = judged.unwrap_or_else(|error| unanswered(name, &error));
             let granted = policy.spec.check_granted_permission.as_ref();
@@ -240,6 +244,7 @@ impl Observer {
             let Some((_, uid)) = grant::identity(entry).filter(|_| is_open) else {
                 continue;
             };
+            yield_now().await;
             let policy = policies.iter().find(|it| it.uid == uid);
             let exists = policy.is_some();
             let held = match matched {
@@ -351,7 +356,7 @@ impl Observer {
 
 /// The pod, and the policies that apply to what it asks for; none where that could not be found out.
 struct Matched<'a> {
-    pod: &'a serde_json::Value,
+    pod: &'a WholePod,
     applying: Option<&'a [Arc<CompiledPolicy>]>,
 }
 

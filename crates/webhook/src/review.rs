@@ -12,6 +12,11 @@ use thiserror::Error;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
+/// What may be said of a user. No identity provider that a cluster can use says as much.
+const MOST_USER_BYTES: usize = 64 * 1024;
+/// The groups of a user.
+const MOST_GROUPS: usize = 1024;
+
 /// Why a body is no review that can be answered.
 #[derive(Debug, Error)]
 pub(crate) enum ReviewError {
@@ -30,33 +35,63 @@ pub(crate) enum ReviewError {
     /// A creator without a name can be granted nothing and asked about by nobody.
     #[error("the request does not say whose it is")]
     NoUser,
+    /// Everything that is said of a user is sent on when it is asked what he may.
+    #[error("request.userInfo has {0} bytes, and {MOST_USER_BYTES} at most are read")]
+    LargeUser(usize),
+    /// An empty group takes three bytes here and many more in memory.
+    #[error("request.userInfo.groups has {0} groups, and {MOST_GROUPS} at most are read")]
+    ManyGroups(usize),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Envelope {
+struct Envelope<'a> {
     api_version: String,
     kind: String,
-    request: Option<Request>,
+    #[serde(borrow)]
+    request: Option<Sent<'a>>,
+}
+
+/// A request as it is sent. What may be large stays where it is until it is known how large.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sent<'a> {
+    uid: String,
+    resource: RequestResource,
+    #[serde(default)]
+    sub_resource: Option<String>,
+    #[serde(default)]
+    namespace: Option<String>,
+    operation: Operation,
+    #[serde(borrow)]
+    user_info: &'a RawValue,
+    #[serde(borrow, default)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    old_object: Option<&'a RawValue>,
 }
 
 /// What the API server asks about.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) uid: String,
     pub(crate) resource: RequestResource,
-    #[serde(default)]
     pub(crate) sub_resource: Option<String>,
-    #[serde(default)]
     pub(crate) namespace: Option<String>,
     pub(crate) operation: Operation,
     pub(crate) user_info: UserInfo,
-    #[serde(default)]
     pub(crate) object: Option<Box<RawValue>>,
     /// What is stored, of an object that changes.
-    #[serde(default)]
     pub(crate) old_object: Option<Box<RawValue>>,
+}
+
+impl Request {
+    /// The bytes that are kept of it until the answer, but for the object itself.
+    pub(crate) fn bytes_beside_object(&self) -> usize {
+        // What is said of the user is sent on, once for each question about him.
+        let old = self.old_object.as_ref().map_or(0, |it| it.get().len());
+        old + 2 * MOST_USER_BYTES
+    }
 }
 
 /// The kind of the object, as its resource.
@@ -87,20 +122,36 @@ pub(crate) fn parse(body: &[u8]) -> Result<Request, ReviewError> {
     if api_version != API_VERSION || kind != KIND {
         return Err(ReviewError::Kind);
     }
-    let request = request.ok_or(ReviewError::NoRequest)?;
-    if request.uid.is_empty() {
+    let sent = request.ok_or(ReviewError::NoRequest)?;
+    if sent.uid.is_empty() {
         return Err(ReviewError::NoUid);
     }
-    if request
-        .user_info
-        .username
-        .as_deref()
-        .unwrap_or_default()
-        .is_empty()
-    {
+    Ok(Request {
+        user_info: user(sent.user_info.get())?,
+        uid: sent.uid,
+        resource: sent.resource,
+        sub_resource: sent.sub_resource,
+        namespace: sent.namespace,
+        operation: sent.operation,
+        object: sent.object.map(ToOwned::to_owned),
+        old_object: sent.old_object.map(ToOwned::to_owned),
+    })
+}
+
+/// Reads what is said of a user, within its bounds.
+fn user(text: &str) -> Result<UserInfo, ReviewError> {
+    if text.len() > MOST_USER_BYTES {
+        return Err(ReviewError::LargeUser(text.len()));
+    }
+    let user: UserInfo = serde_json::from_str(text).map_err(ReviewError::Shape)?;
+    let groups = user.groups.as_ref().map_or(0, Vec::len);
+    if groups > MOST_GROUPS {
+        return Err(ReviewError::ManyGroups(groups));
+    }
+    if user.username.as_deref().unwrap_or_default().is_empty() {
         return Err(ReviewError::NoUser);
     }
-    Ok(request)
+    Ok(user)
 }
 
 /// What the API server is told.
@@ -307,6 +358,44 @@ mod tests {
             assert_eq!(without(pointer, value), expected, "{pointer}");
         }
         assert!(matches!(parse(b""), Err(ReviewError::Shape(_))));
+    }
+
+    #[test]
+    fn says_how_much_it_reads_of_a_user() {
+        let with = |user: Value| {
+            let mut body = body();
+            body["request"]["userInfo"] = user;
+            parse(body.to_string().as_bytes())
+        };
+        let groups = |count| json!({"username": "ada", "groups": vec![""; count]});
+        assert!(with(groups(MOST_GROUPS)).is_ok());
+        assert_eq!(
+            with(groups(MOST_GROUPS + 1)).unwrap_err().to_string(),
+            "request.userInfo.groups has 1025 groups, and 1024 at most are read"
+        );
+        // Half a million groups are refused by their length, before a list of them is made.
+        assert!(matches!(
+            with(groups(500_000)),
+            Err(ReviewError::LargeUser(_))
+        ));
+        for user in [
+            json!({"username": "x".repeat(MOST_USER_BYTES)}),
+            json!({"username": "ada", "extra": {"k": ["x".repeat(MOST_USER_BYTES)]}}),
+        ] {
+            assert!(matches!(with(user), Err(ReviewError::LargeUser(_))));
+        }
+        assert!(with(json!({"username": "ada"})).is_ok());
+        assert!(with(json!({"username": "ada", "groups": []})).is_ok());
+    }
+
+    #[test]
+    fn what_is_kept_of_a_request_is_counted() {
+        let mut body = body();
+        let empty = parse(body.to_string().as_bytes()).unwrap();
+        body["request"]["oldObject"] = json!({"spec": "x".repeat(1000)});
+        let updated = parse(body.to_string().as_bytes()).unwrap();
+        let more = updated.bytes_beside_object() - empty.bytes_beside_object();
+        assert_eq!(more, updated.old_object.unwrap().get().len());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     command::{CommandError, last_lines},
-    images::{self, Archive, Image, ImageError},
+    images::{self, Archive, Image, ImageError, Profile},
     progress::Progress,
     wait::{Deadline, TimedOut, poll},
 };
@@ -155,7 +155,7 @@ pub(super) fn find(name: &ClusterName) -> Result<Option<Cluster>, UpError> {
 }
 
 fn system_images(tools: &Tools) -> Result<Vec<Archive>, ImageError> {
-    let mut archives = images::build(&[Image::Pause])?;
+    let mut archives = images::build(&[Image::Pause], Profile::Dev)?;
     archives.push(images::make(Image::Coredns, &tools.path("coredns"))?);
     Ok(archives)
 }

@@ -97,6 +97,14 @@ impl KindCache {
         }
     }
 
+    /// Whether the objects of a namespace are kept. Those of one that has too many are read when they are needed.
+    #[must_use]
+    pub fn keeps(&self, namespace: &str) -> bool {
+        self.namespaces
+            .get(namespace)
+            .is_none_or(|it| !it.overflowed)
+    }
+
     /// One object.
     #[must_use]
     pub fn get(&self, name: &Name) -> Kept<'_> {

@@ -1,6 +1,10 @@
 //! What the checks of a policy say: their objects are collected, and the evaluation service is asked.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use connectors_api::{
     AccessRequest, access_policy::ObjectKind, access_request::MatchedPolicy,
@@ -42,14 +46,16 @@ impl Observer {
         &self,
         request: &AccessRequest,
         compiled: &CompiledPolicy,
-        pod: &Value,
+        pod: &WholePod,
         look: &Look,
     ) -> Result<Judged, ObserveError> {
         let policy = &compiled.policy;
         let shared = self.world.read().shared();
-        let wanted = select::wanted(compiled, pod, &shared);
+        let wanted = select::wanted(compiled, &pod.value, &shared);
         let mut found = Vec::new();
         let namespace = &request.spec.context.object_ref.namespace;
+        // Until the answer is there: large lists are in memory that long.
+        let _turn = self.objects.turn(&wanted, namespace, look).await?;
         for wanted in &wanted {
             found.push(self.objects.find(wanted, namespace, look).await?);
         }
@@ -58,10 +64,10 @@ impl Observer {
             .zip(&found)
             .filter_map(|(wanted, found)| {
                 let objects = found.as_ref().ok().filter(|it| !it.is_empty())?;
-                Some(Candidates {
+                Some(CheckedObjects {
                     check: wanted.check.clone(),
                     shared_fields: texts(shared.of(&wanted.kind)),
-                    objects: objects.iter().map(|it| it.as_bytes().to_vec()).collect(),
+                    texts: objects.clone(),
                 })
             })
             .collect();
@@ -70,12 +76,12 @@ impl Observer {
                 request, &wanted, &found, None,
             )));
         }
-        let question = EvaluateChecksRequest {
+        let question = Asked {
             policy: bytes(&Value::Object(select::snapshot(policy))),
-            context_object: bytes(pod),
-            connector: request.spec.connector_ref.name.clone(),
+            pod,
+            connector: &request.spec.connector_ref.name,
             candidates,
-            stage: EvaluationStage::BeforeGrant.into(),
+            stage: EvaluationStage::BeforeGrant,
         };
         let uid = policy.metadata.uid.clone().unwrap_or_default();
         let said = self.ask(request, &uid, question, look).await;
@@ -89,12 +95,12 @@ impl Observer {
         &self,
         request: &AccessRequest,
         entry: &MatchedPolicy,
-        pod: &Value,
+        pod: &WholePod,
         look: &Look,
     ) -> Held {
         let mut looked = BTreeMap::new();
         let shared = self.world.read().shared();
-        let mut candidates: BTreeMap<String, Candidates> = BTreeMap::new();
+        let mut candidates: BTreeMap<String, CheckedObjects> = BTreeMap::new();
         for reference in held::to_look_at(entry).unwrap_or_default() {
             let Some(object) = &reference.ref_ else {
                 continue;
@@ -113,23 +119,23 @@ impl Observer {
                 let check = &reference.name;
                 let one = candidates
                     .entry(check.clone())
-                    .or_insert_with(|| Candidates {
+                    .or_insert_with(|| CheckedObjects {
                         check: check.clone(),
-                        objects: Vec::new(),
+                        texts: Vec::new(),
                         shared_fields: texts(shared.of(&kind)),
                     });
-                one.objects.push(text.as_bytes().to_vec());
+                one.texts.push(text);
             }
             looked.insert(uid, found);
         }
         let mut said = Said::Nothing;
         if !candidates.is_empty() {
-            let question = EvaluateChecksRequest {
+            let question = Asked {
                 policy: bytes(&Value::Object(entry.policy.0.clone())),
-                context_object: bytes(pod),
-                connector: request.spec.connector_ref.name.clone(),
+                pod,
+                connector: &request.spec.connector_ref.name,
                 candidates: candidates.into_values().collect(),
-                stage: EvaluationStage::AfterGrant.into(),
+                stage: EvaluationStage::AfterGrant,
             };
             let uid = grant::identity(entry).map_or("", |(_, uid)| uid);
             said = self.ask(request, uid, question, look).await;
@@ -149,17 +155,17 @@ impl Observer {
         &self,
         request: &AccessRequest,
         policy: &str,
-        question: EvaluateChecksRequest,
+        question: Asked<'_>,
         look: &Look,
     ) -> Said {
         let name = Name::of(request);
         let key = Question {
             request: name.clone(),
             policy: policy.to_owned(),
-            stage: question.stage,
+            stage: question.stage.into(),
         };
         let asker = &request.spec.context.object_ref.namespace;
-        let digest = Digest::of(&question);
+        let digest = question.digest();
         let now = (self.clock)().mono;
         let known = match look.via {
             Via::Caches => self.answers.get(&key, &digest),
@@ -175,6 +181,7 @@ impl Observer {
             .iter()
             .map(|it| it.check.clone())
             .collect();
+        let question = question.into_message();
         match self.evaluate(&name.namespace, question, look.until).await {
             Ok(said) => {
                 let answer = Arc::new(said);
@@ -214,6 +221,94 @@ impl Observer {
         let until = until.min(Instant::now() + LIMIT);
         let said = timeout_at(until, asked).await;
         said.unwrap_or(Err(Unanswered::Late(LIMIT)))
+    }
+}
+
+/// The whole of a pod, and its text once for all policies of a look.
+pub(super) struct WholePod {
+    pub(super) value: Value,
+    text: OnceLock<(Vec<u8>, Digest)>,
+}
+
+impl From<Value> for WholePod {
+    fn from(value: Value) -> Self {
+        Self {
+            value,
+            text: OnceLock::new(),
+        }
+    }
+}
+
+impl WholePod {
+    fn text(&self) -> &(Vec<u8>, Digest) {
+        self.text.get_or_init(|| {
+            let text = bytes(&self.value);
+            let digest = Digest::of([text.as_slice()]);
+            (text, digest)
+        })
+    }
+}
+
+/// The objects of one check, which the caches share.
+struct CheckedObjects {
+    check: String,
+    shared_fields: Vec<String>,
+    texts: Vec<Arc<str>>,
+}
+
+/// A question before it is copied into a message, which most looks need not do.
+struct Asked<'a> {
+    policy: Vec<u8>,
+    pod: &'a WholePod,
+    connector: &'a str,
+    candidates: Vec<CheckedObjects>,
+    stage: EvaluationStage,
+}
+
+impl Asked<'_> {
+    fn digest(&self) -> Digest {
+        let (_, pod) = self.pod.text();
+        let stage = i32::from(self.stage).to_be_bytes();
+        let fixed = [
+            &self.policy,
+            pod.as_bytes(),
+            self.connector.as_bytes(),
+            &stage,
+        ];
+        let counts: Vec<_> = self
+            .candidates
+            .iter()
+            .map(|it| [it.shared_fields.len(), it.texts.len()].map(usize::to_be_bytes))
+            .collect();
+        let candidates = self
+            .candidates
+            .iter()
+            .zip(&counts)
+            .flat_map(|(it, counts)| {
+                let counts = counts.iter().map(<[u8; 8]>::as_slice);
+                let fields = it.shared_fields.iter().map(String::as_bytes);
+                let texts = it.texts.iter().map(|it| it.as_bytes());
+                counts
+                    .chain([it.check.as_bytes()])
+                    .chain(fields)
+                    .chain(texts)
+            });
+        Digest::of(fixed.into_iter().chain(candidates))
+    }
+
+    fn into_message(self) -> EvaluateChecksRequest {
+        let candidates = self.candidates.into_iter().map(|it| Candidates {
+            check: it.check,
+            shared_fields: it.shared_fields,
+            objects: it.texts.iter().map(|it| it.as_bytes().to_vec()).collect(),
+        });
+        EvaluateChecksRequest {
+            policy: self.policy,
+            context_object: self.pod.text().0.clone(),
+            connector: self.connector.to_owned(),
+            candidates: candidates.collect(),
+            stage: self.stage.into(),
+        }
     }
 }
 

@@ -7,8 +7,11 @@ use std::sync::{
 
 use connectors_api::access_policy::ObjectKind;
 use kube::{ResourceExt as _, core::ApiResource};
-use service_kit::report;
-use tokio::time::{Duration, Instant, timeout};
+use service_kit::{
+    fair::{TenantTurn, TenantTurns},
+    report,
+};
+use tokio::time::{Duration, Instant, timeout, timeout_at};
 use tracing::warn;
 
 use super::{ObserveError, Via};
@@ -52,13 +55,46 @@ impl Look {
     }
 }
 
+/// Looks that read large lists of one namespace at the same time: each holds up to some megabytes.
+const LARGE_AT_ONCE: usize = 2;
+
 /// Where objects are read.
 pub(super) struct CheckObjects {
     pub(super) world: Arc<World>,
     pub(super) live: Live,
+    /// By the namespace of the objects.
+    turns: TenantTurns<String>,
 }
 
 impl CheckObjects {
+    pub(super) fn new(world: Arc<World>, live: Live) -> Self {
+        Self {
+            world,
+            live,
+            turns: TenantTurns::of(LARGE_AT_ONCE),
+        }
+    }
+
+    /// Waits for the namespace's turn to read what it has too much of to be kept.
+    pub(super) async fn turn(
+        &self,
+        wanted: &[Wanted],
+        namespace: &str,
+        look: &Look,
+    ) -> Result<Option<TenantTurn<'_, String>>, ObserveError> {
+        let is_large = {
+            let state = self.world.read();
+            let mut kinds = wanted.iter().filter_map(|it| state.kinds.get(&it.kind));
+            kinds.any(|it| !it.keeps(namespace))
+        };
+        if !is_large {
+            return Ok(None);
+        }
+        let turn = timeout_at(look.until, self.turns.take(namespace.to_owned())).await;
+        turn.map(Some)
+            .map_err(|_| ObserveError::Crowded(namespace.to_owned()))
+    }
+
     /// What a check selects.
     pub(super) async fn find(
         &self,
@@ -267,18 +303,68 @@ fn forbidden(plural: &str, group: &str) -> (Trouble, String) {
 
 #[cfg(test)]
 mod tests {
+    use connectors_api::access_policy::Match;
+    use serde_json::json;
+    use service_kit::watches::Parse as _;
+
+    use super::*;
+    use crate::{check_object::AsText, testing::Cluster};
+
+    /// A policy that looks for ConfigMaps.
+    fn config_maps() -> Wanted {
+        Wanted {
+            check: "approval".to_owned(),
+            match_: Match::All,
+            kind: ObjectKind {
+                api_version: "v1".to_owned(),
+                kind: "ConfigMap".to_owned(),
+            },
+            selection: Err("not needed here".to_owned()),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_looks_at_a_time_read_what_a_namespace_has_too_much_of() {
+        let controller = Cluster::new().controller();
+        let wanted = [config_maps()];
+        {
+            let mut state = controller.world.write();
+            let large = json!({"metadata": {}, "data": "x".repeat(200 * 1024)}).to_string();
+            for number in 0..50 {
+                let object = AsText::parse(&large).unwrap();
+                let name = Name::new("loud", &number.to_string());
+                let _ = state.object(&wanted[0].kind, &name, Some(Ok(object)));
+            }
+        }
+        let objects = CheckObjects::new(Arc::clone(&controller.world), controller.live);
+        let look = Look::begin(Via::Caches);
+        let turn = async |namespace| objects.turn(&wanted, namespace, &look).await;
+        let first = turn("loud").await.unwrap();
+        let second = turn("loud").await.unwrap();
+        assert!(first.is_some() && second.is_some());
+        assert!(matches!(turn("loud").await, Err(ObserveError::Crowded(_))));
+        // What is kept waits for nobody.
+        assert!(turn("quiet").await.unwrap().is_none());
+        drop(first);
+        let look = Look::begin(Via::Caches);
+        let third = objects.turn(&wanted, "loud", &look).await.unwrap();
+        assert!(third.is_some());
+        drop((second, third));
+        assert_eq!(objects.turns.tenants(), 0);
+    }
+
     #[test]
     fn a_look_that_asks_for_too_many_lists_stops() {
-        let look = super::Look::begin(super::Via::Api);
-        assert!((0..super::MOST_LISTS).all(|_| look.may_list()));
+        let look = Look::begin(Via::Api);
+        assert!((0..MOST_LISTS).all(|_| look.may_list()));
         assert!(!look.may_list() && !look.may_list());
-        assert!(super::Look::begin(super::Via::Api).may_list());
+        assert!(Look::begin(Via::Api).may_list());
     }
 
     #[test]
     fn who_may_not_read_a_kind_is_told_what_helps() {
-        let (trouble, message) = super::forbidden("approvaltasks", "example.com");
-        assert_eq!(trouble, super::Trouble::KindForbidden);
+        let (trouble, message) = forbidden("approvaltasks", "example.com");
+        assert_eq!(trouble, Trouble::KindForbidden);
         for part in [
             "approvaltasks may not be read",
             "checks.kinds",

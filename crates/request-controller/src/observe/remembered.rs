@@ -92,8 +92,18 @@ pub(super) struct Question {
 pub(super) struct Digest([u8; 32]);
 
 impl Digest {
-    pub(super) fn of(question: &impl Message) -> Self {
-        Self(Sha256::digest(question.encode_to_vec()).into())
+    /// Of these parts in this order. Each is preceded by its length, so that no two lists have the same text.
+    pub(super) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update(part.len().to_be_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().into())
+    }
+
+    pub(super) const fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 
@@ -181,7 +191,6 @@ impl Answers {
 mod tests {
     use std::time::Duration;
 
-    use evaluation_api::v1::EvaluateChecksRequest;
     use serde_json::json;
 
     use super::*;
@@ -195,10 +204,7 @@ mod tests {
     }
 
     fn digest(text: &str) -> Digest {
-        Digest::of(&EvaluateChecksRequest {
-            connector: text.to_owned(),
-            ..EvaluateChecksRequest::default()
-        })
+        Digest::of([text.as_bytes()])
     }
 
     #[test]
@@ -229,6 +235,15 @@ mod tests {
         let is_kept = |number: &i32| pods.get(&number.to_string(), "1").is_some();
         assert_eq!((0..100).filter(is_kept).collect::<Vec<_>>(), [97, 98, 99]);
         assert_eq!(pods.get("own", "1"), Some(quiet));
+    }
+
+    #[test]
+    fn a_digest_tells_the_same_text_in_other_parts_apart() {
+        let of = |parts: &[&str]| Digest::of(parts.iter().map(|it| it.as_bytes()));
+        assert_eq!(of(&["ab", "c"]), of(&["ab", "c"]));
+        assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
+        assert_ne!(of(&["abc"]), of(&["abc", ""]));
+        assert_ne!(of(&[]), of(&[""]));
     }
 
     #[test]

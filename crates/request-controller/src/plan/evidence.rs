@@ -14,24 +14,30 @@ pub(super) const MOST_OBJECTS: usize = 512;
 /// The longest list of people who approved, of one object.
 const MOST_PEOPLE: usize = 100;
 
-/// What the lists of all policies that are awaited or refuse take together in one status, about. The API server stores
-/// no object above 1.5 MB.
-const MOST_BYTES: usize = 384 * 1024;
+/// What the lists of all policies that refused take together in one status, about. The API server stores no object
+/// above 1.5 MB.
+const MOST_REFUSED: usize = 384 * 1024;
+/// The same while they are awaited. Every waiting request is in memory, and nothing rests on what it shows.
+const MOST_AWAITED: usize = 48 * 1024;
 /// What an entry takes beside its texts.
 const OVERHEAD: usize = 256;
 
-/// What the list of one policy may take in a status.
+/// How many policies share what a status may list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListRoom {
-    bytes: usize,
+    policies: usize,
 }
 
 impl ListRoom {
     /// So many policies have the same room.
     pub(super) fn shared_by(policies: usize) -> Self {
         Self {
-            bytes: MOST_BYTES / policies.max(1),
+            policies: policies.max(1),
         }
+    }
+
+    const fn part_of(self, bytes: usize) -> usize {
+        bytes / self.policies
     }
 }
 
@@ -67,12 +73,14 @@ pub(super) fn awaited(answer: &Answer, room: ListRoom) -> Listed {
         resource_version: None,
         ..object.object.clone()
     };
-    within(answer, room, unversioned)
+    within(answer, room.part_of(MOST_AWAITED), unversioned)
 }
 
 /// What a refusal was decided on: objects in the version that was judged.
 pub(super) fn of_refusal(answer: &Answer, room: ListRoom) -> Listed {
-    within(answer, room, |object| object.object.clone())
+    within(answer, room.part_of(MOST_REFUSED), |object| {
+        object.object.clone()
+    })
 }
 
 /// What a grant was decided on: the objects that let through, in the version that was judged.
@@ -121,11 +129,11 @@ pub(super) fn of_grant(answer: &Answer) -> Result<Listed, String> {
 /// says come first: they are what stands in the way.
 fn within(
     answer: &Answer,
-    room: ListRoom,
+    bytes: usize,
     as_shown: impl Fn(&ObjectSeen) -> ObservedObject,
 ) -> Listed {
     let all: Vec<_> = answer.checks.iter().flat_map(lines).collect();
-    let listed = fitting(&all, room, &as_shown);
+    let listed = fitting(&all, bytes, &as_shown);
     if listed.left_out.is_none() {
         return listed;
     }
@@ -134,7 +142,7 @@ fn within(
     };
     let (mut first, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(is_in_the_way);
     first.extend(rest);
-    fitting(&first, room, &as_shown)
+    fitting(&first, bytes, &as_shown)
 }
 
 /// One line of a list: an object of a check, or a check that found none.
@@ -153,10 +161,10 @@ fn lines(check: &CheckSeen) -> impl Iterator<Item = ListLine<'_>> {
 /// The first lines for which there is room. A line is weighed before it is copied.
 fn fitting(
     lines: &[ListLine<'_>],
-    room: ListRoom,
+    bytes: usize,
     as_shown: &impl Fn(&ObjectSeen) -> ObservedObject,
 ) -> Listed {
-    let mut left = room.bytes;
+    let mut left = bytes;
     let fitting = lines.iter().filter(|line| {
         let rest = left.checked_sub(line.weight());
         left = rest.unwrap_or(left);

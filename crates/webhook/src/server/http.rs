@@ -158,22 +158,24 @@ impl Handler {
             Ok(asked) => asked,
             Err(error) => return malformed(StatusCode::BAD_REQUEST, &error.to_string()),
         };
-        drop((body, room));
+        drop(body);
+        let object = asked.object.as_ref().map_or("", |it| it.get());
         let weight = match page {
             // Nothing becomes a tree.
-            Page::MutateConnectors => 0,
+            Page::MutateConnectors => object.len(),
             Page::MutateAccessRequests
             | Page::ValidateAccessRequests
-            | Page::ValidateAccessPolicies => {
-                asked.object.as_ref().map_or(0, |it| weight::of(it.get()))
-            }
+            | Page::ValidateAccessPolicies => weight::of(object),
         };
         let answer = if scales.is_too_heavy(weight) {
             too_heavy()
         } else {
-            let Ok(_room) = scales.tree(weight, deadline).await else {
+            let kept = weight + asked.bytes_beside_object();
+            let Ok(_kept) = scales.tree(kept, deadline).await else {
                 return full();
             };
+            // Until here it was room for what is kept of the body.
+            drop(room);
             self.judge(page, &asked, deadline).await
         };
         let outcome = match &answer {

@@ -2,7 +2,7 @@
 //!
 //! A few bytes of JSON can become hundreds in memory, and the schema keeps fields that it does not know. So what is
 //! asked about is weighed before it is read, and waits until there is room for it. Each kind has room of its own: who
-//! writes large policies keeps nobody's pods waiting. Who only says that much will come takes no room.
+//! writes large policies keeps nobody's pods waiting. A declared Content-Length alone reserves no memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,8 +43,8 @@ pub(super) const REQUESTS: Sizes = Sizes {
 /// Of a connector only a few fields are read.
 pub(super) const CONNECTORS: Sizes = Sizes {
     bodies: 4 * MIB,
-    trees: 0,
-    heaviest: 0,
+    trees: 8 * MIB,
+    heaviest: 4 * MIB,
 };
 
 /// Room for what is being reviewed of one kind.
@@ -98,7 +98,8 @@ impl Scales {
         Ok(all)
     }
 
-    /// Room for the tree of a text. Who has it asks for no body any more, so nobody waits for himself.
+    /// Room for the tree of a text and what is kept beside it. A review that has it gives the room of its body back, and
+    /// asks for no other, so that no two wait for each other.
     pub(super) async fn tree(&self, weight: usize, deadline: Instant) -> Result<Room, Full> {
         room(&self.trees, weight, deadline).await
     }

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use e2e::{
     Cluster, ClusterName, Launcher, Progress, Target, Tool,
-    images::{self, Image},
+    images::{self, Image, Profile},
     install,
 };
 
@@ -28,6 +28,9 @@ const CARGO_DENY: &str = "0.20.2";
 /// Most tests on a node wait for pods. How many really run at a time is decided where they take their turns
 /// (`e2e/tests/gate/support/turns.rs`).
 const WAITING_TESTS: &str = "64";
+
+/// The tests of [`Part::Hostile`], which are in one program with those of [`Part::Gate`].
+const HOSTILE_TESTS: &str = "hostile::";
 
 /// Clusters of test runs are named after the run's process.
 const RUN_PREFIX: &str = "e2e-";
@@ -57,6 +60,8 @@ pub(crate) enum Part {
     Api,
     /// The whole system on the real node: pods wait, are let in, and lose their access
     Gate,
+    /// An unrelated tenant is granted and revoked in time while another does its worst
+    Hostile,
     /// The evaluation service while its surroundings fail, and what the documents tell its callers to do
     Evaluation,
     /// Real pods on the real node, and the local cluster itself: killed, restarted, two at once
@@ -82,7 +87,8 @@ impl Part {
             | Self::Drift
             | Self::Build
             | Self::Campaign
-            | Self::Fuzz => false,
+            | Self::Fuzz
+            | Self::Hostile => false,
         }
     }
 
@@ -94,7 +100,10 @@ impl Part {
 
     /// Whether the part uses the run's cluster.
     pub(crate) fn is_on_cluster(self) -> bool {
-        matches!(self, Self::Api | Self::Gate | Self::Evaluation | Self::E2e)
+        matches!(
+            self,
+            Self::Api | Self::Gate | Self::Hostile | Self::Evaluation | Self::E2e
+        )
     }
 
     /// Minutes that the part may take on two processors: warm, cold.
@@ -108,6 +117,7 @@ impl Part {
             Self::Campaign | Self::Fuzz => [20.0, 25.0],
             Self::Api => [4.5, 17.0],
             Self::Gate => [9.0, 10.0],
+            Self::Hostile => [1.5, 1.5],
             Self::Evaluation => [2.5, 3.5],
             Self::E2e => [2.5, 2.6],
         };
@@ -147,11 +157,16 @@ impl Part {
             Self::Gate => {
                 let target = context.target()?;
                 if target.local().is_some() {
-                    install::install(target, &values_of_scenarios(), &Progress::default())?;
+                    install_services(target, Profile::Dev)?;
                 }
                 let mut tests =
                     context.tests_on_cluster("--workspace --all-features --test gate")?;
                 tests.env("RUST_TEST_THREADS", WAITING_TESTS);
+                // They are a part of their own.
+                if context.filter.is_none() {
+                    tests.arg("--");
+                }
+                tests.args(["--skip", HOSTILE_TESTS]);
                 let gate = runner::run(tests, summary);
                 if context.filter.is_some() {
                     return gate; // not everything was tried
@@ -160,12 +175,27 @@ impl Part {
                 let power = context.tests_on_cluster("--workspace --all-features --test power")?;
                 gate.and(runner::run(power, summary))
             }
+            Self::Hostile => {
+                let target = context.target()?;
+                if target.local().is_some() {
+                    let profile = if context.long {
+                        Profile::Release
+                    } else {
+                        Profile::Dev
+                    };
+                    install_services(target, profile)?;
+                }
+                let hostile = context.cargo_test("--workspace --all-features --test gate");
+                let mut hostile = context.on_cluster(hostile)?;
+                hostile.args(["--", HOSTILE_TESTS]);
+                runner::run(hostile, summary)
+            }
             Self::Evaluation => {
                 let target = context.target()?;
                 if target.local().is_some() {
-                    install::install(target, &values_of_scenarios(), &Progress::default())?;
+                    install_services(target, Profile::Dev)?;
                 } else {
-                    images::build(&[Image::EvaluationService])?;
+                    images::build(&[Image::EvaluationService], Profile::Dev)?;
                 }
                 let selection = "--workspace --all-features --test evaluation";
                 let mut tests = context.tests_on_cluster(selection)?;
@@ -218,8 +248,12 @@ impl Context {
     }
 
     fn tests_on_cluster(&self, selection: &str) -> anyhow::Result<Command> {
+        self.on_cluster(self.tests(selection))
+    }
+
+    /// The same tests with what they need to know of the run's cluster.
+    fn on_cluster(&self, mut command: Command) -> anyhow::Result<Command> {
         let target = self.target()?;
-        let mut command = self.tests(selection);
         command
             .env("E2E_KUBECONFIG", target.kubectl().kubeconfig())
             .env("E2E_KUBECTL", target.kubectl().program())
@@ -245,7 +279,7 @@ impl Context {
             &Progress::default(),
         )?;
         if let Some(cluster) = target.local() {
-            for archive in images::build(&[Image::Workload])? {
+            for archive in images::build(&[Image::Workload], Profile::Dev)? {
                 cluster.load(&archive)?;
             }
         }
@@ -274,6 +308,16 @@ pub(crate) fn remove_leftovers() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn install_services(target: &Target, profile: Profile) -> anyhow::Result<()> {
+    let values = values_of_scenarios();
+    Ok(install::install(
+        target,
+        profile,
+        &values,
+        &Progress::default(),
+    )?)
 }
 
 /// What the scenarios need of the installation: the feature on, and their kinds of approvals readable.

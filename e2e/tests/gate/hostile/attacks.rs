@@ -43,7 +43,7 @@ const MANY_OBJECTS: usize = 600;
 const KIB: usize = 1024;
 
 pub(super) const ATTACKS: [Attack; 17] = [
-    attack("policies with the longest templates", 2_000, |gate, _| {
+    attack("policies with the longest templates", 4_000, |gate, _| {
         let mut long = policy("long-templates", Approval::SignOff);
         let path = format!("{{.object{}}}", ".a".repeat(490));
         let labels = (0..16).map(|number| (format!("l{number}"), path.clone().into()));
@@ -52,36 +52,40 @@ pub(super) const ATTACKS: [Attack; 17] = [
     }),
     attack(
         "policies with as many steps as they may have",
-        500,
+        1_000,
         |gate, round| {
             let mut changed = dear_policy(round % POLICIES);
             check_of(&mut changed)["name"] = format!("n{round}").into();
             apply(gate, &changed)
         },
     ),
-    attack("large pods that change", 500, |gate, round| {
+    attack("large pods that change", 1_000, |gate, round| {
         let name = format!("large-{}", round % LARGE_PODS);
         let changed = json!({"metadata": {"annotations": {"round": round.to_string()}}});
         patch(gate, POD, &name, &changed)
     }),
-    attack("more requests than one pod may have", 500, |gate, round| {
-        let mut request = gate.hand_made(&format!("more-{round}"), "large-0");
-        request["spec"]["connectorRef"]["name"] = format!("c{}", round % REQUESTS).into();
-        request["spec"]["permission"] = "proxy".into();
-        create(gate, &request)
-    }),
-    attack("requests that come and go", 500, |gate, round| {
+    attack(
+        "more requests than one pod may have",
+        1_000,
+        |gate, round| {
+            let mut request = gate.hand_made(&format!("more-{round}"), "large-0");
+            request["spec"]["connectorRef"]["name"] = format!("c{}", round % REQUESTS).into();
+            request["spec"]["permission"] = "proxy".into();
+            create(gate, &request)
+        },
+    ),
+    attack("requests that come and go", 1_000, |gate, round| {
         let name = format!("large-1-{}", round % REQUESTS);
         let deleted = gate.api().delete(ACCESS_REQUEST, &name);
         deleted.map_err(|it| it.to_string())?;
         create(gate, &request_of(gate, "large-1", round % REQUESTS))
     }),
-    attack("large check objects that change", 500, |gate, round| {
+    attack("large check objects that change", 1_000, |gate, round| {
         let name = format!("padding-{}", round % LARGE_OBJECTS);
         let changed = json!({"metadata": {"annotations": {"round": round.to_string()}}});
         patch(gate, CONFIG_MAP, &name, &changed)
     }),
-    attack("states that change", 200, |gate, round| {
+    attack("states that change", 400, |gate, round| {
         let name = format!("large-{}", round % LARGE_PODS);
         let state = if round.is_multiple_of(2) {
             "waiting"
@@ -90,7 +94,7 @@ pub(super) const ATTACKS: [Attack; 17] = [
         };
         state_of(gate, &name, state)
     }),
-    attack("approvals that come and go", 300, |gate, round| {
+    attack("approvals that come and go", 600, |gate, round| {
         let state = if round.is_multiple_of(2) {
             "approved"
         } else {
@@ -98,14 +102,14 @@ pub(super) const ATTACKS: [Attack; 17] = [
         };
         state_of(gate, "flapping", state)
     }),
-    attack("modules that run to their limit", 1_000, |gate, round| {
+    attack("modules that run to their limit", 2_000, |gate, round| {
         let mut slow = policy("slow", Approval::ConfigMap);
         slow["spec"]["connector"] = json!({});
         check_of(&mut slow)["name"] = format!("n{round}").into();
         check_of(&mut slow)["state"]["rego"] = ENDLESS.into();
         apply(gate, &slow)
     }),
-    attack("selectors of everybody", 2_000, |gate, _| {
+    attack("selectors of everybody", 4_000, |gate, _| {
         apply(
             gate,
             &selecting(
@@ -118,7 +122,7 @@ pub(super) const ATTACKS: [Attack; 17] = [
             ),
         )
     }),
-    attack("a thousand selectors", 2_000, |gate, _| {
+    attack("a thousand selectors", 4_000, |gate, _| {
         let subject = |number| {
             json!({
                 "kind": "ServiceAccount",
@@ -131,7 +135,7 @@ pub(super) const ATTACKS: [Attack; 17] = [
             &selecting("thousand", &(0..1_000).map(subject).collect::<Vec<_>>()),
         )
     }),
-    attack("service accounts that come and go", 300, |gate, round| {
+    attack("service accounts that come and go", 600, |gate, round| {
         let name = format!("account-{}", round % 10);
         if round % 20 >= 10 {
             let deleted = gate.api().delete(SERVICE_ACCOUNT, &name);
@@ -144,7 +148,7 @@ pub(super) const ATTACKS: [Attack; 17] = [
             }),
         )
     }),
-    attack("bindings that change", 300, |gate, round| {
+    attack("bindings that change", 600, |gate, round| {
         let subjects: Vec<_> = (0..200)
             .map(|number| json!({"kind": "User", "apiGroup": RBAC, "name": format!("user-{round}-{number}")}))
             .collect();
@@ -156,7 +160,7 @@ pub(super) const ATTACKS: [Attack; 17] = [
             }),
         )
     }),
-    attack("connectors that change", 300, |gate, round| {
+    attack("connectors that change", 600, |gate, round| {
         patch(
             gate,
             CONNECTOR,
@@ -166,7 +170,7 @@ pub(super) const ATTACKS: [Attack; 17] = [
             }),
         )
     }),
-    attack("nested objects", 500, |gate, round| {
+    attack("nested objects", 1_000, |gate, round| {
         let nested = format!("{}{}", "[".repeat(4 * KIB), "]".repeat(4 * KIB));
         apply(
             gate,
@@ -177,7 +181,7 @@ pub(super) const ATTACKS: [Attack; 17] = [
             }),
         )
     }),
-    attack("reviews with half a million groups", 5_000, |gate, _| {
+    attack("reviews with half a million groups", 10_000, |gate, _| {
         let groups = vec![""; 500_000];
         review(
             gate,
@@ -188,7 +192,7 @@ pub(super) const ATTACKS: [Attack; 17] = [
     }),
     attack(
         "reviews of somebody who says he is an administrator",
-        2_000,
+        4_000,
         |gate, round| {
             let mut slow = policy(&format!("posted-{round}"), Approval::ConfigMap);
             slow["metadata"]["namespace"] = gate.namespace().into();
