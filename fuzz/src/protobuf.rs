@@ -5,6 +5,7 @@ use std::fmt::Debug;
 
 use connectors_api::judge::{Question, Stage, prepare};
 use connectors_api::reason::AccessCheckReady;
+use connectors_api::shared_fields::FieldPath;
 use connectors_api::validate;
 use evaluation_api::access::{
     AccessAnswer, AccessQuestion, AccessTarget, AskedAtOnce, Decision, TokenAnswer, TokenQuestion,
@@ -171,8 +172,18 @@ fn evaluate(request: v1::EvaluateChecksRequest) {
     else {
         return;
     };
-    let mut candidates = BTreeMap::new();
-    for v1::Candidates { check, objects } in &request.candidates {
+    let (mut candidates, mut shared) = (BTreeMap::new(), BTreeMap::new());
+    for v1::Candidates {
+        check,
+        objects,
+        shared_fields,
+    } in &request.candidates
+    {
+        let paths = shared_fields.iter().map(|it| FieldPath::parse(it));
+        let Ok(paths) = paths.collect::<Result<Vec<_>, _>>() else {
+            return;
+        };
+        shared.insert(check.clone(), paths);
         let Some(objects) = objects.iter().map(json).collect::<Option<Vec<_>>>() else {
             return;
         };
@@ -184,6 +195,7 @@ fn evaluate(request: v1::EvaluateChecksRequest) {
         context,
         connector,
         candidates,
+        shared,
         stage,
     };
     let Ok(prepared) = question.read().and_then(prepare) else {

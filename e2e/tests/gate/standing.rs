@@ -12,7 +12,7 @@ use e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Approval, CONNECTOR, Gate, Installation, condition, name, uid};
+use crate::support::{Approval, CONNECTOR, Gate, Installation, condition, name, policy, uid};
 use table::Table;
 use world::World;
 
@@ -107,7 +107,9 @@ fn a_request_ends_by_a_standing_permission_and_is_made_anew_when_that_is_gone() 
         (uid(&request) != uid(&first)).then_some(request)
     });
     gate.assert_held("job");
-    gate.create_policy("release", Approval::SignOff);
+    let mut both = policy("release", Approval::SignOff);
+    both["spec"]["connector"]["names"] = json!([CONNECTOR, "other"]);
+    gate.scene().apply(&both).unwrap();
     gate.set_approval("yes", "job", Approval::SignOff, "approved");
     gate.wait_for_phase_of(&anew, "Granted");
     gate.wait_for_phase_of(&other, "Granted");
