@@ -1,5 +1,7 @@
 //! Requests that are one too many, judged with what the API server says about the others.
 
+use std::net::Ipv4Addr;
+
 use http::{Method, StatusCode};
 use serde_json::json;
 
@@ -55,9 +57,16 @@ async fn refused(api: &FakeApi, user: Value, uid: &str) -> Option<Refusal> {
             },
         },
     });
-    let asked = review::parse(review.to_string().as_bytes()).unwrap();
+    let asked =
+        review::parse(&review.to_string().into(), Ipv4Addr::LOCALHOST.into(), true).unwrap();
     let evaluator = Evaluator::Fake(None);
-    let admission = Admission::new(api.client(), NAMESPACE, PLUGIN.to_owned(), evaluator);
+    let admission = Admission::new(
+        api.client(),
+        NAMESPACE,
+        PLUGIN.to_owned(),
+        evaluator,
+        &Limits::for_tests(),
+    );
     let deadline = Instant::now() + Duration::from_secs(9);
     match admission.requests.validate(&asked, deadline).await {
         Answer::Refused(refusal) => Some(refusal),

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use evaluation_api::v1::{Finding, FindingSeverity};
 
 use super::*;
+use crate::metrics::Limit;
 
+const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const THIRD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
 const POLICIES: &str = "/validate/accesspolicies";
 const CONNECTORS: &str = "/mutate/connectors";
 
@@ -394,24 +397,62 @@ async fn what_there_is_no_room_for_is_answered_in_time() {
     let review = written("CREATE", &ada(), &standing(&json!({})), &json!(null)).to_string();
     let asked = async || {
         let start = Instant::now();
-        let answer = handler.answer(post(POLICIES, review.clone())).await;
+        let answer = handler.answer(PEER, post(POLICIES, review.clone())).await;
         assert!(start.elapsed() < ANSWER);
         answer.status()
     };
-    let all = 8 << 20;
     let scales = &handler.policies;
-    let room = scales.body(None, all, deadline).await.unwrap();
+    let half = vec![b' '; 4 << 20];
+    let mut bodies = Vec::new();
+    for other in [OTHER, THIRD] {
+        let mut body = scales.body(other, deadline);
+        body.push(&half).await.unwrap();
+        bodies.push(body);
+    }
     assert_eq!(asked().await, StatusCode::REQUEST_TIMEOUT);
-    drop(room);
-    let room = scales.tree(5 * all, deadline).await.unwrap();
+    drop(bodies);
+    let mut trees = Vec::new();
+    for other in [OTHER, THIRD] {
+        trees.push(scales.tree(other, 20 << 20, deadline).await.unwrap());
+    }
     assert_eq!(asked().await, StatusCode::SERVICE_UNAVAILABLE);
-    drop(room);
+    trees.pop();
     assert_eq!(asked().await, StatusCode::OK);
     // Requests have room of their own.
-    let _room = scales.tree(5 * all, deadline).await.unwrap();
+    trees.push(scales.tree(THIRD, 20 << 20, deadline).await.unwrap());
     let review = super::review(&ada(), &super::object(Some("u1"))).to_string();
-    let answer = handler.answer(post(VALIDATE, review)).await;
+    let answer = handler.answer(PEER, post(VALIDATE, review)).await;
     assert_eq!(answer.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rego_of_one_address_is_run_one_policy_at_a_time() {
+    // The evaluation service never answers.
+    let handler = handler_with(&cluster(), nobody());
+    let review = written("CREATE", &ada(), &with_rego(), &json!(null)).to_string();
+    let ask = |peer| {
+        let (handler, review) = (handler.clone(), review.clone());
+        tokio::spawn(async move { handler.answer(peer, post(POLICIES, review)).await })
+    };
+    let asked = [ask(PEER), ask(OTHER)];
+    let rego = &handler.admission.policies.rego;
+    while rego.peers() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(handler.limits().counted(Limit::Rego), 0);
+    let second = ask(PEER);
+    while handler.limits().counted(Limit::Rego) == 0 {
+        tokio::task::yield_now().await;
+    }
+    for answer in asked.into_iter().chain([second]) {
+        let body = answer.await.unwrap().into_body();
+        let body = body.collect().await.unwrap().to_bytes();
+        let answer: Value = serde_json::from_slice(&body).unwrap();
+        let response = &answer["response"];
+        assert_eq!(response["status"]["code"], 503, "{response}");
+        assert!(message(response).starts_with("the policy cannot be judged in time"));
+    }
+    assert_eq!((rego.peers(), handler.taken()), (0, 0));
 }
 
 #[tokio::test]
