@@ -17,7 +17,7 @@ pub use check::{
 pub use role_template::{RoleRule, RoleTemplate};
 pub use status::{AccessPolicyStatus, MatchedConnector};
 pub use subject::{SubjectKind, SubjectSpec};
-pub use subject_form::{MOST_SELECTING, SubjectError, SubjectForm};
+pub use subject_form::{SubjectError, SubjectForm};
 
 use crate::{LabelSelector, Permission, PositiveDuration, cel, optional, schema};
 

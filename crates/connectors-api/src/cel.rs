@@ -35,14 +35,3 @@ pub(crate) fn selects(selector: &str) -> String {
          (has(self.{selector}.matchExpressions) && size(self.{selector}.matchExpressions) > 0)))"
     )
 }
-
-/// True when the label selector in field `selector` of `self` is given and asks for a label.
-/// [`LabelSelector::asks_for_a_label`](crate::LabelSelector::asks_for_a_label) is the same in Rust.
-pub(crate) fn asks_for_a_label(selector: &str) -> String {
-    format!(
-        "(has(self.{selector}) && (\
-         (has(self.{selector}.matchLabels) && size(self.{selector}.matchLabels) > 0) || \
-         (has(self.{selector}.matchExpressions) && \
-         self.{selector}.matchExpressions.exists(it, it.operator in ['In', 'Exists']))))"
-    )
-}

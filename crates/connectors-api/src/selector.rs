@@ -42,15 +42,6 @@ impl LabelSelector {
             && self.match_expressions.iter().all(|it| it.holds(labels))
     }
 
-    /// Whether it finds nothing without labels. One that only says what must not be there finds whatever was never
-    /// labelled, and with that nearly everything.
-    #[must_use]
-    pub fn asks_for_a_label(&self) -> bool {
-        let mut operators = self.match_expressions.iter().map(|it| it.operator);
-        !self.match_labels.is_empty()
-            || operators.any(|it| matches!(it, Operator::In | Operator::Exists))
-    }
-
     /// How many comparisons [`Self::matches`] may take.
     #[must_use]
     pub fn weight(&self) -> usize {

@@ -56,7 +56,6 @@ fn rules() -> [kube::core::Rule; 11] {
         "self.kind == 'Group' && has(self.name) && self.name == 'system:serviceaccounts'";
     let by_label = cel::selects("nameSelector");
     let by_namespace = cel::selects("namespaceSelector");
-    let named_namespaces = cel::asks_for_a_label("namespaceSelector");
     let invalid = |rule: String, error: &Error| cel::invalid(rule, &error.to_string());
     let forbidden = |rule: String, error: &Error| cel::forbidden(rule, &error.to_string());
     let required = |rule: String, error: &Error| cel::required(rule, &error.to_string());
@@ -108,14 +107,12 @@ fn rules() -> [kube::core::Rule; 11] {
         )
         .field_path(".namespaceSelector"),
         invalid(
-            format!(
-                "!has(self.namespaceSelector) || {named_namespaces} || !({account} && {by_label})"
-            ),
+            format!("!has(self.namespaceSelector) || {by_namespace} || !({account} && {by_label})"),
             &Error::EveryNamespace,
         )
         .field_path(".namespaceSelector"),
         invalid(
-            format!("!has(self.namespaceSelector) || {named_namespaces} || !({all_accounts})"),
+            format!("!has(self.namespaceSelector) || {by_namespace} || !({all_accounts})"),
             &Error::EveryAccount,
         )
         .field_path(".namespaceSelector"),

@@ -45,22 +45,6 @@ pub enum SubjectForm {
     },
 }
 
-/// Subjects of one policy that may select by labels: each is compared with every namespace and service account.
-pub const MOST_SELECTING: usize = 16;
-
-impl SubjectForm {
-    /// Whether labels in the cluster decide whom it means.
-    #[must_use]
-    pub const fn selects(&self) -> bool {
-        match self {
-            Self::ServiceAccountsByLabel { .. } | Self::ServiceAccountGroupsByNamespace { .. } => {
-                true
-            }
-            Self::ServiceAccount { .. } | Self::Group { .. } | Self::User { .. } => false,
-        }
-    }
-}
-
 /// Why a subject cannot be understood. The CEL rules say the same, in the same words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SubjectError {
@@ -97,12 +81,12 @@ pub enum SubjectError {
     NamespaceSelectorNotAllowed,
     /// A `nameSelector` in all namespaces.
     #[error(
-        "namespaceSelector: would select every namespace without labels; ask for a label by matchLabels, In or Exists, or leave it out for the policy's own"
+        "namespaceSelector: would select every namespace; give it a requirement, or leave it out for the policy's own"
     )]
     EveryNamespace,
     /// All service accounts, by an empty selector.
     #[error(
-        "namespaceSelector: would select the ServiceAccounts of every namespace without labels; ask for a label by matchLabels, In or Exists"
+        "namespaceSelector: would select every ServiceAccount of the cluster; give it a requirement"
     )]
     EveryAccount,
 }
@@ -136,7 +120,7 @@ fn account(spec: &SubjectSpec) -> Result<SubjectForm, SubjectError> {
         (None, Some(_)) if spec.namespace.is_some() => Err(SubjectError::NamespaceWithSelector),
         (None, Some(selector)) => {
             let namespaces = spec.namespace_selector.clone();
-            if namespaces.as_ref().is_some_and(|it| !it.asks_for_a_label()) {
+            if namespaces.as_ref().is_some_and(LabelSelector::is_empty) {
                 return Err(SubjectError::EveryNamespace);
             }
             Ok(SubjectForm::ServiceAccountsByLabel {
@@ -177,12 +161,10 @@ fn group(spec: &SubjectSpec) -> Result<SubjectForm, SubjectError> {
     let name = named(spec)?;
     match &spec.namespace_selector {
         Some(namespaces) if name == ALL_ACCOUNTS => {
-            if !namespaces.asks_for_a_label() {
-                return Err(SubjectError::EveryAccount);
-            }
-            Ok(SubjectForm::ServiceAccountGroupsByNamespace {
-                namespaces: namespaces.clone(),
-            })
+            let namespaces = requirement(Some(namespaces))
+                .ok_or(SubjectError::EveryAccount)?
+                .clone();
+            Ok(SubjectForm::ServiceAccountGroupsByNamespace { namespaces })
         }
         Some(namespaces) if !namespaces.is_empty() => {
             Err(SubjectError::NamespaceSelectorNotAllowed)

@@ -3,7 +3,7 @@
 use super::connector::look_at_selector;
 use super::finding::{FindingCode, Findings};
 use super::shape::{Placed, Spec};
-use crate::access_policy::{MOST_SELECTING, SubjectForm, SubjectKind, SubjectSpec};
+use crate::access_policy::{SubjectForm, SubjectKind, SubjectSpec};
 use crate::policy_match::can_be_a_pod;
 
 /// Groups that are nearly everybody.
@@ -15,9 +15,6 @@ const EVERYBODY: [&str; 3] = [
 const LONGEST_NAME: usize = 512;
 
 pub(super) fn look(findings: &mut Findings, spec: &Spec) {
-    if let Some(standing) = &spec.standing {
-        look_at_selecting(findings, &standing.subjects);
-    }
     let standing = spec.standing.iter().flat_map(|it| &it.subjects);
     let granted = spec.granted.iter().flat_map(|it| &it.requesters);
     for Placed { path, part } in standing.chain(granted) {
@@ -25,21 +22,6 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) {
     }
     if let Some(granted) = &spec.granted {
         look_at_requesters(findings, &granted.requesters, granted.has_all_requesters);
-    }
-}
-
-/// A policy with more such subjects is written as several, or names its subjects.
-fn look_at_selecting(findings: &mut Findings, subjects: &[Placed<SubjectSpec>]) {
-    let selects = |it: &&Placed<SubjectSpec>| {
-        SubjectForm::try_from(&it.part).is_ok_and(|form| form.selects())
-    };
-    let count = subjects.iter().filter(selects).count();
-    if count > MOST_SELECTING {
-        let at = "spec.defaultPermission.bindingTemplate.subjects";
-        let message =
-            format!("{count} of them select by labels, and {MOST_SELECTING} of one policy may");
-        let fix = "use fewer selectors, or select several teams by one with the operator In";
-        findings.error(at, FindingCode::InvalidLength, message, fix);
     }
 }
 

@@ -6,7 +6,6 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::access_policy::MOST_SELECTING;
 use crate::testing::json_values;
 
 fn checked() -> Value {
@@ -126,24 +125,6 @@ fn a_misspelt_field_is_told_with_the_likely_word() {
     let Validated { findings, .. } = super::policy(&policy);
     assert_eq!(findings[0].fix, "write `approvers`");
     assert_eq!(findings[0].severity, Severity::Error);
-}
-
-#[test]
-fn a_policy_has_so_many_selecting_subjects_and_no_more() {
-    let with_selecting = |count: usize| {
-        let team = |number: usize| json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"team": number.to_string()}}});
-        let named = json!({"kind": "User", "name": "alice"});
-        let subjects: Vec<_> = (0..count).map(team).chain([named]).collect();
-        with(standing(), SUBJECTS, "subjects", json!(subjects))
-    };
-    assert!(!has_error(&with_selecting(MOST_SELECTING)));
-    let many = with_selecting(MOST_SELECTING + 1);
-    assert_eq!(codes(&many), BTreeSet::from([FindingCode::InvalidLength]));
-    let Validated { findings, .. } = super::policy(&many);
-    assert_eq!(
-        findings[0].path,
-        "spec.defaultPermission.bindingTemplate.subjects"
-    );
 }
 
 #[test]

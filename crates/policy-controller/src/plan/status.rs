@@ -2,7 +2,7 @@
 
 use connectors_api::{
     AccessPolicyCondition, AccessPolicyStatus, Condition, ConditionStatus,
-    access_policy::{MOST_SELECTING, MatchedConnector},
+    access_policy::MatchedConnector,
     policy_reason::{ChecksValid, ConnectorsMatched, PermissionSynced, Ready},
 };
 use jiff::Timestamp;
@@ -43,13 +43,6 @@ impl Known {
             Standing::Invalid(wrong) => {
                 let message = format!("spec.defaultPermission.{wrong}; nobody holds it");
                 (Some(0), PermissionSynced::RulesInvalid, message)
-            }
-            Standing::TooManySelecting(count) => {
-                let message = format!(
-                    "{count} subjects of spec.defaultPermission select by labels, and {MOST_SELECTING} of one policy \
-                     may; nobody holds it: use fewer selectors, or split the policy"
-                );
-                (Some(0), PermissionSynced::TooManySubjects, message)
             }
             Standing::TooMany {
                 found,

@@ -56,10 +56,7 @@ fn is_meant(who: &Holder, subject: &Value, around: &Around) -> bool {
     let text = |field: &str| subject[field].as_str();
     let in_selected = |namespace: &str| {
         let labels = around.namespaces.get(namespace);
-        let selector = &subject["namespaceSelector"];
-        // What selects namespaces without labels selects none.
-        !satisfies(&BTreeMap::new(), selector)
-            && labels.is_some_and(|labels| satisfies(labels, selector))
+        labels.is_some_and(|labels| satisfies(labels, &subject["namespaceSelector"]))
     };
     match (text("kind").unwrap(), who.kind.as_str()) {
         ("ServiceAccount", "ServiceAccount") => {

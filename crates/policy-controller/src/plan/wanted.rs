@@ -4,9 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use connectors_api::{
     AccessPolicySpec, AccessResource, LabelSelector, Permission,
-    access_policy::{
-        ConnectorSelector, DefaultPermission, MOST_SELECTING, RoleRule, SubjectError, SubjectForm,
-    },
+    access_policy::{ConnectorSelector, DefaultPermission, RoleRule, SubjectError, SubjectForm},
     access_resource::AccessResourceError,
     names::GROUP,
 };
@@ -34,8 +32,6 @@ pub enum Standing {
     None,
     /// Nothing can be handed out by these rules.
     Invalid(WrongRule),
-    /// So many of its subjects select by labels, which is more than may. The webhook refuses such a policy.
-    TooManySelecting(usize),
     /// Its selectors find more subjects than one policy may select. Half of them would look like all.
     TooMany {
         /// How many they find.
@@ -141,20 +137,13 @@ fn standing(
         Err(wrong) => return Standing::Invalid(wrong),
     };
     let (mut holders, mut selected) = (BTreeSet::new(), BTreeSet::new());
-    let mut selecting = Vec::new();
     let mut unclear = Vec::new();
     for (place, subject) in given.binding_template.subjects.iter().enumerate() {
         match SubjectForm::try_from(subject) {
-            Ok(form) if form.selects() => selecting.push(form),
+            Ok(form) if is_selector(&form) => find(&mut selected, form, namespace, around),
             Ok(form) => find(&mut holders, form, namespace, around),
             Err(error) => unclear.push((place, error)),
         }
-    }
-    if selecting.len() > MOST_SELECTING {
-        return Standing::TooManySelecting(selecting.len());
-    }
-    for form in selecting {
-        find(&mut selected, form, namespace, around);
     }
     let (found, most) = (selected.len(), around.most_selected);
     if found > most.0 {
@@ -209,6 +198,17 @@ fn check(place: usize, rule: &RoleRule, permission: Permission) -> Result<Rule, 
         resources: resources.iter().map(read).collect::<Result<_, _>>()?,
         verbs: verbs.clone(),
     })
+}
+
+/// Whether the cluster decides whom a subject means.
+const fn is_selector(form: &SubjectForm) -> bool {
+    match form {
+        SubjectForm::ServiceAccountsByLabel { .. }
+        | SubjectForm::ServiceAccountGroupsByNamespace { .. } => true,
+        SubjectForm::ServiceAccount { .. }
+        | SubjectForm::Group { .. }
+        | SubjectForm::User { .. } => false,
+    }
 }
 
 fn find(holders: &mut BTreeSet<Holder>, form: SubjectForm, own: &str, around: Surroundings<'_>) {

@@ -110,7 +110,7 @@ impl World {
             Subject::WithRoleInTeam => with_role(&|it| self.namespaces.get(it) == Some(&true)),
             Subject::WithRoleOutsideTeam => {
                 // The namespaces that every test has are in no team.
-                with_role(&|it| self.namespaces.get(it) == Some(&false))
+                with_role(&|it| it == TOOLS || self.namespaces.get(it) == Some(&false))
             }
             Subject::GroupsOfTeam => {
                 let namespaces = self
@@ -148,10 +148,8 @@ impl Subject {
     fn json(self) -> Value {
         let role = json!({"matchLabels": {"role": "ci"}});
         let team = json!({"matchLabels": {"team": "x"}});
-        let other_team = json!({"matchExpressions": [
-            {"key": "team", "operator": "Exists"},
-            {"key": "team", "operator": "NotIn", "values": ["x"]},
-        ]});
+        let no_team =
+            json!({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["x"]}]});
         match self {
             Self::User => json!({"kind": "User", "name": "ada"}),
             Self::OwnBuilder => json!({"kind": "ServiceAccount", "name": "builder"}),
@@ -166,7 +164,7 @@ impl Subject {
                 json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": team})
             }
             Self::WithRoleOutsideTeam => {
-                json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": other_team})
+                json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": no_team})
             }
             Self::GroupsOfTeam => {
                 json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": team})
@@ -257,10 +255,7 @@ impl Stage {
                 );
             }
             Change::Namespace(name, label) => {
-                let labels = match label {
-                    Some(is_x) => json!({"team": if *is_x { "x" } else { "y" }}),
-                    None => json!({}),
-                };
+                let labels = labels("team", "x", *label);
                 let is_there = self.world.namespaces.contains_key(name);
                 if !is_there && server.get("namespaces", "", name).is_some() {
                     return; // it is going, for as long as nothing removes what is in it

@@ -184,38 +184,3 @@ fn everything_else_is_refused_with_its_reason() {
         assert_eq!(understood(&subject), Err(error), "{subject}");
     }
 }
-
-#[test]
-fn what_every_namespace_without_labels_has_selects_none() {
-    let some = json!({"matchLabels": {"a": "b"}});
-    let none_of = json!({"matchExpressions": [
-        {"key": "a", "operator": "NotIn", "values": ["b"]}, {"key": "c", "operator": "DoesNotExist"},
-    ]});
-    for (subject, error) in [
-        (
-            json!({"kind": "ServiceAccount", "nameSelector": some, "namespaceSelector": none_of}),
-            SubjectError::EveryNamespace,
-        ),
-        (
-            json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": none_of}),
-            SubjectError::EveryAccount,
-        ),
-    ] {
-        assert_eq!(understood(&subject), Err(error), "{subject}");
-    }
-}
-
-#[test]
-fn what_must_not_be_there_narrows_what_is_asked_for() {
-    let not_b = json!({"key": "a", "operator": "NotIn", "values": ["b"]});
-    for asked in [
-        json!({"matchLabels": {"c": "d"}, "matchExpressions": [not_b]}),
-        json!({"matchExpressions": [{"key": "c", "operator": "Exists"}, not_b]}),
-        json!({"matchExpressions": [{"key": "c", "operator": "In", "values": ["d"]}, not_b]}),
-    ] {
-        let subject = json!({
-            "kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": asked,
-        });
-        assert!(understood(&subject).is_ok(), "{subject}");
-    }
-}
