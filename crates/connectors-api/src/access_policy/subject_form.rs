@@ -23,14 +23,14 @@ pub enum SubjectForm {
     },
     /// Every service account with certain labels.
     ServiceAccountsByLabel {
-        /// The labels of the service accounts. Never empty.
+        /// The labels of the service accounts. It names values.
         selector: LabelSelector,
-        /// The labels of their namespaces, never empty; absent: the policy's own namespace.
+        /// The labels of their namespaces, with values; absent: the policy's own namespace.
         namespaces: Option<LabelSelector>,
     },
     /// All service accounts of every namespace with certain labels.
     ServiceAccountGroupsByNamespace {
-        /// The labels of the namespaces. Never empty.
+        /// The labels of the namespaces. It names values.
         namespaces: LabelSelector,
     },
     /// One group.
@@ -89,6 +89,16 @@ pub enum SubjectError {
         "namespaceSelector: would select every ServiceAccount of the cluster; give it a requirement"
     )]
     EveryAccount,
+    /// A `nameSelector` that lists what it leaves out, or only keys.
+    #[error(
+        "nameSelector: names no value of a label; add matchLabels, or a requirement with operator In"
+    )]
+    NameSelectorOpen,
+    /// A `namespaceSelector` that lists what it leaves out, or only keys.
+    #[error(
+        "namespaceSelector: names no value of a label; add matchLabels, or a requirement with operator In"
+    )]
+    NamespaceSelectorOpen,
 }
 
 impl TryFrom<&SubjectSpec> for SubjectForm {
@@ -122,6 +132,12 @@ fn account(spec: &SubjectSpec) -> Result<SubjectForm, SubjectError> {
             let namespaces = spec.namespace_selector.clone();
             if namespaces.as_ref().is_some_and(LabelSelector::is_empty) {
                 return Err(SubjectError::EveryNamespace);
+            }
+            if !selector.names_values() {
+                return Err(SubjectError::NameSelectorOpen);
+            }
+            if namespaces.as_ref().is_some_and(|it| !it.names_values()) {
+                return Err(SubjectError::NamespaceSelectorOpen);
             }
             Ok(SubjectForm::ServiceAccountsByLabel {
                 selector: selector.clone(),
@@ -164,6 +180,9 @@ fn group(spec: &SubjectSpec) -> Result<SubjectForm, SubjectError> {
             let namespaces = requirement(Some(namespaces))
                 .ok_or(SubjectError::EveryAccount)?
                 .clone();
+            if !namespaces.names_values() {
+                return Err(SubjectError::NamespaceSelectorOpen);
+            }
             Ok(SubjectForm::ServiceAccountGroupsByNamespace { namespaces })
         }
         Some(namespaces) if !namespaces.is_empty() => {

@@ -3,7 +3,7 @@
 use super::connector::look_at_selector;
 use super::finding::{FindingCode, Findings};
 use super::shape::{Placed, Spec};
-use crate::access_policy::{SubjectForm, SubjectKind, SubjectSpec};
+use crate::access_policy::{SubjectError, SubjectForm, SubjectKind, SubjectSpec};
 use crate::policy_match::can_be_a_pod;
 
 /// Groups that are nearly everybody.
@@ -74,6 +74,10 @@ fn look_at_subject(findings: &mut Findings, path: &str, subject: &SubjectSpec) {
         }
     }
     match SubjectForm::try_from(subject) {
+        Err(error @ (SubjectError::NameSelectorOpen | SubjectError::NamespaceSelectorOpen)) => {
+            let fix = "say which values the labels of those have that are meant; NotIn, Exists and DoesNotExist may only narrow that";
+            findings.error(path, FindingCode::InvalidSubject, error.to_string(), fix);
+        }
         Err(error) => {
             let fix = "one subject by name, or service accounts by nameSelector";
             findings.error(path, FindingCode::InvalidSubject, error.to_string(), fix);

@@ -148,8 +148,10 @@ impl Subject {
     fn json(self) -> Value {
         let role = json!({"matchLabels": {"role": "ci"}});
         let team = json!({"matchLabels": {"team": "x"}});
-        let no_team =
-            json!({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["x"]}]});
+        let tools_or_no_team = json!({"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [TOOLS, "one", "two"]},
+            {"key": "team", "operator": "NotIn", "values": ["x"]},
+        ]});
         match self {
             Self::User => json!({"kind": "User", "name": "ada"}),
             Self::OwnBuilder => json!({"kind": "ServiceAccount", "name": "builder"}),
@@ -164,7 +166,7 @@ impl Subject {
                 json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": team})
             }
             Self::WithRoleOutsideTeam => {
-                json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": no_team})
+                json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": tools_or_no_team})
             }
             Self::GroupsOfTeam => {
                 json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": team})

@@ -177,8 +177,11 @@ fn subjects_are_understood_in_every_form() {
             &none,
         ),
         (
-            json!({"kind": "ServiceAccount", "nameSelector": {"matchExpressions": [{"key": "tekton.dev/pipeline", "operator": "DoesNotExist"}]}}),
-            &["ServiceAccount tools/default"],
+            json!({"kind": "ServiceAccount", "nameSelector": {"matchExpressions": [
+                {"key": "tekton.dev/pipeline", "operator": "In", "values": ["deploy-prod"]},
+                {"key": "paused", "operator": "DoesNotExist"},
+            ]}}),
+            &["ServiceAccount tools/deployer"],
         ),
         (
             json!({"kind": "Group", "name": "system:serviceaccounts:devops-ns1"}),
@@ -192,7 +195,7 @@ fn subjects_are_understood_in_every_form() {
             ],
         ),
         (
-            json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {"matchExpressions": [{"key": "cpaas.io/project", "operator": "Exists"}]}}),
+            json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {"matchExpressions": [{"key": "cpaas.io/project", "operator": "In", "values": ["devops", "other"]}]}}),
             &[
                 "Group system:serviceaccounts:devops-ns1",
                 "Group system:serviceaccounts:other",
@@ -234,6 +237,29 @@ fn an_empty_selector_finds_nobody_and_hides_nobody_else() {
         let (holders, unclear) = standing_of(&json!([subject, alice]));
         assert_eq!(holders, ["User alice"], "{subject}");
         assert_eq!(unclear, 1, "{subject}");
+    }
+}
+
+/// As policies say that were stored before selectors had to name a value.
+#[test]
+fn a_selector_that_names_no_value_finds_nobody_and_hides_nobody_else() {
+    let alice = json!({"kind": "User", "name": "alice"});
+    let deploy = json!({"matchLabels": {"tekton.dev/pipeline": "deploy-prod"}});
+    for open in [
+        json!({"matchExpressions": [{"key": "no", "operator": "DoesNotExist"}]}),
+        json!({"matchExpressions": [{"key": "no", "operator": "NotIn", "values": ["x"]}]}),
+        json!({"matchExpressions": [{"key": "cpaas.io/project", "operator": "Exists"}]}),
+    ] {
+        for subject in [
+            json!({"kind": "ServiceAccount", "nameSelector": open}),
+            json!({"kind": "ServiceAccount", "nameSelector": open, "namespaceSelector": deploy}),
+            json!({"kind": "ServiceAccount", "nameSelector": deploy, "namespaceSelector": open}),
+            json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": open}),
+        ] {
+            let (holders, unclear) = standing_of(&json!([subject, alice]));
+            assert_eq!(holders, ["User alice"], "{subject}");
+            assert_eq!(unclear, 1, "{subject}");
+        }
     }
 }
 
