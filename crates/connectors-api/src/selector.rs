@@ -32,6 +32,12 @@ impl LabelSelector {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
+    /// The keys of all requirements.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let labels = self.match_labels.keys().map(String::as_str);
+        labels.chain(self.match_expressions.iter().map(|it| it.key.as_str()))
+    }
+
     /// Whether a requirement names values: `matchLabels`, or the operator `In`. The others are also satisfied by labels
     /// that the author has never seen: `NotIn` and `DoesNotExist` by nearly every object, `Exists` by every value.
     #[must_use]

@@ -45,6 +45,29 @@ pub enum SubjectForm {
     },
 }
 
+impl SubjectForm {
+    /// Whether the cluster decides whom it means.
+    #[must_use]
+    pub const fn is_selector(&self) -> bool {
+        match self {
+            Self::ServiceAccountsByLabel { .. } | Self::ServiceAccountGroupsByNamespace { .. } => {
+                true
+            }
+            Self::ServiceAccount { .. } | Self::Group { .. } | Self::User { .. } => false,
+        }
+    }
+
+    /// The labels of the namespaces that it selects.
+    #[must_use]
+    pub const fn namespaces(&self) -> Option<&LabelSelector> {
+        match self {
+            Self::ServiceAccountsByLabel { namespaces, .. } => namespaces.as_ref(),
+            Self::ServiceAccountGroupsByNamespace { namespaces } => Some(namespaces),
+            Self::ServiceAccount { .. } | Self::Group { .. } | Self::User { .. } => None,
+        }
+    }
+}
+
 /// Why a subject cannot be understood. The CEL rules say the same, in the same words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SubjectError {

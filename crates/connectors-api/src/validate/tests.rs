@@ -543,3 +543,23 @@ fn a_selector_of_subjects_that_names_no_value_is_an_error_and_says_which() {
         }
     }
 }
+
+#[test]
+fn more_subjects_with_selectors_than_a_policy_may_have_are_an_error() {
+    let by_label = |number: usize| json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"a": number.to_string()}}});
+    let ignored =
+        json!({"kind": "ServiceAccount", "name": "a", "nameSelector": {}, "namespaceSelector": {}});
+    let of = |selectors: usize| {
+        let mut subjects: Vec<_> = (0..selectors).map(by_label).collect();
+        subjects.extend([ignored.clone(), ignored.clone()]);
+        let mut policy = standing();
+        policy["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = json!(subjects);
+        found(&policy)
+    };
+    let at = "spec.defaultPermission.bindingTemplate.subjects".to_owned();
+    let too_many = (at, FindingCode::InvalidLength);
+    assert!(!of(0).contains(&too_many));
+    assert!(!of(16).contains(&too_many));
+    assert!(of(17).contains(&too_many));
+    assert!(of(1000).contains(&too_many));
+}
