@@ -360,7 +360,6 @@ async fn nobody_is_asked_about_a_policy_without_checks() {
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_does_not_count_for_a_connector_any_more_learns_it_and_when_it_does() {
     let (cluster, _process) = started().await;
-    let_read(&cluster);
     for number in 0..64 {
         policy(&cluster, &format!("q{number}"), json!({}));
     }

@@ -345,7 +345,11 @@ async fn a_policy_that_takes_too_long_to_read_is_looked_at_less_and_less_and_tol
         "kind": "ServiceAccount", "nameSelector": {"matchLabels": {"app": "ci"}},
         "namespaceSelector": {"matchLabels": {"cpaas.io/project": "devops"}},
     });
-    cluster.policy("p", json!({}), json!([subject]));
+    cluster.policy(
+        "p",
+        json!({}),
+        json!([{"kind": "User", "name": "alice"}, subject]),
+    );
     // What it selects from changes all the time.
     for number in 0..300 {
         sleep(Duration::from_secs(4)).await;
@@ -368,6 +372,6 @@ async fn a_policy_that_takes_too_long_to_read_is_looked_at_less_and_less_and_tol
     sleep(Duration::from_mins(3)).await;
     assert_eq!(
         cluster.conditions("p")[1],
-        "PermissionSynced=True NothingToGrant"
+        "PermissionSynced=True PermissionGranted"
     );
 }

@@ -257,7 +257,9 @@ impl Stage {
                 );
             }
             Change::Namespace(name, label) => {
-                let labels = labels("team", "x", *label);
+                let mut labels = labels("team", "x", *label);
+                // As the API server has it, also after an update.
+                labels["kubernetes.io/metadata.name"] = json!(name);
                 let is_there = self.world.namespaces.contains_key(name);
                 if !is_there && server.get("namespaces", "", name).is_some() {
                     return; // it is going, for as long as nothing removes what is in it
