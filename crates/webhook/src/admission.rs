@@ -64,8 +64,17 @@ impl Admission {
     }
 }
 
-/// How long a request waits to be counted. It was judged before, and is not to be late for that.
+/// How long an object waits to be counted. It was judged before, and is not to be late for that.
 const COUNT_LOOK: Duration = Duration::from_secs(1);
+
+/// A number, if it is known in time.
+async fn counted(
+    count: impl Future<Output = Result<usize, Unanswered>>,
+    deadline: Instant,
+) -> Option<usize> {
+    let until = deadline.min(Instant::now() + COUNT_LOOK);
+    timeout_at(until, count).await.ok()?.ok()
+}
 
 /// How long a writer of connectors waits for a warning: other software writes them, too.
 const CLASS_LOOK: Duration = Duration::from_millis(300);
@@ -168,12 +177,8 @@ impl Requests {
             if problems.is_empty()
                 && let Seen::Found(pod) = &seen
             {
-                let count = self
-                    .lookups
-                    .count_requests(request.peer, namespace, &pod.uid);
-                let until = deadline.min(Instant::now() + COUNT_LOOK);
-                let count = timeout_at(until, count).await;
-                let count = count.ok().and_then(Result::ok);
+                let count = self.lookups.count_requests(request.peer, namespace, &pod.uid);
+                let count = counted(count, deadline).await;
                 problems.extend(judge::of_the_share(&read.spec, &creator, count));
             }
         }

@@ -23,14 +23,14 @@ pub enum SubjectForm {
     },
     /// Every service account with certain labels.
     ServiceAccountsByLabel {
-        /// The labels of the service accounts. Never empty.
+        /// The labels of the service accounts. It names values.
         selector: LabelSelector,
-        /// The labels of their namespaces, never empty; absent: the policy's own namespace.
+        /// The labels of their namespaces, with values; absent: the policy's own namespace.
         namespaces: Option<LabelSelector>,
     },
     /// All service accounts of every namespace with certain labels.
     ServiceAccountGroupsByNamespace {
-        /// The labels of the namespaces. Never empty.
+        /// The labels of the namespaces. It names values.
         namespaces: LabelSelector,
     },
     /// One group.
@@ -43,6 +43,29 @@ pub enum SubjectForm {
         /// Its name.
         name: String,
     },
+}
+
+impl SubjectForm {
+    /// Whether the cluster decides whom it means.
+    #[must_use]
+    pub const fn is_selector(&self) -> bool {
+        match self {
+            Self::ServiceAccountsByLabel { .. } | Self::ServiceAccountGroupsByNamespace { .. } => {
+                true
+            }
+            Self::ServiceAccount { .. } | Self::Group { .. } | Self::User { .. } => false,
+        }
+    }
+
+    /// The labels of the namespaces that it selects.
+    #[must_use]
+    pub const fn namespaces(&self) -> Option<&LabelSelector> {
+        match self {
+            Self::ServiceAccountsByLabel { namespaces, .. } => namespaces.as_ref(),
+            Self::ServiceAccountGroupsByNamespace { namespaces } => Some(namespaces),
+            Self::ServiceAccount { .. } | Self::Group { .. } | Self::User { .. } => None,
+        }
+    }
 }
 
 /// Why a subject cannot be understood. The CEL rules say the same, in the same words.
@@ -89,6 +112,16 @@ pub enum SubjectError {
         "namespaceSelector: would select every ServiceAccount of the cluster; give it a requirement"
     )]
     EveryAccount,
+    /// A `nameSelector` that lists what it leaves out, or only keys.
+    #[error(
+        "nameSelector: names no value of a label; add matchLabels, or a requirement with operator In"
+    )]
+    NameSelectorOpen,
+    /// A `namespaceSelector` that lists what it leaves out, or only keys.
+    #[error(
+        "namespaceSelector: names no value of a label; add matchLabels, or a requirement with operator In"
+    )]
+    NamespaceSelectorOpen,
 }
 
 impl TryFrom<&SubjectSpec> for SubjectForm {
@@ -122,6 +155,12 @@ fn account(spec: &SubjectSpec) -> Result<SubjectForm, SubjectError> {
             let namespaces = spec.namespace_selector.clone();
             if namespaces.as_ref().is_some_and(LabelSelector::is_empty) {
                 return Err(SubjectError::EveryNamespace);
+            }
+            if !selector.names_values() {
+                return Err(SubjectError::NameSelectorOpen);
+            }
+            if namespaces.as_ref().is_some_and(|it| !it.names_values()) {
+                return Err(SubjectError::NamespaceSelectorOpen);
             }
             Ok(SubjectForm::ServiceAccountsByLabel {
                 selector: selector.clone(),
@@ -164,6 +203,9 @@ fn group(spec: &SubjectSpec) -> Result<SubjectForm, SubjectError> {
             let namespaces = requirement(Some(namespaces))
                 .ok_or(SubjectError::EveryAccount)?
                 .clone();
+            if !namespaces.names_values() {
+                return Err(SubjectError::NamespaceSelectorOpen);
+            }
             Ok(SubjectForm::ServiceAccountGroupsByNamespace { namespaces })
         }
         Some(namespaces) if !namespaces.is_empty() => {

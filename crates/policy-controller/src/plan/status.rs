@@ -2,7 +2,7 @@
 
 use connectors_api::{
     AccessPolicyCondition, AccessPolicyStatus, Condition, ConditionStatus,
-    access_policy::MatchedConnector,
+    access_policy::{MOST_SELECTORS, MatchedConnector},
     policy_reason::{ChecksValid, ConnectorsMatched, PermissionSynced, Ready},
 };
 use jiff::Timestamp;
@@ -53,6 +53,13 @@ impl Known {
                      nobody holds it: select fewer, name a group, or split the policy"
                 );
                 (Some(0), PermissionSynced::TooManySubjects, message)
+            }
+            Standing::TooManySelectors { found } => {
+                let message = format!(
+                    "spec.defaultPermission.bindingTemplate.subjects: {found} of them have selectors, and one policy may \
+                     have {MOST_SELECTORS}; nobody holds it: name the others, or split the policy"
+                );
+                (Some(0), PermissionSynced::TooManySelectors, message)
             }
             Standing::Given {
                 holders, unclear, ..
@@ -181,9 +188,11 @@ impl Known {
             PermissionSynced::SubjectsInvalid
             | PermissionSynced::RulesInvalid
             | PermissionSynced::TooManySubjects
+            | PermissionSynced::TooManySelectors
             | PermissionSynced::PolicyUnreadable
             | PermissionSynced::NameTaken
-            | PermissionSynced::WriteFailed => False,
+            | PermissionSynced::WriteFailed
+            | PermissionSynced::ReadTooSlow => False,
         };
         let checks = self.checks_row(generation, last);
         let ready = if synced == False {
@@ -246,6 +255,7 @@ impl Known {
             | ChecksValid::RequestersOpen => True,
             ChecksValid::ChecksNotJudged => Unknown,
             ChecksValid::ChecksInvalid
+            | ChecksValid::TooManyPolicies
             | ChecksValid::KindMissing
             | ChecksValid::KindNotNamespaced
             | ChecksValid::KindNotReadable

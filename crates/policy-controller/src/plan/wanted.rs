@@ -3,10 +3,14 @@
 use std::{collections::BTreeSet, fmt};
 
 use connectors_api::{
-    AccessPolicySpec, AccessResource, LabelSelector, Permission,
-    access_policy::{ConnectorSelector, DefaultPermission, RoleRule, SubjectError, SubjectForm},
+    AccessPolicySpec, AccessResource, LabelSelector, NamespaceKeys, Permission,
+    access_policy::{
+        ConnectorSelector, DefaultPermission, MOST_SELECTORS, RoleRule, SubjectError, SubjectForm,
+        SubjectSpec,
+    },
     access_resource::AccessResourceError,
     names::GROUP,
+    namespace_keys::ForeignKey,
 };
 use k8s_openapi::api::rbac::v1::Subject;
 use thiserror::Error;
@@ -39,15 +43,31 @@ pub enum Standing {
         /// How many they may.
         most: MostSelected,
     },
+    /// More of its subjects have selectors than one policy may have.
+    TooManySelectors {
+        /// How many.
+        found: usize,
+    },
     /// This.
     Given {
         /// What may be done, but for the connectors.
         rules: Vec<Rule>,
         /// Who may do it.
         holders: BTreeSet<Holder>,
-        /// Subjects that nobody understands, by their place. They hold nothing.
-        unclear: Vec<(usize, SubjectError)>,
+        /// Subjects that mean nobody, by their place. They hold nothing.
+        unclear: Vec<(usize, NoSubject)>,
     },
+}
+
+/// Why a subject means nobody.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoSubject {
+    /// It cannot be understood.
+    #[error(transparent)]
+    Form(#[from] SubjectError),
+    /// It selects namespaces by what its author may not know of them.
+    #[error(transparent)]
+    Key(#[from] ForeignKey),
 }
 
 /// One rule.
@@ -136,11 +156,15 @@ fn standing(
         Ok(rules) => rules,
         Err(wrong) => return Standing::Invalid(wrong),
     };
+    let found = given.binding_template.selectors();
+    if found > MOST_SELECTORS {
+        return Standing::TooManySelectors { found };
+    }
     let (mut holders, mut selected) = (BTreeSet::new(), BTreeSet::new());
     let mut unclear = Vec::new();
     for (place, subject) in given.binding_template.subjects.iter().enumerate() {
-        match SubjectForm::try_from(subject) {
-            Ok(form) if is_selector(&form) => find(&mut selected, form, namespace, around),
+        match understood(subject, around.namespace_keys) {
+            Ok(form) if form.is_selector() => find(&mut selected, form, namespace, around),
             Ok(form) => find(&mut holders, form, namespace, around),
             Err(error) => unclear.push((place, error)),
         }
@@ -200,15 +224,12 @@ fn check(place: usize, rule: &RoleRule, permission: Permission) -> Result<Rule, 
     })
 }
 
-/// Whether the cluster decides whom a subject means.
-const fn is_selector(form: &SubjectForm) -> bool {
-    match form {
-        SubjectForm::ServiceAccountsByLabel { .. }
-        | SubjectForm::ServiceAccountGroupsByNamespace { .. } => true,
-        SubjectForm::ServiceAccount { .. }
-        | SubjectForm::Group { .. }
-        | SubjectForm::User { .. } => false,
+fn understood(subject: &SubjectSpec, keys: &NamespaceKeys) -> Result<SubjectForm, NoSubject> {
+    let form = SubjectForm::try_from(subject)?;
+    if let Some(namespaces) = form.namespaces() {
+        keys.admit(namespaces)?;
     }
+    Ok(form)
 }
 
 fn find(holders: &mut BTreeSet<Holder>, form: SubjectForm, own: &str, around: Surroundings<'_>) {

@@ -148,8 +148,10 @@ impl Subject {
     fn json(self) -> Value {
         let role = json!({"matchLabels": {"role": "ci"}});
         let team = json!({"matchLabels": {"team": "x"}});
-        let no_team =
-            json!({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["x"]}]});
+        let tools_or_no_team = json!({"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [TOOLS, "one", "two"]},
+            {"key": "team", "operator": "NotIn", "values": ["x"]},
+        ]});
         match self {
             Self::User => json!({"kind": "User", "name": "ada"}),
             Self::OwnBuilder => json!({"kind": "ServiceAccount", "name": "builder"}),
@@ -164,7 +166,7 @@ impl Subject {
                 json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": team})
             }
             Self::WithRoleOutsideTeam => {
-                json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": no_team})
+                json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": tools_or_no_team})
             }
             Self::GroupsOfTeam => {
                 json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": team})
@@ -255,7 +257,9 @@ impl Stage {
                 );
             }
             Change::Namespace(name, label) => {
-                let labels = labels("team", "x", *label);
+                let mut labels = labels("team", "x", *label);
+                // As the API server has it, also after an update.
+                labels["kubernetes.io/metadata.name"] = json!(name);
                 let is_there = self.world.namespaces.contains_key(name);
                 if !is_there && server.get("namespaces", "", name).is_some() {
                     return; // it is going, for as long as nothing removes what is in it

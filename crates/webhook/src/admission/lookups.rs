@@ -1,13 +1,14 @@
 //! What the API server is asked about the author of an object, and about the pod of a request.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt::Debug, net::IpAddr, sync::Arc, time::Duration};
 
 use connectors_api::{
-    AccessRequest, ConnectorClass,
+    AccessPolicy, AccessRequest, ConnectorClass,
     access_request::MOST_OF_A_POD,
-    config::{CONFIG_MAP, DefaultRequesters, Knowledge},
+    config::{CONFIG_MAP, Knowledge},
     labels::CONTEXT_OBJECT_UID,
     names,
+    policy_order::MOST_PER_NAMESPACE,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
@@ -15,7 +16,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod, PodSpec, PodStatus},
 };
 use kube::{Api, Client, api::ListParams};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use service_kit::{
     fair::TenantTurn,
     report,
@@ -176,24 +177,22 @@ impl Lookups {
         })
     }
 
-    /// Who may ask where a policy does not say; the narrower reading when nobody answers, as everywhere.
-    pub(crate) async fn default_requesters(&self, peer: IpAddr) -> DefaultRequesters {
-        let Ok(_place) = self.calls.take(peer).await else {
-            return DefaultRequesters::Namespace;
-        };
+    /// What the installation was told; nothing when that cannot be read.
+    pub(crate) async fn configuration(&self, peer: IpAddr) -> Option<Knowledge> {
+        let _place = self.calls.take(peer).await.ok()?;
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let found = CALLS.call("get the configuration", || api.get_opt(CONFIG_MAP));
         let data = match found.await {
             Ok(found) => found.and_then(|it| it.data).unwrap_or_default(),
             Err(error) => {
                 warn!(error = report(&error), "the configuration cannot be read");
-                BTreeMap::new()
+                return None;
             }
         };
         let mut known = Knowledge::default();
         // Whoever follows it says what is wrong with it.
         let _ = known.learn(&data);
-        known.default_requesters()
+        Some(known)
     }
 
     /// Whether there is a `ConnectorClass` of this name. Nobody waits for his turn to learn it.
@@ -212,9 +211,8 @@ impl Lookups {
         })
     }
 
-    /// How many requests of a pod there are in a namespace, as the API server's cache has it; beyond the share of a
-    /// pod it may say less. Whoever may change requests there may change the labels as well, and spends the share
-    /// of his own namespace alone by it.
+    /// How many requests of a pod there are in a namespace, up to the share of a pod. Whoever may change requests there
+    /// may change the labels as well, and spends the share of his own namespace alone by it.
     pub(crate) async fn count_requests(
         &self,
         peer: IpAddr,
@@ -223,20 +221,21 @@ impl Lookups {
     ) -> Result<usize, Unanswered> {
         let _place = self.calls.take(peer).await?;
         let api: Api<AccessRequest> = Api::namespaced(self.client.clone(), namespace);
-        let most = u32::try_from(MOST_OF_A_POD).unwrap_or(u32::MAX);
-        let of_the_pod = ListParams::default()
-            .labels(&format!("{CONTEXT_OBJECT_UID}={pod_uid}"))
-            .limit(most)
-            .match_any();
+        let of_the_pod = ListParams::default().labels(&format!("{CONTEXT_OBJECT_UID}={pod_uid}"));
         let call = format!("list the accessrequests of a pod in {namespace}");
-        let found = CALLS.call(call, || api.list_metadata(&of_the_pod)).await;
-        found.map(|found| found.items.len()).map_err(|error| {
-            warn!(
-                error = report(&error),
-                "the requests of a pod are not counted"
-            );
-            Unanswered
-        })
+        count(call, &api, of_the_pod, MOST_OF_A_POD).await
+    }
+
+    /// How many policies there are in a namespace, up to as many as it may have.
+    pub(crate) async fn count_policies(
+        &self,
+        peer: IpAddr,
+        namespace: &str,
+    ) -> Result<usize, Unanswered> {
+        let _place = self.calls.take(peer).await?;
+        let api: Api<AccessPolicy> = Api::namespaced(self.client.clone(), namespace);
+        let call = format!("list accesspolicies in {namespace}");
+        count(call, &api, ListParams::default(), MOST_PER_NAMESPACE).await
     }
 
     /// The pod of this name, as it is now.
@@ -268,6 +267,26 @@ impl Lookups {
             }
         }
     }
+}
+
+/// How many objects there are, as the API server's cache has it; beyond `most` it may say less.
+async fn count<K>(
+    call: String,
+    api: &Api<K>,
+    params: ListParams,
+    most: usize,
+) -> Result<usize, Unanswered>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let params = params
+        .limit(most.try_into().unwrap_or(u32::MAX))
+        .match_any();
+    let found = CALLS.call(call, || api.list_metadata(&params)).await;
+    found.map(|found| found.items.len()).map_err(|error| {
+        warn!(error = report(&error), "objects are not counted");
+        Unanswered
+    })
 }
 
 fn update_of(namespace: &str, connector: Option<&str>) -> ResourceAttributes {

@@ -9,6 +9,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use connectors_api::{
     AccessPolicy, AccessPolicySpec,
+    access_policy::{MOST_SELECTORS, SubjectForm},
     config::{DefaultRequesters, REQUESTERS_OPEN},
     parse,
     validate::{self, Validated},
@@ -22,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    Scope,
+    Scope, counted,
     lookups::{Lookups, Unanswered},
 };
 use crate::{
@@ -87,23 +88,49 @@ impl Policies {
         };
         let author = timeout_at(deadline, self.author(request, &read.object)).await;
         let author = author.unwrap_or(Author::NoAnswer);
-        let is_open = self.is_open(request.peer, &read.object, deadline).await;
+        let told = self
+            .of_configuration(request.peer, &read.object, deadline)
+            .await;
         let mut verdict = self.look(request.peer, read, &author, deadline).await;
         verdict.author(author);
-        if is_open {
-            verdict.warn(REQUESTERS_OPEN);
+        for words in told {
+            verdict.warn(&words);
+        }
+        // What is refused anyway is not counted.
+        if request.operation == Operation::Create && verdict.lets_pass() {
+            let namespace = request.namespace.as_deref().unwrap_or_default();
+            let count = counted(self.lookups.count_policies(request.peer, namespace), deadline).await;
+            verdict.room(count);
         }
         verdict.answer()
     }
 
-    /// Whether pods of every namespace may ask by the policy, because the installation says so and the policy does not.
-    async fn is_open(&self, peer: IpAddr, policy: &Value, deadline: Instant) -> bool {
+    /// What is worth a warning because of what the installation was told: pods of every namespace may ask, or a subject
+    /// selects namespaces by a label that the installation does not name.
+    async fn of_configuration(
+        &self,
+        peer: IpAddr,
+        policy: &Value,
+        deadline: Instant,
+    ) -> Vec<String> {
         let granted = policy.pointer("/spec/checkGrantedPermission");
-        if granted.is_none_or(|it| it.get("requesters").is_some()) {
-            return false;
+        let names_nobody = granted.is_some_and(|it| it.get("requesters").is_none());
+        let selecting = selecting(policy);
+        if !names_nobody && selecting.is_empty() {
+            return Vec::new();
         }
-        let defaults = timeout_at(deadline, self.lookups.default_requesters(peer)).await;
-        defaults == Ok(DefaultRequesters::Any)
+        let Ok(Some(known)) = timeout_at(deadline, self.lookups.configuration(peer)).await else {
+            return Vec::new();
+        };
+        let is_open = names_nobody && known.default_requesters() == DefaultRequesters::Any;
+        let foreign = selecting.iter().filter_map(|(place, form)| {
+            let foreign = known.namespace_keys().admit(form.namespaces()?).err()?;
+            Some(format!(
+                "spec.defaultPermission.bindingTemplate.subjects[{place}].{foreign}; until then it means nobody"
+            ))
+        });
+        let open = is_open.then(|| REQUESTERS_OPEN.to_owned());
+        open.into_iter().chain(foreign).collect()
     }
 
     /// Everything that is to be said about the policy. Rego costs time that others wait for, so it is run for nobody who
@@ -153,6 +180,25 @@ impl Policies {
             }
         }
     }
+}
+
+/// The subjects of the standing permission that select namespaces, by their place. Nothing of a policy that cannot be
+/// read, which is refused, or that has more than it may.
+fn selecting(policy: &Value) -> Vec<(usize, SubjectForm)> {
+    let spec = policy.get("spec").and_then(|it| parse::spec(it).ok());
+    let Some(given) = spec.and_then(|it: AccessPolicySpec| it.default_permission) else {
+        return Vec::new();
+    };
+    let forms = given
+        .binding_template
+        .subjects
+        .iter()
+        .map(SubjectForm::try_from);
+    let selecting = forms.enumerate().filter_map(|(place, form)| {
+        let form = form.ok().filter(|it| it.namespaces().is_some())?;
+        Some((place, form))
+    });
+    selecting.take(MOST_SELECTORS).collect()
 }
 
 /// A policy, and what it says of itself.

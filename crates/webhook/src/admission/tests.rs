@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     review,
-    testing::{FakeApi, NAMESPACE, of_pod, pod, requests},
+    testing::{FakeApi, NAMESPACE, list_of, pod, requests},
 };
 
 const PLUGIN: &str = "system:serviceaccount:connectors-system:csi-node";
@@ -78,9 +78,9 @@ async fn refused(api: &FakeApi, user: Value, uid: &str) -> Option<Refusal> {
 async fn a_pod_has_so_many_requests_in_a_namespace_and_no_more() {
     let api = cluster();
     for user in [plugin(), ada()] {
-        api.put(&requests("tools"), of_pod(15));
+        api.put(&requests("tools"), list_of(15));
         assert_eq!(refused(&api, user.clone(), "u1").await, None);
-        api.put(&requests("tools"), of_pod(16));
+        api.put(&requests("tools"), list_of(16));
         let refusal = refused(&api, user, "u1").await.unwrap();
         assert_eq!(refusal.status, RefusalStatus::Forbidden);
         assert!(

@@ -88,6 +88,8 @@ fn every_form_of_the_design() {
 fn everything_else_is_refused_with_its_reason() {
     use SubjectError as E;
     let some = json!({"matchLabels": {"a": "b"}});
+    let without = |key: &str| json!({"matchExpressions": [{"key": key, "operator": "DoesNotExist"}, {"key": key, "operator": "NotIn", "values": ["b"]}]});
+    let with_key = |key: &str| json!({"matchExpressions": [{"key": key, "operator": "Exists"}]});
     for (subject, error) in [
         (json!({"kind": "User"}), E::NameRequired),
         (json!({"kind": "Group", "name": ""}), E::NameRequired),
@@ -179,6 +181,30 @@ fn everything_else_is_refused_with_its_reason() {
         (
             json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {}}),
             E::EveryAccount,
+        ),
+        (
+            json!({"kind": "ServiceAccount", "nameSelector": without("a")}),
+            E::NameSelectorOpen,
+        ),
+        (
+            json!({"kind": "ServiceAccount", "nameSelector": with_key("a"), "namespaceSelector": some}),
+            E::NameSelectorOpen,
+        ),
+        (
+            json!({"kind": "ServiceAccount", "nameSelector": some, "namespaceSelector": without("a")}),
+            E::NamespaceSelectorOpen,
+        ),
+        (
+            json!({"kind": "ServiceAccount", "nameSelector": some, "namespaceSelector": with_key("a")}),
+            E::NamespaceSelectorOpen,
+        ),
+        (
+            json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": without("a")}),
+            E::NamespaceSelectorOpen,
+        ),
+        (
+            json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": with_key("a")}),
+            E::NamespaceSelectorOpen,
         ),
     ] {
         assert_eq!(understood(&subject), Err(error), "{subject}");

@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     evaluator::Evaluator,
     metrics::Metrics,
-    testing::{FakeApi, NAMESPACE, config_map, pod},
+    testing::{FakeApi, NAMESPACE, config_map, list_of, pod, policies},
 };
 
 mod policies;

@@ -488,3 +488,68 @@ async fn whoever_names_nobody_is_warned_where_everybody_may_ask_then() {
     });
     assert!(!warned(&open).await, "what cannot be read stops nobody");
 }
+
+#[tokio::test]
+async fn a_namespace_has_so_many_policies_and_no_more() {
+    let api = cluster();
+    let (list, policy) = (policies("tools"), standing(&json!({})));
+    let created = async || created(&api, nobody(), &ada(), &policy).await;
+    for (count, fits) in [(0, true), (255, true), (256, false), (300, false)] {
+        api.put(&list, list_of(count));
+        let response = created().await;
+        assert_eq!(response["allowed"], fits, "{count}: {response}");
+        if !fits {
+            assert_eq!(response["status"]["code"], 403, "{response}");
+            assert!(
+                message(&response).contains("256 access policies"),
+                "{response}"
+            );
+        }
+    }
+    // An edit makes no policy more.
+    let old = standing(&json!({"names": ["harbor"]}));
+    let edit = written("UPDATE", &ada(), &policy, &old);
+    let response = ask_of(&handler_with(&api, nobody()), POLICIES, &edit).await;
+    assert_eq!(response["allowed"], true, "{response}");
+    for code in [StatusCode::FORBIDDEN, StatusCode::INTERNAL_SERVER_ERROR] {
+        let list = list.clone();
+        api.fail(move |_, path| (path == list).then_some(code));
+        let response = created().await;
+        assert_eq!(response["allowed"], false, "{response}");
+        assert!(message(&response).contains("try again"), "{response}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_selects_namespaces_by_a_key_of_nobody_is_warned() {
+    let api = cluster();
+    let mut policy = standing(&json!({}));
+    let by = |key: &str| json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {"matchLabels": {key: "a"}}});
+    policy["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] =
+        json!([by("kubernetes.io/metadata.name"), by("project")]);
+    let warned = async || {
+        let response = created(&api, nobody(), &ada(), &policy).await;
+        assert_eq!(response["allowed"], true, "{response}");
+        response["warnings"].clone()
+    };
+    let without = warned().await.to_string();
+    for word in [
+        "subjects[1].namespaceSelector",
+        "label project",
+        "policies.namespaceSelectorKeys",
+    ] {
+        assert!(without.contains(word), "{without}");
+    }
+    assert!(!without.contains("subjects[0]"), "{without}");
+    let metadata = json!({"name": "connectors-config", "namespace": NAMESPACE});
+    let data = json!({"namespace-selector-keys": r#"["kubernetes.io/metadata.name","project"]"#});
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+    api.put(&config_map("connectors-config"), map);
+    assert_eq!(warned().await, json!(null));
+    api.fail(|_, path| path.contains("configmaps").then_some(StatusCode::FORBIDDEN));
+    assert_eq!(
+        warned().await,
+        json!(null),
+        "what cannot be read warns nobody"
+    );
+}
