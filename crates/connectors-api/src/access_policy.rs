@@ -17,7 +17,7 @@ pub use check::{
 pub use role_template::{RoleRule, RoleTemplate};
 pub use status::{AccessPolicyStatus, MatchedConnector};
 pub use subject::{SubjectKind, SubjectSpec};
-pub use subject_form::{MOST_SELECTING, SubjectError, SubjectForm};
+pub use subject_form::{SubjectError, SubjectForm};
 
 use crate::{LabelSelector, Permission, PositiveDuration, cel, optional, schema};
 
@@ -162,10 +162,32 @@ pub struct DefaultPermission {
 /// The subjects of a standing permission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    cel::invalid(
+        format!(
+            "self.subjects.filter(it, !has(it.name) || \
+             (it.kind == 'Group' && it.name == 'system:serviceaccounts' && has(it.namespaceSelector))).size() <= {MOST_SELECTORS}"
+        ),
+        "subjects: at most 16 may have selectors; name the others, or split the policy",
+    ).field_path(".subjects"),
+]))]
 pub struct BindingTemplate {
     /// The subjects that hold the permission.
     #[schemars(length(min = 1, max = 1000))]
     pub subjects: Vec<SubjectSpec>,
+}
+
+/// Subjects of one standing permission that select whom they mean. Each is compared with every namespace and service
+/// account that changes.
+pub const MOST_SELECTORS: usize = 16;
+
+impl BindingTemplate {
+    /// How many subjects select whom they mean.
+    #[must_use]
+    pub fn selectors(&self) -> usize {
+        let forms = self.subjects.iter().flat_map(SubjectForm::try_from);
+        forms.filter(SubjectForm::is_selector).count()
+    }
 }
 
 /// A permission that one pod holds while checks hold.

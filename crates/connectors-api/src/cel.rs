@@ -27,22 +27,21 @@ pub(crate) fn required(rule: impl Into<String>, message: &str) -> Rule {
         .reason(Reason::FieldValueRequired)
 }
 
+/// False when the label selector in field `selector` of `self` has requirements and none of them names a value.
+pub(crate) fn names_values(selector: &str) -> String {
+    let selects = selects(selector);
+    format!(
+        "!{selects} || \
+         (has(self.{selector}.matchLabels) && size(self.{selector}.matchLabels) > 0) || \
+         self.{selector}.matchExpressions.exists(it, it.operator == 'In')"
+    )
+}
+
 /// True when the label selector in field `selector` of `self` is given and has a requirement.
 pub(crate) fn selects(selector: &str) -> String {
     format!(
         "(has(self.{selector}) && (\
          (has(self.{selector}.matchLabels) && size(self.{selector}.matchLabels) > 0) || \
          (has(self.{selector}.matchExpressions) && size(self.{selector}.matchExpressions) > 0)))"
-    )
-}
-
-/// True when the label selector in field `selector` of `self` is given and asks for a label.
-/// [`LabelSelector::asks_for_a_label`](crate::LabelSelector::asks_for_a_label) is the same in Rust.
-pub(crate) fn asks_for_a_label(selector: &str) -> String {
-    format!(
-        "(has(self.{selector}) && (\
-         (has(self.{selector}.matchLabels) && size(self.{selector}.matchLabels) > 0) || \
-         (has(self.{selector}.matchExpressions) && \
-         self.{selector}.matchExpressions.exists(it, it.operator in ['In', 'Exists']))))"
     )
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::namespace_keys::{NamespaceKeys, NamespaceKeysError};
 use crate::shared_fields::{SharedFields, SharedFieldsError};
 use crate::words::words;
 
@@ -18,6 +19,8 @@ pub const DEFAULT_REQUESTERS: &str = "default-requesters";
 pub const ON_ENABLE: &str = "on-enable";
 /// Which fields of check objects policies of other namespaces may see.
 pub const SHARED_CHECK_FIELDS: &str = "shared-check-fields";
+/// By which labels of namespaces policies may select subjects.
+pub const NAMESPACE_SELECTOR_KEYS: &str = "namespace-selector-keys";
 
 words! {
     /// Who may ask for a permission under checks where the policy names no requesters.
@@ -76,6 +79,7 @@ pub struct Knowledge {
     default_requesters: Option<DefaultRequesters>,
     on_enable: Option<OnEnable>,
     shared: Arc<SharedFields>,
+    namespace_keys: Arc<NamespaceKeys>,
 }
 
 /// Something in the ConfigMap that was not understood and changes nothing.
@@ -98,6 +102,9 @@ pub enum ConfigProblem {
     /// No list of fields.
     #[error("{CONFIG_MAP}: {SHARED_CHECK_FIELDS}: {0}; the last known value holds")]
     SharedFields(#[from] SharedFieldsError),
+    /// No list of keys.
+    #[error("{CONFIG_MAP}: {NAMESPACE_SELECTOR_KEYS}: {0}; the last known value holds")]
+    NamespaceKeys(#[from] NamespaceKeysError),
 }
 
 impl Knowledge {
@@ -134,7 +141,22 @@ impl Knowledge {
             None => self.shared = Arc::default(),
             Some(Err(problem)) => problems.push(problem.into()),
         }
+        // Without the key namespaces are selected by their names, so that removing it never tells a label.
+        match data
+            .get(NAMESPACE_SELECTOR_KEYS)
+            .map(|it| NamespaceKeys::parse(it))
+        {
+            Some(Ok(keys)) => self.namespace_keys = Arc::new(keys),
+            None => self.namespace_keys = Arc::default(),
+            Some(Err(unreadable)) => problems.push(unreadable.into()),
+        }
         problems
+    }
+
+    /// By which labels of namespaces policies may select subjects.
+    #[must_use]
+    pub fn namespace_keys(&self) -> &Arc<NamespaceKeys> {
+        &self.namespace_keys
     }
 
     /// Which fields of check objects policies of other namespaces may see.
@@ -229,6 +251,22 @@ mod tests {
         assert_eq!(*known.shared(), shared);
         assert_eq!(known.learn(&data(&[on])), []);
         assert_eq!(**known.shared(), SharedFields::default());
+    }
+
+    #[test]
+    fn namespaces_are_selected_by_name_unless_the_configuration_names_more_keys() {
+        let mut known = Knowledge::default();
+        let on = (ENABLE, "true");
+        assert_eq!(**known.namespace_keys(), NamespaceKeys::default());
+        let problems = known.learn(&data(&[on, (NAMESPACE_SELECTOR_KEYS, r#"["project"]"#)]));
+        assert_eq!(problems, []);
+        let project = Arc::clone(known.namespace_keys());
+        assert_eq!(*project, NamespaceKeys::parse(r#"["project"]"#).unwrap());
+        let problems = known.learn(&data(&[on, (NAMESPACE_SELECTOR_KEYS, "project")]));
+        assert_eq!(problems, [NamespaceKeysError::Form.into()]);
+        assert_eq!(*known.namespace_keys(), project);
+        assert_eq!(known.learn(&data(&[on])), []);
+        assert_eq!(**known.namespace_keys(), NamespaceKeys::default());
     }
 
     #[test]

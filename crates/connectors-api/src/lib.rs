@@ -36,6 +36,7 @@ pub mod foreign;
 pub mod judge;
 pub mod labels;
 pub mod names;
+pub mod namespace_keys;
 pub mod opaque;
 pub mod parse;
 pub mod permission;
@@ -66,5 +67,6 @@ pub use conditions::{AccessPolicyCondition, AccessRequestCondition, Condition, C
 pub use connector::{Connector, ConnectorSpec};
 pub use connector_class::{ConnectorClass, ConnectorClassSpec};
 pub use duration::PositiveDuration;
+pub use namespace_keys::NamespaceKeys;
 pub use permission::Permission;
 pub use selector::LabelSelector;

@@ -446,8 +446,8 @@ mod tests {
     #[test]
     fn unknown_labels_are_found_by_no_selector() {
         let subjects = json!([
-            {"kind": "ServiceAccount", "nameSelector": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}},
-            {"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}},
+            {"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"role": "builder"}}},
+            {"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {"matchLabels": {"project": "devops"}}},
         ]);
         let policy = policy(&json!(null), &subjects);
         assert!(looks_at_labels(&policy));

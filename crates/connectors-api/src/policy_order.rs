@@ -1,4 +1,4 @@
-//! Which policies count where one connector has more than any look judges.
+//! How many policies count: of a namespace, and where one connector has more than any look judges.
 
 use jiff::Timestamp;
 
@@ -7,6 +7,9 @@ use crate::AccessPolicy;
 /// Policies with checks that count for one connector and one permission: the oldest. A later one can push out none of
 /// those that were there before it.
 pub const MOST_PER_CONNECTOR: usize = 64;
+
+/// Policies in one namespace. The webhook refuses the next one.
+pub const MOST_PER_NAMESPACE: usize = 256;
 
 /// Where a policy stands: the smallest counts first.
 // The order of the fields is the rule.

@@ -29,12 +29,16 @@ words! {
         RulesInvalid,
         /// Its selectors find more subjects than one policy may select; nobody holds it.
         TooManySubjects,
+        /// More of its subjects have selectors than one policy may have; nobody holds it.
+        TooManySelectors,
         /// The policy cannot be read; nobody holds it.
         PolicyUnreadable,
         /// Something that is not ours has the name of the Role or RoleBinding.
         NameTaken,
         /// The API server refuses the Role or RoleBinding.
         WriteFailed,
+        /// What the policy selects from takes too long to read; nobody holds more than before.
+        ReadTooSlow,
     }
 }
 
@@ -53,6 +57,8 @@ words! {
         RequestersOpen,
         /// A label, a field, a template or Rego of theirs cannot be used.
         ChecksInvalid,
+        /// For a connector of the policy, only older policies count; there it grants nothing.
+        TooManyPolicies,
         /// They are about a kind that the cluster does not have.
         KindMissing,
         /// They are about a kind whose objects are in no namespace.
@@ -125,11 +131,11 @@ mod tests {
         assert_eq!(
             words(PermissionSynced::ALL.iter().map(|it| it.as_str()).collect()),
             "PermissionGranted NoStandingPermission NothingToGrant SubjectsInvalid RulesInvalid \
-             TooManySubjects PolicyUnreadable NameTaken WriteFailed"
+             TooManySubjects TooManySelectors PolicyUnreadable NameTaken WriteFailed ReadTooSlow"
         );
         assert_eq!(
             words(ChecksValid::ALL.iter().map(|it| it.as_str()).collect()),
-            "ChecksValid NoChecks ChecksForgeable ChecksDeletable RequestersOpen ChecksInvalid KindMissing KindNotNamespaced \
+            "ChecksValid NoChecks ChecksForgeable ChecksDeletable RequestersOpen ChecksInvalid TooManyPolicies KindMissing KindNotNamespaced \
              KindNotReadable ProofUnavailable ChecksNotJudged PolicyUnreadable"
         );
         assert_eq!(

@@ -32,6 +32,20 @@ impl LabelSelector {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
+    /// The keys of all requirements.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let labels = self.match_labels.keys().map(String::as_str);
+        labels.chain(self.match_expressions.iter().map(|it| it.key.as_str()))
+    }
+
+    /// Whether a requirement names values: `matchLabels`, or the operator `In`. The others are also satisfied by labels
+    /// that the author has never seen: `NotIn` and `DoesNotExist` by nearly every object, `Exists` by every value.
+    #[must_use]
+    pub fn names_values(&self) -> bool {
+        let mut expressions = self.match_expressions.iter();
+        !self.match_labels.is_empty() || expressions.any(|it| it.operator == Operator::In)
+    }
+
     /// Whether an object with these labels satisfies every requirement. Without a requirement nothing
     /// is selected: an empty selector is a mistake here, never "everything".
     #[must_use]
@@ -40,15 +54,6 @@ impl LabelSelector {
         !self.is_empty()
             && self.match_labels.iter().all(has_label)
             && self.match_expressions.iter().all(|it| it.holds(labels))
-    }
-
-    /// Whether it finds nothing without labels. One that only says what must not be there finds whatever was never
-    /// labelled, and with that nearly everything.
-    #[must_use]
-    pub fn asks_for_a_label(&self) -> bool {
-        let mut operators = self.match_expressions.iter().map(|it| it.operator);
-        !self.match_labels.is_empty()
-            || operators.any(|it| matches!(it, Operator::In | Operator::Exists))
     }
 
     /// How many comparisons [`Self::matches`] may take.
@@ -137,6 +142,29 @@ mod tests {
         assert!(
             !selector(json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]})).is_empty()
         );
+    }
+
+    #[test]
+    fn values_are_named_by_match_labels_and_by_in_alone() {
+        let one = |operator: &str| json!({"key": "a", "operator": operator});
+        let within = json!({"key": "a", "operator": "In", "values": ["b"]});
+        for (wanted, named) in [
+            (json!({}), false),
+            (json!({"matchLabels": {}, "matchExpressions": []}), false),
+            (json!({"matchLabels": {"a": "b"}}), true),
+            (json!({"matchLabels": {"a": ""}}), true),
+            (json!({"matchExpressions": [within]}), true),
+            (json!({"matchExpressions": [one("NotIn")]}), false),
+            (json!({"matchExpressions": [one("Exists")]}), false),
+            (json!({"matchExpressions": [one("DoesNotExist")]}), false),
+            (json!({"matchExpressions": [one("Exists"), within]}), true),
+            (
+                json!({"matchLabels": {"a": "b"}, "matchExpressions": [one("NotIn")]}),
+                true,
+            ),
+        ] {
+            assert_eq!(selector(wanted.clone()).names_values(), named, "{wanted}");
+        }
     }
 
     #[test]

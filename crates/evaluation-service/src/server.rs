@@ -2,7 +2,6 @@
 
 mod at_once;
 mod calls;
-mod peers;
 mod socket;
 mod whole;
 
@@ -16,6 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
+use service_kit::peers::Peers;
 use service_kit::shutdown::Stop;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -30,13 +30,14 @@ use crate::gate::Gate;
 use crate::service::Service;
 use at_once::AtOnce;
 use calls::{Calls, Counted};
-use peers::Peers;
 use whole::Whole;
 
 pub use socket::{LocalServer, SocketError};
 
 /// Callers are one per node and a few services; whoever opens more keeps others waiting.
 const CONNECTIONS: usize = 4096;
+/// Of one peer: one process keeps one or two; many pods may be behind one address.
+const CONNECTIONS_OF_PEER: usize = 64;
 /// Calls on one connection at the same time.
 const CALLS: u32 = 256;
 /// Who connects and says nothing is let go after this.
@@ -89,7 +90,7 @@ impl Server {
         let gate = Gate::new(service);
         let acceptor = TlsAcceptor::from(tls);
         let places = Arc::new(Semaphore::new(CONNECTIONS));
-        let peers = Peers::default();
+        let peers = Peers::of(CONNECTIONS_OF_PEER);
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {

@@ -113,13 +113,14 @@ pub fn start(
     let checks = Checking {
         client: client.clone(),
         validator,
-        namespace,
+        namespace: namespace.clone(),
         metrics: watch_metrics.clone(),
     };
     checks.start(tasks, &reconciler);
     let (caches, all_taken) = Readiness::starting();
     let feeds = Feeds {
         client,
+        namespace: namespace.into(),
         world: Arc::clone(&reconciler.world),
         queue: Arc::clone(&reconciler.queue),
         deleted: deleted(reconciler.events.clone(), Arc::clone(&reconciler.leads)),
@@ -172,16 +173,7 @@ impl Checking {
             world: Arc::clone(&reconciler.world),
             queue: Arc::clone(&reconciler.queue),
             inspections: Arc::clone(&reconciler.inspections),
-            facts: Facts::new(
-                client.clone(),
-                CALLS,
-                validator,
-                namespace.clone(),
-                rights.clone(),
-            ),
-            client,
-            policy: CALLS,
-            namespace,
+            facts: Facts::new(client, CALLS, validator, namespace, rights.clone()),
             leads: Arc::clone(&reconciler.leads),
             rights,
         };

@@ -3,11 +3,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
+    sync::Arc,
 };
 
 use connectors_api::{
-    AccessPolicy, AccessPolicySpec, AccessPolicyStatus, LabelSelector, access_policy::SubjectForm,
-    connector, labels, names::MANAGED_BY, parse,
+    AccessPolicy, AccessPolicySpec, AccessPolicyStatus, LabelSelector, NamespaceKeys,
+    access_policy::{MOST_SELECTORS, SubjectForm},
+    connector, labels,
+    names::MANAGED_BY,
+    parse,
 };
 use k8s_openapi::{
     api::{
@@ -56,6 +60,7 @@ pub struct PolicyLive {
 #[derive(Clone, Debug)]
 pub struct Read {
     most_selected: MostSelected,
+    namespace_keys: Arc<NamespaceKeys>,
     /// When the reading began.
     pub since: Instant,
     /// The policy; none if there is none.
@@ -100,9 +105,10 @@ struct Around {
 impl Read {
     /// What it selects from.
     #[must_use]
-    pub const fn around(&self) -> Surroundings<'_> {
+    pub fn around(&self) -> Surroundings<'_> {
         Surroundings {
             most_selected: self.most_selected,
+            namespace_keys: &self.namespace_keys,
             connectors: &self.around.connectors,
             namespaces: &self.around.namespaces,
             accounts: &self.around.accounts,
@@ -129,8 +135,13 @@ impl Live {
         }
     }
 
-    /// Everything that bears on a policy. Its name, if it is known.
-    pub async fn read(&self, job: &Job, name: Option<&str>) -> Result<Read, CallError> {
+    /// Everything that bears on a policy. Its name, if it is known. The keys are followed, and so as new as what is read.
+    pub async fn read(
+        &self,
+        job: &Job,
+        name: Option<&str>,
+        namespace_keys: Arc<NamespaceKeys>,
+    ) -> Result<Read, CallError> {
         let since = Instant::now();
         let policy = match name {
             Some(name) => self.policy(&job.namespace, name).await?,
@@ -145,6 +156,7 @@ impl Live {
         };
         Ok(Read {
             most_selected: self.most_selected,
+            namespace_keys,
             since,
             policy,
             there,
@@ -160,15 +172,10 @@ impl Live {
         let connectors = self.pages(call, &api, ListParams::default()).await?;
         around.connectors = names(&connectors);
         let given = spec.default_permission.iter();
+        let given = given.filter(|it| it.binding_template.selectors() <= MOST_SELECTORS);
         let subjects = given.flat_map(|it| &it.binding_template.subjects);
         let forms: Vec<_> = subjects.flat_map(SubjectForm::try_from).collect();
-        let has_namespaces = |form: &SubjectForm| match form {
-            SubjectForm::ServiceAccountsByLabel { namespaces, .. } => namespaces.is_some(),
-            SubjectForm::ServiceAccountGroupsByNamespace { .. } => true,
-            SubjectForm::ServiceAccount { .. }
-            | SubjectForm::Group { .. }
-            | SubjectForm::User { .. } => false,
-        };
+        let has_namespaces = |form: &SubjectForm| form.namespaces().is_some();
         if forms.iter().any(has_namespaces) {
             let api = Api::<Guarded<Namespace, Named>>::all(self.client.clone());
             let params = ListParams::default();

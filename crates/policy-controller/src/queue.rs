@@ -21,6 +21,9 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_
 /// What failed or was fought over, and comes up again, waits no longer than this.
 const SOON: Duration = Duration::from_millis(500);
 
+/// What took too long rests for longer than it took, so that it has less than half of a worker.
+const SHORTEST_SLEEP: Duration = Duration::from_secs(6);
+
 /// How urgent something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
@@ -39,6 +42,9 @@ pub enum Done {
     Restored,
     /// It is tried again.
     Failed,
+    /// It is tried again, and took so long that it would soon take all of a worker's time. Unless something may have to
+    /// be taken back, it rests for the whole pause, however often it comes up.
+    Late,
 }
 
 /// One thing to look at.
@@ -63,6 +69,8 @@ struct Entry {
     pauses: Backoff,
     /// Not before this, however often it comes up.
     rests_until: Option<Instant>,
+    /// Nor before this, unless it is urgent.
+    sleeps_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -167,6 +175,7 @@ impl<J: Clone + Eq + Hash> State<J> {
             again: None,
             pauses: PAUSES,
             rests_until: None,
+            sleeps_until: None,
         });
         if entry.is_running {
             let (urgency, since) = match entry.again {
@@ -176,7 +185,8 @@ impl<J: Clone + Eq + Hash> State<J> {
             entry.again = Some((urgency, since));
             return;
         }
-        let due = entry.rests_until.map_or(now, |it| it.max(now));
+        let sleeps = entry.sleeps_until.filter(|_| urgency == Urgency::Normal);
+        let due = now.max(entry.rests_until.max(sleeps).unwrap_or(now));
         self.place(job, urgency, due, since);
     }
 
@@ -232,6 +242,7 @@ impl<J: Clone + Eq + Hash> State<J> {
         entry.is_running = false;
         let again = entry.again.take();
         let mut by_itself = None;
+        entry.sleeps_until = None;
         match done {
             Done::Well => {
                 entry.pauses = PAUSES;
@@ -244,6 +255,12 @@ impl<J: Clone + Eq + Hash> State<J> {
             Done::Failed => {
                 let pause = entry.pauses.pause();
                 entry.rests_until = Some(now + pause.min(SOON));
+                by_itself = Some(now + pause);
+            }
+            Done::Late => {
+                let pause = entry.pauses.pause().max(SHORTEST_SLEEP);
+                entry.rests_until = Some(now + SOON);
+                entry.sleeps_until = Some(now + pause);
                 by_itself = Some(now + pause);
             }
         }

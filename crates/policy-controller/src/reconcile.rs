@@ -57,6 +57,11 @@ impl ReconcileError {
         )
     }
 
+    /// Whether reading took longer than what was read may be used.
+    const fn is_late(&self) -> bool {
+        matches!(self, Self::Apply(ApplyError::Stale))
+    }
+
     /// One word for metrics.
     const fn cause(&self) -> &'static str {
         match self {
@@ -114,17 +119,8 @@ impl Reconciler {
                 () = stop.stopped() => return,
                 taken = self.queue.take() => taken,
             };
-            let done = self.look(&taken).await.unwrap_or_else(|problem| {
-                let failures = &self.metrics.failures;
-                failures.with_label_values(&[problem.cause()]).inc();
-                let (job, why) = (&taken.job, report(&problem));
-                if problem.is_routine() {
-                    info!(?job, problem = why, "it is looked at again");
-                } else {
-                    warn!(?job, problem = why, "it is looked at again");
-                }
-                Done::Failed
-            });
+            let done = self.look(&taken).await;
+            let done = done.unwrap_or_else(|problem| self.failed(&taken.job, &problem));
             self.queue.done(&taken.job, done);
         }
     }
@@ -159,6 +155,24 @@ impl Reconciler {
             error!("a look panicked");
             Err(ReconcileError::Panicked)
         })
+    }
+
+    /// How a failed look goes on, with a line for people.
+    fn failed(&self, job: &Job, problem: &ReconcileError) -> Done {
+        let failures = &self.metrics.failures;
+        failures.with_label_values(&[problem.cause()]).inc();
+        let why = report(problem);
+        if problem.is_late() {
+            // The status of the policy tells it, and the first time the log.
+            debug!(?job, problem = why, "it is looked at again");
+            return Done::Late;
+        }
+        if problem.is_routine() {
+            info!(?job, problem = why, "it is looked at again");
+        } else {
+            warn!(?job, problem = why, "it is looked at again");
+        }
+        Done::Failed
     }
 
     fn unseen(&self) -> MutexGuard<'_, HashSet<Job>> {
@@ -202,11 +216,12 @@ impl Reconciler {
 
     /// Reads everything live, decides and writes.
     async fn reconcile(&self, job: &Job, tells: Tells) -> Result<Done, ReconcileError> {
-        let name = {
+        let (name, keys) = {
             let state = self.world.read();
-            state.policy_of(job).map(|(name, _)| name.name.clone())
+            let name = state.policy_of(job).map(|(name, _)| name.name.clone());
+            (name, state.namespace_keys())
         };
-        let read = self.live.read(job, name.as_deref()).await?;
+        let read = self.live.read(job, name.as_deref(), keys).await?;
         let owner = read
             .policy
             .as_ref()
@@ -260,6 +275,9 @@ impl Reconciler {
             return Ok(());
         };
         self.applier.status(policy, &status).await?;
+        if known.synced == PermissionSynced::ReadTooSlow {
+            warn!(policy = %policy.owner.name, "{READ_TOO_SLOW}");
+        }
         self.events.tell(&policy.owner, told).await;
         Ok(())
     }
@@ -342,7 +360,10 @@ fn owner_of(job: &Job, there: &Managed) -> Owner {
     }
 }
 
-/// What trying again alone would not change.
+const READ_TOO_SLOW: &str = "reading what the policy selects from took too long to give anything on it; nobody holds \
+                             more than before, and it is tried again after pauses that grow";
+
+/// What trying again alone would not change, or not soon.
 fn for_good(error: &ApplyError) -> Option<(PermissionSynced, String)> {
     match error {
         ApplyError::NameTaken(..) => Some((PermissionSynced::NameTaken, error.to_string())),
@@ -353,9 +374,7 @@ fn for_good(error: &ApplyError) -> Option<(PermissionSynced, String)> {
             let Status { message, .. } = status.as_ref();
             Some((PermissionSynced::WriteFailed, message.clone()))
         }
-        ApplyError::Call(_)
-        | ApplyError::NotLeading
-        | ApplyError::Conflict(_)
-        | ApplyError::Stale => None,
+        ApplyError::Stale => Some((PermissionSynced::ReadTooSlow, READ_TOO_SLOW.to_owned())),
+        ApplyError::Call(_) | ApplyError::NotLeading | ApplyError::Conflict(_) => None,
     }
 }

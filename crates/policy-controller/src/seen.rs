@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use connectors_api::NamespaceKeys;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 
 pub use service_kit::name::Name;
@@ -37,6 +38,8 @@ impl Default for MostSelected {
 pub struct Surroundings<'a> {
     /// How much it may select.
     pub most_selected: MostSelected,
+    /// By which labels of namespaces.
+    pub namespace_keys: &'a NamespaceKeys,
     /// The connectors of its namespace, by name.
     pub connectors: &'a BTreeMap<String, Labels>,
     /// Namespaces by name.

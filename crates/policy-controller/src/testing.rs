@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use connectors_api::{AccessPolicySpec, parse};
+use connectors_api::{AccessPolicySpec, NamespaceKeys, parse};
 use serde_json::{Value, json};
 
 use crate::{
@@ -29,11 +29,34 @@ pub(crate) fn labels(labels: &[(&str, &str)]) -> Labels {
 }
 
 /// What a policy selects from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Around {
+    pub(crate) namespace_keys: NamespaceKeys,
     pub(crate) connectors: BTreeMap<String, Labels>,
     pub(crate) namespaces: BTreeMap<String, Labels>,
     pub(crate) accounts: BTreeMap<String, BTreeMap<String, Labels>>,
+}
+
+/// Nothing is there, and namespaces may be selected by every key that tests use.
+impl Default for Around {
+    fn default() -> Self {
+        let keys = json!([
+            "kubernetes.io/metadata.name",
+            "cpaas.io/project",
+            "project",
+            "team",
+            "x",
+            "y",
+            "no",
+            "tekton.dev/pipeline"
+        ]);
+        Self {
+            namespace_keys: NamespaceKeys::parse(&keys.to_string()).unwrap(),
+            connectors: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            accounts: BTreeMap::new(),
+        }
+    }
 }
 
 impl Around {
@@ -56,6 +79,7 @@ impl Around {
     pub(crate) fn seen(&self) -> Surroundings<'_> {
         Surroundings {
             most_selected: MostSelected(usize::MAX),
+            namespace_keys: &self.namespace_keys,
             connectors: &self.connectors,
             namespaces: &self.namespaces,
             accounts: &self.accounts,

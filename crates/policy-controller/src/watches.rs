@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use connectors_api::{AccessPolicy, connector};
+use connectors_api::{AccessPolicy, config::CONFIG_MAP, connector};
 use futures::{Stream, StreamExt, future::BoxFuture};
 use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
@@ -13,10 +13,13 @@ use kube::{
     runtime::watcher::{Config, Event},
 };
 use service_kit::{
+    config_map::{self, Heard},
     readiness::{Part, Readiness},
     shutdown::Stop,
     watches::{Change, Changes, Guarded, Listing, Named, Parse, Watch, WatchMetrics},
 };
+
+use tracing::warn;
 
 use crate::{
     live::{job_in, managed_by_us},
@@ -35,6 +38,8 @@ pub type Deleted = Arc<dyn Fn(Name, PolicyCached) + Send + Sync>;
 pub struct Feeds {
     /// The client.
     pub client: Client,
+    /// The namespace of the installation.
+    pub namespace: Arc<str>,
     /// The caches.
     pub world: Arc<World>,
     /// The queue.
@@ -95,6 +100,7 @@ impl Feeds {
                 part("rolebindings"),
                 |feeds, change| feeds.object(Kind::RoleBinding, change, of_binding),
             ),
+            self.configuration(part("configuration"), stop.clone()),
         ];
         let feeds = futures::future::join_all(feeds);
         let stop = stop.clone();
@@ -129,6 +135,34 @@ impl Feeds {
         let events = watch.start(api);
         let feeds = self.clone();
         Box::pin(async move { feeds.drain(events, ready, take).await })
+    }
+
+    /// Nothing is given or taken before it is known what the installation says, or that it says nothing.
+    fn configuration(&self, ready: [Part; 2], stop: Stop) -> BoxFuture<'static, ()> {
+        let feeds = self.clone();
+        Box::pin(async move {
+            let mut ready = Vec::from(ready);
+            let hear = |heard| {
+                feeds.hear(heard);
+                ready.drain(..).for_each(Part::ready);
+            };
+            let (client, metrics) = (feeds.client.clone(), &feeds.metrics);
+            config_map::follow(client, &feeds.namespace, CONFIG_MAP, metrics, &stop, hear).await;
+        })
+    }
+
+    fn hear(&self, heard: Heard) {
+        let data = match &heard {
+            Heard::Data(data) => Some(data),
+            Heard::Unreadable | Heard::Gone => None,
+        };
+        let (problems, wakes) = self.world.write().learn(data);
+        for problem in problems {
+            warn!(%problem, "configuration");
+        }
+        for (job, urgency) in wakes {
+            self.queue.wake(job, urgency);
+        }
     }
 
     /// The parts are released when the caches hold the list, not when the watch has sent it.

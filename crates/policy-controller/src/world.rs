@@ -8,7 +8,13 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use connectors_api::{AccessPolicy, AccessPolicySpec, LabelSelector, access_policy::SubjectForm};
+use connectors_api::{
+    AccessPolicy, AccessPolicySpec, LabelSelector, NamespaceKeys,
+    access_policy::{MOST_SELECTORS, SubjectForm},
+    config::{ConfigProblem, DefaultRequesters, Knowledge},
+    policy_match::{self, Wanted},
+    policy_order::{MOST_PER_CONNECTOR, PolicyAge},
+};
 
 use crate::{
     plan::objects::Fingerprint,
@@ -58,6 +64,9 @@ pub struct World {
 #[derive(Default)]
 pub struct State {
     most_selected: MostSelected,
+    configuration: Knowledge,
+    /// Whether the configuration was asked for; there may be none.
+    is_configured: bool,
     policies: BTreeMap<Name, (PolicyCached, Selectors)>,
     by_uid: HashMap<Job, Name>,
     connectors: BTreeMap<String, BTreeMap<String, Labels>>,
@@ -78,6 +87,8 @@ impl Selectors {
     fn of(policy: &AccessPolicySpec) -> Self {
         let mut selectors = Self::default();
         let given = policy.default_permission.iter();
+        // They find nobody, so that nothing that changes concerns them.
+        let given = given.filter(|it| it.binding_template.selectors() <= MOST_SELECTORS);
         for subject in given.flat_map(|it| &it.binding_template.subjects) {
             match SubjectForm::try_from(subject) {
                 Ok(SubjectForm::ServiceAccountsByLabel {
@@ -160,10 +171,79 @@ impl State {
         static NONE: BTreeMap<String, Labels> = BTreeMap::new();
         Surroundings {
             most_selected: self.most_selected,
+            namespace_keys: self.configuration.namespace_keys(),
             connectors: self.connectors.get(namespace).unwrap_or(&NONE),
             namespaces: &self.namespaces,
             accounts: &self.accounts,
         }
+    }
+
+    /// By which labels of namespaces policies may select subjects.
+    #[must_use]
+    pub fn namespace_keys(&self) -> Arc<NamespaceKeys> {
+        Arc::clone(self.configuration.namespace_keys())
+    }
+
+    /// Who may ask where a policy does not say, once that was asked for.
+    #[must_use]
+    pub fn default_requesters(&self) -> Option<DefaultRequesters> {
+        self.is_configured
+            .then(|| self.configuration.default_requesters())
+    }
+
+    /// Takes in the ConfigMap. One that is gone or cannot be read changes nothing.
+    pub fn learn(
+        &mut self,
+        data: Option<&BTreeMap<String, String>>,
+    ) -> (Vec<ConfigProblem>, Wakes) {
+        self.is_configured = true;
+        let Some(data) = data else {
+            return (Vec::new(), Wakes::new());
+        };
+        let before = self.namespace_keys();
+        let problems = self.configuration.learn(data);
+        let wakes = if before == self.namespace_keys() {
+            Wakes::new()
+        } else {
+            self.wakes(|_, selectors| !selectors.namespaces.is_empty())
+        };
+        (problems, wakes)
+    }
+
+    /// A connector for which so many older policies count that this one does not.
+    #[must_use]
+    pub fn crowded(&self, namespace: &str, policy: &AccessPolicy) -> Option<String> {
+        let (age, permission) = (PolicyAge::of(policy), policy.spec.permission);
+        let counts = |it: &&Arc<AccessPolicy>| {
+            it.spec.check_granted_permission.is_some()
+                && it.spec.permission == permission
+                && PolicyAge::of(it) < age
+        };
+        let policies = self.in_namespace(namespace);
+        let older: Vec<&Arc<AccessPolicy>> = policies.filter(counts).collect();
+        if older.len() < MOST_PER_CONNECTOR {
+            return None;
+        }
+        let mut connectors = self.connectors.get(namespace)?.iter();
+        let crowded = connectors.find(|(connector, labels)| {
+            let wanted = Wanted {
+                connector: connector.as_str(),
+                labels,
+                permission,
+            };
+            let selects = |it: &AccessPolicy| policy_match::selects(&it.spec, wanted);
+            let rivals = older.iter().filter(|it| selects(it));
+            selects(policy) && rivals.take(MOST_PER_CONNECTOR).count() == MOST_PER_CONNECTOR
+        });
+        crowded.map(|(connector, _)| connector.clone())
+    }
+
+    /// The policies of a namespace that can be read and are not being deleted.
+    fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<AccessPolicy>> {
+        let policies = self.policies.range(Name::new(namespace, "")..);
+        let policies = policies.take_while(move |(name, _)| name.namespace == namespace);
+        let there = policies.filter(|(_, (cached, _))| !cached.deleting);
+        there.filter_map(|(_, (cached, _))| cached.policy.as_ref())
     }
 
     /// What is managed for a job.

@@ -22,11 +22,11 @@ pub enum Heard {
     Data(BTreeMap<String, String>),
     /// It is there and cannot be read.
     Unreadable,
-    /// It was deleted.
+    /// It is not there.
     Gone,
 }
 
-/// Follows the `ConfigMap` until it is time to stop. Nothing is heard of one that was never there.
+/// Follows the `ConfigMap` until it is time to stop. Of one that is not there this is heard once.
 pub async fn follow(
     client: Client,
     namespace: &str,
@@ -39,13 +39,14 @@ pub async fn follow(
     let watch = Watch {
         name: "configuration",
         config: Config::default().fields(&format!("metadata.name={name}")),
-        // A list without the ConfigMap is complete and says nothing.
+        // It is for the caller to say what it waits for.
         ready: None,
         metrics,
     };
     let mut events = std::pin::pin!(watch.start(api));
     let mut is_listed = false;
-    let mut is_known = false;
+    // Nothing until something was heard.
+    let mut is_there: Option<bool> = None;
     loop {
         let event = tokio::select! {
             () = stop.stopped() => return,
@@ -54,21 +55,22 @@ pub async fn follow(
         match event {
             Some(Event::Init) => is_listed = false,
             Some(Event::Apply(object) | Event::InitApply(object)) => {
-                (is_listed, is_known) = (true, true);
+                (is_listed, is_there) = (true, Some(true));
                 // What cannot be read was logged by the watch.
                 hear(object.object.map_or(Heard::Unreadable, |map| {
                     Heard::Data(map.data.unwrap_or_default())
                 }));
             }
             // It may have gone while nobody watched.
-            Some(Event::InitDone) if is_known && !is_listed => {
-                is_known = false;
-                warn!("ConfigMap {name} is gone; the last known values hold");
+            Some(Event::InitDone) if !is_listed && is_there != Some(false) => {
+                if is_there.replace(false).is_some() {
+                    warn!("ConfigMap {name} is gone; the last known values hold");
+                }
                 hear(Heard::Gone);
             }
             Some(Event::InitDone) => {}
             Some(Event::Delete(_)) => {
-                is_known = false;
+                is_there = Some(false);
                 warn!("ConfigMap {name} is gone; the last known values hold");
                 hear(Heard::Gone);
             }

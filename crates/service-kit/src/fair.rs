@@ -106,17 +106,19 @@ impl<K: Eq + Hash> TenantShares<K> {
     }
 }
 
-/// Calls that each tenant may have open at the same time; further ones of the same tenant wait.
-#[derive(Debug)]
-pub struct TenantTurns<K: Eq + Hash> {
+/// Calls that each tenant may have open at the same time; further ones of the same tenant wait. Clones count together.
+#[derive(Clone, Debug)]
+pub struct TenantTurns<K> {
     most: usize,
-    of: Mutex<HashMap<K, Weak<Semaphore>>>,
+    of: Semaphores<K>,
 }
 
-/// One open call, until this is dropped.
+type Semaphores<K> = Arc<Mutex<HashMap<K, Weak<Semaphore>>>>;
+
+/// One open call, until this is dropped; or several, or what else a tenant holds a number of.
 #[derive(Debug)]
-pub struct TenantTurn<'a, K: Clone + Eq + Hash> {
-    turns: &'a TenantTurns<K>,
+pub struct TenantTurn<K: Clone + Eq + Hash> {
+    of: Semaphores<K>,
     tenant: K,
     // In this order: the permit is given back before it is looked who still holds the semaphore.
     permit: Option<OwnedSemaphorePermit>,
@@ -129,14 +131,19 @@ impl<K: Clone + Eq + Hash> TenantTurns<K> {
     pub fn of(most: usize) -> Self {
         Self {
             most: most.max(1),
-            of: Mutex::default(),
+            of: Semaphores::default(),
         }
     }
 
     /// Waits for the tenant's turn, behind none but its own calls.
-    pub async fn take(&self, tenant: K) -> TenantTurn<'_, K> {
+    pub async fn take(&self, tenant: K) -> TenantTurn<K> {
+        self.take_many(tenant, 1).await
+    }
+
+    /// The same for a number of turns at once. More than a tenant may have never come.
+    pub async fn take_many(&self, tenant: K, turns: u32) -> TenantTurn<K> {
         let semaphore = {
-            let mut of = self.lock();
+            let mut of = lock(&self.of);
             let known = of.get(&tenant).and_then(Weak::upgrade);
             known.unwrap_or_else(|| {
                 let new = Arc::new(Semaphore::new(self.most));
@@ -146,33 +153,33 @@ impl<K: Clone + Eq + Hash> TenantTurns<K> {
         };
         // Whoever stops waiting here leaves the tenant as tidy as one that had its turn.
         let mut turn = TenantTurn {
-            turns: self,
+            of: Arc::clone(&self.of),
             tenant,
             permit: None,
             semaphore: Some(Arc::clone(&semaphore)),
         };
         // The semaphore is never closed.
-        turn.permit = semaphore.acquire_owned().await.ok();
+        turn.permit = semaphore.acquire_many_owned(turns).await.ok();
         turn
     }
 
     /// How many tenants have calls open or waiting.
     #[must_use]
     pub fn tenants(&self) -> usize {
-        self.lock().len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Weak<Semaphore>>> {
-        // Entries are put in and taken out whole.
-        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.of).len()
     }
 }
 
-impl<K: Clone + Eq + Hash> Drop for TenantTurn<'_, K> {
+fn lock<K>(of: &Semaphores<K>) -> MutexGuard<'_, HashMap<K, Weak<Semaphore>>> {
+    // Entries are put in and taken out whole.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<K: Clone + Eq + Hash> Drop for TenantTurn<K> {
     fn drop(&mut self) {
         self.permit.take();
         // Under the lock, so that of two that end together the later one sees no other.
-        let mut of = self.turns.lock();
+        let mut of = lock(&self.of);
         self.semaphore.take();
         if of
             .get(&self.tenant)
@@ -202,6 +209,18 @@ mod tests {
         let third = third.await;
         assert_eq!(turns.tenants(), 2);
         drop((second, third, other));
+        assert_eq!(turns.tenants(), 0);
+    }
+
+    #[tokio::test]
+    async fn several_turns_at_once_wait_for_so_many() {
+        let turns = TenantTurns::of(3);
+        let two = turns.take_many("a", 2).await;
+        let mut more = Box::pin(turns.take_many("a", 2));
+        assert!(more.as_mut().now_or_never().is_none());
+        let other = turns.clone().take_many("b", 3).await;
+        drop(two);
+        drop((more.await, other));
         assert_eq!(turns.tenants(), 0);
     }
 

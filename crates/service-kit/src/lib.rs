@@ -23,6 +23,7 @@ pub mod kinds;
 pub mod lease;
 pub mod lists;
 pub mod name;
+pub mod peers;
 pub mod process;
 pub mod readiness;
 pub mod retry;

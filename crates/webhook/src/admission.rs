@@ -11,15 +11,16 @@ use std::{borrow::Cow, time::Duration};
 use connectors_api::{AccessRequest, names, parse};
 use kube::{Client, Resource};
 use serde_json::Value;
-use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::evaluator::Evaluator;
-use crate::review::{Answer, Operation, Refusal, RefusalStatus, Request};
+use crate::review::{Answer, Operation, Refusal, RefusalStatus, Request, Text};
+use crate::shares::Limits;
 use judge::{Creator, Problem, Seen};
 use lookups::{Lookups, Unanswered};
 use policies::Policies;
 
+pub(crate) use connectors::WEIGHT as CONNECTOR;
 pub(crate) use policies::Finding;
 
 const CREATED: Scope = Scope {
@@ -47,10 +48,11 @@ impl Admission {
         namespace: &str,
         node_plugin: String,
         evaluator: Evaluator,
+        limits: &Limits,
     ) -> Self {
-        let lookups = Lookups::new(client, namespace);
+        let lookups = Lookups::new(client, namespace, limits);
         Self {
-            policies: Policies::new(lookups.clone(), evaluator),
+            policies: Policies::new(lookups.clone(), evaluator, limits),
             connectors: Connectors {
                 lookups: lookups.clone(),
             },
@@ -62,8 +64,17 @@ impl Admission {
     }
 }
 
-/// How long a request waits to be counted. It was judged before, and is not to be late for that.
+/// How long an object waits to be counted. It was judged before, and is not to be late for that.
 const COUNT_LOOK: Duration = Duration::from_secs(1);
+
+/// A number, if it is known in time.
+async fn counted(
+    count: impl Future<Output = Result<usize, Unanswered>>,
+    deadline: Instant,
+) -> Option<usize> {
+    let until = deadline.min(Instant::now() + COUNT_LOOK);
+    timeout_at(until, count).await.ok()?.ok()
+}
 
 /// How long a writer of connectors waits for a warning: other software writes them, too.
 const CLASS_LOOK: Duration = Duration::from_millis(300);
@@ -77,12 +88,12 @@ pub(crate) struct Connectors {
 impl Connectors {
     /// What cannot be read is none of our business. A class that is not known to exist or not earns no warning.
     pub(crate) async fn label(&self, request: &Request) -> Answer {
-        let read = |text: Option<&RawValue>| text.and_then(|it| connectors::read(it.get()));
-        let Some(object) = read(request.object.as_deref()) else {
+        let read = |text: Option<&Text>| text.and_then(|it| connectors::read(it.get()));
+        let Some(object) = read(request.object.as_ref()) else {
             return Answer::allowed();
         };
         let patch = connectors::labelled(&object);
-        let before = read(request.old_object.as_deref());
+        let before = read(request.old_object.as_ref());
         let class = connectors::new_class(&object, before.as_ref());
         let mut warnings = Vec::new();
         if let Some(class) = class {
@@ -166,10 +177,8 @@ impl Requests {
             if problems.is_empty()
                 && let Seen::Found(pod) = &seen
             {
-                let count = self.lookups.count_requests(namespace, &pod.uid);
-                let until = deadline.min(Instant::now() + COUNT_LOOK);
-                let count = timeout_at(until, count).await;
-                let count = count.ok().and_then(Result::ok);
+                let count = self.lookups.count_requests(request.peer, namespace, &pod.uid);
+                let count = counted(count, deadline).await;
                 problems.extend(judge::of_the_share(&read.spec, &creator, count));
             }
         }
@@ -186,17 +195,13 @@ impl Requests {
         creator: &Creator,
     ) -> Seen {
         if *creator == Creator::Other {
-            match self
-                .lookups
-                .may_get(&request.user_info, namespace, name)
-                .await
-            {
+            match self.lookups.may_get(request, namespace, name).await {
                 Ok(true) => {}
                 Ok(false) => return Seen::Hidden,
                 Err(Unanswered) => return Seen::NoAnswer,
             }
         }
-        self.lookups.pod(namespace, name).await
+        self.lookups.pod(request.peer, namespace, name).await
     }
 }
 
@@ -213,7 +218,7 @@ struct Scope {
 
 impl Scope {
     /// The object as it is to be; nothing for what is not looked at.
-    fn object<'a>(&self, request: &'a Request) -> Result<Option<&'a RawValue>, Refusal> {
+    fn object<'a>(&self, request: &'a Request) -> Result<Option<&'a Text>, Refusal> {
         let Self {
             resource,
             kind,

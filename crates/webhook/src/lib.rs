@@ -18,8 +18,10 @@ mod evaluator;
 mod metrics;
 mod review;
 mod server;
+mod shares;
 #[cfg(test)]
 mod testing;
+mod weight;
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,6 +34,7 @@ use certs::{Keeper, Place, serving::Serving};
 use evaluator::Evaluator;
 use metrics::Metrics;
 use server::Handler;
+use shares::Limits;
 
 pub use args::Args;
 pub use error::RunError;
@@ -82,8 +85,9 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
     );
     let evaluator = Evaluator::new(evaluation.settings(tls_roots))?;
     let client = shell.client.clone();
-    let admission = Admission::new(client, &namespace, node_plugin_account, evaluator);
-    let handler = Handler::new(admission, metrics.reviews);
+    let limits = Limits::new(metrics.peers);
+    let admission = Admission::new(client, &namespace, node_plugin_account, evaluator, &limits);
+    let handler = Handler::new(admission, metrics.reviews, limits);
 
     let tasks = &mut shell.tasks;
     let stop = tasks.stop();

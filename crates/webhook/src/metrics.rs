@@ -13,6 +13,7 @@ use crate::{certs::x509::Validity, server::Page};
 pub(crate) struct Metrics {
     pub(crate) reviews: ReviewMetrics,
     pub(crate) certificates: CertificateMetrics,
+    pub(crate) peers: PeerMetrics,
 }
 
 /// What became of reviews.
@@ -21,6 +22,10 @@ pub(crate) struct ReviewMetrics {
     answers: IntCounterVec,
     seconds: HistogramVec,
 }
+
+/// How often an address had its share.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerMetrics(IntCounterVec);
 
 /// How the certificates stand.
 #[derive(Clone, Debug)]
@@ -57,6 +62,33 @@ impl Outcome {
             Self::Refused => "refused",
             Self::Unjudged => "unjudged",
             Self::Malformed => "malformed",
+        }
+    }
+}
+
+/// What an address has a share of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Open connections: what is over the share is closed.
+    Connections,
+    /// Memory of reviews.
+    Memory,
+    /// Calls to the API server.
+    Calls,
+    /// Rego, in the evaluation service.
+    Rego,
+}
+
+impl Limit {
+    pub(crate) const ALL: [Self; 4] = [Self::Connections, Self::Memory, Self::Calls, Self::Rego];
+
+    /// As metrics and logs have it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Memory => "memory",
+            Self::Calls => "calls",
+            Self::Rego => "rego",
         }
     }
 }
@@ -99,11 +131,22 @@ impl Metrics {
             "certificates_failures_total",
             "Attempts to bring the certificates in order that failed",
         )?;
+        let peers = IntCounterVec::new(
+            Opts::new(
+                "admission_peer_limits_total",
+                "Times that an address had its share and wanted more",
+            ),
+            &["limit"],
+        )?;
+        for limit in Limit::ALL {
+            peers.with_label_values(&[limit.word()]);
+        }
         registry.register(Box::new(answers.clone()))?;
         registry.register(Box::new(seconds.clone()))?;
         registry.register(Box::new(ends.clone()))?;
         registry.register(Box::new(renewals.clone()))?;
         registry.register(Box::new(failures.clone()))?;
+        registry.register(Box::new(peers.clone()))?;
         Ok(Self {
             reviews: ReviewMetrics { answers, seconds },
             certificates: CertificateMetrics {
@@ -111,6 +154,7 @@ impl Metrics {
                 renewals,
                 failures,
             },
+            peers: PeerMetrics(peers),
         })
     }
 }
@@ -127,6 +171,17 @@ impl ReviewMetrics {
     pub(crate) fn counted(&self, page: Page, outcome: Outcome) -> u64 {
         let labels = [page.word(), outcome.word()];
         self.answers.with_label_values(&labels).get()
+    }
+}
+
+impl PeerMetrics {
+    pub(crate) fn reached(&self, limit: Limit) {
+        self.0.with_label_values(&[limit.word()]).inc();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn counted(&self, limit: Limit) -> u64 {
+        self.0.with_label_values(&[limit.word()]).get()
     }
 }
 

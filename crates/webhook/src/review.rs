@@ -1,21 +1,31 @@
 //! `AdmissionReview` in version v1, as far as this service reads and writes it.
 //!
 //! The object stays text until somebody wants it: one that cannot be parsed gets an answer of its own,
-//! instead of making the whole review unreadable.
+//! instead of making the whole review unreadable. The text is a part of the body, which lives as long as its parts do.
 
+use std::{borrow::Cow, fmt, net::IpAddr};
+
+use hyper::body::Bytes;
 use json_patch::Patch;
 use k8s_openapi::{ByteString, api::authentication::v1::UserInfo};
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// What may be said of a user. No identity provider that a cluster can use says as much.
-const MOST_USER_BYTES: usize = 64 * 1024;
-/// The groups of a user.
+/// The longest word of a review: names of API groups are the longest that there are.
+const LONGEST_WORD: usize = 253;
+/// The longest `userInfo`, in bytes of JSON.
+const LONGEST_USER: usize = 64 * 1024;
+/// Groups of a user.
 const MOST_GROUPS: usize = 1024;
+/// Keys and values in a user's `extra`, together.
+const MOST_EXTRA: usize = 1024;
 
 /// Why a body is no review that can be answered.
 #[derive(Debug, Error)]
@@ -35,33 +45,62 @@ pub(crate) enum ReviewError {
     /// A creator without a name can be granted nothing and asked about by nobody.
     #[error("the request does not say whose it is")]
     NoUser,
-    /// Everything that is said of a user is sent on when it is asked what he may.
-    #[error("request.userInfo has {0} bytes, and {MOST_USER_BYTES} at most are read")]
-    LargeUser(usize),
-    /// An empty group takes three bytes here and many more in memory.
-    #[error("request.userInfo.groups has {0} groups, and {MOST_GROUPS} at most are read")]
-    ManyGroups(usize),
+    /// No API server sends that.
+    #[error("{0} of the request is longer than {LONGEST_WORD} bytes")]
+    LongWord(&'static str),
+    /// There is more of a user than is read. The question is known, and so is the answer.
+    #[error("{source}")]
+    User {
+        /// Of the review.
+        uid: String,
+        /// What there is too much of.
+        source: LargeUser,
+    },
+}
+
+/// More of a user than is read, because it is kept until the answer and sent on with each question about rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum LargeUser {
+    /// All of it.
+    #[error(
+        "userInfo: at most {LONGEST_USER} bytes are read; use an account with fewer groups and less extra"
+    )]
+    Bytes,
+    /// Even empty names take memory.
+    #[error(
+        "userInfo.groups: at most {MOST_GROUPS} groups are read; use an account that is in fewer"
+    )]
+    Groups,
+    /// The same.
+    #[error(
+        "userInfo.extra: at most {MOST_EXTRA} keys and values are read; use an account with fewer"
+    )]
+    Extra,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Envelope<'a> {
-    api_version: String,
-    kind: String,
     #[serde(borrow)]
-    request: Option<Sent<'a>>,
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    request: Option<Written<'a>>,
 }
 
-/// A request as it is sent. What may be large stays where it is until it is known how large.
+/// A request as it is written.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Sent<'a> {
-    uid: String,
-    resource: RequestResource,
-    #[serde(default)]
-    sub_resource: Option<String>,
-    #[serde(default)]
-    namespace: Option<String>,
+struct Written<'a> {
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    #[serde(borrow)]
+    resource: WrittenResource<'a>,
+    #[serde(borrow, default)]
+    sub_resource: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    namespace: Option<Cow<'a, str>>,
     operation: Operation,
     #[serde(borrow)]
     user_info: &'a RawValue,
@@ -71,31 +110,50 @@ struct Sent<'a> {
     old_object: Option<&'a RawValue>,
 }
 
+#[derive(Deserialize)]
+struct WrittenResource<'a> {
+    #[serde(borrow)]
+    group: Cow<'a, str>,
+    #[serde(borrow)]
+    version: Cow<'a, str>,
+    #[serde(borrow)]
+    resource: Cow<'a, str>,
+}
+
 /// What the API server asks about.
 #[derive(Debug)]
 pub(crate) struct Request {
+    /// The address that asks.
+    pub(crate) peer: IpAddr,
     pub(crate) uid: String,
     pub(crate) resource: RequestResource,
     pub(crate) sub_resource: Option<String>,
     pub(crate) namespace: Option<String>,
     pub(crate) operation: Operation,
+    /// Empty where nobody asks for it.
     pub(crate) user_info: UserInfo,
-    pub(crate) object: Option<Box<RawValue>>,
+    pub(crate) object: Option<Text>,
     /// What is stored, of an object that changes.
-    pub(crate) old_object: Option<Box<RawValue>>,
+    pub(crate) old_object: Option<Text>,
 }
 
-impl Request {
-    /// The bytes that are kept of it until the answer, but for the object itself.
-    pub(crate) fn bytes_beside_object(&self) -> usize {
-        // What is said of the user is sent on, once for each question about him.
-        let old = self.old_object.as_ref().map_or(0, |it| it.get().len());
-        old + 2 * MOST_USER_BYTES
+/// JSON, as a part of the body that it came in.
+#[derive(Clone, Debug)]
+pub(crate) struct Text(Bytes);
+
+impl Text {
+    fn of(body: &Bytes, part: &RawValue) -> Self {
+        Self(body.slice_ref(part.get().as_bytes()))
+    }
+
+    /// The text. It was read as such before.
+    pub(crate) fn get(&self) -> &str {
+        str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
 /// The kind of the object, as its resource.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RequestResource {
     pub(crate) group: String,
     pub(crate) version: String,
@@ -112,8 +170,12 @@ pub(crate) enum Operation {
     Connect,
 }
 
-/// Reads a body.
-pub(crate) fn parse(body: &[u8]) -> Result<Request, ReviewError> {
+/// Reads a body. Users are read where it matters who asks.
+pub(crate) fn parse(
+    body: &Bytes,
+    peer: IpAddr,
+    is_about_users: bool,
+) -> Result<Request, ReviewError> {
     let Envelope {
         api_version,
         kind,
@@ -122,36 +184,120 @@ pub(crate) fn parse(body: &[u8]) -> Result<Request, ReviewError> {
     if api_version != API_VERSION || kind != KIND {
         return Err(ReviewError::Kind);
     }
-    let sent = request.ok_or(ReviewError::NoRequest)?;
-    if sent.uid.is_empty() {
+    let Written {
+        uid,
+        resource,
+        sub_resource,
+        namespace,
+        operation,
+        user_info,
+        object,
+        old_object,
+    } = request.ok_or(ReviewError::NoRequest)?;
+    let uid = word("the uid", uid)?;
+    if uid.is_empty() {
         return Err(ReviewError::NoUid);
     }
-    Ok(Request {
-        user_info: user(sent.user_info.get())?,
-        uid: sent.uid,
-        resource: sent.resource,
-        sub_resource: sent.sub_resource,
-        namespace: sent.namespace,
-        operation: sent.operation,
-        object: sent.object.map(ToOwned::to_owned),
-        old_object: sent.old_object.map(ToOwned::to_owned),
-    })
+    let maybe = |name, text: Option<_>| text.map(|text| word(name, text)).transpose();
+    let request = Request {
+        peer,
+        resource: RequestResource {
+            group: word("the group", resource.group)?,
+            version: word("the version", resource.version)?,
+            resource: word("the resource", resource.resource)?,
+        },
+        sub_resource: maybe("the subresource", sub_resource)?,
+        namespace: maybe("the namespace", namespace)?,
+        operation,
+        user_info: if is_about_users {
+            user(&uid, user_info)?
+        } else {
+            UserInfo::default()
+        },
+        object: object.map(|part| Text::of(body, part)),
+        old_object: old_object.map(|part| Text::of(body, part)),
+        uid,
+    };
+    Ok(request)
 }
 
-/// Reads what is said of a user, within its bounds.
-fn user(text: &str) -> Result<UserInfo, ReviewError> {
-    if text.len() > MOST_USER_BYTES {
-        return Err(ReviewError::LargeUser(text.len()));
+fn word(name: &'static str, text: Cow<'_, str>) -> Result<String, ReviewError> {
+    if text.len() > LONGEST_WORD {
+        return Err(ReviewError::LongWord(name));
+    }
+    Ok(text.into_owned())
+}
+
+/// A user with a name, counted before anything of it is kept.
+fn user(uid: &str, text: &RawValue) -> Result<UserInfo, ReviewError> {
+    let large = |source| ReviewError::User {
+        uid: uid.to_owned(),
+        source,
+    };
+    let text = text.get();
+    if text.len() > LONGEST_USER {
+        return Err(large(LargeUser::Bytes));
+    }
+    let Counted { groups, extra } = serde_json::from_str(text).map_err(ReviewError::Shape)?;
+    if groups.is_some_and(|it| it.0 > MOST_GROUPS) {
+        return Err(large(LargeUser::Groups));
+    }
+    if extra.is_some_and(|it| it.0 > MOST_EXTRA) {
+        return Err(large(LargeUser::Extra));
     }
     let user: UserInfo = serde_json::from_str(text).map_err(ReviewError::Shape)?;
-    let groups = user.groups.as_ref().map_or(0, Vec::len);
-    if groups > MOST_GROUPS {
-        return Err(ReviewError::ManyGroups(groups));
-    }
     if user.username.as_deref().unwrap_or_default().is_empty() {
         return Err(ReviewError::NoUser);
     }
     Ok(user)
+}
+
+/// How much there is of a user, of which nothing is kept.
+#[derive(Deserialize)]
+struct Counted {
+    #[serde(default)]
+    groups: Option<Count>,
+    #[serde(default)]
+    extra: Option<Count>,
+}
+
+/// The items of a list, or the keys and values of a map of lists.
+struct Count(usize);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Counter).map(Self)
+    }
+}
+
+struct Counter;
+
+impl<'de> Visitor<'de> for Counter {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list, or a map of lists")
+    }
+
+    fn visit_unit<E>(self) -> Result<usize, E> {
+        Ok(0)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<usize, A::Error> {
+        let mut count = 0;
+        while items.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<usize, A::Error> {
+        let mut count = 0;
+        while let Some((IgnoredAny, Count(values))) = entries.next_entry()? {
+            count += 1 + values;
+        }
+        Ok(count)
+    }
 }
 
 /// What the API server is told.
@@ -283,10 +429,18 @@ pub(crate) fn render(uid: &str, answer: &Answer) -> Result<Vec<u8>, serde_json::
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use json_patch::{Patch, jsonptr::PointerBuf};
     use serde_json::{Value, json};
 
     use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn parsed(text: &str) -> Result<Request, ReviewError> {
+        parse(&Bytes::from(text.to_owned()), PEER, true)
+    }
 
     fn body() -> Value {
         json!({
@@ -305,7 +459,7 @@ mod tests {
 
     #[test]
     fn reads_what_the_api_server_sends() {
-        let request = parse(body().to_string().as_bytes()).unwrap();
+        let request = parsed(&body().to_string()).unwrap();
         assert_eq!(request.uid, "u1");
         assert_eq!(request.operation, Operation::Create);
         assert_eq!(request.namespace.as_deref(), Some("team"));
@@ -319,7 +473,7 @@ mod tests {
         let without = |pointer: &str, value: Value| {
             let mut body = body();
             *body.pointer_mut(pointer).unwrap() = value;
-            parse(body.to_string().as_bytes()).unwrap_err().to_string()
+            parsed(&body.to_string()).unwrap_err().to_string()
         };
         let cases = [
             (
@@ -357,52 +511,99 @@ mod tests {
         for (pointer, value, expected) in cases {
             assert_eq!(without(pointer, value), expected, "{pointer}");
         }
-        assert!(matches!(parse(b""), Err(ReviewError::Shape(_))));
+        assert!(matches!(parsed(""), Err(ReviewError::Shape(_))));
     }
 
     #[test]
-    fn says_how_much_it_reads_of_a_user() {
+    fn a_user_has_a_bounded_number_of_groups_extras_and_bytes() {
         let with = |user: Value| {
             let mut body = body();
             body["request"]["userInfo"] = user;
-            parse(body.to_string().as_bytes())
+            body.to_string()
+        };
+        let refused = |text: &str| match parsed(text) {
+            Err(ReviewError::User { uid, source }) => {
+                assert_eq!(uid, "u1", "it can be answered");
+                Some(source)
+            }
+            Ok(_) => None,
+            Err(error) => panic!("{error}"),
         };
         let groups = |count| json!({"username": "ada", "groups": vec![""; count]});
-        assert!(with(groups(MOST_GROUPS)).is_ok());
+        assert_eq!(refused(&with(groups(MOST_GROUPS))), None);
         assert_eq!(
-            with(groups(MOST_GROUPS + 1)).unwrap_err().to_string(),
-            "request.userInfo.groups has 1025 groups, and 1024 at most are read"
+            refused(&with(groups(MOST_GROUPS + 1))),
+            Some(LargeUser::Groups)
         );
-        // Half a million groups are refused by their length, before a list of them is made.
-        assert!(matches!(
-            with(groups(500_000)),
-            Err(ReviewError::LargeUser(_))
-        ));
-        for user in [
-            json!({"username": "x".repeat(MOST_USER_BYTES)}),
-            json!({"username": "ada", "extra": {"k": ["x".repeat(MOST_USER_BYTES)]}}),
+        // One and a half megabytes, of which nothing is read.
+        assert_eq!(refused(&with(groups(500_000))), Some(LargeUser::Bytes));
+        let values = |count| json!({"username": "ada", "extra": {"k": vec![""; count]}});
+        assert_eq!(refused(&with(values(MOST_EXTRA - 1))), None);
+        assert_eq!(refused(&with(values(MOST_EXTRA))), Some(LargeUser::Extra));
+        let keys = |count| {
+            let extra: serde_json::Map<_, _> = (0..count)
+                .map(|key| (format!("k{key}"), json!([])))
+                .collect();
+            json!({"username": "ada", "extra": extra})
+        };
+        assert_eq!(refused(&with(keys(MOST_EXTRA))), None);
+        assert_eq!(refused(&with(keys(MOST_EXTRA + 1))), Some(LargeUser::Extra));
+        let long = |bytes| json!({"username": "a".repeat(bytes)});
+        let around = long(0).to_string().len();
+        assert_eq!(refused(&with(long(LONGEST_USER - around))), None);
+        assert_eq!(
+            refused(&with(long(LONGEST_USER - around + 1))),
+            Some(LargeUser::Bytes)
+        );
+        for nothing in [
+            json!({"username": "ada", "groups": null, "extra": null}),
+            json!({"username": "ada", "groups": [], "extra": {}}),
         ] {
-            assert!(matches!(with(user), Err(ReviewError::LargeUser(_))));
+            assert_eq!(refused(&with(nothing)), None);
         }
-        assert!(with(json!({"username": "ada"})).is_ok());
-        assert!(with(json!({"username": "ada", "groups": []})).is_ok());
+        // Nobody asks who writes a connector.
+        let body = Bytes::from(with(groups(500_000)));
+        assert_eq!(
+            parse(&body, PEER, false).unwrap().user_info,
+            UserInfo::default()
+        );
     }
 
     #[test]
-    fn what_is_kept_of_a_request_is_counted() {
-        let mut body = body();
-        let empty = parse(body.to_string().as_bytes()).unwrap();
-        body["request"]["oldObject"] = json!({"spec": "x".repeat(1000)});
-        let updated = parse(body.to_string().as_bytes()).unwrap();
-        let more = updated.bytes_beside_object() - empty.bytes_beside_object();
-        assert_eq!(more, updated.old_object.unwrap().get().len());
+    fn words_are_short() {
+        for pointer in [
+            "/uid",
+            "/namespace",
+            "/subResource",
+            "/resource/group",
+            "/resource/version",
+            "/resource/resource",
+        ] {
+            for (length, fits) in [(LONGEST_WORD, true), (LONGEST_WORD + 1, false)] {
+                let mut body = body();
+                body["request"]["subResource"] = json!("");
+                let word = body["request"].pointer_mut(pointer).unwrap();
+                *word = json!("x".repeat(length));
+                let parsed = parsed(&body.to_string());
+                assert_eq!(parsed.is_ok(), fits, "{pointer} {length}");
+                assert!(fits || matches!(parsed, Err(ReviewError::LongWord(_))));
+            }
+        }
+    }
+
+    #[test]
+    fn an_object_is_a_part_of_its_body_and_no_copy() {
+        let body = Bytes::from(body().to_string());
+        let request = parse(&body, PEER, true).unwrap();
+        let object = request.object.unwrap();
+        assert!(body.as_ptr_range().contains(&object.get().as_ptr()));
     }
 
     #[test]
     fn an_object_of_any_depth_leaves_the_review_readable() {
         let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
         let text = body().to_string().replace(r#"{"spec":{}}"#, &deep);
-        assert_eq!(parse(text.as_bytes()).unwrap().uid, "u1");
+        assert_eq!(parsed(&text).unwrap().uid, "u1");
     }
 
     fn rendered(answer: &Answer) -> Value {

@@ -1,16 +1,15 @@
 //! The HTTPS server that the API server calls.
 
 mod http;
-mod weight;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use ::http::{HeaderValue, header};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
 use rustls::ServerConfig;
-use service_kit::{report, shutdown::Stop};
+use service_kit::{peers::Peers, report, shutdown::Stop};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -18,6 +17,8 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
+
+use crate::metrics::Limit;
 
 pub(crate) use http::{Handler, Page};
 
@@ -34,6 +35,8 @@ const IDLE: Duration = Duration::from_secs(150);
 const UNREAD: u32 = 30_000;
 /// An API server has a connection for each review at a time, and keeps 25 for each path.
 const CONNECTIONS: u32 = 512;
+/// Of one address: what three API servers behind it keep and some more, and the rest is for one that has its own.
+const CONNECTIONS_OF_PEER: usize = 384;
 /// The longest head of a review, and what is read ahead of its body: an API server's is a few hundred bytes.
 const HEAD: usize = 16 * 1024;
 /// A machine without free file descriptors is given time to get some.
@@ -70,6 +73,7 @@ async fn accept(
     places: &Arc<Semaphore>,
     stop: &Stop,
 ) {
+    let peers = Peers::of(CONNECTIONS_OF_PEER);
     let mut is_told = false;
     loop {
         let free = places.available_permits();
@@ -83,11 +87,15 @@ async fn accept(
             return;
         };
         match listener.accept().await {
-            Ok((connection, _)) => {
+            Ok((connection, address)) => {
+                let Some(peer) = peers.admit(address.ip()) else {
+                    handler.limits().reached(Limit::Connections, address.ip());
+                    continue;
+                };
                 let (acceptor, handler, stop) = (acceptor.clone(), handler.clone(), stop.clone());
                 tokio::spawn(async move {
-                    converse(connection, acceptor, handler, stop).await;
-                    drop(place);
+                    converse(connection, peer.address(), acceptor, handler, stop).await;
+                    drop((peer, place));
                 });
             }
             Err(error) => {
@@ -98,7 +106,13 @@ async fn accept(
     }
 }
 
-async fn converse(connection: TcpStream, acceptor: TlsAcceptor, handler: Handler, stop: Stop) {
+async fn converse(
+    connection: TcpStream,
+    peer: IpAddr,
+    acceptor: TlsAcceptor,
+    handler: Handler,
+    stop: Stop,
+) {
     // An answer is one small write: waiting to fill a packet would only make it late.
     let _ = connection.set_nodelay(true);
     let _ = sockopt::set_tcp_user_timeout(&connection, UNREAD);
@@ -113,7 +127,7 @@ async fn converse(connection: TcpStream, acceptor: TlsAcceptor, handler: Handler
     let service = service_fn(|request: Request<Incoming>| {
         let (handler, stop) = (&handler, &stop);
         async move {
-            let mut response = handler.answer(request).await;
+            let mut response = handler.answer(peer, request).await;
             if stop.is_stopping() {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);

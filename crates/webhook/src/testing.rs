@@ -59,8 +59,13 @@ pub(crate) fn requests(namespace: &str) -> String {
     format!("/apis/connectors.alauda.io/v1alpha1/namespaces/{namespace}/accessrequests")
 }
 
-/// So many requests of one pod.
-pub(crate) fn of_pod(count: usize) -> Value {
+/// The policies of a namespace.
+pub(crate) fn policies(namespace: &str) -> String {
+    format!("/apis/connectors.alauda.io/v1alpha1/namespaces/{namespace}/accesspolicies")
+}
+
+/// A list of so many objects, as it is counted.
+pub(crate) fn list_of(count: usize) -> Value {
     let item = |number| json!({"metadata": {"name": format!("r{number}")}});
     json!({
         "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {},
@@ -217,12 +222,12 @@ impl FakeApi {
             return refusal(code);
         }
         let answer = match (&parts.method, path) {
-            // Metadata alone, of what a label selects.
-            (&Method::GET, _) if query.contains("labelSelector=") => Ok(state
+            // Metadata alone, of what is counted.
+            (&Method::GET, _) if query.contains("limit=") => Ok(state
                 .objects
                 .get(path)
                 .cloned()
-                .unwrap_or_else(|| of_pod(0))),
+                .unwrap_or_else(|| list_of(0))),
             (&Method::GET, _) => state
                 .objects
                 .get(path)

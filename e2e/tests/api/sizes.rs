@@ -12,9 +12,12 @@ fn checked() -> Value {
     documents(include_str!("../../cases/bases/checked.yaml")).remove(0)
 }
 
-fn subjects(count: usize) -> Value {
-    // The form that costs the rules most.
+/// So many subjects, of which the first are in the form that costs the rules most.
+fn subjects(count: usize, selectors: usize) -> Value {
     let subject = |number| {
+        if number >= selectors {
+            return json!({"kind": "ServiceAccount", "name": format!("builder-{number}")});
+        }
         json!({
             "kind": "ServiceAccount",
             "nameSelector": {"matchLabels": {"app.kubernetes.io/name": format!("builder-{number}")}},
@@ -54,12 +57,15 @@ fn refused(answer: Result<Value, Refusal>, message: &str) {
 async fn a_policy_holds_a_thousand_subjects_and_no_more() {
     let scene = scene("subjects").await;
     let mut policy = standing();
-    policy["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = subjects(1000);
+    policy["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = subjects(1000, 16);
     policy["spec"]["checkGrantedPermission"] = checked()["spec"]["checkGrantedPermission"].clone();
-    policy["spec"]["checkGrantedPermission"]["requesters"] = subjects(1000);
+    policy["spec"]["checkGrantedPermission"]["requesters"] = subjects(1000, 1000);
     scene.create(&policy).await.unwrap();
-    policy["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = subjects(1001);
+    policy["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = subjects(1001, 16);
     let message = "spec.defaultPermission.bindingTemplate.subjects: Too many: 1001: must have at most 1000 items";
+    refused(scene.create(&policy).await, message);
+    policy["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = subjects(17, 17);
+    let message = "subjects: at most 16 may have selectors";
     refused(scene.create(&policy).await, message);
 }
 

@@ -1,6 +1,6 @@
 //! Values: what is not documented is refused, and what is given arrives.
 
-use connectors_api::{config::OnEnable, shared_fields::SharedFields};
+use connectors_api::{NamespaceKeys, config::OnEnable, shared_fields::SharedFields};
 use serde_json::{Value, json};
 
 use crate::rendered::{KUBERNETES, defaults, name, of_kind, texts, with};
@@ -50,6 +50,10 @@ fn what_makes_no_sense_is_refused_with_its_path() {
         (
             json!({"checks": {"sharedFields": [{"apiVersion": "v1", "kind": "A", "fields": ["a..b"]}]}}),
             "/checks/sharedFields/0/fields/0",
+        ),
+        (
+            json!({"policies": {"namespaceSelectorKeys": ["a b"]}}),
+            "/policies/namespaceSelectorKeys/0",
         ),
         (
             json!({"approval": {"onEnable": "keep"}}),
@@ -133,6 +137,18 @@ fn the_switch_is_always_there_and_off_unless_it_is_turned_on() {
     let expected = SharedFields::parse(&list.to_string()).unwrap();
     assert_eq!(
         shared(&with(json!({"checks": {"sharedFields": list}}))),
+        expected
+    );
+    let keys = |values: &[Value]| {
+        let mut knowledge = connectors_api::config::Knowledge::default();
+        assert_eq!(knowledge.learn(&data(values)), []);
+        knowledge.namespace_keys().as_ref().clone()
+    };
+    assert_eq!(keys(&defaults()), NamespaceKeys::default());
+    let list = json!(["project", "example.com/team"]);
+    let expected = NamespaceKeys::parse(&list.to_string()).unwrap();
+    assert_eq!(
+        keys(&with(json!({"policies": {"namespaceSelectorKeys": list}}))),
         expected
     );
 }

@@ -39,16 +39,18 @@ pub struct SubjectSpec {
     #[schemars(length(min = 1, max = 63), regex(pattern = schema::DNS_LABEL))]
     pub namespace: Option<String>,
     /// Instead of `name`: every ServiceAccount with these labels, in the policy's own namespace or in
-    /// those of `namespaceSelector`. Next to a `name`, an empty one is ignored.
+    /// those of `namespaceSelector`. It needs `matchLabels` or a requirement with operator `In`. Next to a
+    /// `name`, an empty one is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_selector: Option<LabelSelector>,
     /// The namespaces of a `nameSelector`, or of the Group `system:serviceaccounts`, by their labels.
-    /// Next to the `name` of a ServiceAccount, an empty one is ignored.
+    /// It needs `matchLabels` or a requirement with operator `In`. Next to the `name` of a ServiceAccount, an
+    /// empty one is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
 }
 
-fn rules() -> [kube::core::Rule; 11] {
+fn rules() -> [kube::core::Rule; 13] {
     let account = "self.kind == 'ServiceAccount'";
     let name = schema::DNS_SUBDOMAIN.trim_start_matches('^');
     let name = format!("^(system:serviceaccount:[a-z0-9]([-a-z0-9]*[a-z0-9])?:)?{name}");
@@ -56,7 +58,6 @@ fn rules() -> [kube::core::Rule; 11] {
         "self.kind == 'Group' && has(self.name) && self.name == 'system:serviceaccounts'";
     let by_label = cel::selects("nameSelector");
     let by_namespace = cel::selects("namespaceSelector");
-    let named_namespaces = cel::asks_for_a_label("namespaceSelector");
     let invalid = |rule: String, error: &Error| cel::invalid(rule, &error.to_string());
     let forbidden = |rule: String, error: &Error| cel::forbidden(rule, &error.to_string());
     let required = |rule: String, error: &Error| cel::required(rule, &error.to_string());
@@ -108,15 +109,20 @@ fn rules() -> [kube::core::Rule; 11] {
         )
         .field_path(".namespaceSelector"),
         invalid(
-            format!(
-                "!has(self.namespaceSelector) || {named_namespaces} || !({account} && {by_label})"
-            ),
+            format!("!has(self.namespaceSelector) || {by_namespace} || !({account} && {by_label})"),
             &Error::EveryNamespace,
         )
         .field_path(".namespaceSelector"),
         invalid(
-            format!("!has(self.namespaceSelector) || {named_namespaces} || !({all_accounts})"),
+            format!("!has(self.namespaceSelector) || {by_namespace} || !({all_accounts})"),
             &Error::EveryAccount,
+        )
+        .field_path(".namespaceSelector"),
+        invalid(cel::names_values("nameSelector"), &Error::NameSelectorOpen)
+            .field_path(".nameSelector"),
+        invalid(
+            cel::names_values("namespaceSelector"),
+            &Error::NamespaceSelectorOpen,
         )
         .field_path(".namespaceSelector"),
     ]

@@ -23,14 +23,14 @@ pub enum SubjectForm {
     },
     /// Every service account with certain labels.
     ServiceAccountsByLabel {
-        /// The labels of the service accounts. Never empty.
+        /// The labels of the service accounts. It names values.
         selector: LabelSelector,
-        /// The labels of their namespaces, never empty; absent: the policy's own namespace.
+        /// The labels of their namespaces, with values; absent: the policy's own namespace.
         namespaces: Option<LabelSelector>,
     },
     /// All service accounts of every namespace with certain labels.
     ServiceAccountGroupsByNamespace {
-        /// The labels of the namespaces. Never empty.
+        /// The labels of the namespaces. It names values.
         namespaces: LabelSelector,
     },
     /// One group.
@@ -45,18 +45,25 @@ pub enum SubjectForm {
     },
 }
 
-/// Subjects of one policy that may select by labels: each is compared with every namespace and service account.
-pub const MOST_SELECTING: usize = 16;
-
 impl SubjectForm {
-    /// Whether labels in the cluster decide whom it means.
+    /// Whether the cluster decides whom it means.
     #[must_use]
-    pub const fn selects(&self) -> bool {
+    pub const fn is_selector(&self) -> bool {
         match self {
             Self::ServiceAccountsByLabel { .. } | Self::ServiceAccountGroupsByNamespace { .. } => {
                 true
             }
             Self::ServiceAccount { .. } | Self::Group { .. } | Self::User { .. } => false,
+        }
+    }
+
+    /// The labels of the namespaces that it selects.
+    #[must_use]
+    pub const fn namespaces(&self) -> Option<&LabelSelector> {
+        match self {
+            Self::ServiceAccountsByLabel { namespaces, .. } => namespaces.as_ref(),
+            Self::ServiceAccountGroupsByNamespace { namespaces } => Some(namespaces),
+            Self::ServiceAccount { .. } | Self::Group { .. } | Self::User { .. } => None,
         }
     }
 }
@@ -97,14 +104,24 @@ pub enum SubjectError {
     NamespaceSelectorNotAllowed,
     /// A `nameSelector` in all namespaces.
     #[error(
-        "namespaceSelector: would select every namespace without labels; ask for a label by matchLabels, In or Exists, or leave it out for the policy's own"
+        "namespaceSelector: would select every namespace; give it a requirement, or leave it out for the policy's own"
     )]
     EveryNamespace,
     /// All service accounts, by an empty selector.
     #[error(
-        "namespaceSelector: would select the ServiceAccounts of every namespace without labels; ask for a label by matchLabels, In or Exists"
+        "namespaceSelector: would select every ServiceAccount of the cluster; give it a requirement"
     )]
     EveryAccount,
+    /// A `nameSelector` that lists what it leaves out, or only keys.
+    #[error(
+        "nameSelector: names no value of a label; add matchLabels, or a requirement with operator In"
+    )]
+    NameSelectorOpen,
+    /// A `namespaceSelector` that lists what it leaves out, or only keys.
+    #[error(
+        "namespaceSelector: names no value of a label; add matchLabels, or a requirement with operator In"
+    )]
+    NamespaceSelectorOpen,
 }
 
 impl TryFrom<&SubjectSpec> for SubjectForm {
@@ -136,8 +153,14 @@ fn account(spec: &SubjectSpec) -> Result<SubjectForm, SubjectError> {
         (None, Some(_)) if spec.namespace.is_some() => Err(SubjectError::NamespaceWithSelector),
         (None, Some(selector)) => {
             let namespaces = spec.namespace_selector.clone();
-            if namespaces.as_ref().is_some_and(|it| !it.asks_for_a_label()) {
+            if namespaces.as_ref().is_some_and(LabelSelector::is_empty) {
                 return Err(SubjectError::EveryNamespace);
+            }
+            if !selector.names_values() {
+                return Err(SubjectError::NameSelectorOpen);
+            }
+            if namespaces.as_ref().is_some_and(|it| !it.names_values()) {
+                return Err(SubjectError::NamespaceSelectorOpen);
             }
             Ok(SubjectForm::ServiceAccountsByLabel {
                 selector: selector.clone(),
@@ -177,12 +200,13 @@ fn group(spec: &SubjectSpec) -> Result<SubjectForm, SubjectError> {
     let name = named(spec)?;
     match &spec.namespace_selector {
         Some(namespaces) if name == ALL_ACCOUNTS => {
-            if !namespaces.asks_for_a_label() {
-                return Err(SubjectError::EveryAccount);
+            let namespaces = requirement(Some(namespaces))
+                .ok_or(SubjectError::EveryAccount)?
+                .clone();
+            if !namespaces.names_values() {
+                return Err(SubjectError::NamespaceSelectorOpen);
             }
-            Ok(SubjectForm::ServiceAccountGroupsByNamespace {
-                namespaces: namespaces.clone(),
-            })
+            Ok(SubjectForm::ServiceAccountGroupsByNamespace { namespaces })
         }
         Some(namespaces) if !namespaces.is_empty() => {
             Err(SubjectError::NamespaceSelectorNotAllowed)

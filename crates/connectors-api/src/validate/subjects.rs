@@ -3,7 +3,7 @@
 use super::connector::look_at_selector;
 use super::finding::{FindingCode, Findings};
 use super::shape::{Placed, Spec};
-use crate::access_policy::{MOST_SELECTING, SubjectForm, SubjectKind, SubjectSpec};
+use crate::access_policy::{MOST_SELECTORS, SubjectError, SubjectForm, SubjectKind, SubjectSpec};
 use crate::policy_match::can_be_a_pod;
 
 /// Groups that are nearly everybody.
@@ -15,30 +15,29 @@ const EVERYBODY: [&str; 3] = [
 const LONGEST_NAME: usize = 512;
 
 pub(super) fn look(findings: &mut Findings, spec: &Spec) {
-    if let Some(standing) = &spec.standing {
-        look_at_selecting(findings, &standing.subjects);
-    }
     let standing = spec.standing.iter().flat_map(|it| &it.subjects);
     let granted = spec.granted.iter().flat_map(|it| &it.requesters);
     for Placed { path, part } in standing.chain(granted) {
         look_at_subject(findings, path, part);
+    }
+    if let Some(standing) = &spec.standing {
+        look_at_selectors(findings, &standing.subjects);
     }
     if let Some(granted) = &spec.granted {
         look_at_requesters(findings, &granted.requesters, granted.has_all_requesters);
     }
 }
 
-/// A policy with more such subjects is written as several, or names its subjects.
-fn look_at_selecting(findings: &mut Findings, subjects: &[Placed<SubjectSpec>]) {
-    let selects = |it: &&Placed<SubjectSpec>| {
-        SubjectForm::try_from(&it.part).is_ok_and(|form| form.selects())
-    };
-    let count = subjects.iter().filter(selects).count();
-    if count > MOST_SELECTING {
+/// Those of requesters are compared with one pod that asks, and so are not counted.
+fn look_at_selectors(findings: &mut Findings, subjects: &[Placed<SubjectSpec>]) {
+    let forms = subjects
+        .iter()
+        .flat_map(|it| SubjectForm::try_from(&it.part));
+    let count = forms.filter(SubjectForm::is_selector).count();
+    if count > MOST_SELECTORS {
         let at = "spec.defaultPermission.bindingTemplate.subjects";
-        let message =
-            format!("{count} of them select by labels, and {MOST_SELECTING} of one policy may");
-        let fix = "use fewer selectors, or select several teams by one with the operator In";
+        let message = format!("{count} of them have selectors, and at most {MOST_SELECTORS} may");
+        let fix = "name the others, or split the policy";
         findings.error(at, FindingCode::InvalidLength, message, fix);
     }
 }
@@ -92,6 +91,10 @@ fn look_at_subject(findings: &mut Findings, path: &str, subject: &SubjectSpec) {
         }
     }
     match SubjectForm::try_from(subject) {
+        Err(error @ (SubjectError::NameSelectorOpen | SubjectError::NamespaceSelectorOpen)) => {
+            let fix = "say which values the labels of those have that are meant; NotIn, Exists and DoesNotExist may only narrow that";
+            findings.error(path, FindingCode::InvalidSubject, error.to_string(), fix);
+        }
         Err(error) => {
             let fix = "one subject by name, or service accounts by nameSelector";
             findings.error(path, FindingCode::InvalidSubject, error.to_string(), fix);

@@ -6,7 +6,6 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::access_policy::MOST_SELECTING;
 use crate::testing::json_values;
 
 fn checked() -> Value {
@@ -126,24 +125,6 @@ fn a_misspelt_field_is_told_with_the_likely_word() {
     let Validated { findings, .. } = super::policy(&policy);
     assert_eq!(findings[0].fix, "write `approvers`");
     assert_eq!(findings[0].severity, Severity::Error);
-}
-
-#[test]
-fn a_policy_has_so_many_selecting_subjects_and_no_more() {
-    let with_selecting = |count: usize| {
-        let team = |number: usize| json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"team": number.to_string()}}});
-        let named = json!({"kind": "User", "name": "alice"});
-        let subjects: Vec<_> = (0..count).map(team).chain([named]).collect();
-        with(standing(), SUBJECTS, "subjects", json!(subjects))
-    };
-    assert!(!has_error(&with_selecting(MOST_SELECTING)));
-    let many = with_selecting(MOST_SELECTING + 1);
-    assert_eq!(codes(&many), BTreeSet::from([FindingCode::InvalidLength]));
-    let Validated { findings, .. } = super::policy(&many);
-    assert_eq!(
-        findings[0].path,
-        "spec.defaultPermission.bindingTemplate.subjects"
-    );
 }
 
 #[test]
@@ -528,4 +509,57 @@ proptest! {
         }
         prop_assert!(found(&object).len() <= 256);
     }
+}
+
+#[test]
+fn a_selector_of_subjects_that_names_no_value_is_an_error_and_says_which() {
+    let open = json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]});
+    let fine = json!({"matchLabels": {"a": "b"}});
+    let by_name = json!({"kind": "ServiceAccount", "nameSelector": open});
+    let by_namespace =
+        json!({"kind": "ServiceAccount", "nameSelector": fine, "namespaceSelector": open});
+    for (subject, field) in [
+        (by_name, "nameSelector"),
+        (by_namespace, "namespaceSelector"),
+    ] {
+        let mut policy = standing();
+        policy["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = json!([subject]);
+        policy["spec"]["checkGrantedPermission"] =
+            checked()["spec"]["checkGrantedPermission"].clone();
+        policy["spec"]["checkGrantedPermission"]["requesters"] = json!([subject]);
+        let Validated { findings, .. } = super::policy(&policy);
+        for at in [
+            "defaultPermission.bindingTemplate.subjects",
+            "checkGrantedPermission.requesters",
+        ] {
+            let path = format!("spec.{at}[0]");
+            let found = findings.iter().find(|it| it.path == path).unwrap();
+            assert_eq!(found.code, FindingCode::InvalidSubject, "{found:?}");
+            assert_eq!(found.severity, Severity::Error, "{found:?}");
+            assert!(
+                found.message.starts_with(&format!("{field}: ")),
+                "{found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn more_subjects_with_selectors_than_a_policy_may_have_are_an_error() {
+    let by_label = |number: usize| json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"a": number.to_string()}}});
+    let ignored =
+        json!({"kind": "ServiceAccount", "name": "a", "nameSelector": {}, "namespaceSelector": {}});
+    let of = |selectors: usize| {
+        let mut subjects: Vec<_> = (0..selectors).map(by_label).collect();
+        subjects.extend([ignored.clone(), ignored.clone()]);
+        let mut policy = standing();
+        policy["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = json!(subjects);
+        found(&policy)
+    };
+    let at = "spec.defaultPermission.bindingTemplate.subjects".to_owned();
+    let too_many = (at, FindingCode::InvalidLength);
+    assert!(!of(0).contains(&too_many));
+    assert!(!of(16).contains(&too_many));
+    assert!(of(17).contains(&too_many));
+    assert!(of(1000).contains(&too_many));
 }

@@ -20,7 +20,7 @@ use service_kit::{
     kinds::{self, Served},
     report,
     retry::Policy,
-    reviews::{self, service_account},
+    reviews::{self, Reviewed, service_account},
 };
 use tokio::{
     sync::watch,
@@ -277,7 +277,13 @@ impl Facts {
             ..ResourceAttributes::default()
         };
         let (who, asked) = (question.who.review(), Instant::now());
-        let answer = reviews::may(&self.client, &self.policy, who, attributes).await;
+        let answer = reviews::may(
+            &self.client,
+            &self.policy,
+            Reviewed::from(&who),
+            &attributes,
+        )
+        .await;
         let answer = answer.map_err(|error| {
             debug!(error = report(&error), "a right is not known");
             Unanswered

@@ -10,21 +10,19 @@ use std::{
 use connectors_api::{
     AccessPolicy,
     access_policy::Latch,
-    config::{CONFIG_MAP, DefaultRequesters, Knowledge},
+    config::DefaultRequesters,
     judge::needs_proof,
     policy_reason::ChecksValid,
     validate::{self, Severity},
 };
 use futures::FutureExt;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client};
 use serde_json::Value;
-use service_kit::{report, retry::Policy, shutdown::Stop};
+use service_kit::shutdown::Stop;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
 };
-use tracing::{debug, error, warn};
+use tracing::error;
 
 use super::{
     Inspections,
@@ -42,8 +40,6 @@ use crate::{
 const PACE: Duration = Duration::from_secs(1);
 /// As many are looked at before it is asked who is due.
 const MOST_AT_A_TIME: usize = 8;
-/// How often the configuration is read.
-const CONFIG_EVERY: Duration = Duration::from_secs(15);
 /// When somebody who did not answer is asked again.
 const AFTER_SILENCE: Duration = Duration::from_secs(10);
 /// When it is asked whether what is wrong still is: kinds and rights come without a word.
@@ -73,7 +69,8 @@ impl Inspection {
             ChecksValid::ChecksNotJudged => AFTER_SILENCE,
             ChecksValid::KindMissing
             | ChecksValid::KindNotNamespaced
-            | ChecksValid::KindNotReadable => AFTER_WRONG,
+            | ChecksValid::KindNotReadable
+            | ChecksValid::TooManyPolicies => AFTER_WRONG,
             ChecksValid::ChecksValid
             | ChecksValid::NoChecks
             | ChecksValid::ChecksForgeable
@@ -97,12 +94,6 @@ pub struct Inspector {
     pub inspections: Arc<Inspections>,
     /// Asks.
     pub facts: Facts,
-    /// Reads the configuration.
-    pub client: Client,
-    /// How it is read.
-    pub policy: Policy,
-    /// The namespace of the installation.
-    pub namespace: String,
     /// Whether this process leads.
     pub leads: Leads,
     /// When rights changed last.
@@ -119,15 +110,9 @@ impl Inspector {
     /// Looks whenever this process leads, until it is time to end.
     pub async fn run(self, stop: Stop) {
         let look = async {
-            let mut known = Knowledge::default();
-            let mut read: Option<Instant> = None;
             loop {
-                if (self.leads)() {
-                    if read.is_none_or(|it| it.elapsed() >= CONFIG_EVERY) {
-                        self.learn(&mut known).await;
-                        read = Some(Instant::now());
-                    }
-                    let defaults = known.default_requesters();
+                let defaults = self.world.read().default_requesters();
+                if let Some(defaults) = defaults.filter(|_| (self.leads)()) {
                     self.pass(defaults).await;
                 }
                 sleep(PACE).await;
@@ -137,24 +122,6 @@ impl Inspector {
             biased;
             () = stop.stopped() => {}
             () = look => {}
-        }
-    }
-
-    /// What cannot be read changes nothing.
-    async fn learn(&self, known: &mut Knowledge) {
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-        match self
-            .policy
-            .call("get the configuration", || api.get_opt(CONFIG_MAP))
-            .await
-        {
-            Ok(Some(map)) => {
-                for problem in known.learn(&map.data.unwrap_or_default()) {
-                    debug!(%problem, "configuration");
-                }
-            }
-            Ok(None) => {}
-            Err(error) => warn!(error = report(&error), "the configuration cannot be read"),
         }
     }
 
@@ -251,6 +218,7 @@ impl Inspector {
         }
         let suspects = {
             let state = self.world.read();
+            found.crowded = state.crowded(&job.namespace, policy);
             Suspects::of(
                 granted,
                 &job.namespace,
@@ -301,6 +269,7 @@ mod tests {
             (ChecksValid::ChecksNotJudged, AFTER_SILENCE),
             (ChecksValid::KindMissing, AFTER_WRONG),
             (ChecksValid::KindNotReadable, AFTER_WRONG),
+            (ChecksValid::TooManyPolicies, AFTER_WRONG),
             (ChecksValid::ChecksValid, AFTER_WELL),
             (ChecksValid::ChecksInvalid, AFTER_WELL),
         ] {

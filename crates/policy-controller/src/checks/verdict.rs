@@ -6,6 +6,7 @@ use connectors_api::{
     access_policy::{Check, ObjectKind},
     config::REQUESTERS_OPEN,
     judge::{needs_proof, without_proof},
+    policy_order::MOST_PER_CONNECTOR,
     policy_reason::ChecksValid,
 };
 
@@ -32,6 +33,8 @@ pub struct Found {
     pub wrong: Vec<String>,
     /// Nobody has looked at the Rego: why.
     pub unread: Option<String>,
+    /// A connector for which older policies count and this one does not.
+    pub crowded: Option<String>,
     /// The kinds.
     pub kinds: BTreeMap<ObjectKind, KindFound>,
     /// Pods of every namespace may ask: who says so.
@@ -109,6 +112,13 @@ pub fn verdict(checks: &[Check], found: &Found) -> Verdict {
             many => format!(", and {many} more"),
         };
         return says(ChecksValid::ChecksInvalid, format!("{first}{more}"));
+    }
+    if let Some(connector) = &found.crowded {
+        let message = format!(
+            "{MOST_PER_CONNECTOR} older policies with checks select connector {connector}, and no more count: by this one \
+             nobody is let in there; delete policies that are not needed, or select other connectors"
+        );
+        return says(ChecksValid::TooManyPolicies, message);
     }
     for (index, check) in checks.iter().enumerate() {
         let ObjectKind { api_version, kind } = &check.selector.object_ref;

@@ -2,7 +2,7 @@
 
 use connectors_api::{
     AccessPolicyCondition, AccessPolicyStatus, Condition, ConditionStatus,
-    access_policy::{MOST_SELECTING, MatchedConnector},
+    access_policy::{MOST_SELECTORS, MatchedConnector},
     policy_reason::{ChecksValid, ConnectorsMatched, PermissionSynced, Ready},
 };
 use jiff::Timestamp;
@@ -44,13 +44,6 @@ impl Known {
                 let message = format!("spec.defaultPermission.{wrong}; nobody holds it");
                 (Some(0), PermissionSynced::RulesInvalid, message)
             }
-            Standing::TooManySelecting(count) => {
-                let message = format!(
-                    "{count} subjects of spec.defaultPermission select by labels, and {MOST_SELECTING} of one policy \
-                     may; nobody holds it: use fewer selectors, or split the policy"
-                );
-                (Some(0), PermissionSynced::TooManySubjects, message)
-            }
             Standing::TooMany {
                 found,
                 most: MostSelected(most),
@@ -60,6 +53,13 @@ impl Known {
                      nobody holds it: select fewer, name a group, or split the policy"
                 );
                 (Some(0), PermissionSynced::TooManySubjects, message)
+            }
+            Standing::TooManySelectors { found } => {
+                let message = format!(
+                    "spec.defaultPermission.bindingTemplate.subjects: {found} of them have selectors, and one policy may \
+                     have {MOST_SELECTORS}; nobody holds it: name the others, or split the policy"
+                );
+                (Some(0), PermissionSynced::TooManySelectors, message)
             }
             Standing::Given {
                 holders, unclear, ..
@@ -188,9 +188,11 @@ impl Known {
             PermissionSynced::SubjectsInvalid
             | PermissionSynced::RulesInvalid
             | PermissionSynced::TooManySubjects
+            | PermissionSynced::TooManySelectors
             | PermissionSynced::PolicyUnreadable
             | PermissionSynced::NameTaken
-            | PermissionSynced::WriteFailed => False,
+            | PermissionSynced::WriteFailed
+            | PermissionSynced::ReadTooSlow => False,
         };
         let checks = self.checks_row(generation, last);
         let ready = if synced == False {
@@ -253,6 +255,7 @@ impl Known {
             | ChecksValid::RequestersOpen => True,
             ChecksValid::ChecksNotJudged => Unknown,
             ChecksValid::ChecksInvalid
+            | ChecksValid::TooManyPolicies
             | ChecksValid::KindMissing
             | ChecksValid::KindNotNamespaced
             | ChecksValid::KindNotReadable

@@ -51,15 +51,27 @@ fn satisfies(labels: &BTreeMap<String, String>, selector: &Value) -> bool {
     true
 }
 
+/// Whether the text of a selector names a value, as subjects have to.
+fn names_values(selector: &Value) -> bool {
+    let empty = Vec::new();
+    let mut expressions = selector["matchExpressions"]
+        .as_array()
+        .unwrap_or(&empty)
+        .iter();
+    selector.get("matchLabels").is_some() || expressions.any(|it| it["operator"] == "In")
+}
+
 /// Whether somebody is meant by a subject, whatever Role he would get.
 fn is_meant(who: &Holder, subject: &Value, around: &Around) -> bool {
     let text = |field: &str| subject[field].as_str();
+    let is_open = |field: &str| subject.get(field).is_some_and(|it| !names_values(it));
+    let is_account_by_name = subject["kind"] == "ServiceAccount" && subject.get("name").is_some();
+    if !is_account_by_name && (is_open("nameSelector") || is_open("namespaceSelector")) {
+        return false;
+    }
     let in_selected = |namespace: &str| {
         let labels = around.namespaces.get(namespace);
-        let selector = &subject["namespaceSelector"];
-        // What selects namespaces without labels selects none.
-        !satisfies(&BTreeMap::new(), selector)
-            && labels.is_some_and(|labels| satisfies(labels, selector))
+        labels.is_some_and(|labels| satisfies(labels, &subject["namespaceSelector"]))
     };
     match (text("kind").unwrap(), who.kind.as_str()) {
         ("ServiceAccount", "ServiceAccount") => {

@@ -3,12 +3,14 @@
 use std::{collections::BTreeSet, fmt};
 
 use connectors_api::{
-    AccessPolicySpec, AccessResource, LabelSelector, Permission,
+    AccessPolicySpec, AccessResource, LabelSelector, NamespaceKeys, Permission,
     access_policy::{
-        ConnectorSelector, DefaultPermission, MOST_SELECTING, RoleRule, SubjectError, SubjectForm,
+        ConnectorSelector, DefaultPermission, MOST_SELECTORS, RoleRule, SubjectError, SubjectForm,
+        SubjectSpec,
     },
     access_resource::AccessResourceError,
     names::GROUP,
+    namespace_keys::ForeignKey,
 };
 use k8s_openapi::api::rbac::v1::Subject;
 use thiserror::Error;
@@ -34,8 +36,6 @@ pub enum Standing {
     None,
     /// Nothing can be handed out by these rules.
     Invalid(WrongRule),
-    /// So many of its subjects select by labels, which is more than may. The webhook refuses such a policy.
-    TooManySelecting(usize),
     /// Its selectors find more subjects than one policy may select. Half of them would look like all.
     TooMany {
         /// How many they find.
@@ -43,15 +43,31 @@ pub enum Standing {
         /// How many they may.
         most: MostSelected,
     },
+    /// More of its subjects have selectors than one policy may have.
+    TooManySelectors {
+        /// How many.
+        found: usize,
+    },
     /// This.
     Given {
         /// What may be done, but for the connectors.
         rules: Vec<Rule>,
         /// Who may do it.
         holders: BTreeSet<Holder>,
-        /// Subjects that nobody understands, by their place. They hold nothing.
-        unclear: Vec<(usize, SubjectError)>,
+        /// Subjects that mean nobody, by their place. They hold nothing.
+        unclear: Vec<(usize, NoSubject)>,
     },
+}
+
+/// Why a subject means nobody.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoSubject {
+    /// It cannot be understood.
+    #[error(transparent)]
+    Form(#[from] SubjectError),
+    /// It selects namespaces by what its author may not know of them.
+    #[error(transparent)]
+    Key(#[from] ForeignKey),
 }
 
 /// One rule.
@@ -140,21 +156,18 @@ fn standing(
         Ok(rules) => rules,
         Err(wrong) => return Standing::Invalid(wrong),
     };
+    let found = given.binding_template.selectors();
+    if found > MOST_SELECTORS {
+        return Standing::TooManySelectors { found };
+    }
     let (mut holders, mut selected) = (BTreeSet::new(), BTreeSet::new());
-    let mut selecting = Vec::new();
     let mut unclear = Vec::new();
     for (place, subject) in given.binding_template.subjects.iter().enumerate() {
-        match SubjectForm::try_from(subject) {
-            Ok(form) if form.selects() => selecting.push(form),
+        match understood(subject, around.namespace_keys) {
+            Ok(form) if form.is_selector() => find(&mut selected, form, namespace, around),
             Ok(form) => find(&mut holders, form, namespace, around),
             Err(error) => unclear.push((place, error)),
         }
-    }
-    if selecting.len() > MOST_SELECTING {
-        return Standing::TooManySelecting(selecting.len());
-    }
-    for form in selecting {
-        find(&mut selected, form, namespace, around);
     }
     let (found, most) = (selected.len(), around.most_selected);
     if found > most.0 {
@@ -209,6 +222,14 @@ fn check(place: usize, rule: &RoleRule, permission: Permission) -> Result<Rule, 
         resources: resources.iter().map(read).collect::<Result<_, _>>()?,
         verbs: verbs.clone(),
     })
+}
+
+fn understood(subject: &SubjectSpec, keys: &NamespaceKeys) -> Result<SubjectForm, NoSubject> {
+    let form = SubjectForm::try_from(subject)?;
+    if let Some(namespaces) = form.namespaces() {
+        keys.admit(namespaces)?;
+    }
+    Ok(form)
 }
 
 fn find(holders: &mut BTreeSet<Holder>, form: SubjectForm, own: &str, around: Surroundings<'_>) {

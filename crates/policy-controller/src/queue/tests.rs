@@ -76,6 +76,40 @@ async fn what_failed_and_comes_up_again_waits_half_a_second_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_took_too_long_rests_for_pauses_that_grow_however_often_it_comes_up() {
+    let queue = opened();
+    queue.wake("a", Urgency::Normal);
+    queue.take().await;
+    let mut pauses = Vec::new();
+    for _ in 0..12 {
+        queue.wake("a", Urgency::Normal);
+        queue.done(&"a", Done::Late);
+        queue.wake("a", Urgency::Normal);
+        let began = Instant::now();
+        queue.take().await;
+        pauses.push(began.elapsed());
+    }
+    assert!(pauses[0] >= SHORTEST_SLEEP, "{pauses:?}");
+    assert!(pauses[11] > pauses[0] * 4, "{pauses:?}");
+    assert!(pauses[11] <= Duration::from_mins(2), "{pauses:?}");
+    queue.done(&"a", Done::Well);
+    queue.wake("a", Urgency::Normal);
+    assert_eq!(taken(&queue), Some("a"), "the pauses are forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_took_too_long_and_may_have_to_be_taken_back_waits_half_a_second_at_most() {
+    let queue = opened();
+    queue.wake("a", Urgency::Normal);
+    queue.take().await;
+    queue.done(&"a", Done::Late);
+    queue.wake("a", Urgency::Urgent);
+    let began = Instant::now();
+    queue.take().await;
+    assert!(began.elapsed() <= SOON, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_fought_over_is_looked_at_twice_a_second_at_most() {
     let queue = opened();
     queue.wake("a", Urgency::Urgent);

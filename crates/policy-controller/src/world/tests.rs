@@ -50,6 +50,99 @@ fn world() -> State {
 const NONE: [&str; 0] = [];
 
 #[test]
+fn keys_of_the_installation_concern_whoever_selects_namespaces() {
+    let mut state = world();
+    let keys = |keys: &str| -> BTreeMap<String, String> {
+        [("namespace-selector-keys".to_owned(), keys.to_owned())].into()
+    };
+    assert_eq!(state.default_requesters(), None, "nothing was heard");
+    assert_eq!(uids(state.learn(None).1), NONE);
+    assert_eq!(
+        state.default_requesters(),
+        Some(DefaultRequesters::Namespace)
+    );
+    assert_eq!(
+        uids(state.learn(Some(&keys(r#"["project"]"#))).1),
+        ["group"]
+    );
+    assert_eq!(uids(state.learn(Some(&keys(r#"["project"]"#))).1), NONE);
+    let known = state.namespace_keys();
+    // What cannot be read, and what is gone, changes nothing.
+    let (problems, wakes) = state.learn(Some(&keys("project")));
+    assert!(!problems.is_empty() && wakes.is_empty());
+    assert_eq!(uids(state.learn(None).1), NONE);
+    assert_eq!(state.namespace_keys(), known);
+    assert_eq!(uids(state.learn(Some(&BTreeMap::new())).1), ["group"]);
+}
+
+fn checked(name: &str, created: u32, spec: &serde_json::Value) -> AccessPolicy {
+    let mut spec = spec.clone();
+    if spec["checkGrantedPermission"].is_null() {
+        spec["checkGrantedPermission"] = json!({"spec": {
+            "checks": [{"name": "c", "selector": {"labels": {"a": "b"}, "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"}}}],
+            "permissions": {"roleTemplate": {"rules": []}},
+        }});
+    }
+    let created = format!("2026-01-01T00:{:02}:{:02}Z", created / 60, created % 60);
+    let object = json!({"metadata": {"name": name, "uid": name, "creationTimestamp": created}, "spec": spec});
+    serde_json::from_value(object).unwrap()
+}
+
+fn put_policy(state: &mut State, policy: &AccessPolicy, deleting: bool) {
+    let name = policy.metadata.name.clone().unwrap();
+    let cached = PolicyCached {
+        uid: name.clone(),
+        deleting,
+        policy: Some(Arc::new(policy.clone())),
+    };
+    state.policy(&Name::new("tools", &name), Some(cached));
+}
+
+#[test]
+fn the_64_oldest_policies_of_a_connector_count() {
+    let mut state = State::default();
+    for connector in ["free", "harbor"] {
+        state.connector(&Name::new("tools", connector), Some(labels(&[])));
+    }
+    let harbor = json!({"connector": {"names": ["harbor"]}});
+    let mut last = checked("last", 3000, &harbor);
+    put_policy(&mut state, &last, false);
+    // These do not count: younger, for another capability or connector, without checks, elsewhere, or going.
+    put_policy(&mut state, &checked("younger", 3001, &harbor), false);
+    put_policy(
+        &mut state,
+        &checked("proxy", 1, &json!({"permission": "proxy"})),
+        false,
+    );
+    put_policy(
+        &mut state,
+        &checked("free", 1, &json!({"connector": {"names": ["free"]}})),
+        false,
+    );
+    let mut standing = checked("standing", 1, &harbor);
+    standing.spec.check_granted_permission = None;
+    put_policy(&mut state, &standing, false);
+    put_policy(&mut state, &checked("going", 1, &harbor), true);
+    for number in 0..63 {
+        put_policy(
+            &mut state,
+            &checked(&format!("p{number}"), 100 + number, &harbor),
+            false,
+        );
+    }
+    assert_eq!(state.crowded("tools", &last), None);
+    put_policy(&mut state, &checked("every", 99, &json!({})), false);
+    assert_eq!(state.crowded("tools", &last), Some("harbor".to_owned()));
+    assert_eq!(state.crowded("elsewhere", &last), None);
+    last.spec.connector.names = Some(vec!["free".to_owned()]);
+    assert_eq!(state.crowded("tools", &last), None);
+    last.spec.connector.names = None;
+    assert_eq!(state.crowded("tools", &last), Some("harbor".to_owned()));
+    state.policy(&Name::new("tools", "p7"), None);
+    assert_eq!(state.crowded("tools", &last), None);
+}
+
+#[test]
 fn a_connector_concerns_the_policies_of_its_namespace_when_its_labels_change() {
     let mut state = world();
     let harbor = Name::new("tools", "harbor");

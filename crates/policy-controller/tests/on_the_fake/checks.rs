@@ -266,14 +266,14 @@ async fn it_is_told_how_many_of_many_accounts_were_looked_at() {
 #[tokio::test(start_paused = true)]
 async fn an_installation_that_lets_everybody_ask_is_told_with_each_policy() {
     let (cluster, _process) = started().await;
-    let config = |value: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "connectors-config", "namespace": SYSTEMS[0]},
-            "data": {"enable-connectors-approval": "true", "default-requesters": value},
-        })
+    let say = |value: &str| {
+        let map = "connectors-config";
+        cluster.server.change("configmaps", SYSTEMS[0], map, |it| {
+            it["data"]["enable-connectors-approval"] = json!("true");
+            it["data"]["default-requesters"] = json!(value);
+        });
     };
-    cluster.put(config("Any"));
+    say("Any");
     sleep(Duration::from_secs(30)).await;
     let (line, message) = checks(&cluster, "p");
     assert_eq!(line, "True RequestersOpen, ready True RequestersOpen");
@@ -354,5 +354,30 @@ async fn nobody_is_asked_about_a_policy_without_checks() {
             .writes(0)
             .iter()
             .any(|it| it.contains("subjectaccessreviews"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_does_not_count_for_a_connector_any_more_learns_it_and_when_it_does() {
+    let (cluster, _process) = started().await;
+    for number in 0..64 {
+        policy(&cluster, &format!("q{number}"), json!({}));
+        // Of the same second the names decide.
+        sleep(Duration::from_secs(1)).await;
+    }
+    sleep(Duration::from_mins(5)).await;
+    let (line, message) = checks(&cluster, "q63");
+    assert_eq!(line, "False TooManyPolicies, ready False TooManyPolicies");
+    assert!(
+        message.contains("64 older policies") && message.contains("harbor"),
+        "{message}"
+    );
+    let (line, _) = checks(&cluster, "q62");
+    assert_eq!(line, "True ChecksValid, ready True Ready");
+    cluster.server.delete("accesspolicies", TOOLS, "q7");
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(
+        checks(&cluster, "q63").0,
+        "True ChecksValid, ready True Ready"
     );
 }

@@ -307,7 +307,7 @@ async fn many_selectors_cost_one_list_of_accounts() {
             json!({
                 "kind": "ServiceAccount",
                 "nameSelector": {"matchLabels": {"team": number.to_string()}},
-                "namespaceSelector": {"matchLabels": {"a": "b"}},
+                "namespaceSelector": {"matchLabels": {"team": "b"}},
             })
         };
         let subjects: Vec<_> = (0..subjects).map(by_label).collect();

@@ -79,6 +79,11 @@ impl Cluster {
         for namespace in [TOOLS, SYSTEMS[0], SYSTEMS[1]] {
             cluster.namespace(namespace, json!({}));
         }
+        for system in SYSTEMS {
+            // Without a word about the switch.
+            let keys = r#"["kubernetes.io/metadata.name","cpaas.io/project","team"]"#;
+            cluster.put(config(system, json!({"namespace-selector-keys": keys})));
+        }
         cluster.namespace("devops-ns1", json!({"cpaas.io/project": "devops"}));
         cluster.rights();
         cluster.connector("harbor", json!({"class": "oci"}));
@@ -114,7 +119,7 @@ impl Cluster {
             self.put(json!({
                 "apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": metadata,
                 "rules": [
-                    {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["connectors-config"], "verbs": ["get"]},
+                    {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["connectors-config"], "verbs": ["list", "watch"]},
                     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
                     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["policy-controller"], "verbs": ["get", "update"]},
                 ],
@@ -323,6 +328,14 @@ pub(crate) fn reading(connector: Value, subjects: Value) -> Value {
             }]},
             "bindingTemplate": {"subjects": subjects},
         },
+    })
+}
+
+/// The configuration of an installation.
+pub(crate) fn config(system: &str, data: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "connectors-config", "namespace": system}, "data": data,
     })
 }
 

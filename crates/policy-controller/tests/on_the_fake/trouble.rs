@@ -1,9 +1,15 @@
 //! Policies that cannot be put in force, processes that were away, and two that lead.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::{Value, json};
-use testkit::Lag;
+use testkit::{CallFault, CallPoint, EventFault, EventPoint, Faults, Lag, Verb};
 use tokio::time::sleep;
 
 use crate::support::{Cluster, SYSTEMS, TOOLS, reading, soon};
@@ -32,7 +38,9 @@ async fn an_idle_cluster_is_not_written_to() {
 #[tokio::test(start_paused = true)]
 async fn nothing_depends_on_the_switch() {
     let cluster = Cluster::new();
-    assert!(cluster.server.list("configmaps").is_empty());
+    for map in cluster.server.list("configmaps") {
+        assert!(map["data"]["enable-connectors-approval"].is_null(), "{map}");
+    }
     cluster.policy("p", json!({}), alice());
     let _process = cluster.start("one");
     soon().await;
@@ -228,4 +236,142 @@ async fn what_cannot_be_taken_away_keeps_nothing_else_from_going() {
     };
     assert!(left("a"));
     assert!(!left("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_configuration_permissions_by_name_hold_and_nothing_waits() {
+    let cluster = Cluster::new();
+    for system in SYSTEMS {
+        cluster
+            .server
+            .delete("configmaps", system, "connectors-config");
+    }
+    let project = json!({"matchLabels": {"cpaas.io/project": "devops"}});
+    let group =
+        json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": project});
+    cluster.policy(
+        "p",
+        json!({}),
+        json!([{"kind": "User", "name": "alice"}, group]),
+    );
+    let _process = cluster.start("one");
+    soon().await;
+    assert!(cluster.may("alice", "read", "harbor").await);
+    let builder = "system:serviceaccount:devops-ns1:builder";
+    assert!(!cluster.may(builder, "read", "harbor").await);
+    assert_eq!(
+        cluster.conditions("p")[1],
+        "PermissionSynced=False SubjectsInvalid"
+    );
+}
+
+/// The keys of an installation count at once, and a process that starts gives and takes nothing before it knows them.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_the_installation_names_counts_at_once_and_until_it_does_not() {
+    let cluster = Cluster::new();
+    let project = json!({"matchLabels": {"cpaas.io/project": "devops"}});
+    let group =
+        json!([{"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": project}]);
+    cluster.policy("p", json!({}), group);
+    let process = cluster.start("one");
+    soon().await;
+    let builder = "system:serviceaccount:devops-ns1:builder";
+    assert!(cluster.may(builder, "read", "harbor").await);
+    cluster.kill(&process);
+    let since = cluster.now();
+    let _process = cluster.start("two");
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(
+        cluster.writes(since),
+        [""; 0],
+        "nothing was taken meanwhile"
+    );
+    let name = |keys: &str| {
+        cluster
+            .server
+            .change("configmaps", SYSTEMS[0], "connectors-config", |it| {
+                it["data"]["namespace-selector-keys"] = json!(keys);
+            });
+    };
+    name(r#"["kubernetes.io/metadata.name"]"#);
+    soon().await;
+    assert!(!cluster.may(builder, "read", "harbor").await);
+    assert_eq!(
+        cluster.conditions("p")[1],
+        "PermissionSynced=False SubjectsInvalid"
+    );
+    let policy = cluster.server.get("accesspolicies", TOOLS, "p").unwrap();
+    let message = policy["status"]["conditions"][1]["message"].to_string();
+    for word in ["cpaas.io/project", "policies.namespaceSelectorKeys"] {
+        assert!(message.contains(word), "{message}");
+    }
+    name("no list");
+    soon().await;
+    assert!(!cluster.may(builder, "read", "harbor").await);
+    name(r#"["cpaas.io/project"]"#);
+    soon().await;
+    assert!(cluster.may(builder, "read", "harbor").await);
+}
+
+/// Answers lists so late that what was read may not be used any more.
+#[derive(Default)]
+struct SlowLists(AtomicBool);
+
+impl Faults for SlowLists {
+    fn on_call(&self, point: &CallPoint) -> CallFault {
+        let is_read = ["connectors", "namespaces", "serviceaccounts"].contains(&&*point.resource);
+        if self.0.load(Ordering::Relaxed) && point.verb == Verb::List && is_read {
+            CallFault::Delay(Duration::from_millis(2500))
+        } else {
+            CallFault::None
+        }
+    }
+
+    fn on_event(&self, _: &EventPoint) -> EventFault {
+        EventFault::None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_takes_too_long_to_read_is_looked_at_less_and_less_and_told_once() {
+    let cluster = Cluster::new();
+    let slow = Arc::new(SlowLists::default());
+    cluster.server.set_faults(slow.clone());
+    let _process = cluster.start("one");
+    soon().await;
+    slow.0.store(true, Ordering::Relaxed);
+    let since = cluster.now();
+    let subject = json!({
+        "kind": "ServiceAccount", "nameSelector": {"matchLabels": {"app": "ci"}},
+        "namespaceSelector": {"matchLabels": {"cpaas.io/project": "devops"}},
+    });
+    cluster.policy(
+        "p",
+        json!({}),
+        json!([{"kind": "User", "name": "alice"}, subject]),
+    );
+    // What it selects from changes all the time.
+    for number in 0..300 {
+        sleep(Duration::from_secs(4)).await;
+        let project = if number % 2 == 0 { "devops" } else { "other" };
+        cluster.server.change("namespaces", "", "devops-ns1", |it| {
+            it["metadata"]["labels"]["cpaas.io/project"] = json!(project);
+        });
+    }
+    let looks = cluster.lists_of("connectors", since);
+    assert!((5..30).contains(&looks), "{looks} looks");
+    assert_eq!(
+        cluster.conditions("p")[1],
+        "PermissionSynced=False ReadTooSlow"
+    );
+    assert_eq!(cluster.writes(since), ["patch accesspolicies p"]);
+    let told = cluster.events();
+    let told = told.iter().filter(|it| it.contains("took too long"));
+    assert_eq!(told.count(), 1);
+    slow.0.store(false, Ordering::Relaxed);
+    sleep(Duration::from_mins(3)).await;
+    assert_eq!(
+        cluster.conditions("p")[1],
+        "PermissionSynced=True PermissionGranted"
+    );
 }

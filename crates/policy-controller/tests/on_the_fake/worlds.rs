@@ -110,7 +110,7 @@ impl World {
             Subject::WithRoleInTeam => with_role(&|it| self.namespaces.get(it) == Some(&true)),
             Subject::WithRoleOutsideTeam => {
                 // The namespaces that every test has are in no team.
-                with_role(&|it| self.namespaces.get(it) == Some(&false))
+                with_role(&|it| it == TOOLS || self.namespaces.get(it) == Some(&false))
             }
             Subject::GroupsOfTeam => {
                 let namespaces = self
@@ -148,8 +148,8 @@ impl Subject {
     fn json(self) -> Value {
         let role = json!({"matchLabels": {"role": "ci"}});
         let team = json!({"matchLabels": {"team": "x"}});
-        let other_team = json!({"matchExpressions": [
-            {"key": "team", "operator": "Exists"},
+        let tools_or_no_team = json!({"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [TOOLS, "one", "two"]},
             {"key": "team", "operator": "NotIn", "values": ["x"]},
         ]});
         match self {
@@ -166,7 +166,7 @@ impl Subject {
                 json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": team})
             }
             Self::WithRoleOutsideTeam => {
-                json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": other_team})
+                json!({"kind": "ServiceAccount", "nameSelector": role, "namespaceSelector": tools_or_no_team})
             }
             Self::GroupsOfTeam => {
                 json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": team})
@@ -257,10 +257,9 @@ impl Stage {
                 );
             }
             Change::Namespace(name, label) => {
-                let labels = match label {
-                    Some(is_x) => json!({"team": if *is_x { "x" } else { "y" }}),
-                    None => json!({}),
-                };
+                let mut labels = labels("team", "x", *label);
+                // As the API server has it, also after an update.
+                labels["kubernetes.io/metadata.name"] = json!(name);
                 let is_there = self.world.namespaces.contains_key(name);
                 if !is_there && server.get("namespaces", "", name).is_some() {
                     return; // it is going, for as long as nothing removes what is in it

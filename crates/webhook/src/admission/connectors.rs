@@ -1,16 +1,25 @@
 //! The class of a connector as labels, by which policies select connectors: pure.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
 use connectors_api::{labels, names};
 use json_patch::Patch;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::{Map, Value, json};
 
 use super::mutate::labels_of;
 
 /// As much of a name is shown.
 const LONGEST_SHOWN: usize = 80;
+
+/// As much of a word is read, which is more than a name or the value of a label has.
+const LONGEST_READ: usize = 320;
+
+/// What all that is made of a connector takes at most: three words of it and of the one before, in a few copies.
+pub(crate) const WEIGHT: usize = 16 * 1024;
 
 /// What is read of a connector, however large the rest is.
 #[derive(Deserialize)]
@@ -23,21 +32,77 @@ struct Read {
 #[derive(Deserialize)]
 struct Metadata {
     #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
+    labels: Option<ClassLabels>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
-    connector_class_name: String,
+    connector_class_name: Word,
 }
 
-/// The class and the labels of a connector. What is absent or null stays absent: to add it is to replace it.
+/// The beginning of a text. A longer one is no name anyway.
+struct Word(String);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(WordReader)
+    }
+}
+
+struct WordReader;
+
+impl Visitor<'_> for WordReader {
+    type Value = Word;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Word, E> {
+        Ok(Word(text.chars().take(LONGEST_READ).collect()))
+    }
+}
+
+/// The labels that say the class. There may be any number of others.
+struct ClassLabels(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for ClassLabels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(LabelReader)
+    }
+}
+
+struct LabelReader;
+
+impl<'de> Visitor<'de> for LabelReader {
+    type Value = ClassLabels;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("labels")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<ClassLabels, A::Error> {
+        let mut read = Map::new();
+        while let Some(Word(key)) = entries.next_key()? {
+            if labels::CONNECTOR_CLASS.contains(&key.as_str()) {
+                let Word(value) = entries.next_value()?;
+                read.insert(key, value.into());
+            } else {
+                let IgnoredAny = entries.next_value()?;
+            }
+        }
+        Ok(ClassLabels(read))
+    }
+}
+
+/// The class of a connector and the labels that say it. What is absent or null stays absent: to add it is to replace it.
 pub(crate) fn read(text: &str) -> Option<Value> {
     let Read { metadata, spec } = serde_json::from_str(text).ok()?;
-    let mut object = json!({"spec": {"connectorClassName": spec.connector_class_name}});
+    let Word(class) = spec.connector_class_name;
+    let mut object = json!({"spec": {"connectorClassName": class}});
     if let Some(Metadata { labels }) = metadata {
-        object["metadata"] = labels.map_or(json!({}), |labels| json!({"labels": labels}));
+        object["metadata"] = labels.map_or(json!({}), |it| json!({"labels": it.0}));
     }
     Some(object)
 }
@@ -146,6 +211,28 @@ mod tests {
         ] {
             assert_eq!(read(odd), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn of_a_connector_of_any_size_a_few_words_are_read() {
+        let many: Map<_, _> = (0..10_000)
+            .map(|it| (format!("k{it}"), json!("x")))
+            .collect();
+        let mut whole = connector(&"c".repeat(100_000), &Value::Object(many));
+        let ours = &mut whole["metadata"]["labels"];
+        for key in labels::CONNECTOR_CLASS {
+            ours[key] = json!("y".repeat(100_000));
+        }
+        let read = read(&whole.to_string()).unwrap();
+        // The connector, the one before, the labelled copy, and a patch that names the old and the new.
+        assert!(8 * read.to_string().len() < WEIGHT);
+        assert_eq!(read["metadata"]["labels"].as_object().unwrap().len(), 2);
+        let patch = labelled(&read).unwrap();
+        json_patch::patch(&mut whole, &patch).unwrap();
+        assert_eq!(
+            whole["metadata"]["labels"].as_object().unwrap().len(),
+            10_000
+        );
     }
 
     #[test]

@@ -1,32 +1,38 @@
 //! What the API server is asked about the author of an object, and about the pod of a request.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{fmt::Debug, net::IpAddr, sync::Arc, time::Duration};
 
 use connectors_api::{
-    AccessRequest, ConnectorClass,
+    AccessPolicy, AccessRequest, ConnectorClass,
     access_request::MOST_OF_A_POD,
-    config::{CONFIG_MAP, DefaultRequesters, Knowledge},
+    config::{CONFIG_MAP, Knowledge},
     labels::CONTEXT_OBJECT_UID,
     names,
+    policy_order::MOST_PER_NAMESPACE,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
-    authentication::v1::UserInfo,
-    authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec},
+    authorization::v1::ResourceAttributes,
     core::v1::{ConfigMap, Pod, PodSpec, PodStatus},
 };
 use kube::{Api, Client, api::ListParams};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use service_kit::{
+    fair::TenantTurn,
     report,
     retry::{Backoff, Policy},
-    reviews,
+    reviews::{self, Reviewed},
     watches::{Guarded, Identity, Parse, read},
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
 use super::judge::{PodFacts, Seen};
+use crate::{
+    metrics::Limit,
+    review::Request,
+    shares::{Limits, Share},
+};
 
 /// Several tries have to fit into the time of one review.
 const CALLS: Policy = Policy {
@@ -36,9 +42,15 @@ const CALLS: Policy = Policy {
     pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(200)),
 };
 
-/// Reviews of policies' names at the same time: a policy may name hundreds of connectors, and requests of pods wait for
-/// the same API server.
-const REVIEWS: usize = 16;
+/// Calls to the API server at the same time, for one address and for all: whoever reaches the port can cause them. They
+/// take milliseconds, so half is enough for a whole control plane behind one address.
+const CALLS_OF_PEER: usize = 64;
+const MOST_CALLS: usize = 2 * CALLS_OF_PEER;
+
+/// Of them for policies' names: a policy may name hundreds of connectors, and requests of pods wait for the same API
+/// server.
+const NAMES_OF_PEER: usize = 8;
+const NAMES: usize = 2 * NAMES_OF_PEER;
 
 /// Looks at classes at the same time. Whoever writes more connectors than that is not warned.
 const CLASS_LOOKS: usize = 4;
@@ -56,24 +68,59 @@ pub(crate) struct Lookups {
     client: Client,
     /// The namespace of the installation.
     namespace: Arc<str>,
-    places: Arc<Semaphore>,
+    calls: Places,
+    names: Places,
     classes: Arc<Semaphore>,
 }
 
+/// Places for calls, of which each address has a share.
+#[derive(Clone)]
+struct Places {
+    of_all: Arc<Semaphore>,
+    of_peer: Share,
+}
+
+/// A place, until this is dropped.
+struct Place {
+    _of_peer: TenantTurn<IpAddr>,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl Places {
+    fn new(all: usize, of_peer: usize, limits: &Limits) -> Self {
+        Self {
+            of_all: Arc::new(Semaphore::new(all)),
+            of_peer: limits.share(Limit::Calls, of_peer),
+        }
+    }
+
+    /// First the address's own: what waits there takes nothing from others.
+    async fn take(&self, peer: IpAddr) -> Result<Place, Unanswered> {
+        let of_peer = self.of_peer.take(peer, 1).await;
+        // The semaphore is never closed.
+        let of_all = Arc::clone(&self.of_all).acquire_owned().await;
+        of_all.map_err(|_| Unanswered).map(|of_all| Place {
+            _of_peer: of_peer,
+            _of_all: of_all,
+        })
+    }
+}
+
 impl Lookups {
-    pub(crate) fn new(client: Client, namespace: &str) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str, limits: &Limits) -> Self {
         Self {
             client,
             namespace: namespace.into(),
-            places: Arc::new(Semaphore::new(REVIEWS)),
+            calls: Places::new(MOST_CALLS, CALLS_OF_PEER, limits),
+            names: Places::new(NAMES, NAMES_OF_PEER, limits),
             classes: Arc::new(Semaphore::new(CLASS_LOOKS)),
         }
     }
 
-    /// Whether a user may get a pod, whether or not it exists.
+    /// Whether the user of a review may get a pod, whether or not it exists.
     pub(crate) async fn may_get(
         &self,
-        user: &UserInfo,
+        asked: &Request,
         namespace: &str,
         name: &str,
     ) -> Result<bool, Unanswered> {
@@ -85,77 +132,67 @@ impl Lookups {
             name: Some(name.to_owned()),
             ..ResourceAttributes::default()
         };
-        self.may(user, attributes).await
+        self.may(asked, attributes).await
     }
 
-    /// Whether a user may change every connector of a namespace.
+    /// Whether the user of a review may change every connector of a namespace.
     pub(crate) async fn may_update_connectors(
         &self,
-        user: &UserInfo,
+        asked: &Request,
         namespace: &str,
     ) -> Result<bool, Unanswered> {
-        self.may(user, update_of(namespace, None)).await
+        self.may(asked, update_of(namespace, None)).await
     }
 
-    /// The first connectors among these that a user may not change, at most so many.
+    /// The first connectors among these that the user of a review may not change, at most so many.
     pub(crate) async fn connectors_denied(
         &self,
-        user: &UserInfo,
+        asked: &Request,
         namespace: &str,
         names: Vec<String>,
         most: usize,
     ) -> Result<Vec<String>, Unanswered> {
         let ask = async |name: String| {
-            // The semaphore is never closed.
-            let _place = self.places.acquire().await.map_err(|_| Unanswered)?;
-            let may = self.may(user, update_of(namespace, Some(&name))).await?;
+            let _place = self.names.take(asked.peer).await?;
+            let may = self.may(asked, update_of(namespace, Some(&name))).await?;
             Ok((!may).then_some(name))
         };
-        let answers = stream::iter(names).map(ask).buffered(REVIEWS);
+        let answers = stream::iter(names).map(ask).buffered(NAMES_OF_PEER);
         let denied = answers.try_filter_map(async |name| Ok(name)).take(most);
         denied.try_collect().await
     }
 
     async fn may(
         &self,
-        user: &UserInfo,
+        asked: &Request,
         attributes: ResourceAttributes,
     ) -> Result<bool, Unanswered> {
-        let UserInfo {
-            username,
-            groups,
-            uid,
-            extra,
-        } = user.clone();
-        let author = SubjectAccessReviewSpec {
-            user: username,
-            groups,
-            uid,
-            extra,
-            ..SubjectAccessReviewSpec::default()
-        };
-        let answer = reviews::may(&self.client, &CALLS, author, attributes).await;
+        let _place = self.calls.take(asked.peer).await?;
+        let user = Reviewed::from(&asked.user_info);
+        // Borrowed: a user may be in many groups, and a policy may name many connectors.
+        let answer = reviews::may(&self.client, &CALLS, user, &attributes).await;
         answer.map_err(|error| {
             warn!(error = report(&error), "an object cannot be judged");
             Unanswered
         })
     }
 
-    /// Who may ask where a policy does not say; the narrower reading when nobody answers, as everywhere.
-    pub(crate) async fn default_requesters(&self) -> DefaultRequesters {
+    /// What the installation was told; nothing when that cannot be read.
+    pub(crate) async fn configuration(&self, peer: IpAddr) -> Option<Knowledge> {
+        let _place = self.calls.take(peer).await.ok()?;
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let found = CALLS.call("get the configuration", || api.get_opt(CONFIG_MAP));
         let data = match found.await {
             Ok(found) => found.and_then(|it| it.data).unwrap_or_default(),
             Err(error) => {
                 warn!(error = report(&error), "the configuration cannot be read");
-                BTreeMap::new()
+                return None;
             }
         };
         let mut known = Knowledge::default();
         // Whoever follows it says what is wrong with it.
         let _ = known.learn(&data);
-        known.default_requesters()
+        Some(known)
     }
 
     /// Whether there is a `ConnectorClass` of this name. Nobody waits for his turn to learn it.
@@ -174,33 +211,38 @@ impl Lookups {
         })
     }
 
-    /// How many requests of a pod there are in a namespace, as the API server's cache has it; beyond the share of a
-    /// pod it may say less. Whoever may change requests there may change the labels as well, and spends the share
-    /// of his own namespace alone by it.
+    /// How many requests of a pod there are in a namespace, up to the share of a pod. Whoever may change requests there
+    /// may change the labels as well, and spends the share of his own namespace alone by it.
     pub(crate) async fn count_requests(
         &self,
+        peer: IpAddr,
         namespace: &str,
         pod_uid: &str,
     ) -> Result<usize, Unanswered> {
+        let _place = self.calls.take(peer).await?;
         let api: Api<AccessRequest> = Api::namespaced(self.client.clone(), namespace);
-        let most = u32::try_from(MOST_OF_A_POD).unwrap_or(u32::MAX);
-        let of_the_pod = ListParams::default()
-            .labels(&format!("{CONTEXT_OBJECT_UID}={pod_uid}"))
-            .limit(most)
-            .match_any();
+        let of_the_pod = ListParams::default().labels(&format!("{CONTEXT_OBJECT_UID}={pod_uid}"));
         let call = format!("list the accessrequests of a pod in {namespace}");
-        let found = CALLS.call(call, || api.list_metadata(&of_the_pod)).await;
-        found.map(|found| found.items.len()).map_err(|error| {
-            warn!(
-                error = report(&error),
-                "the requests of a pod are not counted"
-            );
-            Unanswered
-        })
+        count(call, &api, of_the_pod, MOST_OF_A_POD).await
+    }
+
+    /// How many policies there are in a namespace, up to as many as it may have.
+    pub(crate) async fn count_policies(
+        &self,
+        peer: IpAddr,
+        namespace: &str,
+    ) -> Result<usize, Unanswered> {
+        let _place = self.calls.take(peer).await?;
+        let api: Api<AccessPolicy> = Api::namespaced(self.client.clone(), namespace);
+        let call = format!("list accesspolicies in {namespace}");
+        count(call, &api, ListParams::default(), MOST_PER_NAMESPACE).await
     }
 
     /// The pod of this name, as it is now.
-    pub(crate) async fn pod(&self, namespace: &str, name: &str) -> Seen {
+    pub(crate) async fn pod(&self, peer: IpAddr, namespace: &str, name: &str) -> Seen {
+        let Ok(_place) = self.calls.take(peer).await else {
+            return Seen::NoAnswer;
+        };
         let api: Api<Guarded<Pod, PodFields>> = Api::namespaced(self.client.clone(), namespace);
         let call = format!("get pod {namespace}/{name}");
         match CALLS.call(call, || api.get_opt(name)).await {
@@ -225,6 +267,26 @@ impl Lookups {
             }
         }
     }
+}
+
+/// How many objects there are, as the API server's cache has it; beyond `most` it may say less.
+async fn count<K>(
+    call: String,
+    api: &Api<K>,
+    params: ListParams,
+    most: usize,
+) -> Result<usize, Unanswered>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let params = params
+        .limit(most.try_into().unwrap_or(u32::MAX))
+        .match_any();
+    let found = CALLS.call(call, || api.list_metadata(&params)).await;
+    found.map(|found| found.items.len()).map_err(|error| {
+        warn!(error = report(&error), "objects are not counted");
+        Unanswered
+    })
 }
 
 fn update_of(namespace: &str, connector: Option<&str>) -> ResourceAttributes {

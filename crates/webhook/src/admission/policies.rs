@@ -5,8 +5,11 @@
 
 mod judge;
 
+use std::{net::IpAddr, sync::Arc};
+
 use connectors_api::{
     AccessPolicy, AccessPolicySpec,
+    access_policy::{MOST_SELECTORS, SubjectForm},
     config::{DefaultRequesters, REQUESTERS_OPEN},
     parse,
     validate::{self, Validated},
@@ -20,12 +23,15 @@ use tokio::{
 };
 
 use super::{
-    Scope,
+    Scope, counted,
     lookups::{Lookups, Unanswered},
 };
 use crate::{
     evaluator::Evaluator,
-    review::{Answer, Operation, Request},
+    metrics::Limit,
+    review::{Answer, Operation, Request, Text},
+    shares::{Limits, Share},
+    weight::Room,
 };
 use judge::{Author, MOST_NAMED, Problem, Verdict};
 
@@ -38,20 +44,35 @@ const WRITTEN: Scope = Scope {
     operations: &[Operation::Create, Operation::Update],
 };
 
+/// Policies of one address whose Rego is run at the same time. The evaluation service has two places for all policies that
+/// are written, and one that is not slow takes milliseconds there.
+const REGO_OF_PEER: usize = 1;
+
 /// Judges policies.
 #[derive(Clone)]
 pub(crate) struct Policies {
     lookups: Lookups,
     evaluator: Evaluator,
+    /// Rego runs in few places, and takes its time there.
+    pub(crate) rego: Share,
 }
 
 impl Policies {
-    pub(crate) const fn new(lookups: Lookups, evaluator: Evaluator) -> Self {
-        Self { lookups, evaluator }
+    pub(crate) fn new(lookups: Lookups, evaluator: Evaluator, limits: &Limits) -> Self {
+        Self {
+            lookups,
+            evaluator,
+            rego: limits.share(Limit::Rego, REGO_OF_PEER),
+        }
     }
 
     /// Lets pass what can be read, works, and hands out nothing that its author could not change.
-    pub(crate) async fn validate(&self, request: &Request, deadline: Instant) -> Answer {
+    pub(crate) async fn validate(
+        &self,
+        request: &Request,
+        room: &Arc<Room>,
+        deadline: Instant,
+    ) -> Answer {
         let text = match WRITTEN.object(request) {
             Ok(Some(text)) => text,
             Ok(None) => return Answer::allowed(),
@@ -60,42 +81,73 @@ impl Policies {
         if is_spec_unchanged(request, text) {
             return Answer::allowed();
         }
-        let read = match timeout_at(deadline, read(text.to_owned())).await {
+        let read = match timeout_at(deadline, read(text.clone(), Arc::clone(room))).await {
             Ok(Ok(read)) => read,
             Ok(Err(problem)) => return Verdict::default().and(problem).answer(),
             Err(_) => return Verdict::default().and(Problem::NobodyInTime).answer(),
         };
         let author = timeout_at(deadline, self.author(request, &read.object)).await;
         let author = author.unwrap_or(Author::NoAnswer);
-        let is_open = self.is_open(&read.object, deadline).await;
-        let mut verdict = self.look(read, &author, deadline).await;
+        let told = self
+            .of_configuration(request.peer, &read.object, deadline)
+            .await;
+        let mut verdict = self.look(request.peer, read, &author, deadline).await;
         verdict.author(author);
-        if is_open {
-            verdict.warn(REQUESTERS_OPEN);
+        for words in told {
+            verdict.warn(&words);
+        }
+        // What is refused anyway is not counted.
+        if request.operation == Operation::Create && verdict.lets_pass() {
+            let namespace = request.namespace.as_deref().unwrap_or_default();
+            let count = counted(self.lookups.count_policies(request.peer, namespace), deadline).await;
+            verdict.room(count);
         }
         verdict.answer()
     }
 
-    /// Whether pods of every namespace may ask by the policy, because the installation says so and the policy does not.
-    async fn is_open(&self, policy: &Value, deadline: Instant) -> bool {
+    /// What is worth a warning because of what the installation was told: pods of every namespace may ask, or a subject
+    /// selects namespaces by a label that the installation does not name.
+    async fn of_configuration(
+        &self,
+        peer: IpAddr,
+        policy: &Value,
+        deadline: Instant,
+    ) -> Vec<String> {
         let granted = policy.pointer("/spec/checkGrantedPermission");
-        if granted.is_none_or(|it| it.get("requesters").is_some()) {
-            return false;
+        let names_nobody = granted.is_some_and(|it| it.get("requesters").is_none());
+        let selecting = selecting(policy);
+        if !names_nobody && selecting.is_empty() {
+            return Vec::new();
         }
-        let defaults = timeout_at(deadline, self.lookups.default_requesters()).await;
-        defaults == Ok(DefaultRequesters::Any)
+        let Ok(Some(known)) = timeout_at(deadline, self.lookups.configuration(peer)).await else {
+            return Vec::new();
+        };
+        let is_open = names_nobody && known.default_requesters() == DefaultRequesters::Any;
+        let foreign = selecting.iter().filter_map(|(place, form)| {
+            let foreign = known.namespace_keys().admit(form.namespaces()?).err()?;
+            Some(format!(
+                "spec.defaultPermission.bindingTemplate.subjects[{place}].{foreign}; until then it means nobody"
+            ))
+        });
+        let open = is_open.then(|| REQUESTERS_OPEN.to_owned());
+        open.into_iter().chain(foreign).collect()
     }
 
     /// Everything that is to be said about the policy. Rego costs time that others wait for, so it is run for nobody who
     /// may not hand out what the policy does.
-    async fn look(&self, read: Read, author: &Author, deadline: Instant) -> Verdict {
+    async fn look(&self, peer: IpAddr, read: Read, author: &Author, deadline: Instant) -> Verdict {
         let Read { object, validated } = read;
         let Validated { findings, modules } = validated;
         let ours = Verdict::found(findings.into_iter().map(Into::into));
         if modules.is_empty() || !author.may() {
             return ours;
         }
-        match timeout_at(deadline, self.evaluator.findings(&object)).await {
+        let findings = async {
+            // Until the answer: what waits here is not sent yet.
+            let _turn = self.rego.take(peer, 1).await;
+            self.evaluator.findings(&object).await
+        };
+        match timeout_at(deadline, findings).await {
             // It reads the whole policy by the same rules, and runs the Rego besides. One of another version may know
             // more than we do, and lets nothing through that we would not.
             Ok(Ok(findings)) => Verdict::found(findings).or_else_of(ours),
@@ -112,8 +164,8 @@ impl Policies {
             return Author::Unasked;
         };
         let namespace = request.namespace.as_deref().unwrap_or_default();
-        let (lookups, user) = (&self.lookups, &request.user_info);
-        match lookups.may_update_connectors(user, namespace).await {
+        let lookups = &self.lookups;
+        match lookups.may_update_connectors(request, namespace).await {
             Ok(true) => return Author::MayAll,
             Ok(false) => {}
             Err(Unanswered) => return Author::NoAnswer,
@@ -122,12 +174,31 @@ impl Policies {
             None => Author::MayNotAll,
             Some(names) => {
                 let denied = lookups
-                    .connectors_denied(user, namespace, names, MOST_NAMED + 1)
+                    .connectors_denied(request, namespace, names, MOST_NAMED + 1)
                     .await;
                 denied.map_or(Author::NoAnswer, Author::MayBut)
             }
         }
     }
+}
+
+/// The subjects of the standing permission that select namespaces, by their place. Nothing of a policy that cannot be
+/// read, which is refused, or that has more than it may.
+fn selecting(policy: &Value) -> Vec<(usize, SubjectForm)> {
+    let spec = policy.get("spec").and_then(|it| parse::spec(it).ok());
+    let Some(given) = spec.and_then(|it: AccessPolicySpec| it.default_permission) else {
+        return Vec::new();
+    };
+    let forms = given
+        .binding_template
+        .subjects
+        .iter()
+        .map(SubjectForm::try_from);
+    let selecting = forms.enumerate().filter_map(|(place, form)| {
+        let form = form.ok().filter(|it| it.namespaces().is_some())?;
+        Some((place, form))
+    });
+    selecting.take(MOST_SELECTORS).collect()
 }
 
 /// A policy, and what it says of itself.
@@ -136,9 +207,11 @@ struct Read {
     validated: Validated,
 }
 
-/// Looks at a policy where that keeps nobody else waiting: a large one takes a while.
-async fn read(text: Box<RawValue>) -> Result<Read, Problem> {
+/// Looks at a policy where that keeps nobody else waiting: a large one takes a while. It goes on when nobody waits for
+/// it any more, and keeps its text and its room until then.
+async fn read(text: Text, room: Arc<Room>) -> Result<Read, Problem> {
     let reading = spawn_blocking(move || {
+        let _room = room;
         let object: Value = serde_json::from_str(text.get()).map_err(|_| Problem::TooDeep)?;
         let validated = validate::policy(&object);
         Ok(Read { object, validated })
@@ -156,11 +229,12 @@ struct Spec<'a> {
 
 /// Labels and finalizers are for people and for the API server, and were not judged when the policy came either. The
 /// API server writes the same spec in the same way.
-fn is_spec_unchanged(request: &Request, text: &RawValue) -> bool {
-    let spec = |text: &RawValue| {
-        let read = serde_json::from_str::<Spec<'_>>(text.get()).ok();
-        read.map(|it| it.spec.get().to_owned())
-    };
-    let old = request.old_object.as_deref().and_then(spec);
+fn is_spec_unchanged(request: &Request, text: &Text) -> bool {
+    let old = request.old_object.as_ref().and_then(spec);
     request.operation == Operation::Update && old.is_some() && old == spec(text)
+}
+
+fn spec(text: &Text) -> Option<&str> {
+    let read: Spec<'_> = serde_json::from_str(text.get()).ok()?;
+    Some(read.spec.get())
 }

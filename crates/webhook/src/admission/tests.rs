@@ -1,12 +1,14 @@
 //! Requests that are one too many, judged with what the API server says about the others.
 
+use std::net::Ipv4Addr;
+
 use http::{Method, StatusCode};
 use serde_json::json;
 
 use super::*;
 use crate::{
     review,
-    testing::{FakeApi, NAMESPACE, of_pod, pod, requests},
+    testing::{FakeApi, NAMESPACE, list_of, pod, requests},
 };
 
 const PLUGIN: &str = "system:serviceaccount:connectors-system:csi-node";
@@ -55,9 +57,16 @@ async fn refused(api: &FakeApi, user: Value, uid: &str) -> Option<Refusal> {
             },
         },
     });
-    let asked = review::parse(review.to_string().as_bytes()).unwrap();
+    let asked =
+        review::parse(&review.to_string().into(), Ipv4Addr::LOCALHOST.into(), true).unwrap();
     let evaluator = Evaluator::Fake(None);
-    let admission = Admission::new(api.client(), NAMESPACE, PLUGIN.to_owned(), evaluator);
+    let admission = Admission::new(
+        api.client(),
+        NAMESPACE,
+        PLUGIN.to_owned(),
+        evaluator,
+        &Limits::for_tests(),
+    );
     let deadline = Instant::now() + Duration::from_secs(9);
     match admission.requests.validate(&asked, deadline).await {
         Answer::Refused(refusal) => Some(refusal),
@@ -69,9 +78,9 @@ async fn refused(api: &FakeApi, user: Value, uid: &str) -> Option<Refusal> {
 async fn a_pod_has_so_many_requests_in_a_namespace_and_no_more() {
     let api = cluster();
     for user in [plugin(), ada()] {
-        api.put(&requests("tools"), of_pod(15));
+        api.put(&requests("tools"), list_of(15));
         assert_eq!(refused(&api, user.clone(), "u1").await, None);
-        api.put(&requests("tools"), of_pod(16));
+        api.put(&requests("tools"), list_of(16));
         let refusal = refused(&api, user, "u1").await.unwrap();
         assert_eq!(refusal.status, RefusalStatus::Forbidden);
         assert!(

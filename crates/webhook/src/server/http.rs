@@ -11,7 +11,7 @@
 //! | a body that is no `AdmissionReview` of v1, or asks nothing | 400 |
 //! | everything else, refusals among it | 200 with an `AdmissionReview` |
 
-use std::time::Duration;
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -20,19 +20,18 @@ use service_kit::report;
 use tokio::time::{Instant, timeout_at};
 use tracing::{error, info};
 
-use super::weight::{self, CONNECTORS, POLICIES, REQUESTS, Room, Scales};
 use crate::{
-    admission::Admission,
+    admission::{self, Admission},
     metrics::{Outcome, ReviewMetrics},
-    review::{self, Answer, Refusal, RefusalStatus},
+    review::{self, Answer, Refusal, RefusalStatus, ReviewError},
+    shares::Limits,
+    weight::{self, CONNECTORS, POLICIES, REQUESTS, Room, Scales},
 };
 
 /// The API server waits five seconds: our own words are better than its.
 const ANSWER: Duration = Duration::from_secs(4);
 /// The API server has the whole body when it calls.
 const BODY: Duration = Duration::from_millis(1500);
-/// Objects have at most 1.5 MiB in etcd, and the API server takes requests of 3 MiB.
-pub(super) const LARGEST: usize = 4 * 1024 * 1024;
 
 /// What is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +68,30 @@ impl Page {
             Self::MutateConnectors => "mutate-connectors",
         }
     }
+
+    /// Whether it matters who writes. A connector is labelled whoever writes it, and never refused.
+    const fn is_about_users(self) -> bool {
+        match self {
+            Self::MutateAccessRequests
+            | Self::ValidateAccessRequests
+            | Self::ValidateAccessPolicies => true,
+            Self::MutateConnectors => false,
+        }
+    }
+
+    /// What is made from a review, beside its text, which weighs by itself.
+    fn weight(self, asked: &review::Request) -> usize {
+        let text = asked.object.as_ref().map_or("", |it| it.get());
+        let made = match self {
+            // What it is, and what it is to be.
+            Self::MutateAccessRequests => 2 * weight::of(text),
+            Self::ValidateAccessRequests => weight::of(text),
+            // The evaluation service is sent a text, in a message.
+            Self::ValidateAccessPolicies => weight::of(text) + 2 * text.len(),
+            Self::MutateConnectors => admission::CONNECTOR,
+        };
+        made + weight::of_user(&asked.user_info)
+    }
 }
 
 /// What answers are made from.
@@ -79,6 +102,7 @@ pub(crate) struct Handler {
     policies: Scales,
     requests: Scales,
     connectors: Scales,
+    limits: Limits,
 }
 
 /// Why a body is not read.
@@ -90,18 +114,31 @@ enum Unread {
 }
 
 impl Handler {
-    pub(crate) fn new(admission: Admission, metrics: ReviewMetrics) -> Self {
+    pub(crate) fn new(admission: Admission, metrics: ReviewMetrics, limits: Limits) -> Self {
         Self {
             admission,
             metrics,
-            policies: Scales::new(POLICIES),
-            requests: Scales::new(REQUESTS),
-            connectors: Scales::new(CONNECTORS),
+            policies: Scales::new(POLICIES, &limits),
+            requests: Scales::new(REQUESTS, &limits),
+            connectors: Scales::new(CONNECTORS, &limits),
+            limits,
         }
     }
 
-    /// Answers within [`ANSWER`].
-    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    /// What each address has a share of.
+    pub(crate) const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Kibibytes that reviews take now.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> usize {
+        let all = [&self.policies, &self.requests, &self.connectors];
+        all.into_iter().flat_map(Scales::taken).sum()
+    }
+
+    /// Answers an address within [`ANSWER`].
+    pub(crate) async fn answer<B>(&self, peer: IpAddr, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -119,7 +156,7 @@ impl Handler {
             refusal.headers_mut().insert(header::ALLOW, post);
             return refusal;
         }
-        let (response, outcome) = self.review(page, request, start + ANSWER).await;
+        let (response, outcome) = self.review(page, peer, request, start + ANSWER).await;
         self.metrics.answered(page, outcome, start.elapsed());
         response
     }
@@ -127,6 +164,7 @@ impl Handler {
     async fn review<B>(
         &self,
         page: Page,
+        peer: IpAddr,
         request: Request<B>,
         deadline: Instant,
     ) -> (Response<Full<Bytes>>, Outcome)
@@ -139,9 +177,9 @@ impl Handler {
             return malformed(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only application/json");
         }
         let scales = self.scales(page);
-        let read = read(scales, request.into_body(), deadline);
+        let read = read(scales, peer, request.into_body(), deadline);
         let read = timeout_at(deadline.min(Instant::now() + BODY), read).await;
-        let (body, room) = match read.unwrap_or(Err(Unread::Late)) {
+        let body = match read.unwrap_or(Err(Unread::Late)) {
             Ok(read) => read,
             Err(Unread::TooLarge) => {
                 return malformed(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
@@ -154,29 +192,27 @@ impl Handler {
             }
             Err(Unread::NoRoom) => return full(),
         };
-        let asked = match review::parse(&body) {
+        let asked = match review::parse(&body, peer, page.is_about_users()) {
             Ok(asked) => asked,
+            Err(ReviewError::User { uid, source }) => {
+                let message = source.to_string();
+                info!(webhook = page.word(), uid, refusal = message, "refused");
+                let status = RefusalStatus::Invalid;
+                let answer = Answer::Refused(Refusal { status, message });
+                return written(&uid, &answer, Outcome::Refused);
+            }
             Err(error) => return malformed(StatusCode::BAD_REQUEST, &error.to_string()),
         };
+        // Its parts keep it, and its room.
         drop(body);
-        let object = asked.object.as_ref().map_or("", |it| it.get());
-        let weight = match page {
-            // Nothing becomes a tree.
-            Page::MutateConnectors => object.len(),
-            Page::MutateAccessRequests
-            | Page::ValidateAccessRequests
-            | Page::ValidateAccessPolicies => weight::of(object),
-        };
+        let weight = page.weight(&asked);
         let answer = if scales.is_too_heavy(weight) {
             too_heavy()
         } else {
-            let kept = weight + asked.bytes_beside_object();
-            let Ok(_kept) = scales.tree(kept, deadline).await else {
+            let Ok(room) = scales.tree(peer, weight, deadline).await else {
                 return full();
             };
-            // Until here it was room for what is kept of the body.
-            drop(room);
-            self.judge(page, &asked, deadline).await
+            self.judge(page, &asked, &Arc::new(room), deadline).await
         };
         let outcome = match &answer {
             Answer::Allowed { .. } => Outcome::Allowed,
@@ -197,15 +233,7 @@ impl Handler {
                 }
             }
         };
-        match review::render(&asked.uid, &answer) {
-            Ok(body) => (typed(StatusCode::OK, "application/json", body), outcome),
-            Err(problem) => {
-                error!(error = report(&problem), "cannot write an answer");
-                let words = "the answer cannot be written";
-                let response = text(StatusCode::INTERNAL_SERVER_ERROR, words);
-                (response, Outcome::Unjudged)
-            }
-        }
+        written(&asked.uid, &answer, outcome)
     }
 
     const fn scales(&self, page: Page) -> &Scales {
@@ -216,7 +244,13 @@ impl Handler {
         }
     }
 
-    async fn judge(&self, page: Page, asked: &review::Request, deadline: Instant) -> Answer {
+    async fn judge(
+        &self,
+        page: Page,
+        asked: &review::Request,
+        room: &Arc<Room>,
+        deadline: Instant,
+    ) -> Answer {
         let Admission {
             policies,
             requests,
@@ -225,22 +259,20 @@ impl Handler {
         match page {
             Page::MutateAccessRequests => requests.mutate(asked, deadline).await,
             Page::ValidateAccessRequests => requests.validate(asked, deadline).await,
-            Page::ValidateAccessPolicies => policies.validate(asked, deadline).await,
+            Page::ValidateAccessPolicies => policies.validate(asked, room, deadline).await,
             Page::MutateConnectors => connectors.label(asked).await,
         }
     }
 }
 
 /// The whole body, which takes room as it comes.
-async fn read<B>(scales: &Scales, body: B, deadline: Instant) -> Result<(Vec<u8>, Room), Unread>
+async fn read<B>(scales: &Scales, peer: IpAddr, body: B, deadline: Instant) -> Result<Bytes, Unread>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut body = std::pin::pin!(Limited::new(body, LARGEST));
-    let mut text = Vec::new();
-    let no_room = |_| Unread::NoRoom;
-    let mut room = scales.body(None, 0, deadline).await.map_err(no_room)?;
+    let mut body = std::pin::pin!(Limited::new(body, scales.largest()));
+    let mut whole = scales.body(peer, deadline);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             if error.is::<LengthLimitError>() {
@@ -250,15 +282,24 @@ where
             }
         })?;
         if let Ok(data) = frame.into_data() {
-            let length = text.len() + data.len();
-            room = scales
-                .body(Some(room), length, deadline)
-                .await
-                .map_err(no_room)?;
-            text.extend_from_slice(&data);
+            let room = whole.push(&data).await;
+            room.map_err(|weight::Full| Unread::NoRoom)?;
         }
     }
-    Ok((text, room))
+    Ok(whole.end())
+}
+
+/// The answer to a review.
+fn written(uid: &str, answer: &Answer, outcome: Outcome) -> (Response<Full<Bytes>>, Outcome) {
+    match review::render(uid, answer) {
+        Ok(body) => (typed(StatusCode::OK, "application/json", body), outcome),
+        Err(problem) => {
+            error!(error = report(&problem), "cannot write an answer");
+            let words = "the answer cannot be written";
+            let response = text(StatusCode::INTERNAL_SERVER_ERROR, words);
+            (response, Outcome::Unjudged)
+        }
+    }
 }
 
 /// What would take too much memory is not read.

@@ -26,6 +26,7 @@ use crate::{
     },
     evaluator::{self, Evaluator},
     metrics::Metrics,
+    shares::Limits,
     testing::{FakeApi, MUTATING, NAMESPACE, config_map, pod, secret},
 };
 
@@ -38,6 +39,7 @@ struct Replica {
     tasks: Tasks,
     ahead: Arc<Mutex<SignedDuration>>,
     trusted: watch::Receiver<Arc<ClientConfig>>,
+    handler: Handler,
 }
 
 impl Replica {
@@ -72,19 +74,23 @@ impl Replica {
         let keeper = Keeper::new(place, Arc::new(time), serving, roots, certificates, ready);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let limits = Limits::new(metrics.peers);
         let handler = Handler::new(
             Admission::new(
                 api.client(),
                 NAMESPACE,
                 "plugin".to_owned(),
                 Evaluator::Fake(None),
+                &limits,
             ),
             metrics.reviews,
+            limits,
         );
+        let served = handler.clone();
         let mut tasks = Tasks::new();
         let stop = tasks.stop();
         tasks.spawn("admission", async move {
-            serve(listener, tls, handler, stop).await;
+            serve(listener, tls, served, stop).await;
             Ok::<_, std::convert::Infallible>(())
         });
         start.ready();
@@ -96,6 +102,7 @@ impl Replica {
             tasks,
             ahead,
             trusted,
+            handler,
         }
     }
 

@@ -331,6 +331,7 @@ fn values_of_scenarios() -> serde_json::Value {
                 {"apiGroup": "openshift-pipelines.org", "resources": ["approvaltasks"]},
             ],
         },
+        "policies": {"namespaceSelectorKeys": ["kubernetes.io/metadata.name", "project", "cpaas.io/project"]},
         "log": {"filter": "debug,hyper=info,h2=info,tower=info,rustls=info,kube_client=info", "format": "text"},
     })
 }

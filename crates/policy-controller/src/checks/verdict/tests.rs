@@ -203,3 +203,19 @@ fn a_check_that_can_never_pass_is_named_with_its_place() {
         ChecksValid::ProofUnavailable
     );
 }
+
+#[test]
+fn a_policy_that_does_not_count_for_a_connector_says_for_which_and_how_many_do() {
+    let found = Found {
+        crowded: Some("harbor".to_owned()),
+        ..Found::default()
+    };
+    let verdict = verdict(&[], &found);
+    assert_eq!(verdict.reason, ChecksValid::TooManyPolicies);
+    assert!(verdict.message.contains("64 older"), "{}", verdict.message);
+    assert!(
+        verdict.message.contains("connector harbor"),
+        "{}",
+        verdict.message
+    );
+}

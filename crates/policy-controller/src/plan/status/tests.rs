@@ -252,6 +252,7 @@ fn what_was_found_about_the_checks_decides_whether_it_is_ready() {
             ]
             .map(str::to_owned),
             ChecksValid::ChecksInvalid
+            | ChecksValid::TooManyPolicies
             | ChecksValid::KindMissing
             | ChecksValid::KindNotNamespaced
             | ChecksValid::KindNotReadable

@@ -1,6 +1,9 @@
 //! What becomes of a policy: pure, from what was found in it and what its author may do.
 
-use connectors_api::validate::{self, Severity};
+use connectors_api::{
+    policy_order::MOST_PER_NAMESPACE,
+    validate::{self, Severity},
+};
 use thiserror::Error;
 
 use crate::{
@@ -102,6 +105,13 @@ pub(crate) enum Problem {
     NobodyInTime,
     #[error("what you may do cannot be looked up now; try again")]
     NoAnswer,
+    #[error(
+        "the namespace has {MOST_PER_NAMESPACE} access policies, as many as a namespace may have; delete those that it does \
+         not need, or put several into one"
+    )]
+    TooMany,
+    #[error("the access policies of the namespace cannot be counted now; try again")]
+    Uncounted,
 }
 
 impl Problem {
@@ -111,10 +121,11 @@ impl Problem {
             Self::TooDeep | Self::Found(_) | Self::Unjudged(Unjudged::Refused(_)) => {
                 RefusalStatus::Invalid
             }
-            Self::NotAll | Self::Not(_) => RefusalStatus::Forbidden,
+            Self::NotAll | Self::Not(_) | Self::TooMany => RefusalStatus::Forbidden,
             Self::Unjudged(Unjudged::NoAnswer | Unjudged::NotLet | Unjudged::Unknown)
             | Self::NobodyInTime
-            | Self::NoAnswer => RefusalStatus::Unavailable,
+            | Self::NoAnswer
+            | Self::Uncounted => RefusalStatus::Unavailable,
         }
     }
 }
@@ -175,6 +186,21 @@ impl Verdict {
             Author::MayBut(names) => self.problems.push(Problem::Not(names)),
             Author::MayNotAll => self.problems.push(Problem::NotAll),
             Author::Unasked | Author::NoAnswer => self.problems.push(Problem::NoAnswer),
+        }
+    }
+
+    /// Whether nothing is wrong so far.
+    pub(crate) const fn lets_pass(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// Whether the namespace has room for one more policy beside those of this number; none where they could not be
+    /// counted.
+    pub(crate) fn room(&mut self, count: Option<usize>) {
+        match count {
+            Some(count) if count < MOST_PER_NAMESPACE => {}
+            Some(_) => self.problems.push(Problem::TooMany),
+            None => self.problems.push(Problem::Uncounted),
         }
     }
 

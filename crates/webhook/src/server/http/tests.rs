@@ -1,4 +1,4 @@
-use std::convert::Infallible;
+use std::{convert::Infallible, net::Ipv4Addr};
 
 use http_body_util::StreamBody;
 use hyper::body::Frame;
@@ -12,11 +12,13 @@ use super::*;
 use crate::{
     evaluator::Evaluator,
     metrics::Metrics,
-    testing::{FakeApi, NAMESPACE, config_map, pod},
+    testing::{FakeApi, NAMESPACE, config_map, list_of, pod, policies},
 };
 
 mod policies;
+mod room;
 
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const PLUGIN: &str = "system:serviceaccount:connectors-system:csi-node";
 const MUTATE: &str = "/mutate/accessrequests";
 const VALIDATE: &str = "/validate/accessrequests";
@@ -42,10 +44,13 @@ fn handler(api: &FakeApi) -> Handler {
 }
 
 fn handler_with(api: &FakeApi, evaluator: Evaluator) -> Handler {
-    let metrics = Metrics::register(&Registry::new()).unwrap().reviews;
+    let metrics = Metrics::register(&Registry::new()).unwrap();
+    let limits = Limits::new(metrics.peers);
+    let plugin = PLUGIN.to_owned();
     Handler::new(
-        Admission::new(api.client(), NAMESPACE, PLUGIN.to_owned(), evaluator),
-        metrics,
+        Admission::new(api.client(), NAMESPACE, plugin, evaluator, &limits),
+        metrics.reviews,
+        limits,
     )
 }
 
@@ -101,7 +106,7 @@ async fn ask(api: &FakeApi, path: &str, review: &Value) -> Value {
 }
 
 async fn ask_of(handler: &Handler, path: &str, review: &Value) -> Value {
-    let response = handler.answer(post(path, review.to_string())).await;
+    let response = handler.answer(PEER, post(path, review.to_string())).await;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["content-type"], "application/json");
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -113,7 +118,7 @@ async fn ask_of(handler: &Handler, path: &str, review: &Value) -> Value {
 /// The answer to a review in which `"OBJECT"` is this text.
 async fn asked_of_text(path: &str, review: &Value, object: &str) -> Value {
     let body = review.to_string().replace("\"OBJECT\"", object);
-    let answer = handler(&cluster()).answer(post(path, body)).await;
+    let answer = handler(&cluster()).answer(PEER, post(path, body)).await;
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     let answer: Value = serde_json::from_slice(&body).unwrap();
     answer["response"].clone()
@@ -425,7 +430,7 @@ async fn what_is_no_review_gets_a_status_that_says_so() {
             .unwrap()
     };
     let json = Some("application/json");
-    let large = " ".repeat(LARGEST + 1);
+    let large = " ".repeat((2 << 20) + 1);
     let cases = [
         (request(Method::POST, VALIDATE, json, &good), 200),
         (
@@ -464,7 +469,7 @@ async fn what_is_no_review_gets_a_status_that_says_so() {
     let handler = handler(&api);
     for (request, expected) in cases {
         let what = format!("{} {}", request.method(), request.uri());
-        let response = handler.answer(request).await;
+        let response = handler.answer(PEER, request).await;
         assert_eq!(response.status(), expected, "{what}");
         if expected == 405 {
             assert_eq!(response.headers()["allow"], "POST");
@@ -486,7 +491,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
         .header("content-type", "application/json")
         .body(body)
         .unwrap();
-    let response = handler(&cluster()).answer(request).await;
+    let response = handler(&cluster()).answer(PEER, request).await;
     assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
 }
 
@@ -552,7 +557,7 @@ fn answered(path: &str, body: String) -> (StatusCode, Bytes) {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let response = handler(&cluster()).answer(post(path, body)).await;
+        let response = handler(&cluster()).answer(PEER, post(path, body)).await;
         let status = response.status();
         (
             status,

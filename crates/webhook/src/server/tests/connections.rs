@@ -135,3 +135,42 @@ async fn a_replica_that_stops_answers_on_kept_connections_until_everybody_knows(
     assert_eq!(stopping.await.unwrap(), Outcome::Drained);
     closed(&unused).await;
 }
+
+#[tokio::test]
+async fn a_dropped_connection_gives_back_what_its_review_took() {
+    let replica = Replica::serving().await;
+    replica.api.hang();
+    let mut sender = replica.caller().connect().await.unwrap();
+    let asked = tokio::spawn(async move { Caller::create(&mut sender).await });
+    while replica.api.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(replica.handler.taken() > 0);
+    asked.abort();
+    let given_back = async {
+        while replica.handler.taken() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LINGER, given_back).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_address_has_so_many_connections_and_leaves_the_rest() {
+    let replica = Replica::serving().await;
+    let limits = replica.handler.limits();
+    let mut open = Vec::new();
+    for _ in 0..CONNECTIONS_OF_PEER {
+        open.push(TcpStream::connect(replica.address).await.unwrap());
+    }
+    // It is closed before a handshake.
+    replica.caller().connect().await.err().unwrap();
+    assert_eq!(limits.counted(Limit::Connections), 1);
+    open.pop();
+    let again = async {
+        while replica.caller().connect().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LINGER, again).await.unwrap();
+}

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use evaluation_api::v1::{Finding, FindingSeverity};
 
 use super::*;
+use crate::metrics::Limit;
 
+const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const THIRD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
 const POLICIES: &str = "/validate/accesspolicies";
 const CONNECTORS: &str = "/mutate/connectors";
 
@@ -394,24 +397,62 @@ async fn what_there_is_no_room_for_is_answered_in_time() {
     let review = written("CREATE", &ada(), &standing(&json!({})), &json!(null)).to_string();
     let asked = async || {
         let start = Instant::now();
-        let answer = handler.answer(post(POLICIES, review.clone())).await;
+        let answer = handler.answer(PEER, post(POLICIES, review.clone())).await;
         assert!(start.elapsed() < ANSWER);
         answer.status()
     };
-    let all = 8 << 20;
     let scales = &handler.policies;
-    let room = scales.body(None, all, deadline).await.unwrap();
+    let half = vec![b' '; 4 << 20];
+    let mut bodies = Vec::new();
+    for other in [OTHER, THIRD] {
+        let mut body = scales.body(other, deadline);
+        body.push(&half).await.unwrap();
+        bodies.push(body);
+    }
     assert_eq!(asked().await, StatusCode::REQUEST_TIMEOUT);
-    drop(room);
-    let room = scales.tree(5 * all, deadline).await.unwrap();
+    drop(bodies);
+    let mut trees = Vec::new();
+    for other in [OTHER, THIRD] {
+        trees.push(scales.tree(other, 20 << 20, deadline).await.unwrap());
+    }
     assert_eq!(asked().await, StatusCode::SERVICE_UNAVAILABLE);
-    drop(room);
+    trees.pop();
     assert_eq!(asked().await, StatusCode::OK);
     // Requests have room of their own.
-    let _room = scales.tree(5 * all, deadline).await.unwrap();
+    trees.push(scales.tree(THIRD, 20 << 20, deadline).await.unwrap());
     let review = super::review(&ada(), &super::object(Some("u1"))).to_string();
-    let answer = handler.answer(post(VALIDATE, review)).await;
+    let answer = handler.answer(PEER, post(VALIDATE, review)).await;
     assert_eq!(answer.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rego_of_one_address_is_run_one_policy_at_a_time() {
+    // The evaluation service never answers.
+    let handler = handler_with(&cluster(), nobody());
+    let review = written("CREATE", &ada(), &with_rego(), &json!(null)).to_string();
+    let ask = |peer| {
+        let (handler, review) = (handler.clone(), review.clone());
+        tokio::spawn(async move { handler.answer(peer, post(POLICIES, review)).await })
+    };
+    let asked = [ask(PEER), ask(OTHER)];
+    let rego = &handler.admission.policies.rego;
+    while rego.peers() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(handler.limits().counted(Limit::Rego), 0);
+    let second = ask(PEER);
+    while handler.limits().counted(Limit::Rego) == 0 {
+        tokio::task::yield_now().await;
+    }
+    for answer in asked.into_iter().chain([second]) {
+        let body = answer.await.unwrap().into_body();
+        let body = body.collect().await.unwrap().to_bytes();
+        let answer: Value = serde_json::from_slice(&body).unwrap();
+        let response = &answer["response"];
+        assert_eq!(response["status"]["code"], 503, "{response}");
+        assert!(message(response).starts_with("the policy cannot be judged in time"));
+    }
+    assert_eq!((rego.peers(), handler.taken()), (0, 0));
 }
 
 #[tokio::test]
@@ -446,4 +487,69 @@ async fn whoever_names_nobody_is_warned_where_everybody_may_ask_then() {
         (called == Method::GET && path.contains("configmaps")).then_some(StatusCode::FORBIDDEN)
     });
     assert!(!warned(&open).await, "what cannot be read stops nobody");
+}
+
+#[tokio::test]
+async fn a_namespace_has_so_many_policies_and_no_more() {
+    let api = cluster();
+    let (list, policy) = (policies("tools"), standing(&json!({})));
+    let created = async || created(&api, nobody(), &ada(), &policy).await;
+    for (count, fits) in [(0, true), (255, true), (256, false), (300, false)] {
+        api.put(&list, list_of(count));
+        let response = created().await;
+        assert_eq!(response["allowed"], fits, "{count}: {response}");
+        if !fits {
+            assert_eq!(response["status"]["code"], 403, "{response}");
+            assert!(
+                message(&response).contains("256 access policies"),
+                "{response}"
+            );
+        }
+    }
+    // An edit makes no policy more.
+    let old = standing(&json!({"names": ["harbor"]}));
+    let edit = written("UPDATE", &ada(), &policy, &old);
+    let response = ask_of(&handler_with(&api, nobody()), POLICIES, &edit).await;
+    assert_eq!(response["allowed"], true, "{response}");
+    for code in [StatusCode::FORBIDDEN, StatusCode::INTERNAL_SERVER_ERROR] {
+        let list = list.clone();
+        api.fail(move |_, path| (path == list).then_some(code));
+        let response = created().await;
+        assert_eq!(response["allowed"], false, "{response}");
+        assert!(message(&response).contains("try again"), "{response}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_selects_namespaces_by_a_key_of_nobody_is_warned() {
+    let api = cluster();
+    let mut policy = standing(&json!({}));
+    let by = |key: &str| json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {"matchLabels": {key: "a"}}});
+    policy["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] =
+        json!([by("kubernetes.io/metadata.name"), by("project")]);
+    let warned = async || {
+        let response = created(&api, nobody(), &ada(), &policy).await;
+        assert_eq!(response["allowed"], true, "{response}");
+        response["warnings"].clone()
+    };
+    let without = warned().await.to_string();
+    for word in [
+        "subjects[1].namespaceSelector",
+        "label project",
+        "policies.namespaceSelectorKeys",
+    ] {
+        assert!(without.contains(word), "{without}");
+    }
+    assert!(!without.contains("subjects[0]"), "{without}");
+    let metadata = json!({"name": "connectors-config", "namespace": NAMESPACE});
+    let data = json!({"namespace-selector-keys": r#"["kubernetes.io/metadata.name","project"]"#});
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+    api.put(&config_map("connectors-config"), map);
+    assert_eq!(warned().await, json!(null));
+    api.fail(|_, path| path.contains("configmaps").then_some(StatusCode::FORBIDDEN));
+    assert_eq!(
+        warned().await,
+        json!(null),
+        "what cannot be read warns nobody"
+    );
 }

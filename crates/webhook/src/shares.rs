@@ -1,0 +1,147 @@
+//! What one address may take of what all callers share.
+//!
+//! Whoever reaches the port can call, and an API server is one address, or several behind one. So an address has a share
+//! of each thing; what is over it waits for what came from there before, and nobody else waits with it.
+
+use std::{
+    net::IpAddr,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::FutureExt;
+use service_kit::fair::{TenantTurn, TenantTurns};
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::metrics::{Limit, PeerMetrics};
+
+/// The log repeats itself after this. The metric counts.
+const TOLD_AGAIN: Duration = Duration::from_mins(10);
+
+/// Counts and tells where an address reaches its share. Clones tell together.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    metrics: PeerMetrics,
+    told: Arc<Mutex<[Option<Instant>; Limit::ALL.len()]>>,
+}
+
+impl Limits {
+    pub(crate) fn new(metrics: PeerMetrics) -> Self {
+        Self {
+            metrics,
+            told: Arc::default(),
+        }
+    }
+
+    /// Each address may hold so many of this at a time.
+    pub(crate) fn share(&self, limit: Limit, most: usize) -> Share {
+        Share {
+            turns: TenantTurns::of(most),
+            limit,
+            limits: self.clone(),
+        }
+    }
+
+    /// An address has as much as it may have, and wants more.
+    pub(crate) fn reached(&self, limit: Limit, peer: IpAddr) {
+        self.metrics.reached(limit);
+        if self.is_news(limit) {
+            warn!(
+                %peer,
+                limit = limit.word(),
+                "an address has its share of what all callers share; more from there waits or is sent away"
+            );
+        }
+    }
+
+    fn is_news(&self, limit: Limit) -> bool {
+        // Times are put in whole.
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(last) = told.get_mut(limit as usize) else {
+            return false;
+        };
+        let now = Instant::now();
+        let is_news = last.is_none_or(|at| now.duration_since(at) >= TOLD_AGAIN);
+        if is_news {
+            *last = Some(now);
+        }
+        is_news
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        let metrics = crate::metrics::Metrics::register(&prometheus::Registry::new());
+        Self::new(metrics.unwrap().peers)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn counted(&self, limit: Limit) -> u64 {
+        self.metrics.counted(limit)
+    }
+}
+
+/// How much of one thing each address may hold at a time. Clones count together.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    turns: TenantTurns<IpAddr>,
+    limit: Limit,
+    limits: Limits,
+}
+
+impl Share {
+    /// Waits until the address holds little enough. Who calls limits the time.
+    pub(crate) async fn take(&self, peer: IpAddr, turns: u32) -> TenantTurn<IpAddr> {
+        let mut turn = pin!(self.turns.take_many(peer, turns));
+        if let Some(turn) = turn.as_mut().now_or_never() {
+            return turn;
+        }
+        self.limits.reached(self.limit, peer);
+        turn.await
+    }
+
+    /// How many addresses hold or wait for something.
+    #[cfg(test)]
+    pub(crate) fn peers(&self) -> usize {
+        self.turns.tenants()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+    #[tokio::test]
+    async fn an_address_over_its_share_waits_and_is_counted() {
+        let limits = Limits::for_tests();
+        let share = limits.share(Limit::Rego, 2);
+        let both = share.take(GREEDY, 2).await;
+        assert_eq!(limits.counted(Limit::Rego), 0);
+        let mut more = Box::pin(share.take(GREEDY, 1));
+        assert!(more.as_mut().now_or_never().is_none());
+        assert_eq!(limits.counted(Limit::Rego), 1);
+        let other = share.take(OTHER, 1).await;
+        drop(both);
+        let more = more.await;
+        assert_eq!((limits.counted(Limit::Rego), share.peers()), (1, 2));
+        drop((more, other));
+        assert_eq!(share.peers(), 0, "nothing is kept of who holds nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_log_says_it_once_and_again_after_a_while() {
+        let limits = Limits::for_tests();
+        for limit in Limit::ALL {
+            assert!(limits.is_news(limit), "{limit:?}");
+            assert!(!limits.is_news(limit) && !limits.clone().is_news(limit));
+        }
+        tokio::time::advance(TOLD_AGAIN).await;
+        assert!(limits.is_news(Limit::Memory) && !limits.is_news(Limit::Memory));
+    }
+}
