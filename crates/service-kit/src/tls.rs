@@ -5,6 +5,7 @@
 //! that is not the certificate's, a file half written, a file gone) changes nothing, is logged once and
 //! counted, and looked at again with the next change.
 
+mod callers;
 mod files;
 
 #[cfg(test)]
@@ -22,7 +23,7 @@ use rustls::{
         CertificateDer, PrivateKeyDer,
         pem::{self, PemObject},
     },
-    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, VerifierBuilderError},
     sign::CertifiedKey,
     version::TLS13,
 };
@@ -32,6 +33,7 @@ use tokio::sync::watch;
 use crate::shutdown::Stop;
 use files::Files;
 
+pub use callers::{Accepts, CallerTls};
 pub use files::TlsMetrics;
 
 /// Both ends are ours.
@@ -68,6 +70,15 @@ pub enum TlsError {
         /// Why not.
         #[source]
         source: rustls::Error,
+    },
+    /// Nobody can be let in by these roots.
+    #[error("the certificates in {} verify no client", path.display())]
+    Callers {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: VerifierBuilderError,
     },
     /// A root certificate cannot be used.
     #[error("a certificate in {} is no root of trust", path.display())]

@@ -1,6 +1,6 @@
 //! The arguments of this service.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
 use evaluation_api::args::EvaluationArgs;
 use service_kit::args::CommonArgs;
@@ -25,6 +25,14 @@ pub struct Args {
     /// Where the API server is served
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
     pub listen_address: SocketAddr,
+
+    /// Lets in only who shows a client certificate that an authority in this file (PEM) signed; without it, anybody.
+    #[arg(long, value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
+
+    /// A common name that the client certificate may have; may be repeated. Without it, any name
+    #[arg(long, value_name = "NAME", requires = "client_ca_file")]
+    pub client_name: Vec<String>,
 
     /// The user name of the node plugin, which may ask for the pods of its node
     #[arg(
@@ -67,6 +75,21 @@ mod tests {
         assert_eq!(args.node_plugin_account, account);
         assert_eq!(args.mutating_configuration, "connectors-approval");
         assert_eq!(args.validating_configuration, "connectors-approval");
+        assert_eq!((args.client_ca_file, args.client_name.len()), (None, 0));
+    }
+
+    #[test]
+    fn names_of_clients_need_an_authority() {
+        Args::try_parse_from(["webhook", "--client-name=a"]).unwrap_err();
+        let given = [
+            "webhook",
+            "--client-ca-file=/f",
+            "--client-name=a",
+            "--client-name=b",
+        ];
+        let args = Args::try_parse_from(given).unwrap();
+        assert_eq!(args.client_ca_file, Some("/f".into()));
+        assert_eq!(args.client_name, ["a", "b"]);
     }
 
     #[test]

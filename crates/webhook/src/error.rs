@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr};
 
 use evaluation_api::client::UrlError;
-use service_kit::shell::ShellError;
+use service_kit::{shell::ShellError, tls::TlsError};
 use thiserror::Error;
 
 /// Why the process cannot start.
@@ -15,6 +15,11 @@ pub enum RunError {
     /// A metric was registered twice.
     #[error("cannot make the metrics")]
     Metrics(#[from] prometheus::Error),
+    /// No caller could be let in.
+    #[error(
+        "cannot tell who may call: --client-ca-file names the authority of the API server's client certificate"
+    )]
+    Callers(#[from] TlsError),
     /// Where the evaluation service should be is no place.
     #[error("cannot ask the evaluation service")]
     Evaluation(#[from] UrlError),

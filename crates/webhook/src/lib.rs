@@ -13,6 +13,7 @@
 mod admission;
 mod args;
 mod certs;
+mod clients;
 mod error;
 mod evaluator;
 mod metrics;
@@ -25,7 +26,13 @@ mod weight;
 
 use std::{sync::Arc, time::Duration};
 
-use service_kit::{clock, retry::Policy, shell::Shell, shutdown::Outcome};
+use service_kit::{
+    clock,
+    retry::Policy,
+    shell::Shell,
+    shutdown::Outcome,
+    tls::{CallerTls, TlsMetrics},
+};
 use tokio::net::TcpListener;
 use tracing::info;
 
@@ -48,6 +55,8 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
         common,
         namespace,
         listen_address,
+        client_ca_file,
+        client_name,
         node_plugin_account,
         mutating_configuration,
         validating_configuration,
@@ -61,8 +70,12 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
     };
     let listener = TcpListener::bind(listen_address).await.map_err(failed)?;
 
+    let tls_metrics = TlsMetrics::register(&shell.registry)?;
+    let callers =
+        client_ca_file.map(|file| CallerTls::load(file, clients::named(client_name), &tls_metrics));
+    let callers = callers.transpose()?;
     let serving = Serving::default();
-    let tls = serving.config();
+    let tls = serving.config(callers.as_ref().map(CallerTls::verifier));
     let place = Place {
         client: shell.client.clone(),
         policy: Policy::default(),
@@ -92,6 +105,9 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
     let tasks = &mut shell.tasks;
     let stop = tasks.stop();
     tasks.spawn_infallible("certificates", keeper.keep(stop.clone()));
+    if let Some(callers) = callers {
+        tasks.spawn_infallible("client authorities", callers.follow(stop.clone()));
+    }
     tasks.spawn_infallible("admission", server::serve(listener, tls, handler, stop));
     info!(address = %listen_address, "admission starts");
     Ok(shell.run(DRAIN).await)

@@ -227,17 +227,17 @@ pub(crate) fn of_user(user: &UserInfo) -> usize {
         groups,
         extra,
     } = user;
-    let texts = |list: &[String]| list.iter().map(of_text).sum::<usize>();
+    let texts = |list: &[String]| list.iter().map(|it| of_text(it)).sum::<usize>();
     let extra = extra.iter().flatten();
-    username.as_ref().map_or(0, of_text)
-        + uid.as_ref().map_or(0, of_text)
+    username.as_deref().map_or(0, of_text)
+        + uid.as_deref().map_or(0, of_text)
         + groups.as_deref().map_or(0, texts)
         + extra
             .map(|(key, values)| of_text(key) + texts(values))
             .sum::<usize>()
 }
 
-fn of_text(text: &String) -> usize {
+fn of_text(text: &str) -> usize {
     128 + 5 * text.len()
 }
 

@@ -293,3 +293,43 @@ fn the_webhook_is_reached_from_anywhere_unless_the_values_say_from_where() {
     assert_eq!(lets_in(&objects, "webhook", "https"), Some(blocks.to_vec()));
     assert_eq!(lets_in(&objects, "webhook", "admin"), None);
 }
+
+#[test]
+fn the_webhook_asks_for_client_certificates_where_the_values_name_an_authority() {
+    let webhook = |objects: &[Value]| {
+        let pods = pods(objects);
+        let (_, pod) = pods.iter().find(|(name, _)| *name == "webhook").unwrap();
+        pod["spec"].clone()
+    };
+    let about_clients = |pod: &Value| {
+        let args = texts(&pod["containers"][0]["args"]);
+        let ours = args.into_iter().filter(|it| it.starts_with("--client-"));
+        ours.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let volumes = |pod: &Value| {
+        let is_ours = |it: &&Value| it["name"] == "client-ca";
+        items(&pod["volumes"]).iter().find(is_ours).cloned()
+    };
+    for nothing in [
+        json!({}),
+        json!({"clientCA": {"configMap": ""}, "clientNames": []}),
+    ] {
+        let pod = webhook(&with(json!({"webhook": nothing})));
+        assert_eq!((about_clients(&pod), volumes(&pod)), (Vec::new(), None));
+    }
+    let authority = json!({"configMap": "callers", "key": "roots.pem"});
+    let pod = webhook(&with(json!({"webhook": {"clientCA": authority}})));
+    let file = "--client-ca-file=/etc/connectors-client-ca/roots.pem";
+    assert_eq!(about_clients(&pod), [file]);
+    let item = json!({"key": "roots.pem", "path": "roots.pem"});
+    let volume = json!({"name": "client-ca", "configMap": {"name": "callers", "items": [item]}});
+    assert_eq!(volumes(&pod), Some(volume));
+    let mounts = items(&pod["containers"][0]["volumeMounts"]);
+    let mount =
+        json!({"name": "client-ca", "mountPath": "/etc/connectors-client-ca", "readOnly": true});
+    assert!(mounts.contains(&mount));
+    let names = json!({"clientCA": authority, "clientNames": ["kube-apiserver", "a b"]});
+    let pod = webhook(&with(json!({"webhook": names})));
+    let expected = [file, "--client-name=kube-apiserver", "--client-name=a b"];
+    assert_eq!(about_clients(&pod), expected);
+}

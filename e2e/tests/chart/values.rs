@@ -63,6 +63,18 @@ fn what_makes_no_sense_is_refused_with_its_path() {
         (json!({"kubeletDir": "/var/lib/kubelet/"}), "/kubeletDir"),
         (json!({"webhook": {"replicas": 0}}), "/webhook/replicas"),
         (
+            json!({"webhook": {"clientCA": {"configMap": "a", "key": "../b"}}}),
+            "/webhook/clientCA/key",
+        ),
+        (
+            json!({"webhook": {"clientNames": [""]}}),
+            "/webhook/clientNames/0",
+        ),
+        (
+            json!({"image": {"registry": "r"}, "webhook": {"clientNames": ["a"]}}),
+            "webhook.clientNames: say in webhook.clientCA.configMap",
+        ),
+        (
             json!({"networkPolicy": {"apiServerPorts": []}}),
             "/networkPolicy/apiServerPorts",
         ),

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::{
     ServerConfig,
-    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, danger::ClientCertVerifier},
     sign::CertifiedKey,
 };
 use service_kit::tls;
@@ -39,13 +39,17 @@ impl Serving {
         new
     }
 
-    /// The configuration to accept connections with; it stays the same when the certificate changes.
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+    /// The configuration to accept connections with, from whoever connects or from these callers alone; it stays the
+    /// same when the certificate changes.
+    pub(crate) fn config(&self, callers: Option<Arc<dyn ClientCertVerifier>>) -> Arc<ServerConfig> {
         tls::install_provider();
         let resolver: Arc<dyn ResolvesServerCert> = Arc::<Current>::clone(&self.0);
-        let mut config = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_cert_resolver(resolver);
+        let config = ServerConfig::builder();
+        let config = match callers {
+            None => config.with_no_client_auth(),
+            Some(callers) => config.with_client_cert_verifier(callers),
+        };
+        let mut config = config.with_cert_resolver(resolver);
         // API servers call webhooks with nothing else, so that their calls are spread over the replicas.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         // A resumed session shows no certificate, and would outlive the one it was made under.

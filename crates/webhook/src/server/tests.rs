@@ -8,12 +8,14 @@ use prometheus::Registry;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
+    server::danger::ClientCertVerifier,
 };
 use serde_json::{Value, json};
 use service_kit::{clock, readiness::Readiness, retry::Policy, shutdown::Tasks};
 use tokio::{net::TcpStream, sync::watch};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
+mod clients;
 mod connections;
 
 use super::*;
@@ -44,6 +46,10 @@ struct Replica {
 
 impl Replica {
     async fn start() -> Self {
+        Self::for_callers(None).await
+    }
+
+    async fn for_callers(callers: Option<Arc<dyn ClientCertVerifier>>) -> Self {
         let api = FakeApi::installed();
         api.let_read("ada");
         api.put(
@@ -67,7 +73,7 @@ impl Replica {
         let added = Arc::clone(&ahead);
         let time = move || -> Timestamp { clock::now() + *added.lock().unwrap() };
         let serving = Serving::default();
-        let tls = serving.config();
+        let tls = serving.config(callers);
         let ready = readiness.part("certificate");
         let (roots, trusted) = evaluator::trust();
         let certificates = metrics.certificates;
@@ -147,15 +153,19 @@ impl Caller {
     }
 
     async fn handshake(&self) -> Result<TokioIo<TlsStream<TcpStream>>, Failure> {
+        let config = ClientConfig::builder()
+            .with_root_certificates(self.trusted()?)
+            .with_no_client_auth();
+        self.handshake_trusting(Arc::new(config)).await
+    }
+
+    fn trusted(&self) -> Result<RootCertStore, Failure> {
         let bundle = self.api.announced(MUTATING, 1).unwrap_or_default();
         let mut roots = RootCertStore::empty();
         for root in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
             roots.add(root?)?;
         }
-        let config = ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        self.handshake_trusting(Arc::new(config)).await
+        Ok(roots)
     }
 
     async fn handshake_trusting(

@@ -41,7 +41,7 @@ fn terminated() -> impl futures::Stream<Item = Signal> + Unpin {
 }
 
 /// The clock goes on by so much, and nothing else happens meanwhile.
-async fn pass(time: Duration) {
+pub(super) async fn pass(time: Duration) {
     tokio::time::pause();
     sleep(time).await;
     tokio::time::resume();
