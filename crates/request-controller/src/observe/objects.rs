@@ -81,7 +81,7 @@ impl CheckObjects {
         wanted: &[Wanted],
         namespace: &str,
         look: &Look,
-    ) -> Result<Option<TenantTurn<'_, String>>, ObserveError> {
+    ) -> Result<Option<TenantTurn<String>>, ObserveError> {
         let is_large = {
             let state = self.world.read();
             let mut kinds = wanted.iter().filter_map(|it| state.kinds.get(&it.kind));
