@@ -177,7 +177,9 @@ impl Requests {
             if problems.is_empty()
                 && let Seen::Found(pod) = &seen
             {
-                let count = self.lookups.count_requests(request.peer, namespace, &pod.uid);
+                let count = self
+                    .lookups
+                    .count_requests(request.peer, namespace, &pod.uid);
                 let count = counted(count, deadline).await;
                 problems.extend(judge::of_the_share(&read.spec, &creator, count));
             }

@@ -99,7 +99,11 @@ impl Policies {
         // What is refused anyway is not counted.
         if request.operation == Operation::Create && verdict.lets_pass() {
             let namespace = request.namespace.as_deref().unwrap_or_default();
-            let count = counted(self.lookups.count_policies(request.peer, namespace), deadline).await;
+            let count = counted(
+                self.lookups.count_policies(request.peer, namespace),
+                deadline,
+            )
+            .await;
             verdict.room(count);
         }
         verdict.answer()
