@@ -11,7 +11,7 @@ mod forward;
 pub(crate) mod keeper;
 pub(crate) mod layout;
 mod namespaces;
-mod pki;
+pub(crate) mod pki;
 pub(crate) mod preflight;
 mod settle;
 pub(crate) mod supervisor;
@@ -41,6 +41,7 @@ use crate::{
 };
 use control::Request;
 use layout::Layout;
+use pki::WEBHOOK_CALLERS;
 use tools::Tools;
 
 /// How this program starts its own internal commands (`keeper`, `supervisor`) as separate processes.
@@ -145,6 +146,11 @@ impl Cluster {
     #[must_use]
     pub fn kubelet_dir(&self) -> PathBuf {
         self.layout.path("kubelet")
+    }
+
+    /// The authority that signs the certificate which the API server shows to our webhook.
+    pub(crate) fn webhook_callers(&self) -> Option<String> {
+        fs::read_to_string(self.layout.pki(&format!("{WEBHOOK_CALLERS}.crt"))).ok()
     }
 
     /// Makes an image known to the node.

@@ -10,6 +10,7 @@ use crate::{
     cluster::{
         Cluster, ToolsError,
         layout::{cache_dir, repository},
+        pki::{WEBHOOK_CALLER, WEBHOOK_CALLERS},
         tools,
     },
     command::{CommandError, Tool},
@@ -67,6 +68,9 @@ pub fn install(
         given = local_values(cluster, &archives);
     }
     merge(&mut given, values);
+    if let Some(callers) = target.local().and_then(Cluster::webhook_callers) {
+        allow_callers(target.kubectl(), &callers)?;
+    }
     progress.step("install the chart", || {
         helm.upgrade(target.kubectl(), &given, &["--wait", PATIENCE])
     })
@@ -193,6 +197,19 @@ fn load_services(cluster: &Cluster, profile: Profile) -> Result<Vec<Archive>, In
     Ok(archives)
 }
 
+/// Tells the webhook which authority signs the API server's certificate.
+fn allow_callers(kubectl: &Kubectl, authority: &str) -> Result<(), CommandError> {
+    let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        {
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": WEBHOOK_CALLERS, "namespace": NAMESPACE},
+            "data": {"ca.crt": authority},
+        },
+    ]});
+    kubectl.apply(&objects.to_string()).map(drop)
+}
+
 /// What makes the chart fit a local cluster.
 fn local_values(cluster: &Cluster, archives: &[Archive]) -> Value {
     // An archive's name changes with its content, its reference does not: this restarts the pods of an old one.
@@ -200,6 +217,8 @@ fn local_values(cluster: &Cluster, archives: &[Archive]) -> Value {
     for archive in archives {
         digest.update(archive.path.as_os_str().as_encoded_bytes());
     }
+    // A cluster that an earlier version made has no such authority.
+    let callers = cluster.webhook_callers().map(|_| WEBHOOK_CALLERS);
     json!({
         "image": {
             "registry": images::REGISTRY,
@@ -207,12 +226,16 @@ fn local_values(cluster: &Cluster, archives: &[Archive]) -> Value {
             "pullPolicy": "Never",
         },
         "kubeletDir": cluster.kubelet_dir(),
+        "webhook": {
+            "clientCA": {"configMap": callers.unwrap_or_default()},
+            "clientNames": callers.map(|_| WEBHOOK_CALLER).into_iter().collect::<Vec<_>>(),
+        },
         "podAnnotations": {"connectors.alauda.io/images": &hex(&digest.finalize())[..16]},
     })
 }
 
 /// Puts the fields of `more` over those of `values`, as Helm does with several values files.
-fn merge(values: &mut Value, more: &Value) {
+pub fn merge(values: &mut Value, more: &Value) {
     match (values, more) {
         (Value::Object(values), Value::Object(more)) => {
             for (key, value) in more {

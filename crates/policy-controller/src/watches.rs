@@ -143,7 +143,7 @@ impl Feeds {
         Box::pin(async move {
             let mut ready = Vec::from(ready);
             let hear = |heard| {
-                feeds.hear(heard);
+                feeds.hear(&heard);
                 ready.drain(..).for_each(Part::ready);
             };
             let (client, metrics) = (feeds.client.clone(), &feeds.metrics);
@@ -151,8 +151,8 @@ impl Feeds {
         })
     }
 
-    fn hear(&self, heard: Heard) {
-        let data = match &heard {
+    fn hear(&self, heard: &Heard) {
+        let data = match heard {
             Heard::Data(data) => Some(data),
             Heard::Unreadable | Heard::Gone => None,
         };

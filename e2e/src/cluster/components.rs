@@ -9,7 +9,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{config::net, layout::ClusterName, layout::Layout, tools::Tools};
+use super::{
+    config::{ADMISSION, net},
+    layout::{ClusterName, Layout},
+    tools::Tools,
+};
 
 /// A process of the cluster, in the order in which they are started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -196,6 +200,7 @@ fn kube_apiserver(layout: &Layout) -> Vec<String> {
             layout.pki("service-account.key")
         ),
         format!("--service-cluster-ip-range={}", net::SERVICE_CIDR),
+        format!("--admission-control-config-file={}", layout.text(ADMISSION)),
         format!("--audit-policy-file={}", layout.text("audit-policy.yaml")),
         format!("--audit-log-path={}", layout.text("audit.log")),
         // Megabytes: in one piece, for whoever replays it.

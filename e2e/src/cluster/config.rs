@@ -7,12 +7,18 @@ use serde_json::{Value, json};
 use super::{
     cgroup,
     layout::{ClusterName, Layout},
+    pki::WEBHOOK_CALLER,
     preflight::Machine,
 };
-use crate::images;
+use crate::{images, install::NAMESPACE};
 
 /// The user of the kubeconfig that people and tests use, and the name of its files.
 pub(crate) const ADMIN: &str = "admin";
+
+/// How the API server calls admission webhooks.
+pub(crate) const ADMISSION: &str = "admission.yaml";
+/// With which certificate.
+const WEBHOOKS: &str = "webhooks.kubeconfig";
 
 /// Addresses inside the cluster's network; every cluster has a network of its own, so all use the same.
 pub(crate) mod net {
@@ -52,6 +58,8 @@ pub(crate) fn write(layout: &Layout, name: &ClusterName, machine: &Machine) -> i
     let documents = [
         ("cni/net.d/10-pods.conflist", cni(layout)),
         ("audit-policy.yaml", audit_policy()),
+        (ADMISSION, admission(layout)),
+        (WEBHOOKS, webhooks(layout)),
         ("kubelet.yaml", kubelet(layout, name)),
         ("kube-proxy.yaml", kube_proxy(layout, name)),
     ];
@@ -103,6 +111,34 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
         cni = layout.text("cni/net.d"),
         plugins = machine.cni_dir.display(),
     )
+}
+
+/// The API server shows a certificate to webhooks of both kinds.
+fn admission(layout: &Layout) -> Value {
+    let plugin = |name: &str| {
+        json!({"name": name, "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": layout.path(WEBHOOKS),
+        }})
+    };
+    json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")],
+    })
+}
+
+/// The webhook of our installation, by the name of its Service, is shown the certificate; others are not.
+fn webhooks(layout: &Layout) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "users": [{"name": format!("webhook.{NAMESPACE}.svc"), "user": {
+            "client-certificate": layout.pki(&format!("{WEBHOOK_CALLER}.crt")),
+            "client-key": layout.pki(&format!("{WEBHOOK_CALLER}.key")),
+        }}],
+    })
 }
 
 /// Point-to-point links, so that all traffic between pods is routed and services work from every pod.

@@ -55,11 +55,17 @@ struct Identity<'a> {
 /// Kubernetes' group whose members may do everything.
 const MASTERS: Option<&str> = Some("system:masters");
 
+/// The authority of those who may call admission webhooks, and the name of its files.
+pub(crate) const WEBHOOK_CALLERS: &str = "webhook-callers";
+/// The API server's name to admission webhooks, and the name of its files.
+pub(crate) const WEBHOOK_CALLER: &str = "webhook-caller";
+
 /// Writes everything that the components and the cluster's users prove themselves with.
 pub(crate) fn write(layout: &Layout, node: &str) -> Result<(), PkiError> {
     let cluster = authority(layout, "ca", "kubernetes-ca")?;
     let etcd = authority(layout, "etcd-ca", "etcd-ca")?;
     let front_proxy = authority(layout, "front-proxy-ca", "front-proxy-ca")?;
+    let webhook_callers = authority(layout, WEBHOOK_CALLERS, WEBHOOK_CALLERS)?;
 
     let api_names = [
         "kubernetes",
@@ -96,6 +102,10 @@ pub(crate) fn write(layout: &Layout, node: &str) -> Result<(), PkiError> {
     issue(
         &front_proxy,
         client("front-proxy-client", "front-proxy-client", None),
+    )?;
+    issue(
+        &webhook_callers,
+        client(WEBHOOK_CALLER, WEBHOOK_CALLER, None),
     )?;
     issue(&cluster, server("apiserver", "kube-apiserver", &api_names))?;
     issue(

@@ -9,9 +9,9 @@ use std::{
 use e2e::{
     ApiError,
     api::kinds::{SECRET, VALIDATING_WEBHOOKS},
-    install::RELEASE,
+    install::{NAMESPACE, RELEASE},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Approval, Gate, Installation, policy, wait_until};
 
@@ -46,6 +46,21 @@ impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+#[test]
+fn the_webhook_lets_in_the_api_server_and_nobody_without_its_certificate() {
+    let gate = Gate::new("callers");
+    if !gate.is_on_local_cluster() {
+        return; // whether an existing cluster's API server has a certificate to show is not known
+    }
+    gate.create_policy("let-in", Approval::SignOff);
+    // The API server's proxy shows the certificate of no webhook.
+    let path = format!(
+        "/api/v1/namespaces/{NAMESPACE}/services/https:webhook:443/proxy/validate/accesspolicies"
+    );
+    let refusal = gate.api().post(&path, &json!({})).unwrap_err().to_string();
+    assert!(refusal.contains("certificate required"), "{refusal}");
 }
 
 fn replace_certificate(installation: &Installation<'_>) {

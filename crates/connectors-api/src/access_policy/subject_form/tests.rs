@@ -88,8 +88,6 @@ fn every_form_of_the_design() {
 fn everything_else_is_refused_with_its_reason() {
     use SubjectError as E;
     let some = json!({"matchLabels": {"a": "b"}});
-    let without = |key: &str| json!({"matchExpressions": [{"key": key, "operator": "DoesNotExist"}, {"key": key, "operator": "NotIn", "values": ["b"]}]});
-    let with_key = |key: &str| json!({"matchExpressions": [{"key": key, "operator": "Exists"}]});
     for (subject, error) in [
         (json!({"kind": "User"}), E::NameRequired),
         (json!({"kind": "Group", "name": ""}), E::NameRequired),
@@ -182,6 +180,18 @@ fn everything_else_is_refused_with_its_reason() {
             json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {}}),
             E::EveryAccount,
         ),
+    ] {
+        assert_eq!(understood(&subject), Err(error), "{subject}");
+    }
+}
+
+#[test]
+fn selectors_that_name_no_value_of_a_label_are_refused() {
+    use SubjectError as E;
+    let some = json!({"matchLabels": {"a": "b"}});
+    let without = |key: &str| json!({"matchExpressions": [{"key": key, "operator": "DoesNotExist"}, {"key": key, "operator": "NotIn", "values": ["b"]}]});
+    let with_key = |key: &str| json!({"matchExpressions": [{"key": key, "operator": "Exists"}]});
+    for (subject, error) in [
         (
             json!({"kind": "ServiceAccount", "nameSelector": without("a")}),
             E::NameSelectorOpen,
