@@ -278,6 +278,34 @@ fn a_worker_ends_with_its_input() {
     assert_eq!((said, worker.wait().unwrap().success()), (vec![], true));
 }
 
+#[test]
+fn a_worker_opens_no_file_and_starts_no_process() {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_evaluation-service"))
+        .args(["rego-worker", "1000", "134217728"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // An answer shows that it has begun to work.
+    let job = json!({"module": STATE}).to_string();
+    let length = u32::try_from(job.len()).unwrap().to_be_bytes();
+    let mut input = worker.stdin.take().unwrap();
+    input.write_all(&length).unwrap();
+    input.write_all(job.as_bytes()).unwrap();
+    let mut first = [0; 1];
+    std::io::Read::read_exact(worker.stdout.as_mut().unwrap(), &mut first).unwrap();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", worker.id())).unwrap();
+    for what in ["Max open files", "Max processes", "Max file size"] {
+        let limit = limits.lines().find_map(|line| line.strip_prefix(what));
+        let numbers: Vec<&str> = limit.unwrap().split_whitespace().take(2).collect();
+        assert_eq!(numbers, ["0", "0"], "{what}");
+    }
+    drop(input);
+    assert!(worker.wait().unwrap().success());
+}
+
 /// How little a process counts: 19 is the least.
 fn niceness(process: &str) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();

@@ -11,7 +11,7 @@ use e2e::{
     api::kinds::{SECRET, VALIDATING_WEBHOOKS},
     install::{NAMESPACE, RELEASE},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::{Approval, Gate, Installation, policy, wait_until};
 
@@ -51,15 +51,16 @@ impl Drop for Over<'_> {
 #[test]
 fn the_webhook_lets_in_the_api_server_and_nobody_without_its_certificate() {
     let gate = Gate::new("callers");
-    if !gate.is_on_local_cluster() {
+    if gate.scene().cluster().is_none() {
         return; // whether an existing cluster's API server has a certificate to show is not known
     }
     gate.create_policy("let-in", Approval::SignOff);
     // The API server's proxy shows the certificate of no webhook.
-    let path = format!(
-        "/api/v1/namespaces/{NAMESPACE}/services/https:webhook:443/proxy/validate/accesspolicies"
+    let post = format!(
+        "create --raw /api/v1/namespaces/{NAMESPACE}/services/https:webhook:443/proxy/validate/accesspolicies -f -"
     );
-    let refusal = gate.api().post(&path, &json!({})).unwrap_err().to_string();
+    let kubectl = gate.scene().kubectl();
+    let refusal = e2e::report(&kubectl.run_with_input(&post, "{}").unwrap_err());
     assert!(refusal.contains("certificate required"), "{refusal}");
 }
 

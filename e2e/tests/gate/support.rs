@@ -135,11 +135,6 @@ impl Gate {
         }
     }
 
-    /// Whether the cluster is one of ours, set up as the tests need it.
-    pub(crate) fn is_on_local_cluster(&self) -> bool {
-        self.scene.cluster().is_some()
-    }
-
     /// What stands in front of the driver; for a test that holds the installation alone on a local cluster.
     pub(crate) fn recorder(&self) -> Option<&Recorder> {
         self.watched.recorder()

@@ -17,8 +17,6 @@ pub const ARGUMENT: &str = "rego-worker";
 
 /// Modules that are kept ready. Each is at most as long as a policy can hold.
 const MODULES: usize = 32;
-/// Pipes and the like; a module opens nothing.
-const FILES: u64 = 16;
 
 /// How much less than the service a worker counts where there is not enough processor time for all: about a
 /// ninth. A module that never ends would otherwise take what calls without Rego need.
@@ -65,7 +63,9 @@ fn confine(memory: u64) -> io::Result<()> {
     // A core file would hold the objects.
     setrlimit(Resource::Core, at_most(0))?;
     setrlimit(Resource::Fsize, at_most(0))?;
-    setrlimit(Resource::Nofile, at_most(FILES))?;
+    // The pipes stay open. No file is opened, such as the service's token, and no connection.
+    setrlimit(Resource::Nofile, at_most(0))?;
+    setrlimit(Resource::Nproc, at_most(0))?;
     nice(NICE)?;
     Ok(())
 }
