@@ -11,6 +11,7 @@ use rustix::net::sockopt;
 use rustls::ServerConfig;
 use service_kit::{peers::Peers, report, shutdown::Stop};
 use tokio::{
+    io::{self, AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     time::{sleep, timeout},
@@ -27,6 +28,9 @@ mod tests;
 
 /// Who connects and does not shake hands is let go after this.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+/// And who did so in vain, after this, or when so much was read.
+const FAREWELL: Duration = Duration::from_secs(1);
+const MOST_UNHEARD: u64 = 64 * 1024;
 /// Longer than the 90 seconds for which an API server keeps a connection that it does not use, or has not used yet. Closed
 /// from here, one could meet a review that is on its way, and an API server does not ask twice. A head that comes in pieces
 /// has as long.
@@ -116,10 +120,12 @@ async fn converse(
     // An answer is one small write: waiting to fill a packet would only make it late.
     let _ = connection.set_nodelay(true);
     let _ = sockopt::set_tcp_user_timeout(&connection, UNREAD);
-    let connection = match timeout(HANDSHAKE, acceptor.accept(connection)).await {
+    let handshake = acceptor.accept(connection).into_fallible();
+    let connection = match timeout(HANDSHAKE, handshake).await {
         Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => {
+        Ok(Err((error, connection))) => {
             debug!(error = report(&error), "no TLS handshake");
+            let _ = timeout(FAREWELL, say_farewell(connection)).await;
             return;
         }
         Err(_) => return,
@@ -157,6 +163,14 @@ async fn converse(
     if let Err(error) = ended {
         debug!(error = report(&error), "a connection broke");
     }
+}
+
+/// Reads what was sent behind a handshake that failed. Closed with unread text, the connection would be reset, and the
+/// client would not hear that its certificate is missing.
+async fn say_farewell(mut connection: TcpStream) -> io::Result<()> {
+    connection.shutdown().await?;
+    io::copy(&mut connection.take(MOST_UNHEARD), &mut io::sink()).await?;
+    Ok(())
 }
 
 /// Waits until whoever calls has had the time to go elsewhere: each answer until then tells him to.

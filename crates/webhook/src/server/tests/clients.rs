@@ -80,6 +80,26 @@ async fn with_an_authority_nobody_comes_in_without_its_certificate() {
 }
 
 #[tokio::test]
+async fn a_client_without_a_certificate_is_told_so_whatever_it_has_sent_already() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.crt");
+    Authority::new().write(&file);
+    let replica = replica(&file, &[]).await;
+    let caller = replica.caller();
+    for _ in 0..20 {
+        let mut connection = caller.handshake().await.unwrap().into_inner();
+        // As an API server does: the review follows its part of the handshake at once.
+        for _ in 0..8 {
+            connection.write_all(&[b'x'; 4096]).await.unwrap();
+            connection.flush().await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let why = connection.read_u8().await.unwrap_err();
+        assert!(report(&why).contains("CertificateRequired"), "{why:?}");
+    }
+}
+
+#[tokio::test]
 async fn with_names_the_certificate_has_to_have_one_of_them() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ca.crt");
