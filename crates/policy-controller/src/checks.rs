@@ -77,6 +77,7 @@ mod tests {
             generation: Some(generation),
             defaults: DefaultRequesters::Namespace,
             at: Instant::now(),
+            places: Vec::new(),
             verdict: Verdict {
                 reason,
                 message: String::new(),

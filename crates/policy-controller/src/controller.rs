@@ -15,31 +15,36 @@ use service_kit::{
     watches::WatchMetrics,
 };
 
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
     apply::{Applier, Clock, Leads},
     checks::{
         facts::{Facts, Validator},
         inspector::Inspector,
-        rights,
+        rights::{self, RightsChanges},
     },
     events::Events,
     lead,
     live::Live,
     metrics::Metrics,
     plan::tell,
-    queue::Queue,
+    queue::{Limits, Queue},
     reconcile::Reconciler,
     seen::{MostSelected, Owner},
     watches::{self, Feeds},
-    world::World,
+    world::{Job, World},
 };
 
 /// The leader's lease.
 const LEASE: &str = "policy-controller";
 /// How many policies are looked at at a time.
 const WORKERS: usize = 16;
+/// No namespace keeps more of them busy, and one worker in four is left to what may have to be taken back.
+const LIMITS: Limits = Limits {
+    namespace: WORKERS / 2,
+    normal: WORKERS - WORKERS / 4,
+};
 /// A look that waits longer for the API server gives its place to another one.
 const CALLS: Policy = Policy {
     attempts: 3,
@@ -93,7 +98,7 @@ pub fn start(
     let live = Live::new(client.clone(), CALLS, most_selected);
     let reconciler = Arc::new(Reconciler {
         world: Arc::new(World::of(most_selected)),
-        queue: Arc::default(),
+        queue: Arc::new(Queue::shared(LIMITS, |job: &Job| &job.namespace)),
         applier: Applier::new(
             client.clone(),
             CALLS,
@@ -166,8 +171,8 @@ impl Checking {
             namespace,
             metrics,
         } = self;
-        let (changed, rights) = watch::channel(Instant::now());
-        let follow = rights::follow(client.clone(), metrics, changed, tasks.stop());
+        let rights = RightsChanges::since(Instant::now());
+        let follow = rights::follow(client.clone(), metrics, rights.clone(), tasks.stop());
         tasks.spawn_infallible("rights", follow);
         let inspector = Inspector {
             world: Arc::clone(&reconciler.world),
@@ -204,12 +209,7 @@ fn deleted(events: Events, leads: Leads) -> watches::Deleted {
 }
 
 /// Counts what the caches and the queue show.
-async fn gauges(
-    world: Arc<World>,
-    queue: Arc<Queue<crate::world::Job>>,
-    metrics: Metrics,
-    stop: Stop,
-) {
+async fn gauges(world: Arc<World>, queue: Arc<Queue<Job>>, metrics: Metrics, stop: Stop) {
     const PERIOD: Duration = Duration::from_secs(5);
     let number = |count: usize| count.try_into().unwrap_or(i64::MAX);
     loop {

@@ -1,7 +1,8 @@
 //! What has to be looked at, each thing once and by one worker at a time.
 //!
-//! What may have to be taken back goes first. Something that comes up again while it is looked at is
-//! looked at once more afterwards; something that failed, or was fought over, after a pause.
+//! What may have to be taken back goes first, and has workers that nothing else takes. Namespaces take turns, and none
+//! holds more than its share of the workers. Something that comes up again while it is looked at is looked at once more
+//! afterwards; something that failed, or was fought over, after a pause.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use service_kit::retry::Backoff;
+use service_kit::{
+    fair::{FairLine, TenantShares},
+    retry::Backoff,
+};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
@@ -56,14 +60,33 @@ pub struct Taken<J> {
     pub since: Instant,
 }
 
+/// How many workers may look at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// At things of one namespace.
+    pub namespace: usize,
+    /// At things that are not urgent. The other workers are there for what may have to be taken back.
+    pub normal: usize,
+}
+
 /// When something is due, and how many came before it.
-type Place = (Instant, u64);
+type Timer = (Instant, u64);
+
+/// Something that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    urgency: Urgency,
+    /// When it came up.
+    since: Instant,
+    /// None when it is due, and stands in line.
+    timer: Option<Timer>,
+}
 
 #[derive(Debug)]
 struct Entry {
-    /// Where it stands in line; none when it does not.
-    place: Option<(Urgency, Place, Instant)>,
-    is_running: bool,
+    /// None when it does not wait.
+    waiting: Option<Waiting>,
+    running: Option<Urgency>,
     /// How it goes in line when it was looked at.
     again: Option<(Urgency, Instant)>,
     pauses: Backoff,
@@ -76,8 +99,17 @@ struct Entry {
 #[derive(Debug)]
 struct State<J> {
     is_open: bool,
-    lines: [BTreeMap<Place, J>; 2],
+    tenant_of: fn(&J) -> &str,
+    /// What is due, by urgency.
+    lines: [FairLine<String, J>; 2],
+    /// What is not due yet.
+    timers: BTreeMap<Timer, J>,
     entries: HashMap<J, Entry>,
+    /// The workers that look at something of a namespace.
+    shares: TenantShares<String>,
+    /// How many workers look at something that is not urgent, and how many may.
+    normal: usize,
+    most_normal: usize,
     count: u64,
 }
 
@@ -88,21 +120,25 @@ pub struct Queue<J> {
     changed: Notify,
 }
 
-impl<J> Default for Queue<J> {
-    fn default() -> Self {
+impl<J: Clone + Eq + Hash> Queue<J> {
+    /// A closed queue, whose workers are shared among the namespaces that the function tells.
+    pub fn shared(limits: Limits, tenant_of: fn(&J) -> &str) -> Self {
         Self {
             state: Mutex::new(State {
                 is_open: false,
-                lines: [BTreeMap::new(), BTreeMap::new()],
+                tenant_of,
+                lines: [FairLine::default(), FairLine::default()],
+                timers: BTreeMap::new(),
                 entries: HashMap::new(),
+                shares: TenantShares::of(limits.namespace),
+                normal: 0,
+                most_normal: limits.normal.max(1),
                 count: 0,
             }),
             changed: Notify::new(),
         }
     }
-}
 
-impl<J: Clone + Eq + Hash> Queue<J> {
     /// Has something looked at.
     pub fn wake(&self, job: J, urgency: Urgency) {
         let now = Instant::now();
@@ -120,8 +156,9 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     pub fn close(&self) {
         let mut state = self.state();
         state.is_open = false;
-        state.lines = [BTreeMap::new(), BTreeMap::new()];
-        state.entries.retain(|_, entry| entry.is_running);
+        state.lines = [FairLine::default(), FairLine::default()];
+        state.timers.clear();
+        state.entries.retain(|_, entry| entry.running.is_some());
         for entry in state.entries.values_mut() {
             entry.again = None;
         }
@@ -131,7 +168,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     #[must_use]
     pub fn depth(&self) -> usize {
         let state = self.state();
-        let busy = |it: &&Entry| it.is_running || it.place.is_some();
+        let busy = |it: &&Entry| it.running.is_some() || it.waiting.is_some();
         state.entries.values().filter(busy).count()
     }
 
@@ -170,14 +207,14 @@ impl<J: Clone + Eq + Hash> Queue<J> {
 impl<J: Clone + Eq + Hash> State<J> {
     fn wake(&mut self, job: J, urgency: Urgency, since: Instant, now: Instant) {
         let entry = self.entries.entry(job.clone()).or_insert(Entry {
-            place: None,
-            is_running: false,
+            waiting: None,
+            running: None,
             again: None,
             pauses: PAUSES,
             rests_until: None,
             sleeps_until: None,
         });
-        if entry.is_running {
+        if entry.running.is_some() {
             let (urgency, since) = match entry.again {
                 Some((other, earlier)) => (urgency.min(other), since.min(earlier)),
                 None => (urgency, since),
@@ -186,24 +223,46 @@ impl<J: Clone + Eq + Hash> State<J> {
             return;
         }
         let sleeps = entry.sleeps_until.filter(|_| urgency == Urgency::Normal);
-        let due = now.max(entry.rests_until.max(sleeps).unwrap_or(now));
+        let due = entry.rests_until.max(sleeps).filter(|it| *it > now);
         self.place(job, urgency, due, since);
     }
 
-    /// Puts it in line, or further to the front of it.
-    fn place(&mut self, job: J, urgency: Urgency, due: Instant, since: Instant) {
+    /// Puts it in line, or further to the front of it. Without a time it is due.
+    fn place(&mut self, job: J, urgency: Urgency, due: Option<Instant>, since: Instant) {
         self.count += 1;
-        let mut place = (urgency, (due, self.count), since);
+        let mut waiting = Waiting {
+            urgency,
+            since,
+            timer: due.map(|due| (due, self.count)),
+        };
         let Some(entry) = self.entries.get_mut(&job) else {
             return;
         };
-        if let Some(before) = entry.place {
-            let (due, since) = (before.1.min(place.1), before.2.min(since));
-            place = (urgency.min(before.0), due, since);
-            self.lines[before.0 as usize].remove(&before.1);
+        if let Some(before) = entry.waiting {
+            waiting.urgency = urgency.min(before.urgency);
+            waiting.since = since.min(before.since);
+            // None, which is due, is the least.
+            waiting.timer = waiting.timer.min(before.timer);
+            if waiting.urgency == before.urgency && waiting.timer == before.timer {
+                entry.waiting = Some(waiting);
+                return;
+            }
+            let tenant = (self.tenant_of)(&job);
+            match before.timer {
+                Some(timer) => drop(self.timers.remove(&timer)),
+                None => self.lines[before.urgency as usize].remove(tenant, |it| *it == job),
+            }
         }
-        entry.place = Some(place);
-        self.lines[place.0 as usize].insert(place.1, job);
+        entry.waiting = Some(waiting);
+        match waiting.timer {
+            Some(timer) => drop(self.timers.insert(timer, job)),
+            None => self.enter(job, waiting.urgency),
+        }
+    }
+
+    fn enter(&mut self, job: J, urgency: Urgency) {
+        let tenant = (self.tenant_of)(&job).to_owned();
+        self.lines[urgency as usize].push(tenant, job);
     }
 
     /// What is due, or when something will be.
@@ -211,27 +270,35 @@ impl<J: Clone + Eq + Hash> State<J> {
         if !self.is_open {
             return Err(None);
         }
-        let mut next: Option<Instant> = None;
-        for line in &mut self.lines {
-            let Some(first) = line.first_entry() else {
-                continue;
-            };
-            let due = first.key().0;
-            if due > now {
-                next = Some(next.map_or(due, |it| it.min(due)));
+        while let Some(first) = self.timers.first_entry()
+            && first.key().0 <= now
+        {
+            let job = first.remove();
+            let entry = self.entries.get_mut(&job);
+            if let Some(waiting) = entry.and_then(|it| it.waiting.as_mut()) {
+                waiting.timer = None;
+                let urgency = waiting.urgency;
+                self.enter(job, urgency);
+            }
+        }
+        for urgency in [Urgency::Urgent, Urgency::Normal] {
+            if urgency == Urgency::Normal && self.normal >= self.most_normal {
                 continue;
             }
-            let job = first.remove();
+            let may = |tenant: &String| self.shares.has_room(tenant);
+            let Some((tenant, job)) = self.lines[urgency as usize].pop(may) else {
+                continue;
+            };
+            self.shares.take(tenant);
+            self.normal += usize::from(urgency == Urgency::Normal);
             let mut since = now;
             if let Some(entry) = self.entries.get_mut(&job) {
-                if let Some((_, _, came)) = entry.place.take() {
-                    since = came;
-                }
-                entry.is_running = true;
+                since = entry.waiting.take().map_or(now, |it| it.since);
+                entry.running = Some(urgency);
             }
             return Ok(Taken { job, since });
         }
-        Err(next)
+        Err(self.timers.keys().next().map(|(due, _)| *due))
     }
 
     fn done(&mut self, job: &J, done: Done, now: Instant) {
@@ -239,7 +306,10 @@ impl<J: Clone + Eq + Hash> State<J> {
         let Some(entry) = self.entries.get_mut(job) else {
             return;
         };
-        entry.is_running = false;
+        if let Some(urgency) = entry.running.take() {
+            self.shares.give_back((self.tenant_of)(job));
+            self.normal -= usize::from(urgency == Urgency::Normal);
+        }
         let again = entry.again.take();
         let mut by_itself = None;
         entry.sleeps_until = None;
@@ -269,12 +339,12 @@ impl<J: Clone + Eq + Hash> State<J> {
             return;
         }
         if let Some(due) = by_itself {
-            self.place(job.clone(), Urgency::Urgent, due, now);
+            self.place(job.clone(), Urgency::Urgent, Some(due), now);
         }
         if let Some((urgency, since)) = again {
             self.wake(job.clone(), urgency, since, now);
         }
-        let is_idle = |it: &Entry| it.place.is_none() && it.rests_until.is_none();
+        let is_idle = |it: &Entry| it.waiting.is_none() && it.rests_until.is_none();
         if self.entries.get(job).is_some_and(is_idle) {
             self.entries.remove(job);
         }

@@ -5,6 +5,7 @@
 //! Invariant: what one tenant puts in delays another by at most one turn of each tenant, however much it is.
 
 use std::{
+    borrow::Borrow,
     collections::{HashMap, VecDeque},
     hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -53,6 +54,22 @@ impl<K: Clone + Eq + Hash, T> FairLine<K, T> {
         Some((tenant, item))
     }
 
+    /// Takes a tenant's items out of its line.
+    pub fn remove<Q>(&mut self, tenant: &Q, is_meant: impl Fn(&T) -> bool)
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let Some(line) = self.items.get_mut(tenant) else {
+            return;
+        };
+        line.retain(|item| !is_meant(item));
+        if line.is_empty() {
+            self.items.remove(tenant);
+            self.turns.retain(|it| it.borrow() != tenant);
+        }
+    }
+
     /// Whether nothing is in line.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -89,7 +106,11 @@ impl<K: Eq + Hash> TenantShares<K> {
     }
 
     /// A tenant gives a place back. One that holds nothing is forgotten.
-    pub fn give_back(&mut self, tenant: &K) {
+    pub fn give_back<Q>(&mut self, tenant: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
         let Some(held) = self.held.get_mut(tenant) else {
             return;
         };
@@ -254,6 +275,20 @@ mod tests {
     }
 
     #[test]
+    fn a_removed_item_takes_no_turn() {
+        let mut line = FairLine::default();
+        for (tenant, item) in [("a", 1), ("a", 2), ("b", 3)] {
+            line.push(tenant, item);
+        }
+        line.remove("nobody", |_| true);
+        line.remove("a", |item| *item == 1);
+        line.remove("b", |item| *item == 1);
+        line.remove("b", |item| *item == 3);
+        assert_eq!(all(&mut line), [2]);
+        assert!(line.is_empty() && line.items.is_empty());
+    }
+
+    #[test]
     fn an_empty_line_has_no_next_item() {
         let mut line = FairLine::<&str, u32>::default();
         assert!(line.is_empty());
@@ -279,10 +314,10 @@ mod tests {
         assert!(shares.has_room(&"a"));
         shares.take("a");
         assert!(!shares.has_room(&"a") && shares.has_room(&"b"));
-        shares.give_back(&"a");
+        shares.give_back("a");
         assert!(shares.has_room(&"a"));
-        shares.give_back(&"a");
-        shares.give_back(&"a");
+        shares.give_back("a");
+        shares.give_back("a");
         assert_eq!(shares.tenants(), 0);
         // A share of nothing would stop a tenant for good.
         assert!(TenantShares::of(0).has_room(&"a"));

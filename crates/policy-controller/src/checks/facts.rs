@@ -22,13 +22,11 @@ use service_kit::{
     retry::Policy,
     reviews::{self, Reviewed, service_account},
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::{
+    rights::RightsChanges,
     suspects::Suspects,
     verdict::{Holders, KindFound, MOST_NAMED, Resource},
 };
@@ -79,7 +77,7 @@ pub struct Facts {
     /// The namespace of the installation.
     namespace: String,
     /// When rights changed last.
-    rights: watch::Receiver<Instant>,
+    rights: RightsChanges,
     answers: Mutex<HashMap<Question, (bool, Instant)>>,
 }
 
@@ -112,7 +110,7 @@ impl Facts {
         policy: Policy,
         validator: Arc<dyn Validator>,
         namespace: String,
-        rights: watch::Receiver<Instant>,
+        rights: RightsChanges,
     ) -> Self {
         Self {
             client,
@@ -296,7 +294,8 @@ impl Facts {
         let answers = self.answers.lock();
         let answers = answers.unwrap_or_else(PoisonError::into_inner);
         let (answer, at) = answers.get(question)?;
-        (at.elapsed() < FRESH && *at > *self.rights.borrow()).then_some(*answer)
+        let changed = self.rights.last(question.namespace.as_deref());
+        (at.elapsed() < FRESH && *at > changed).then_some(*answer)
     }
 
     fn remember(&self, question: Question, answer: bool, asked: Instant) {

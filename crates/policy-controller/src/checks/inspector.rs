@@ -1,7 +1,7 @@
 //! When a policy's checks are looked at, and what is done with what was found.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
@@ -18,15 +18,13 @@ use connectors_api::{
 use futures::FutureExt;
 use serde_json::Value;
 use service_kit::shutdown::Stop;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tracing::error;
 
 use super::{
     Inspections,
     facts::Facts,
+    rights::RightsChanges,
     suspects::Suspects,
     verdict::{self, Found, OpenBy, Verdict},
 };
@@ -58,6 +56,8 @@ pub struct Inspection {
     pub(super) generation: Option<i64>,
     pub(super) defaults: DefaultRequesters,
     pub(super) at: Instant,
+    /// The namespaces whose people were asked about.
+    pub(super) places: Vec<String>,
     pub(super) verdict: Verdict,
 }
 
@@ -97,7 +97,7 @@ pub struct Inspector {
     /// Whether this process leads.
     pub leads: Leads,
     /// When rights changed last.
-    pub rights: watch::Receiver<Instant>,
+    pub rights: RightsChanges,
 }
 
 /// A policy with checks.
@@ -106,14 +106,31 @@ struct Subject {
     policy: Arc<AccessPolicy>,
 }
 
+/// What one look at a policy brought.
+struct Looked {
+    places: Vec<String>,
+    verdict: Verdict,
+}
+
+impl Looked {
+    /// Nobody had to be asked about.
+    const fn at_nobody(verdict: Verdict) -> Self {
+        Self {
+            places: Vec::new(),
+            verdict,
+        }
+    }
+}
+
 impl Inspector {
     /// Looks whenever this process leads, until it is time to end.
     pub async fn run(self, stop: Stop) {
         let look = async {
+            let mut last = String::new();
             loop {
                 let defaults = self.world.read().default_requesters();
                 if let Some(defaults) = defaults.filter(|_| (self.leads)()) {
-                    self.pass(defaults).await;
+                    self.pass(defaults, &mut last).await;
                 }
                 sleep(PACE).await;
             }
@@ -125,27 +142,29 @@ impl Inspector {
         }
     }
 
-    /// Looks at everything that is due.
-    async fn pass(&self, defaults: DefaultRequesters) {
-        for Subject { job, policy } in self.due(defaults) {
+    /// Looks at some of what is due, beginning behind the namespace whose turn was the last.
+    async fn pass(&self, defaults: DefaultRequesters, last: &mut String) {
+        for Subject { job, policy } in self.due(defaults, last) {
             if !(self.leads)() {
                 return;
             }
             let at = Instant::now();
             // One policy must not stop the look at all others.
             let inspected = AssertUnwindSafe(self.inspect(&job, &policy, defaults));
-            let verdict = inspected.catch_unwind().await.unwrap_or_else(|_| {
+            let looked = inspected.catch_unwind().await.unwrap_or_else(|_| {
                 error!(?job, "a look at checks panicked");
-                Verdict {
+                Looked::at_nobody(Verdict {
                     reason: ChecksValid::ChecksNotJudged,
                     message: "looking at the checks failed".to_owned(),
-                }
+                })
             });
+            last.clone_from(&job.namespace);
             let found = Inspection {
                 generation: policy.metadata.generation,
                 defaults,
                 at,
-                verdict,
+                places: looked.places,
+                verdict: looked.verdict,
             };
             if self.inspections.keep(&job, found) {
                 self.queue.wake(job, Urgency::Normal);
@@ -153,7 +172,7 @@ impl Inspector {
         }
     }
 
-    fn due(&self, defaults: DefaultRequesters) -> Vec<Subject> {
+    fn due(&self, defaults: DefaultRequesters, last: &str) -> Vec<Subject> {
         let state = self.world.read();
         let subjects: Vec<Subject> = state
             .readable()
@@ -166,25 +185,26 @@ impl Inspector {
         drop(state);
         let all: BTreeSet<&Job> = subjects.iter().map(|it| &it.job).collect();
         self.inspections.forget_all_but(&all);
-        let (now, rights) = (Instant::now(), *self.rights.borrow());
+        let now = Instant::now();
         let known = self.inspections.known();
+        let changed = |places: &[String]| {
+            let places = places.iter().map(|it| self.rights.last(Some(it)));
+            places.fold(self.rights.last(None), Instant::max)
+        };
         let is_due = |it: &Subject| {
             known.get(&it.job).is_none_or(|found| {
                 found.generation != it.policy.metadata.generation
                     || found.defaults != defaults
-                    || found.is_due(now, rights)
+                    || found.is_due(now, changed(&found.places))
             })
         };
-        // Whoever nobody has looked at goes first; after some, it is asked anew who that is.
+        // In each namespace a policy that was never looked at goes first.
         let (again, first): (Vec<_>, Vec<_>) = subjects
             .into_iter()
             .filter(is_due)
             .partition(|it| known.contains_key(&it.job));
-        first
-            .into_iter()
-            .chain(again)
-            .take(MOST_AT_A_TIME)
-            .collect()
+        let due = first.into_iter().chain(again);
+        in_turns(due.map(|it| (it.job.namespace.clone(), it)), last)
     }
 
     async fn inspect(
@@ -192,12 +212,12 @@ impl Inspector {
         job: &Job,
         policy: &AccessPolicy,
         defaults: DefaultRequesters,
-    ) -> Verdict {
+    ) -> Looked {
         let Some(granted) = &policy.spec.check_granted_permission else {
-            return Verdict {
+            return Looked::at_nobody(Verdict {
                 reason: ChecksValid::NoChecks,
                 message: String::new(),
-            };
+            });
         };
         let object = serde_json::to_value(policy).unwrap_or(Value::Null);
         let validated = validate::policy(&object);
@@ -242,8 +262,32 @@ impl Inspector {
             let of_kind = self.facts.kind(kind, &suspects, asks_deleters).await;
             found.kinds.insert(kind.clone(), of_kind);
         }
-        verdict::verdict(checks, &found)
+        Looked {
+            places: suspects.places.into_keys().collect(),
+            verdict: verdict::verdict(checks, &found),
+        }
     }
+}
+
+/// The first few, one of each namespace after the other, beginning behind the last one.
+fn in_turns<T>(due: impl Iterator<Item = (String, T)>, last: &str) -> Vec<T> {
+    let mut namespaces: BTreeMap<String, VecDeque<T>> = BTreeMap::new();
+    for (namespace, item) in due {
+        namespaces.entry(namespace).or_default().push_back(item);
+    }
+    let before = namespaces.range(..=last.to_owned()).count();
+    let mut turns: VecDeque<VecDeque<T>> = namespaces.into_values().collect();
+    turns.rotate_left(before);
+    let mut taken = Vec::new();
+    while taken.len() < MOST_AT_A_TIME
+        && let Some(mut namespace) = turns.pop_front()
+    {
+        taken.extend(namespace.pop_front());
+        if !namespace.is_empty() {
+            turns.push_back(namespace);
+        }
+    }
+    taken
 }
 
 #[cfg(test)]
@@ -255,6 +299,7 @@ mod tests {
             generation: Some(1),
             defaults: DefaultRequesters::Namespace,
             at,
+            places: Vec::new(),
             verdict: Verdict {
                 reason,
                 message: String::new(),
@@ -277,6 +322,23 @@ mod tests {
             assert!(!found.is_due(start + after - second, start), "{reason}");
             assert!(found.is_due(start + after, start), "{reason}");
         }
+    }
+
+    #[test]
+    fn namespaces_take_turns_at_having_their_checks_looked_at() {
+        let due = |loud: usize| {
+            let loud = (0..loud).map(|n| ("loud".to_owned(), format!("loud-{n}")));
+            let others = ["calm", "quiet"].map(|it| (it.to_owned(), it.to_owned()));
+            loud.chain(others)
+        };
+        let taken = in_turns(due(100), "");
+        assert_eq!(taken.len(), MOST_AT_A_TIME);
+        assert_eq!(taken[..4], ["calm", "loud-0", "quiet", "loud-1"]);
+        assert_eq!(in_turns(due(100), "calm")[..3], ["loud-0", "quiet", "calm"]);
+        assert_eq!(in_turns(due(100), "loud")[..2], ["quiet", "calm"]);
+        assert_eq!(in_turns(due(0), "quiet"), ["calm", "quiet"]);
+        assert_eq!(in_turns(due(0), "z"), ["calm", "quiet"]);
+        assert!(in_turns(std::iter::empty::<(String, ())>(), "a").is_empty());
     }
 
     #[test]

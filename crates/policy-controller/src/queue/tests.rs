@@ -11,10 +11,22 @@ fn taken(queue: &Jobs) -> Option<&'static str> {
     queue.take().now_or_never().map(|it| it.job)
 }
 
-fn opened() -> Jobs {
-    let queue = Jobs::default();
+/// The first letter of a job is its namespace.
+fn namespace(job: &&'static str) -> &'static str {
+    &job[..1]
+}
+
+fn limited(limits: Limits) -> Jobs {
+    let queue = Jobs::shared(limits, |job| namespace(job));
     queue.open();
     queue
+}
+
+fn opened() -> Jobs {
+    limited(Limits {
+        namespace: 100,
+        normal: 100,
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -24,10 +36,82 @@ async fn what_may_have_to_be_taken_back_goes_first() {
     queue.wake("b", Urgency::Normal);
     queue.wake("c", Urgency::Urgent);
     queue.wake("b", Urgency::Urgent);
-    assert_eq!(taken(&queue), Some("b"), "it came up before c");
     assert_eq!(taken(&queue), Some("c"));
+    assert_eq!(taken(&queue), Some("b"), "it became urgent");
     assert_eq!(taken(&queue), Some("a"));
     assert_eq!(taken(&queue), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_take_turns_however_much_one_has() {
+    let queue = opened();
+    for job in ["a1", "a2", "a3", "b1", "b2", "c1"] {
+        queue.wake(job, Urgency::Urgent);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| taken(&queue)).collect();
+    assert_eq!(order, ["a1", "b1", "c1", "a2", "b2", "a3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_holds_no_more_than_its_share_of_the_workers() {
+    let queue = limited(Limits {
+        namespace: 2,
+        normal: 100,
+    });
+    for job in ["a1", "a2", "a3", "b1"] {
+        queue.wake(job, Urgency::Normal);
+    }
+    queue.wake("a4", Urgency::Urgent);
+    let order: Vec<_> = std::iter::from_fn(|| taken(&queue)).collect();
+    assert_eq!(order, ["a4", "a1", "b1"], "a has its two");
+    for (done, next) in [("a1", "a2"), ("a4", "a3"), ("b1", "")] {
+        queue.done(&done, Done::Well);
+        assert_eq!(taken(&queue).unwrap_or(""), next);
+    }
+    queue.done(&"a2", Done::Well);
+    queue.done(&"a3", Done::Failed);
+    assert_eq!(queue.state().shares.tenants(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_workers_are_left_to_what_may_have_to_be_taken_back() {
+    let queue = limited(Limits {
+        namespace: 100,
+        normal: 2,
+    });
+    for job in ["a", "b", "c"] {
+        queue.wake(job, Urgency::Normal);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| taken(&queue)).collect();
+    assert_eq!(order, ["a", "b"]);
+    queue.wake("d", Urgency::Urgent);
+    queue.wake("c", Urgency::Urgent);
+    assert_eq!(taken(&queue), Some("d"));
+    assert_eq!(taken(&queue), Some("c"), "it became urgent");
+    queue.wake("e", Urgency::Normal);
+    queue.done(&"d", Done::Well);
+    assert_eq!(taken(&queue), None);
+    queue.done(&"a", Done::Well);
+    assert_eq!(taken(&queue), Some("e"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_becomes_urgent_or_is_forgotten_leaves_nothing_in_line() {
+    let queue = opened();
+    for _ in 0..3 {
+        queue.wake("a", Urgency::Normal);
+        queue.wake("a", Urgency::Urgent);
+        assert_eq!(taken(&queue), Some("a"));
+        queue.wake("a", Urgency::Normal);
+        queue.done(&"a", Done::Failed);
+        queue.wake("a", Urgency::Normal);
+        advance(SOON).await;
+        assert_eq!(taken(&queue), Some("a"));
+        queue.done(&"a", Done::Well);
+    }
+    let state = queue.state();
+    assert!(state.lines.iter().all(FairLine::is_empty) && state.timers.is_empty());
+    assert!(state.entries.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
