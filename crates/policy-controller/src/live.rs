@@ -30,7 +30,7 @@ use serde_json::Value;
 use service_kit::{
     lists,
     retry::{CallError, Policy},
-    watches::{Guarded, Named, Parse, Plain},
+    watches::{Guarded, Labelled, Named, Parse, Plain},
 };
 use tokio::time::Instant;
 
@@ -167,7 +167,8 @@ impl Live {
     /// What a policy of that namespace selects from: what no selector is about is not read.
     async fn around(&self, spec: &AccessPolicySpec, own: &str) -> Result<Around, CallError> {
         let mut around = Around::default();
-        let api = Api::<Guarded<connector::Selectable>>::namespaced(self.client.clone(), own);
+        let api =
+            Api::<Guarded<connector::Selectable, Labelled>>::namespaced(self.client.clone(), own);
         let call = format!("list connectors in {own}");
         let connectors = self.pages(call, &api, ListParams::default()).await?;
         around.connectors = names(&connectors);
@@ -342,7 +343,9 @@ pub fn job_in(metadata: &ObjectMeta) -> Option<Job> {
 
 /// What is there and is not being deleted.
 fn there<K: Resource, P>(objects: &[Guarded<K, P>]) -> impl Iterator<Item = (Name, Labels)> {
-    let objects = objects.iter().map(Resource::meta);
+    // One whose labels cannot be read is found by no selector, and left out by none.
+    let objects = objects.iter().filter_map(|it| it.object.as_ref().ok());
+    let objects = objects.map(Resource::meta);
     let there = objects.filter(|it| it.deletion_timestamp.is_none());
     there.map(|it| (Name::in_metadata(it), it.labels.clone().unwrap_or_default()))
 }

@@ -16,7 +16,7 @@ use service_kit::{
     config_map::{self, Heard},
     readiness::{Part, Readiness},
     shutdown::Stop,
-    watches::{Change, Changes, Guarded, Listing, Named, Parse, Watch, WatchMetrics},
+    watches::{Change, Changes, Guarded, Labelled, Listing, Named, Parse, Watch, WatchMetrics},
 };
 
 use tracing::warn;
@@ -67,7 +67,7 @@ impl Feeds {
             ),
             self.feed(
                 "connectors",
-                Api::<Guarded<connector::Selectable>>::all(client()),
+                Api::<Guarded<connector::Selectable, Labelled>>::all(client()),
                 all(),
                 part("connectors"),
                 Self::connector,
@@ -212,7 +212,7 @@ impl Feeds {
         }
     }
 
-    fn connector(&self, change: Change<Guarded<connector::Selectable>>) -> Wakes {
+    fn connector(&self, change: Change<Guarded<connector::Selectable, Labelled>>) -> Wakes {
         let (name, labels) = labels_in(change);
         self.world.write().connector(&name, labels)
     }
@@ -249,15 +249,36 @@ impl Feeds {
     }
 }
 
-/// None of an object that is gone or being deleted.
-fn labels_in<K: Resource>(change: Change<K>) -> (Name, Option<Labels>) {
+/// None of an object that is gone or being deleted, or whose labels cannot be read: no selector finds it.
+fn labels_in<K: Resource, P>(change: Change<Guarded<K, P>>) -> (Name, Option<Labels>) {
     match change {
         Change::There(name, object) => {
-            let metadata = object.meta();
-            let is_there = metadata.deletion_timestamp.is_none();
-            let labels = is_there.then(|| metadata.labels.clone().unwrap_or_default());
+            let readable = object.object.ok();
+            let there = readable.filter(|it| it.meta().deletion_timestamp.is_none());
+            let labels = there.map(|it| it.meta().labels.clone().unwrap_or_default());
             (name, labels)
         }
         Change::Gone(name) => (name, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_connector_whose_labels_cannot_be_read_is_as_good_as_gone() {
+        let labels = |labels: serde_json::Value| {
+            let connector = json!({"metadata": {"name": "c", "labels": labels}});
+            let connector: Guarded<connector::Selectable, Labelled> =
+                serde_json::from_str(&connector.to_string()).unwrap();
+            labels_in(Change::There(Name::new("tools", "c"), connector)).1
+        };
+        assert_eq!(labels(json!({})), Some(Labels::new()));
+        assert!(labels(json!({"a": "b"})).is_some());
+        // As one without labels, a selector that leaves out some would find it.
+        assert_eq!(labels(json!({"a": "x".repeat(9000)})), None);
     }
 }

@@ -22,7 +22,7 @@ use kube::{
 use service_kit::{
     readiness::{Part, Readiness},
     shutdown::Stop,
-    watches::{Change, Changes, Guarded, Listing, Named, Parse, Watch, WatchMetrics},
+    watches::{Change, Changes, Guarded, Labelled, Listing, Named, Parse, Watch, WatchMetrics},
 };
 use tracing::{info, warn};
 
@@ -94,7 +94,7 @@ impl Feeds {
             ),
             self.feed(
                 "connectors",
-                Api::<Guarded<connector::Selectable>>::all(client()),
+                Api::<Guarded<connector::Selectable, Labelled>>::all(client()),
                 Config::default(),
                 part("connectors"),
                 Self::connector,
@@ -254,17 +254,19 @@ impl Feeds {
         }
     }
 
-    fn connector(&self, change: Change<Guarded<connector::Selectable>>) -> Wakes {
+    fn connector(&self, change: Change<Guarded<connector::Selectable, Labelled>>) -> Wakes {
         let (name, connector) = match change {
             Change::There(name, connector) => {
-                let is_there = connector.meta().deletion_timestamp.is_none();
-                let cached = ConnectorCached {
+                // Without its labels nobody knows which selectors leave it out.
+                let readable = connector.object.ok();
+                let there = readable.filter(|it| it.metadata.deletion_timestamp.is_none());
+                let cached = there.map(|it| ConnectorCached {
                     seen: ConnectorSeen {
-                        uid: connector.uid().unwrap_or_default(),
+                        uid: it.uid().unwrap_or_default(),
                     },
-                    labels: connector.labels().clone(),
-                };
-                (name, is_there.then_some(cached))
+                    labels: it.labels().clone(),
+                });
+                (name, cached)
             }
             Change::Gone(name) => (name, None),
         };
@@ -351,15 +353,17 @@ impl Feeds {
     }
 }
 
+/// None of an object that is gone, or whose labels cannot be read: no selector finds it.
 fn labels_in<K>(change: Change<Guarded<K, Named>>) -> (Name, Option<BTreeMap<String, String>>)
 where
-    Guarded<K, Named>: ResourceExt,
+    K: Resource,
     Named: Parse<K>,
 {
     match change {
         Change::There(name, object) => {
-            let labels = object.labels().clone();
-            (name, Some(labels))
+            let readable = object.object.ok();
+            let labels = readable.map(|it| it.meta().labels.clone().unwrap_or_default());
+            (name, labels)
         }
         Change::Gone(name) => (name, None),
     }
@@ -377,5 +381,25 @@ fn facts(pod: &Pod) -> PodFacts {
         account: account
             .filter(|it| !it.is_empty())
             .unwrap_or_else(|| "default".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_account_whose_labels_cannot_be_read_is_found_by_no_selector() {
+        let labels = |labels: serde_json::Value| {
+            let account = json!({"metadata": {"name": "a", "labels": labels}});
+            let account: Guarded<ServiceAccount, Named> =
+                serde_json::from_str(&account.to_string()).unwrap();
+            labels_in(Change::There(Name::new("devops", "a"), account)).1
+        };
+        assert_eq!(labels(json!({})), Some(BTreeMap::new()));
+        assert!(labels(json!({"a": "b"})).is_some());
+        assert_eq!(labels(json!({"a": "x".repeat(9000)})), None);
     }
 }

@@ -39,7 +39,7 @@ use observed::Observed;
 
 pub use changes::{Change, Changes, Listing};
 pub use guarded::{Guarded, Parse, Plain, Unreadable};
-pub use named::{Identity, Named, read};
+pub use named::{Identity, Labelled, Named, read};
 pub use observed::WatchMetrics;
 
 /// Short enough that a decision is not late for long, long enough for a server that has to recover.

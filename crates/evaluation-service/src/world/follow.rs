@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use service_kit::clock;
 use service_kit::readiness::Readiness;
 use service_kit::shutdown::{Stop, Tasks};
-use service_kit::watches::{Guarded, Parse, Plain, Unreadable, Watch, WatchMetrics};
+use service_kit::watches::{Guarded, Labelled, Parse, Unreadable, Watch, WatchMetrics};
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -51,8 +51,8 @@ impl Follow<'_> {
         self.start_one::<ClusterRoleBinding, Rbac>(tasks);
         self.start_one::<AccessRequest, Strict>(tasks);
         self.start_one::<AccessPolicy, Strict>(tasks);
-        self.start_one::<connector::Selectable, Plain>(tasks);
-        self.start_one::<PartialObjectMeta<Namespace>, Plain>(tasks);
+        self.start_one::<connector::Selectable, Labelled>(tasks);
+        self.start_one::<PartialObjectMeta<Namespace>, Labelled>(tasks);
     }
 
     fn start_one<K: Source, P: Parse<K> + 'static>(&self, tasks: &mut Tasks) {
@@ -185,6 +185,8 @@ fn take<K: Source, P>(
 
 #[cfg(test)]
 mod tests {
+    use service_kit::watches::Plain;
+
     use super::*;
     use crate::check::target;
     use crate::fixtures::{POD_FORM, question, request, role, role_binding};

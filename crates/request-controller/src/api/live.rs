@@ -15,7 +15,7 @@ use serde_json::Value;
 use service_kit::{
     lists::{self, Pages},
     retry::{CallError, Policy},
-    watches::{Guarded, Named, Parse, Plain, Unreadable},
+    watches::{Guarded, Labelled, Named, Parse, Plain, Unreadable},
 };
 use std::fmt::Debug;
 use thiserror::Error;
@@ -97,7 +97,7 @@ impl Live {
 
     /// A connector, by its metadata.
     pub async fn connector(&self, name: &Name) -> Read<connector::Selectable> {
-        self.get::<connector::Selectable, Plain>(name).await
+        self.get::<connector::Selectable, Labelled>(name).await
     }
 
     /// A service account, by its metadata.

@@ -116,8 +116,8 @@ impl Observer {
             return Ok(cached.map(|it| (it.seen, it.labels)));
         }
         match self.live.connector(&name).await? {
-            None => Ok(None),
-            Some(Err(_)) => Err(ObserveError::UnreadablePart(format!("connector {name}"))),
+            // What cannot be read opens nothing. An error instead would hold up a withdrawal.
+            None | Some(Err(_)) => Ok(None),
             Some(Ok(connector)) if connector.metadata.deletion_timestamp.is_some() => Ok(None),
             Some(Ok(connector)) => {
                 let uid = connector.metadata.uid.clone().unwrap_or_default();

@@ -7,9 +7,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use kube::Resource;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::Parse;
+use super::{Parse, Plain};
 
-/// Only what an object is called. Whatever else is in it is skipped unread.
+/// Labels of an object that has more bytes of them are not kept: the object counts as unreadable. Whoever may create
+/// objects decides how many labels they have, and every object of the cluster is kept.
+const MOST_LABEL_BYTES: usize = 8 * 1024;
+
+/// Only what an object is called, with its labels. Whatever else is in it is skipped unread.
 #[derive(Clone, Copy, Debug)]
 pub enum Named {}
 
@@ -17,8 +21,29 @@ impl<K: Resource + Default> Parse<K> for Named {
     fn parse(json: &str) -> Result<K, String> {
         let mut object = K::default();
         *object.meta_mut() = read::<Object>(json)?.metadata.into();
-        Ok(object)
+        bounded(object)
     }
+}
+
+/// What a type reads of an object, with its labels.
+#[derive(Clone, Copy, Debug)]
+pub enum Labelled {}
+
+impl<K: Resource + DeserializeOwned> Parse<K> for Labelled {
+    fn parse(json: &str) -> Result<K, String> {
+        bounded(Plain::parse(json)?)
+    }
+}
+
+fn bounded<K: Resource>(object: K) -> Result<K, String> {
+    let labels = object.meta().labels.iter().flatten();
+    let bytes: usize = labels.map(|(key, value)| key.len() + value.len()).sum();
+    if bytes > MOST_LABEL_BYTES {
+        return Err(format!(
+            "metadata.labels: {bytes} bytes, and at most {MOST_LABEL_BYTES} are read"
+        ));
+    }
+    Ok(object)
 }
 
 #[derive(Deserialize)]
@@ -85,6 +110,26 @@ mod tests {
         let account: ServiceAccount = Named::parse(json).unwrap();
         assert_eq!(account.metadata.labels.unwrap()["x"], "y");
         assert_eq!(account.metadata.annotations, None);
+    }
+
+    #[test]
+    fn an_object_with_too_many_bytes_of_labels_is_unreadable() {
+        let labelled = |bytes: usize| {
+            let value = "x".repeat(bytes - 1);
+            format!(r#"{{"metadata": {{"name": "a", "labels": {{"k": "{value}"}}}}}}"#)
+        };
+        let named = <Named as Parse<ServiceAccount>>::parse;
+        let plain = <Labelled as Parse<ServiceAccount>>::parse;
+        for parse in [named, plain] {
+            let most = parse(&labelled(MOST_LABEL_BYTES)).unwrap();
+            assert_eq!(most.metadata.labels.unwrap().len(), 1);
+            let problem = parse(&labelled(MOST_LABEL_BYTES + 1)).unwrap_err();
+            assert_eq!(
+                problem,
+                "metadata.labels: 8193 bytes, and at most 8192 are read"
+            );
+            assert!(parse(r#"{"metadata": {"labels": null}}"#).is_ok());
+        }
     }
 
     #[test]
