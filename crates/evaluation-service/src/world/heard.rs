@@ -95,12 +95,16 @@ where
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
+/// What comes on a watch shows the cluster as of when it was sent, and does not say when that was. On a busy machine a
+/// line has been on its way for tens of milliseconds.
+const DELIVERY: SignedDuration = SignedDuration::from_secs(1);
+
 /// The body of a response.
 struct Listened<F> {
     body: Body,
     /// Only on a watch that the API server granted.
     heard: Option<F>,
-    /// When the last whole lines came. They count when the reader comes back for more.
+    /// When the last whole lines were sent, or later. They count when the reader comes back for more.
     unsaid: Option<Timestamp>,
 }
 
@@ -126,7 +130,7 @@ impl<F: Fn(Timestamp) + Unpin> HttpBody for Listened<F> {
             && let Some(Ok(frame)) = &frame
             && frame.data_ref().is_some_and(|data| is_good(data))
         {
-            self.unsaid = Some(clock::now());
+            self.unsaid = clock::now().checked_sub(DELIVERY).ok();
         }
         Poll::Ready(frame)
     }
@@ -212,7 +216,9 @@ mod tests {
             async move { Ok::<_, Infallible>(response) }
         });
         let counted = Arc::clone(counted);
-        let client = listening(&Client::new(service, "default"), false, move |_| {
+        let client = listening(&Client::new(service, "default"), false, move |moment| {
+            // What came just now was sent a while ago.
+            assert!(moment + DELIVERY <= clock::now());
             counted.fetch_add(1, Ordering::Relaxed);
         });
         let request = Request::get(path).body(Body::empty()).unwrap();
