@@ -4,10 +4,10 @@ mod requesters;
 
 use std::collections::BTreeMap;
 
-use crate::access_policy::{CheckGrantedPermission, SubjectForm, SubjectSpec};
+use crate::access_policy::{CheckGrantedPermission, MOST_SELECTORS, SubjectForm, SubjectSpec};
 use crate::config::DefaultRequesters;
 use crate::names::{is_dns_label, is_dns_subdomain};
-use crate::{AccessPolicySpec, Permission};
+use crate::{AccessPolicySpec, NamespaceKeys, Permission};
 
 pub use requesters::{Accepts, Requesters};
 
@@ -76,21 +76,28 @@ pub fn applies(
     Applies::Yes
 }
 
-/// Whether a policy gives its standing permission; none when it has none.
+/// Whether a policy gives its standing permission; none when it has none. Subjects select namespaces by these keys.
 #[must_use]
 pub fn gives_standing(
     policy: &AccessPolicySpec,
     policy_namespace: &str,
     wanted: Wanted<'_>,
     asker: Asker<'_>,
+    keys: &NamespaceKeys,
 ) -> Option<Applies> {
     let standing = policy.default_permission.as_ref()?;
-    let subjects = &standing.binding_template.subjects;
+    let binding = &standing.binding_template;
+    let has_too_many = binding.selectors() > MOST_SELECTORS;
+    let subjects = binding.subjects.iter().map(SubjectForm::try_from);
+    // One subject that cannot be understood means nobody; the others still count.
+    let mut admitted = subjects
+        .flatten()
+        .filter(|subject| subject.namespaces().is_none_or(|it| keys.admit(it).is_ok()));
     Some(if policy.permission != wanted.permission {
         Applies::OtherPermission
     } else if !selects(policy, wanted) {
         Applies::OtherConnector
-    } else if !are_meant(subjects, policy_namespace, asker) {
+    } else if has_too_many || !admitted.any(|it| is_meant(&it, policy_namespace, asker)) {
         Applies::OtherAsker
     } else {
         Applies::Yes
@@ -273,7 +280,7 @@ mod tests {
                 labels: None,
                 namespace_labels: None,
             };
-            gives_standing(policy, "own", wanted, asker)
+            gives_standing(policy, "own", wanted, asker, &NamespaceKeys::default())
         };
         let mine =
             spec(json!([{"kind": "ServiceAccount", "namespace": "devops", "name": "builder"}]));
@@ -286,6 +293,41 @@ mod tests {
         assert_eq!(asked(&others, "prod", apis), Some(Applies::OtherAsker));
         let checked = policy(&json!(null), &json!(null));
         assert_eq!(asked(&checked, "prod", apis), None);
+    }
+
+    #[test]
+    fn a_standing_permission_by_labels_is_given_within_the_bounds_of_selectors() {
+        let (none, home) = (labels(&[]), labels(&[("project", "devops")]));
+        let by_project = json!({"kind": "Group", "name": "system:serviceaccounts",
+            "namespaceSelector": {"matchLabels": {"project": "devops"}}});
+        let given = |subjects: Vec<Value>, keys: Value| {
+            let policy: AccessPolicySpec = serde_json::from_value(json!({"defaultPermission": {
+                "roleTemplate": {"rules": []}, "bindingTemplate": {"subjects": subjects},
+            }}))
+            .unwrap();
+            let wanted = Wanted {
+                connector: "prod",
+                labels: &none,
+                permission: Permission::Apis,
+            };
+            let asker = Asker {
+                namespace: "devops",
+                name: "builder",
+                labels: None,
+                namespace_labels: Some(&home),
+            };
+            let keys = NamespaceKeys::parse(&keys.to_string()).unwrap();
+            gives_standing(&policy, "own", wanted, asker, &keys)
+        };
+        let known = || json!(["project"]);
+        assert_eq!(given(vec![by_project.clone()], known()), Some(Applies::Yes));
+        let foreign = given(vec![by_project.clone()], json!([]));
+        assert_eq!(foreign, Some(Applies::OtherAsker));
+        let most = vec![by_project.clone(); MOST_SELECTORS];
+        assert_eq!(given(most, known()), Some(Applies::Yes));
+        let more = vec![by_project; MOST_SELECTORS + 1];
+        assert_eq!(given(more, known()), Some(Applies::OtherAsker));
+        assert_eq!(given(vec![], known()), Some(Applies::OtherAsker));
     }
 
     #[test]

@@ -26,10 +26,16 @@ impl<'a> PolicyAge<'a> {
     #[must_use]
     pub fn of(policy: &'a AccessPolicy) -> Self {
         let created = policy.metadata.creation_timestamp.as_ref();
+        Self::new(created.map(|time| time.0), policy.metadata.name.as_deref())
+    }
+
+    /// Of a policy with that name, and when it was created.
+    #[must_use]
+    pub const fn new(created: Option<Timestamp>, name: Option<&'a str>) -> Self {
         Self {
             is_unstored: created.is_none(),
-            created: created.map(|time| time.0),
-            name: policy.metadata.name.as_deref(),
+            created,
+            name,
         }
     }
 }

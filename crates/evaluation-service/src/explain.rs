@@ -2,13 +2,14 @@
 //!
 //! A pure function of what the caches know, and of what was read live of the request and the account.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use connectors_api::access_policy::{Check, SubjectSpec};
+use connectors_api::access_policy::{Check, MOST_SELECTORS, SubjectSpec};
 use connectors_api::access_request::{CheckRef, MatchedPolicy};
 use connectors_api::config::{DEFAULT_REQUESTERS, DefaultRequesters};
 use connectors_api::policy_match::{self, Applies, Asker, Wanted};
-use connectors_api::{AccessPolicySpec, AccessRequest};
+use connectors_api::policy_order::{MOST_PER_CONNECTOR, PolicyAge};
+use connectors_api::{AccessPolicySpec, AccessRequest, NamespaceKeys};
 use evaluation_api::access::{AccessQuestion, wire_time};
 use evaluation_api::v1::{
     CheckExplanation, CheckedObject, ExplainResponse, PolicyApplies, PolicyExplanation,
@@ -71,12 +72,17 @@ pub(crate) fn explain(
             namespace_labels: world.around.namespace(&question.subject.namespace),
         },
         default: world.default_requesters(),
+        keys: &world.namespace_keys,
     };
+    let left_out = sight.left_out(world.around.policies(namespace));
     let mut matched = Matched::of(read.request.as_ref());
     let mut policies: Vec<PolicyExplanation> = world
         .around
         .policies(namespace)
-        .map(|(name, policy)| sight.policy(name, policy, matched.take(&policy.uid)))
+        .map(|(name, policy)| {
+            let counts = !left_out.contains(name);
+            sight.policy(name, policy, counts, matched.take(&policy.uid))
+        })
         .collect();
     policies.extend(matched.left().map(gone));
     ExplainResponse {
@@ -120,15 +126,37 @@ struct Sight<'a> {
     asker: Asker<'a>,
     /// Who may ask where a policy does not say.
     default: DefaultRequesters,
+    /// By which labels of namespaces subjects may be selected.
+    keys: &'a NamespaceKeys,
 }
 
 type Word = (PolicyApplies, String);
 
 impl Sight<'_> {
+    /// The policies with checks that do not count for the connector, because so many older ones select it.
+    fn left_out<'p>(
+        &self,
+        policies: impl Iterator<Item = (&'p String, &'p Policy)>,
+    ) -> BTreeSet<&'p String> {
+        let selects = |policy: &Policy| {
+            let spec = policy.spec.as_ref().ok().filter(|_| !policy.is_going);
+            spec.is_some_and(|spec| {
+                spec.check_granted_permission.is_some()
+                    && spec.permission == self.wanted.permission
+                    && policy_match::selects(spec, self.wanted)
+            })
+        };
+        let mut counted: Vec<_> = policies.filter(|(_, policy)| selects(policy)).collect();
+        counted.sort_by_key(|(name, policy)| PolicyAge::new(policy.created, Some(name)));
+        let left_out = counted.into_iter().skip(MOST_PER_CONNECTOR);
+        left_out.map(|(name, _)| name).collect()
+    }
+
     fn policy(
         &self,
         name: &str,
         policy: &Policy,
+        counts: bool,
         matched: Option<&MatchedPolicy>,
     ) -> PolicyExplanation {
         let (standing, checked, checks) = match &policy.spec {
@@ -142,7 +170,10 @@ impl Sight<'_> {
                 let checks = granted.map(|granted| granted.spec.checks.as_slice());
                 (
                     self.standing(spec),
-                    self.checked(spec),
+                    match self.checked(spec) {
+                        (PolicyApplies::Yes, _) if !counts => self.too_many(),
+                        word => word,
+                    },
                     checks.unwrap_or_default(),
                 )
             }
@@ -159,8 +190,17 @@ impl Sight<'_> {
 
     fn standing(&self, spec: &AccessPolicySpec) -> Word {
         let namespace = &self.question.connector.namespace;
-        match policy_match::gives_standing(spec, namespace, self.wanted, self.asker) {
+        let selectors = spec.default_permission.as_ref();
+        let selectors = selectors.map_or(0, |it| it.binding_template.selectors());
+        match policy_match::gives_standing(spec, namespace, self.wanted, self.asker, self.keys) {
             None => absent("defaultPermission"),
+            Some(Applies::OtherAsker) if selectors > MOST_SELECTORS => {
+                let message = format!(
+                    "{selectors} of bindingTemplate.subjects have selectors, and at most {MOST_SELECTORS} may: nobody \
+                     holds the permission"
+                );
+                (PolicyApplies::OtherSubject, message)
+            }
             Some(applies) => self.word(spec, applies, "bindingTemplate.subjects", "holds it"),
         }
     }
@@ -178,6 +218,15 @@ impl Sight<'_> {
             return (PolicyApplies::OtherSubject, message);
         }
         self.word(spec, applies, "requesters", "may ask for it")
+    }
+
+    fn too_many(&self) -> Word {
+        let connector = &self.question.connector.name;
+        let message = format!(
+            "{MOST_PER_CONNECTOR} older policies with checks select connector {connector}, and no more count: delete \
+             policies that are not needed, or select other connectors"
+        );
+        (PolicyApplies::TooMany, message)
     }
 
     fn word(&self, spec: &AccessPolicySpec, applies: Applies, list: &str, may: &str) -> Word {

@@ -9,10 +9,11 @@ mod requests;
 mod sources;
 mod surroundings;
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use authz::RbacIndex;
+use connectors_api::NamespaceKeys;
 use connectors_api::config::{Config, DefaultRequesters};
 use evaluation_api::access::Gating;
 use jiff::Timestamp;
@@ -43,6 +44,8 @@ pub struct World {
     pub around: Surroundings,
     /// What the installation was last told, once that has been known. No decision depends on it.
     pub config: Option<Config>,
+    /// By which labels of namespaces policies may select subjects.
+    pub namespace_keys: Arc<NamespaceKeys>,
     /// As of when each of the caches shows the cluster.
     heard: Heard,
 }

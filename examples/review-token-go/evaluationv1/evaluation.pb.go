@@ -457,6 +457,8 @@ const (
 	PolicyApplies_POLICY_APPLIES_UNREADABLE PolicyApplies = 7
 	// The policy is not there any more, or on its way out.
 	PolicyApplies_POLICY_APPLIES_GONE PolicyApplies = 8
+	// So many older policies select the connector that this one does not count.
+	PolicyApplies_POLICY_APPLIES_TOO_MANY PolicyApplies = 9
 )
 
 // Enum value maps for PolicyApplies.
@@ -471,6 +473,7 @@ var (
 		6: "POLICY_APPLIES_OTHER_SUBJECT",
 		7: "POLICY_APPLIES_UNREADABLE",
 		8: "POLICY_APPLIES_GONE",
+		9: "POLICY_APPLIES_TOO_MANY",
 	}
 	PolicyApplies_value = map[string]int32{
 		"POLICY_APPLIES_UNSPECIFIED":      0,
@@ -482,6 +485,7 @@ var (
 		"POLICY_APPLIES_OTHER_SUBJECT":    6,
 		"POLICY_APPLIES_UNREADABLE":       7,
 		"POLICY_APPLIES_GONE":             8,
+		"POLICY_APPLIES_TOO_MANY":         9,
 	}
 )
 
@@ -3562,7 +3566,7 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\x0fFindingSeverity\x12 \n" +
 	"\x1cFINDING_SEVERITY_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16FINDING_SEVERITY_ERROR\x10\x01\x12\x1c\n" +
-	"\x18FINDING_SEVERITY_WARNING\x10\x02*\xa1\x02\n" +
+	"\x18FINDING_SEVERITY_WARNING\x10\x02*\xbe\x02\n" +
 	"\rPolicyApplies\x12\x1e\n" +
 	"\x1aPOLICY_APPLIES_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12POLICY_APPLIES_YES\x10\x01\x12\x19\n" +
@@ -3572,7 +3576,8 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\x1bPOLICY_APPLIES_OTHER_LABELS\x10\x05\x12 \n" +
 	"\x1cPOLICY_APPLIES_OTHER_SUBJECT\x10\x06\x12\x1d\n" +
 	"\x19POLICY_APPLIES_UNREADABLE\x10\a\x12\x17\n" +
-	"\x13POLICY_APPLIES_GONE\x10\b2\xf6\x06\n" +
+	"\x13POLICY_APPLIES_GONE\x10\b\x12\x1b\n" +
+	"\x17POLICY_APPLIES_TOO_MANY\x10\t2\xf6\x06\n" +
 	"\n" +
 	"Evaluation\x12j\n" +
 	"\vCheckAccess\x12,.connectors.evaluation.v1.CheckAccessRequest\x1a-.connectors.evaluation.v1.CheckAccessResponse\x12y\n" +

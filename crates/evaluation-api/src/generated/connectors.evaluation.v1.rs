@@ -912,6 +912,8 @@ pub enum PolicyApplies {
     Unreadable = 7,
     /// The policy is not there any more, or on its way out.
     Gone = 8,
+    /// So many older policies select the connector that this one does not count.
+    TooMany = 9,
 }
 impl PolicyApplies {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -929,6 +931,7 @@ impl PolicyApplies {
             Self::OtherSubject => "POLICY_APPLIES_OTHER_SUBJECT",
             Self::Unreadable => "POLICY_APPLIES_UNREADABLE",
             Self::Gone => "POLICY_APPLIES_GONE",
+            Self::TooMany => "POLICY_APPLIES_TOO_MANY",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -943,6 +946,7 @@ impl PolicyApplies {
             "POLICY_APPLIES_OTHER_SUBJECT" => Some(Self::OtherSubject),
             "POLICY_APPLIES_UNREADABLE" => Some(Self::Unreadable),
             "POLICY_APPLIES_GONE" => Some(Self::Gone),
+            "POLICY_APPLIES_TOO_MANY" => Some(Self::TooMany),
             _ => None,
         }
     }

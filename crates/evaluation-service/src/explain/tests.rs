@@ -82,6 +82,75 @@ fn each_policy_says_whether_it_applies_and_why_not() {
 }
 
 #[test]
+fn a_policy_behind_so_many_older_ones_does_not_count_and_says_so() {
+    let mut world = world();
+    let with_age = |world: &mut World, name: &str, second: usize| {
+        let mut policy = serde_json::to_value(fixtures::policy(name)).unwrap();
+        policy["metadata"]["uid"] = format!("uid-{name}").into();
+        policy["metadata"]["creationTimestamp"] =
+            format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60).into();
+        let policy = serde_json::from_value(policy).unwrap();
+        world.around.put_policy(policy);
+    };
+    // By name the youngest is the first.
+    with_age(&mut world, "a", 100);
+    for n in 0..MOST_PER_CONNECTOR - 1 {
+        with_age(&mut world, &format!("p{n:02}"), n);
+    }
+    put(
+        &mut world,
+        "elsewhere",
+        &json!({"connector": {"names": ["gitlab"]}}),
+    );
+    put(&mut world, "proxy", &json!({"permission": "proxy"}));
+    let of_a = |world: &World| {
+        let policies = explained(world, &Read::default()).policies;
+        policies.into_iter().find(|it| it.name == "a").unwrap()
+    };
+    assert_eq!(
+        of_a(&world).checked(),
+        PolicyApplies::Yes,
+        "the last that counts"
+    );
+    with_age(&mut world, "z", 99);
+    let a = of_a(&world);
+    assert_eq!(a.checked(), PolicyApplies::TooMany);
+    assert!(
+        a.checked_message.contains("64 older policies"),
+        "{}",
+        a.checked_message
+    );
+    let others = words(&world, &Read::default());
+    let counted = others.iter().filter(|it| it.2 == PolicyApplies::Yes);
+    assert_eq!(counted.count(), MOST_PER_CONNECTOR);
+}
+
+#[test]
+fn a_standing_permission_with_too_many_selectors_is_nobodys_and_says_so() {
+    let mut world = world();
+    let subject = json!({"kind": "Group", "name": "system:serviceaccounts",
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "devops"}}});
+    let home = json!({"name": "devops", "labels": {"kubernetes.io/metadata.name": "devops"}});
+    let home = serde_json::from_value(home).unwrap();
+    world.around.put_namespace(home);
+    for (name, count) in [("most", MOST_SELECTORS), ("over", MOST_SELECTORS + 1)] {
+        let subjects = vec![subject.clone(); count];
+        let spec = json!({"defaultPermission": {
+            "roleTemplate": {"rules": []}, "bindingTemplate": {"subjects": subjects},
+        }});
+        put(&mut world, name, &spec);
+    }
+    let policies = explained(&world, &Read::default()).policies;
+    assert_eq!(policies[0].standing(), PolicyApplies::Yes);
+    assert_eq!(policies[1].standing(), PolicyApplies::OtherSubject);
+    let message = &policies[1].standing_message;
+    assert!(
+        message.contains("17") && message.contains("16"),
+        "{message}"
+    );
+}
+
+#[test]
 fn labels_count_only_when_they_are_known() {
     let mut world = world();
     let requesters = json!([{"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"project": "x"}}, "namespaceSelector": {"matchLabels": {"project": "y"}}}]);

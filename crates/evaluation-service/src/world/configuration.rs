@@ -41,8 +41,19 @@ fn take(shared: &Shared, metrics: &Metrics, knowledge: &mut Knowledge, heard: He
     for problem in knowledge.learn(&data) {
         warn!(%problem, "configuration");
     }
-    let config = knowledge.config();
-    if config.is_none() || shared.read().config == config {
+    let (config, keys) = (knowledge.config(), knowledge.namespace_keys());
+    let (is_known, are_known) = {
+        let world = shared.read();
+        (world.config == config, world.namespace_keys == *keys)
+    };
+    if !are_known {
+        // Explanations alone depend on it, and nobody waits for these.
+        shared.change(|world| {
+            world.namespace_keys = Arc::clone(keys);
+            Vec::new()
+        });
+    }
+    if config.is_none() || is_known {
         return;
     }
     let enabled = config.is_some_and(|config| config.enabled);
@@ -56,7 +67,10 @@ fn take(shared: &Shared, metrics: &Metrics, knowledge: &mut Knowledge, heard: He
 
 #[cfg(test)]
 mod tests {
-    use connectors_api::config::{DEFAULT_REQUESTERS, DefaultRequesters, ENABLE};
+    use connectors_api::NamespaceKeys;
+    use connectors_api::config::{
+        DEFAULT_REQUESTERS, DefaultRequesters, ENABLE, NAMESPACE_SELECTOR_KEYS,
+    };
     use evaluation_api::access::Gating;
     use prometheus::Registry;
 
@@ -113,6 +127,20 @@ mod tests {
             assert_eq!(told.hear(heard.clone()), expected, "{heard:?}");
         }
         assert_eq!(told.metrics.enabled.get(), 1);
+    }
+
+    #[test]
+    fn the_keys_of_namespaces_follow_the_configuration() {
+        let mut told = Told::new();
+        for (keys, expected) in [
+            (r#"["project"]"#, r#"["project"]"#),
+            ("no list", r#"["project"]"#),
+            ("[]", "[]"),
+        ] {
+            told.hear(data(&[(ENABLE, "true"), (NAMESPACE_SELECTOR_KEYS, keys)]));
+            let expected = NamespaceKeys::parse(expected).unwrap();
+            assert_eq!(*told.shared.read().namespace_keys, expected, "{keys}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use connectors_api::policy_match::Requesters;
 use connectors_api::{AccessPolicy, AccessPolicySpec};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub(crate) type Labels = BTreeMap<String, String>;
@@ -17,6 +18,8 @@ pub struct Policy {
     pub uid: String,
     /// Whether it is on its way out.
     pub is_going: bool,
+    /// When it was created.
+    pub created: Option<Timestamp>,
     /// What it says, or why that cannot be read.
     pub spec: Result<AccessPolicySpec, String>,
     /// Who may ask under its checks, if it has any.
@@ -117,6 +120,7 @@ impl Surroundings {
         let policy = Policy {
             uid: metadata.uid.unwrap_or_default(),
             is_going: metadata.deletion_timestamp.is_some(),
+            created: metadata.creation_timestamp.map(|time| time.0),
             requesters: checked.map(|checked| Requesters::of(checked, &namespace)),
             spec,
         };
