@@ -30,7 +30,12 @@ annotations:
 {{- define "connectors.image" -}}
 {{- $image := .root.Values.image -}}
 {{- $registry := required "image.registry: say where the images are (build them from deploy/images/Dockerfile)" $image.registry -}}
+{{- if $image.digests }}
+{{- $digest := required (printf "image.digests: say the one of %s too, or leave out all of them" .component) (index $image.digests .component) }}
+image: {{ printf "%s/%s@%s" $registry .component $digest | quote }}
+{{- else }}
 image: {{ printf "%s/%s:%s" $registry .component (default .root.Chart.AppVersion $image.tag) | quote }}
+{{- end }}
 imagePullPolicy: {{ $image.pullPolicy }}
 command: [/{{ .component }}]
 {{- end }}

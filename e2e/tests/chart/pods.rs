@@ -59,6 +59,22 @@ fn there_is_a_pod_for_each_service_with_its_own_account_and_image() {
 }
 
 #[test]
+fn images_are_named_by_digest_where_the_digests_are_given() {
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let digests: serde_json::Map<_, _> = SERVICES
+        .iter()
+        .map(|it| ((*it).to_owned(), json!(digest)))
+        .collect();
+    let objects = with(json!({"image": {"tag": "v9", "digests": digests}}));
+    for (service, pod) in pods(&objects) {
+        assert_eq!(
+            pod["spec"]["containers"][0]["image"],
+            format!("registry.example.com/connectors/{service}@{digest}")
+        );
+    }
+}
+
+#[test]
 fn only_the_node_plugin_has_power_over_its_node() {
     let objects = defaults();
     for (service, pod) in pods(&objects) {

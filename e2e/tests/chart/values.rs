@@ -13,6 +13,14 @@ fn what_makes_no_sense_is_refused_with_its_path() {
             "'surprise' not allowed",
         ),
         (json!({"image": {"registry": "r", "name": "x"}}), "/image"),
+        (
+            json!({"image": {"digests": {"webhook": "sha256:1"}}}),
+            "/image/digests/webhook",
+        ),
+        (
+            json!({"image": {"registry": "r", "digests": {"webhook": format!("sha256:{}", "0".repeat(64))}}}),
+            "image.digests: say the one of csi-node too",
+        ),
         (json!({}), "image.registry: say where the images are"),
         (
             json!({"checks": {"secrets": true}}),
