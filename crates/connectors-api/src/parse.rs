@@ -6,7 +6,7 @@
 
 mod node;
 
-use std::fmt;
+use std::{fmt, io};
 
 use kube::core::object::HasSpec;
 use serde::de::DeserializeOwned;
@@ -47,6 +47,42 @@ impl ParseError {
     }
 }
 
+/// A `spec` with more bytes of JSON is not read. Every service keeps all policies, and a look may need many of them.
+pub const MOST_SPEC_BYTES: usize = 128 * 1024;
+
+/// Refuses a `spec` that is too long to be looked at.
+pub(crate) fn bounded(spec: &Value) -> Result<(), ParseError> {
+    let found = bytes(spec);
+    if found <= MOST_SPEC_BYTES {
+        return Ok(());
+    }
+    Err(ParseError {
+        path: "spec".to_owned(),
+        problem: Problem::TooLong(found),
+    })
+}
+
+/// How many bytes of JSON a value has.
+fn bytes(value: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0 += text.len();
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // A value that cannot be written is as good as one that is too long.
+    match serde_json::to_writer(&mut count, value) {
+        Ok(()) => count.0,
+        Err(_) => usize::MAX,
+    }
+}
+
 /// Reads a whole object.
 pub fn object<K>(object: &Value) -> Result<K, ParseError>
 where
@@ -60,6 +96,7 @@ where
             problem,
         });
     };
+    bounded(inner)?;
     spec::<K::Spec>(inner)?;
     // To keep in mind where one is costs more than to read; so only who stumbles is asked where.
     if let Ok(read) = K::deserialize(object) {

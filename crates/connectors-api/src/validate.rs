@@ -64,6 +64,11 @@ pub fn policy(object: &Value) -> Validated {
     match object.get("spec") {
         None => findings.missing("spec", "say who may use which connectors"),
         Some(spec) => {
+            // Before any other work.
+            if let Err(error) = parse::bounded(spec) {
+                findings.parse(&error);
+                return findings.done(modules);
+            }
             if let Some(spec) = shape::spec(&mut findings, spec) {
                 connector::look(&mut findings, &spec);
                 rules::look(&mut findings, &spec);

@@ -2,6 +2,7 @@
 
 mod judge;
 mod objects;
+mod policy_lists;
 mod remembered;
 mod sources;
 mod standing;
@@ -24,6 +25,7 @@ use tracing::warn;
 
 use judge::WholePod;
 use objects::{CheckObjects, Look};
+use policy_lists::PolicyLists;
 use remembered::{Answers, Pods};
 use sources::Applying;
 
@@ -64,9 +66,9 @@ pub enum ObserveError {
     /// Other looks read large lists of the same namespace.
     #[error("namespace {0} has more check objects than are kept, and too many looks read them")]
     Crowded(String),
-    /// A connector, account or namespace is there and cannot be read.
-    #[error("{0} cannot be read")]
-    UnreadablePart(String),
+    /// Other looks list the policies of the same namespace.
+    #[error("namespace {0} has many policies, and too many looks read them")]
+    CrowdedPolicies(String),
 }
 
 /// Where to read.
@@ -84,6 +86,7 @@ pub struct Observer {
     clock: Clock,
     most_waiting: usize,
     objects: CheckObjects,
+    policy_lists: PolicyLists,
     answers: Answers,
     pods: Pods,
     /// By the namespace of the policies, before and after a grant.
@@ -102,6 +105,7 @@ impl Observer {
         let objects = CheckObjects::new(Arc::clone(&world), live.clone());
         Self {
             objects,
+            policy_lists: PolicyLists::new(Arc::clone(&world)),
             world,
             live,
             evaluator,
@@ -217,7 +221,7 @@ impl Observer {
             seen.policies.push(PolicySeen {
                 name: policy.metadata.name.clone().unwrap_or_default(),
                 uid,
-                snapshot: select::snapshot(policy),
+                policy: Arc::clone(&compiled),
                 limits: granted
                     .and_then(|it| it.spec.limits.clone())
                     .unwrap_or_default(),

@@ -1,11 +1,12 @@
 //! What was read about one request, as plain values: the only input of decisions beside the time.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use connectors_api::{
     AccessRequest, Permission,
     access_policy::{Limits, Match},
     access_request::{GrantedRule, ObservedObject},
+    check_selector::CompiledPolicy,
     config::Config,
     labels, names,
     reason::AccessCheckReady,
@@ -13,7 +14,6 @@ use connectors_api::{
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 /// How old the oldest live read behind a grant may be when the grant is written.
@@ -169,8 +169,8 @@ pub struct PolicySeen {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// What is kept of it when access is granted.
-    pub snapshot: Map<String, Value>,
+    /// The policy itself. Looks share it with the cache: as many policies as count for a connector are a lot of text.
+    pub policy: Arc<CompiledPolicy>,
     /// Its limits in time.
     pub limits: Limits,
     /// What its checks say.

@@ -2,7 +2,7 @@
 //!
 //! The part of the controller that reads is played here: which reads lead to which part of an observation.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use connectors_api::{
     AccessRequest,
@@ -161,9 +161,9 @@ impl Tables {
                 Some(PolicySeen {
                     name: policy_object.metadata.name.clone()?,
                     uid: policy_uid(policy),
-                    snapshot: select::snapshot(&policy_object),
                     limits: granted.spec.limits.clone().unwrap_or_default(),
                     judged: judged(&observed.request, seen, policy)?,
+                    policy: Arc::new(CompiledPolicy::of(policy_object, None)),
                 })
             })
             .collect();

@@ -10,6 +10,8 @@ use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
+use super::MOST_SPEC_BYTES;
+
 /// A value under `spec`.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'de>(pub(super) &'de Value);
@@ -23,6 +25,7 @@ pub(super) enum Problem {
     },
     MissingField(&'static str),
     Null,
+    TooLong(usize),
     Invalid(String),
 }
 
@@ -33,14 +36,14 @@ impl Problem {
     pub(super) fn unknown_field(&self) -> Option<&str> {
         match self {
             Self::UnknownField { field, .. } => Some(field),
-            Self::MissingField(_) | Self::Null | Self::Invalid(_) => None,
+            Self::MissingField(_) | Self::Null | Self::TooLong(_) | Self::Invalid(_) => None,
         }
     }
 
     pub(super) fn missing_field(&self) -> Option<&'static str> {
         match self {
             Self::MissingField(field) => Some(field),
-            Self::UnknownField { .. } | Self::Null | Self::Invalid(_) => None,
+            Self::UnknownField { .. } | Self::Null | Self::TooLong(_) | Self::Invalid(_) => None,
         }
     }
 
@@ -68,6 +71,10 @@ impl fmt::Display for Problem {
             },
             Self::MissingField(field) => write!(f, "field `{field}` is required"),
             Self::Null => f.write_str("null is not a value; give one or leave the field out"),
+            Self::TooLong(bytes) => write!(
+                f,
+                "{bytes} bytes of JSON, and at most {MOST_SPEC_BYTES} may be; make several objects of it"
+            ),
             Self::Invalid(why) => f.write_str(why),
         }
     }

@@ -27,6 +27,38 @@ fn a_full_object_is_read_and_written_back_unchanged() {
 }
 
 #[test]
+fn a_spec_has_a_bounded_number_of_bytes() {
+    let of_size = |bytes: usize| {
+        let mut policy = full("AccessPolicy");
+        let rego = |length: usize| json!({"rego": "x".repeat(length)});
+        let state = |policy: &mut Value, length| {
+            policy["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["state"] = rego(length);
+        };
+        state(&mut policy, 0);
+        let bare = policy["spec"].to_string().len();
+        state(&mut policy, bytes - bare);
+        policy
+    };
+    assert!(read("AccessPolicy", &of_size(parse::MOST_SPEC_BYTES)).is_ok());
+    let longer = of_size(parse::MOST_SPEC_BYTES + 1);
+    let expected =
+        "spec: 131073 bytes of JSON, and at most 131072 may be; make several objects of it";
+    let error = read("AccessPolicy", &longer).unwrap_err();
+    assert_eq!(error.to_string(), expected);
+    let found = connectors_api::validate::policy(&longer);
+    let told: Vec<_> = found
+        .findings
+        .iter()
+        .map(|it| format!("{}: {}", it.path, it.message))
+        .collect();
+    assert_eq!(
+        told,
+        [expected],
+        "it is told before anything else is looked at"
+    );
+}
+
+#[test]
 fn a_typo_is_answered_with_the_likely_word() {
     for (pointer, typo, message) in [
         (

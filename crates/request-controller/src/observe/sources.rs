@@ -143,15 +143,19 @@ impl Observer {
                 })
                 .collect());
         }
+        let _turn = self.policy_lists.turn(namespace).await?;
         let live = self.live.policies(namespace).await?.into_iter();
-        // What was read may be newer than the cache: what the cache parsed counts only for the same text.
+        // What was read may be newer than the cache: what the cache parsed counts only for the same text. Where it is
+        // the same, looks share one copy of it.
         let compiled = |policy: AccessPolicy| {
             let name = Name::new(
                 namespace,
                 policy.metadata.name.as_deref().unwrap_or_default(),
             );
-            let before = self.world.read().compiled(&name);
-            Arc::new(CompiledPolicy::of(policy, before.as_deref()))
+            match self.world.read().compiled(&name) {
+                Some(before) if is_same(&before.policy, &policy) => before,
+                before => Arc::new(CompiledPolicy::of(policy, before.as_deref())),
+            }
         };
         Ok(live
             .filter_map(|policy| match policy {
@@ -294,6 +298,15 @@ impl Observer {
         let found = found.into_iter().flatten();
         Ok(found.filter(Managed::is_ours).collect())
     }
+}
+
+/// Whether all is the same that looks see of a policy.
+fn is_same(known: &AccessPolicy, read: &AccessPolicy) -> bool {
+    let (known_metadata, metadata) = (&known.metadata, &read.metadata);
+    known_metadata.uid == metadata.uid
+        && known_metadata.generation == metadata.generation
+        && known_metadata.creation_timestamp == metadata.creation_timestamp
+        && known.spec == read.spec
 }
 
 /// What matters about a pod.

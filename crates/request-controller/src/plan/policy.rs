@@ -19,9 +19,6 @@ use super::{
 };
 use crate::seen::{Answer, FrozenSeen, Held, Judged, Observed, PolicySeen};
 
-/// What does not fit the status cannot be evidence.
-const LARGEST_SNAPSHOT: usize = 256 * 1024;
-
 /// One policy as the next status shows it.
 #[derive(Clone, Debug)]
 pub(super) struct Followed {
@@ -280,14 +277,15 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
         entry
     };
     let follow = |listed, standing, message| Followed {
-        entry: entry(select::identity_of(&policy.snapshot), listed),
+        entry: entry(select::identity(&policy.policy.policy), listed),
         standing,
         message,
         due,
     };
     // What said no is kept as it was, like what said yes.
     let end = |listed, reason, message| {
-        ended(at, &entry(policy.snapshot.clone(), listed), reason, message)
+        let kept = select::snapshot(&policy.policy.policy);
+        ended(at, &entry(kept, listed), reason, message)
     };
     let late = |answer: Option<&Answer>| {
         let listed = answer
@@ -349,12 +347,6 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
 
 fn granting(policy: &PolicySeen, answer: &Answer, followed: &Followed) -> Followed {
     let mut followed = followed.clone();
-    let size = serde_json::to_vec(&policy.snapshot).map_or(usize::MAX, |json| json.len());
-    if size > LARGEST_SNAPSHOT {
-        followed.standing = Standing::Waiting(Waiting::Repair);
-        "the policy is too large to be kept as evidence".clone_into(&mut followed.message);
-        return followed;
-    }
     let listed = match evidence::of_grant(answer) {
         Ok(listed) => listed,
         Err(why) => {
@@ -364,7 +356,7 @@ fn granting(policy: &PolicySeen, answer: &Answer, followed: &Followed) -> Follow
         }
     };
     followed.entry = MatchedPolicy {
-        policy: Opaque(policy.snapshot.clone()),
+        policy: Opaque(select::snapshot(&policy.policy.policy)),
         check_refs: listed.refs,
         check_refs_left_out: listed.left_out,
         grant: Some(PolicyGrant {

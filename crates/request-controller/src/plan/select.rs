@@ -169,11 +169,19 @@ impl fmt::Display for Selection {
 /// A policy as it is kept with a grant: the same shape, without what plays no part in it.
 #[must_use]
 pub fn snapshot(policy: &AccessPolicy) -> Map<String, Value> {
-    let metadata = &policy.metadata;
+    let mut snapshot = identity(policy);
     let spec = json!({
         "permission": policy.spec.permission,
         "checkGrantedPermission": policy.spec.check_granted_permission,
     });
+    snapshot.insert("spec".to_owned(), spec);
+    snapshot
+}
+
+/// What a status shows of a policy while its checks are awaited: no more than which one it is.
+#[must_use]
+pub fn identity(policy: &AccessPolicy) -> Map<String, Value> {
+    let metadata = &policy.metadata;
     let identity = json!({
         "name": metadata.name,
         "namespace": metadata.namespace,
@@ -184,11 +192,10 @@ pub fn snapshot(policy: &AccessPolicy) -> Map<String, Value> {
         ("apiVersion".to_owned(), names::API_VERSION.into()),
         ("kind".to_owned(), "AccessPolicy".into()),
         ("metadata".to_owned(), identity),
-        ("spec".to_owned(), spec),
     ])
 }
 
-/// What a status shows of a policy while its checks are awaited: no more than which one it is.
+/// The same of what was kept of a policy.
 #[must_use]
 pub fn identity_of(snapshot: &Map<String, Value>) -> Map<String, Value> {
     let mut identity = snapshot.clone();

@@ -36,13 +36,15 @@ const LARGE_PODS: usize = 4;
 const REQUESTS: usize = 16;
 /// More than count for one connector.
 const POLICIES: usize = 70;
+/// With those above, not more than a namespace may have.
+const LONG_POLICIES: usize = 150;
 /// Together more than is kept of a namespace.
 const LARGE_OBJECTS: usize = 60;
 /// Beside one pod, more than evidence may name.
 const MANY_OBJECTS: usize = 600;
 const KIB: usize = 1024;
 
-pub(super) const ATTACKS: [Attack; 17] = [
+pub(super) const ATTACKS: [Attack; 19] = [
     attack("policies with the longest templates", 4_000, |gate, _| {
         let mut long = policy("long-templates", Approval::SignOff);
         let path = format!("{{.object{}}}", ".a".repeat(490));
@@ -133,6 +135,22 @@ pub(super) const ATTACKS: [Attack; 17] = [
         apply(
             gate,
             &selecting("thousand", &(0..1_000).map(subject).collect::<Vec<_>>()),
+        )
+    }),
+    attack("policies as long as they may be", 500, |gate, round| {
+        apply(gate, &longest_policy(round % LONG_POLICIES))
+    }),
+    attack("service accounts with long labels", 300, |gate, round| {
+        // Some have more than is read.
+        let bytes = if round.is_multiple_of(10) { 40 } else { 7 } * KIB;
+        let labels = (0..bytes / 63).map(|number| (format!("l{number}"), "x".repeat(57).into()));
+        let name = format!("labelled-{}", round % LONG_POLICIES);
+        apply(
+            gate,
+            &json!({
+                "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": name, "labels": Value::Object(labels.collect())},
+            }),
         )
     }),
     attack("service accounts that come and go", 600, |gate, round| {
@@ -284,6 +302,20 @@ fn dear_policy(number: usize) -> Value {
         check
     });
     policy["spec"]["checkGrantedPermission"]["spec"]["checks"] = checks.collect();
+    policy
+}
+
+/// A policy with nearly as many bytes as one may have, in as many requesters.
+fn longest_policy(number: usize) -> Value {
+    let mut policy = policy(&format!("long-{number}"), Approval::SignOff);
+    policy["spec"]["connector"] = json!({});
+    let padding = "x".repeat(60);
+    let requester = |number| {
+        json!({
+            "kind": "ServiceAccount", "name": format!("{padding}-{number}"), "namespace": format!("n{number}"),
+        })
+    };
+    policy["spec"]["checkGrantedPermission"]["requesters"] = (0..900).map(requester).collect();
     policy
 }
 

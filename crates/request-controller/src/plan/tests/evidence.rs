@@ -1,8 +1,12 @@
 //! What a status keeps of that on which it was decided, and how much.
 
+use std::sync::Arc;
+
 use connectors_api::{
-    access_policy::Match,
+    AccessPolicy,
+    access_policy::{CheckState, Match},
     access_request::{AccessRequestStatus, Phase},
+    check_selector::CompiledPolicy,
     policy_order::MOST_PER_CONNECTOR,
     reason::AccessCheckReady::{
         AccessCheckPassed as Passed, AccessCheckPending as Pending, AccessCheckRejected as Rejected,
@@ -171,13 +175,19 @@ fn what_refused_is_kept_as_it_was_and_what_is_awaited_is_named() {
 #[test]
 fn a_refusal_is_recorded_whatever_the_size_of_the_policies_that_refused() {
     let names = ["p", "q", "r", "s"];
+    let padded = |policy: &AccessPolicy| {
+        let mut policy = policy.clone();
+        let granted = policy.spec.check_granted_permission.as_mut().unwrap();
+        let rego = "x".repeat(100 * 1024);
+        granted.spec.checks[0].state = Some(CheckState { rego });
+        Arc::new(CompiledPolicy::of(policy, None))
+    };
     let all = names
         .iter()
         .fold(Scene::new(), |scene, name| scene.policy(name, Rejected))
         .with(|seen| {
-            for policy in &mut seen.policies {
-                let padding = "x".repeat(100 * 1024);
-                policy.snapshot["spec"]["padding"] = padding.into();
+            for seen in &mut seen.policies {
+                seen.policy = padded(&seen.policy.policy);
             }
         });
     let status = all.planned();

@@ -350,22 +350,6 @@ fn what_was_decided_and_never_in_force_is_forgotten_where_too_many_wait() {
 }
 
 #[test]
-fn a_policy_that_is_too_large_to_be_kept_as_evidence_gives_nothing_and_says_so() {
-    let padded = |length: usize| {
-        Scene::new().policy("p", Passed).with(|seen| {
-            let snapshot = &mut seen.policies[0].snapshot;
-            snapshot.insert("padding".to_owned(), "x".repeat(length).into());
-        })
-    };
-    let bare = padded(0).seen.policies[0].snapshot.clone();
-    let fits = 256 * 1024 - serde_json::to_vec(&bare).unwrap().len();
-    for (length, reason) in [(fits, "GrantNotWritten"), (fits + 1, "ChecksFailed")] {
-        let status = line(&padded(length).planned());
-        assert!(status.ends_with(reason), "{length} bytes more: {status}");
-    }
-}
-
-#[test]
 fn the_connector_is_the_one_that_was_found_first() {
     let scene = Scene::new().policy("p", Pending).carried_out();
     assert_eq!(

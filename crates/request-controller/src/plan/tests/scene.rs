@@ -1,9 +1,12 @@
 //! One request and what surrounds it, and a world that carries plans out without any server.
 
+use std::sync::Arc;
+
 use connectors_api::{
     AccessPolicy, AccessRequest, AccessRequestCondition as Is,
     access_policy::Match,
     access_request::{AccessRequestStatus, GrantState, GrantedRule, ObservedObject, Phase},
+    check_selector::CompiledPolicy,
     config::Config,
     reason::{AccessCheckReady, NOT_JUDGED},
 };
@@ -12,7 +15,7 @@ use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::plan::{Action, Plan, Terms, conditions, finished, grant, granted, plan, select};
+use crate::plan::{Action, Plan, Terms, conditions, finished, grant, granted, plan};
 use crate::seen::{
     Answer, CheckSeen, ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, Managed,
     ManagedObject, Now, ObjectSeen, Observed, PodFacts, PodSeen, PolicySeen, StandingSeen,
@@ -186,7 +189,7 @@ impl Scene {
             seen.policies.push(PolicySeen {
                 name: name.to_owned(),
                 uid: format!("{name}-uid"),
-                snapshot: select::snapshot(&policy),
+                policy: Arc::new(CompiledPolicy::of(policy, None)),
                 limits: granted.spec.limits.unwrap_or_default(),
                 judged,
             });
