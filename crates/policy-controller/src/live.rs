@@ -28,7 +28,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use service_kit::{
-    lists,
+    lists::{self, Pages},
     retry::{CallError, Policy},
     watches::{Guarded, Labelled, Named, Parse, Plain},
 };
@@ -38,6 +38,9 @@ use crate::{
     seen::{Found, Labels, MANAGER, Managed, MostSelected, Name, Owner, Pin, Surroundings},
     world::Job,
 };
+
+/// Policies of one page. Each has up to 128 KiB, and a page is in memory as text and as objects.
+const LONG_PAGE: u32 = 100;
 
 /// A policy as the API server has it.
 #[derive(Clone, Debug)]
@@ -232,16 +235,21 @@ impl Live {
     /// The jobs of every policy that is there and is not being deleted.
     pub async fn jobs(&self) -> Result<BTreeSet<Job>, CallError> {
         let api = self.policies(None);
-        let found = self
-            .pages("list accesspolicies", &api, ListParams::default())
-            .await?;
-        let there = found.into_iter().map(policy).filter(|it| !it.deleting);
-        Ok(there
-            .map(|it| Job {
-                namespace: it.owner.name.namespace,
-                uid: it.owner.uid,
-            })
-            .collect())
+        let mut pages = Pages::of(LONG_PAGE, ListParams::default());
+        let mut jobs = BTreeSet::new();
+        // Of each page only this is kept: all policies of a cluster are much text.
+        while let Some(page) = pages
+            .next(&self.policy, "list accesspolicies", &api)
+            .await?
+        {
+            let there = page.iter().map(Resource::meta);
+            let there = there.filter(|it| it.deletion_timestamp.is_none());
+            jobs.extend(there.map(|it| Job {
+                namespace: it.namespace.clone().unwrap_or_default(),
+                uid: it.uid.clone().unwrap_or_default(),
+            }));
+        }
+        Ok(jobs)
     }
 
     /// The jobs of everything that is managed.
