@@ -92,6 +92,8 @@ fn checks(policy: &AccessPolicy) -> impl Iterator<Item = &Check> + Clone {
 
 #[cfg(test)]
 mod tests {
+    use allocation_counter::measure;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
@@ -119,6 +121,47 @@ mod tests {
 
     fn all_select(policy: &CompiledPolicy) -> bool {
         policy.checks().all(|(_, it)| it.labels.is_ok())
+    }
+
+    /// A template of a few paths, with more steps than a path may have among them, or a text that is none.
+    fn templates() -> impl Strategy<Value = String> {
+        let step = r#"(\.[a-c]{1,3}|\[\*\]|\[-?[0-9]\]|\['[a-z.]{1,8}'\]|\[\?\(@\.a=="b"\)\]|\[1:3\]|\.\.a)"#;
+        let path =
+            prop::collection::vec(step, 0..40).prop_map(|it| format!("{{.object{}}}", it.concat()));
+        prop_oneof![
+            9 => prop::collection::vec(path, 1..4).prop_map(|it| it.concat()),
+            1 => "\\PC{0,200}",
+        ]
+    }
+
+    fn checks() -> impl Strategy<Value = Vec<Value>> {
+        let labels = prop::collection::btree_map("[a-z]{1,8}", templates(), 1..16);
+        let check = (labels, "[a-z ]{0,400}").prop_map(|(labels, rego)| {
+            json!({"name": "c", "state": {"rego": rego}, "selector": {
+                "labels": labels, "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"},
+            }})
+        });
+        prop::collection::vec(check, 1..32)
+    }
+
+    /// What a policy takes at most while it is read and parsed, by the bytes of its text.
+    const BYTES_OF_ONE: u64 = 64;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_policy_takes_more_steps_or_bytes_than_it_may(checks in checks()) {
+            let text = serde_json::to_string(&checks).unwrap();
+            let mut kept = None;
+            let cost = measure(|| kept = Some(CompiledPolicy::of(policy(&checks), None)));
+            let compiled = kept.unwrap();
+            let labels = compiled.checks().map(|(_, it)| it.labels.as_ref());
+            let steps: usize = labels.flatten().map(LabelTemplates::steps).sum();
+            prop_assert!(steps <= MOST_STEPS_OF_POLICY, "{steps} steps");
+            let bytes = u64::try_from(text.len()).unwrap();
+            prop_assert!(cost.bytes_max <= BYTES_OF_ONE * bytes, "{} for {bytes}: {text}", cost.bytes_max);
+        }
     }
 
     #[test]

@@ -241,23 +241,33 @@ fn of_text(text: &str) -> usize {
     128 + 5 * text.len()
 }
 
+/// What a buffer takes that holds a few bytes.
+const SMALLEST_BUFFER: usize = 16;
+
 /// What the tree of a JSON text takes at most, from the marks in it: an object is a node with room for eleven fields,
-/// and a list has twice the room that it needs while it grows. Marks in strings are none.
+/// and a list has twice the room that it needs while it grows. Marks in strings are none. A string with escapes is put
+/// together beside the text, in a buffer that grows and is used again.
 pub(crate) fn of(text: &str) -> usize {
     let (mut weight, mut is_string, mut is_escaped) = (text.len(), false, false);
+    let (mut string, mut has_escapes, mut longest) = (0, false, 0);
     for byte in text.bytes() {
         if is_string {
+            string += 1;
             (is_string, is_escaped) = match byte {
                 _ if is_escaped => (true, false),
                 b'\\' => (true, true),
                 b'"' => (false, false),
                 _ => (true, false),
             };
+            has_escapes |= is_escaped;
+            if !is_string && has_escapes {
+                longest = longest.max(string);
+            }
             continue;
         }
         weight += match byte {
             b'"' => {
-                is_string = true;
+                (is_string, string, has_escapes) = (true, 0, false);
                 0
             }
             b'{' => 704,
@@ -266,16 +276,20 @@ pub(crate) fn of(text: &str) -> usize {
             _ => 0,
         };
     }
-    weight
+    weight + SMALLEST_BUFFER + 2 * longest
 }
 
 #[cfg(test)]
 mod tests {
+    use allocation_counter::measure;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
     fn what_becomes_large_in_memory_is_heavy() {
-        assert_eq!(of(""), 0);
+        assert_eq!(of(""), SMALLEST_BUFFER);
         let list = |item: &str| format!("[{}]", vec![item; 1000].join(","));
         for (text, at_least) in [
             (list("1"), 1000 * 64),
@@ -297,10 +311,44 @@ mod tests {
 
     #[test]
     fn marks_in_strings_weigh_nothing() {
-        for text in [r#""{{{{[[,,""#, r#""\"{{{{[[""#, r#""\\""#] {
-            assert_eq!(of(text), text.len(), "{text}");
+        let plain = r#""{{{{[[,,""#;
+        assert_eq!(of(plain), plain.len() + SMALLEST_BUFFER);
+        // Where there are escapes the string is put together in a buffer.
+        for text in [r#""\"{{{{[[""#, r#""\\""#] {
+            let buffer = SMALLEST_BUFFER + 2 * (text.len() - 1);
+            assert_eq!(of(text), text.len() + buffer, "{text}");
         }
-        assert_eq!(of(r#"["\\",{"#), 7 + 160 + 128 + 704, "after a string");
+        let after = 7 + 160 + 128 + 704 + SMALLEST_BUFFER + 2 * 3;
+        assert_eq!(of(r#"["\\",{"#), after, "after a string");
+    }
+
+    /// Any JSON: nested, wide, full of small objects or of long texts.
+    fn trees() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(Value::from),
+            "\\PC{0,40}".prop_map(Value::from),
+            "[a-z]{200,400}".prop_map(Value::from),
+            "([a-z]|\\n|\"){200,400}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(8, 400, 40, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..40).prop_map(Value::from),
+                prop::collection::btree_map("\\PC{0,12}", inner, 0..40)
+                    .prop_map(|it| Value::from(serde_json::Map::from_iter(it))),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_tree_takes_more_bytes_than_it_weighs(tree in trees()) {
+            for text in [tree.to_string(), format!("{tree:#}")] {
+                let cost = measure(|| drop(serde_json::from_str::<Value>(&text)));
+                let weight = u64::try_from(of(&text)).unwrap();
+                prop_assert!(cost.bytes_max <= weight, "{} of {weight}: {text}", cost.bytes_max);
+            }
+        }
     }
 
     const PEER_A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
