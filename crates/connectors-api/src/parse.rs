@@ -9,7 +9,7 @@ mod node;
 use std::{fmt, io};
 
 use kube::core::object::HasSpec;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -48,11 +48,11 @@ impl ParseError {
 }
 
 /// A `spec` with more bytes of JSON is not read. Every service keeps all policies, and a look may need many of them.
-pub const MOST_SPEC_BYTES: usize = 128 * 1024;
+pub const MOST_SPEC_BYTES: usize = 64 * 1024;
 
 /// Refuses a `spec` that is too long to be looked at.
 pub(crate) fn bounded(spec: &Value) -> Result<(), ParseError> {
-    let found = bytes(spec);
+    let found = json_bytes(spec);
     if found <= MOST_SPEC_BYTES {
         return Ok(());
     }
@@ -63,7 +63,8 @@ pub(crate) fn bounded(spec: &Value) -> Result<(), ParseError> {
 }
 
 /// How many bytes of JSON a value has.
-fn bytes(value: &Value) -> usize {
+#[must_use]
+pub fn json_bytes(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl io::Write for Count {
         fn write(&mut self, text: &[u8]) -> io::Result<usize> {

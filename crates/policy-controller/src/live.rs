@@ -39,7 +39,7 @@ use crate::{
     world::Job,
 };
 
-/// Policies of one page. Each has up to 128 KiB, and a page is in memory as text and as objects.
+/// Policies of one page. Each has up to 64 KiB, and a page is in memory as text and as objects.
 const LONG_PAGE: u32 = 100;
 
 /// A policy as the API server has it.

@@ -4,6 +4,7 @@
 //! Nothing is granted or ended on what is in here: it says what is worth a live look.
 
 mod kinds;
+mod request_room;
 mod requests;
 mod standing;
 

@@ -42,7 +42,7 @@ fn a_spec_has_a_bounded_number_of_bytes() {
     assert!(read("AccessPolicy", &of_size(parse::MOST_SPEC_BYTES)).is_ok());
     let longer = of_size(parse::MOST_SPEC_BYTES + 1);
     let expected =
-        "spec: 131073 bytes of JSON, and at most 131072 may be; make several objects of it";
+        "spec: 65537 bytes of JSON, and at most 65536 may be; make several objects of it";
     let error = read("AccessPolicy", &longer).unwrap_err();
     assert_eq!(error.to_string(), expected);
     let found = connectors_api::validate::policy(&longer);

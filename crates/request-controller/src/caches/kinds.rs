@@ -246,7 +246,11 @@ impl State {
     /// Whether an object can matter to a request: as evidence, or by a policy that names its kind.
     fn looks_at(&self, request: &Name, kind: &ObjectKind, object: &Name) -> bool {
         let is_evidence = || {
-            let request = self.requests.readable(request)?;
+            let cached = self.requests.get(request)?;
+            if cached.lacks_evidence {
+                return Some(cached.kinds.contains(kind));
+            }
+            let request = cached.request.as_ref().ok()?;
             let refs = request.status.iter().flat_map(|status| &status.policies);
             let mut refs = refs
                 .flat_map(|entry| &entry.check_refs)
@@ -285,15 +289,8 @@ impl State {
         let held = requests
             .iter()
             .filter(|it| self.requests.holds(it))
-            .filter_map(|it| self.requests.readable(it))
-            .filter_map(|it| it.status.as_ref())
-            .flat_map(|it| &it.policies)
-            .flat_map(|it| &it.check_refs)
-            .filter_map(|it| it.ref_.as_ref())
-            .map(|it| ObjectKind {
-                api_version: it.api_version.clone(),
-                kind: it.kind.clone(),
-            });
+            .filter_map(|it| self.requests.get(it))
+            .flat_map(|it| it.kinds.iter().cloned());
         named.chain(held).collect()
     }
 }

@@ -7,13 +7,17 @@ use std::{
 
 use connectors_api::{
     AccessRequest,
+    access_policy::ObjectKind,
     access_request::{GrantState, Phase},
     request_order::RequestTuple,
 };
 use jiff::Timestamp;
 use service_kit::watches::Unreadable;
 
-use super::{Job, Wakes};
+use super::{
+    Job, Wakes,
+    request_room::{self, RequestRoom},
+};
 use crate::{api::Name, plan::grant::is_terminal, queue::Lane};
 
 /// A request as the cache keeps it.
@@ -23,6 +27,12 @@ pub struct RequestCached {
     pub uid: Option<String>,
     /// The request, or why it says nothing.
     pub request: Result<Arc<AccessRequest>, Unreadable>,
+    /// It is too long to be kept with what it was decided on: looks read it live.
+    pub lacks_evidence: bool,
+    /// The kinds of the objects that it was decided on.
+    pub kinds: Vec<ObjectKind>,
+    /// The bytes that it takes of the room for long ones.
+    room: usize,
 }
 
 /// How many requests there are.
@@ -49,6 +59,7 @@ pub struct Requests {
     listed: bool,
     /// Those that wait, by the namespaces of their connector and their pod, the oldest first.
     waiting: BTreeMap<(String, String), BTreeSet<Place>>,
+    room: RequestRoom,
 }
 
 type Place = (Option<Timestamp>, Option<String>, Name);
@@ -88,6 +99,7 @@ impl Requests {
             && self.by_connector.is_empty()
             && self.by_tuple.is_empty()
             && self.waiting.is_empty()
+            && self.room.is_empty()
     }
 
     /// Every request.
@@ -222,7 +234,7 @@ impl Requests {
             self.by_uid.insert(uid.clone(), name.clone());
         }
         add(&mut self.by_namespace, name.namespace.clone(), name.clone());
-        let cached = RequestCached { uid, request };
+        let cached = self.within_room(uid, request);
         if let Ok(request) = &cached.request {
             let pod = pod_of(request);
             add(
@@ -250,6 +262,35 @@ impl Requests {
         self.all.insert(name.clone(), cached);
     }
 
+    /// A long request without its evidence, if it is decided for good, or if there is no room for it.
+    fn within_room(
+        &mut self,
+        uid: Option<String>,
+        request: Result<Arc<AccessRequest>, Unreadable>,
+    ) -> RequestCached {
+        let mut cached = RequestCached {
+            uid,
+            request,
+            lacks_evidence: false,
+            kinds: Vec::new(),
+            room: 0,
+        };
+        let is_needed = is_open(&cached) || may_hold(&cached);
+        if let Ok(request) = &mut cached.request {
+            cached.kinds = request_room::kinds(request);
+            let weight = request_room::weight(request);
+            let namespace = &request.spec.context.object_ref.namespace;
+            if weight > 0 && is_needed && self.room.take(namespace, weight) {
+                cached.room = weight;
+            } else if weight > 0 {
+                cached.lacks_evidence = true;
+                let whole = AccessRequest::clone(request);
+                *request = Arc::new(request_room::without_evidence(whole));
+            }
+        }
+        cached
+    }
+
     pub(super) fn remove(&mut self, name: &Name) -> Option<RequestCached> {
         let cached = self.all.remove(name)?;
         if let Some(uid) = &cached.uid
@@ -260,6 +301,7 @@ impl Requests {
         take(&mut self.by_namespace, name.namespace.clone(), name);
         if let Ok(request) = &cached.request {
             let pod = pod_of(request);
+            self.room.give_back(&pod.namespace, cached.room);
             take(&mut self.by_pod_namespace, pod.namespace.clone(), name);
             take(
                 &mut self.waiting,

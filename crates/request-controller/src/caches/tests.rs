@@ -311,6 +311,56 @@ fn objects_that_come_and_go_leave_nothing() {
     );
 }
 
+/// A status with evidence of about so many bytes.
+fn long(phase: &str, grant: &str, bytes: usize) -> Value {
+    json!({"phase": phase, "revokedAt": "2026-03-01T10:00:00Z", "policies": [{
+        "policy": {"metadata": {"name": "p", "uid": "p-uid"}, "spec": {"padding": "x".repeat(bytes)}},
+        "checkRefs": [{"name": "approval", "ref": {"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}}],
+        "grant": {"state": grant},
+    }]})
+}
+
+#[test]
+fn long_requests_are_kept_within_the_share_of_their_pods_namespace() {
+    let mut state = State::default();
+    let mut put = |number: usize, bytes: usize| {
+        let name = format!("r{number}");
+        let long = request(&name, &name, &long("Granted", "Granted", bytes));
+        let name = Name::new("tools", &name);
+        let _ = state.request(&name, Ok(long));
+        state.requests.get(&name).unwrap().lacks_evidence
+    };
+    assert!((0..8).all(|number| !put(number, 1000 * 1024)));
+    assert!(put(8, 1000 * 1024), "above the share");
+    assert!(!put(9, 1024), "a short one is kept in any case");
+    assert!(!put(0, 900 * 1024), "its own room is free for it again");
+    let cached = state.requests.get(&Name::new("tools", "r8")).unwrap();
+    let kept = cached.request.as_ref().unwrap();
+    assert!(connectors_api::parse::json_bytes(&**kept) < 1024);
+    assert!(state.requests.holds(&Name::new("tools", "r8")));
+    assert_eq!(state.wanted_kinds().len(), 1);
+    for number in 0..10 {
+        let _ = state.request_gone(&Name::new("tools", &format!("r{number}")));
+    }
+    assert!(state.requests.is_empty());
+}
+
+#[test]
+fn a_long_request_that_is_decided_for_good_is_kept_without_its_evidence() {
+    for (phase, grant, bytes, lacks) in [
+        ("Rejected", "Ended", 100 * 1024, true),
+        ("Rejected", "Ended", 1024, false),
+        ("Revoked", "Ended", 100 * 1024, true),
+        // Something may still be in force.
+        ("Revoked", "Granted", 100 * 1024, false),
+        ("Pending", "Granting", 100 * 1024, false),
+    ] {
+        let state = with(&long(phase, grant, bytes));
+        let cached = state.requests.get(&name()).unwrap();
+        assert_eq!(cached.lacks_evidence, lacks, "{phase} {grant} {bytes}");
+    }
+}
+
 #[test]
 fn requests_that_come_and_go_leave_no_index() {
     let mut state = State::default();

@@ -43,17 +43,22 @@ impl Observer {
         match via {
             Via::Caches => {
                 let state = self.world.read();
-                match state.requests.get(name).map(|it| &it.request) {
-                    None => Ok(None),
-                    Some(Ok(request)) => Ok(Some(AccessRequest::clone(request))),
-                    Some(Err(error)) => Err(unreadable(&error.problem)),
+                match state.requests.get(name) {
+                    None => return Ok(None),
+                    // Nothing may be planned, or written, on a part of a status.
+                    Some(cached) if cached.lacks_evidence => {}
+                    Some(cached) => match &cached.request {
+                        Ok(request) => return Ok(Some(AccessRequest::clone(request))),
+                        Err(error) => return Err(unreadable(&error.problem)),
+                    },
                 }
             }
-            Via::Api => match self.live.request(name).await? {
-                None => Ok(None),
-                Some(Ok(request)) => Ok(Some(request)),
-                Some(Err(error)) => Err(unreadable(&error.problem)),
-            },
+            Via::Api => {}
+        }
+        match self.live.request(name).await? {
+            None => Ok(None),
+            Some(Ok(request)) => Ok(Some(request)),
+            Some(Err(error)) => Err(unreadable(&error.problem)),
         }
     }
 

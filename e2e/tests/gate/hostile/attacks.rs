@@ -315,7 +315,7 @@ fn longest_policy(number: usize) -> Value {
             "kind": "ServiceAccount", "name": format!("{padding}-{number}"), "namespace": format!("n{number}"),
         })
     };
-    policy["spec"]["checkGrantedPermission"]["requesters"] = (0..900).map(requester).collect();
+    policy["spec"]["checkGrantedPermission"]["requesters"] = (0..500).map(requester).collect();
     policy
 }
 

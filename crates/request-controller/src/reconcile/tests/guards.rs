@@ -240,6 +240,44 @@ async fn evidence_that_the_watch_cannot_read_any_more_lapses() {
 }
 
 #[tokio::test]
+async fn a_request_whose_evidence_is_not_kept_is_read_live_and_revoked() {
+    let cluster = Cluster::granted().await;
+    let controller = cluster.controller();
+    let put = |name: &Name, uid: &str, bytes: usize| {
+        let mut long = cluster
+            .server
+            .named("accessrequests", &Cluster::request().name)
+            .unwrap();
+        long["metadata"]["uid"] = uid.into();
+        long["status"]["policies"][0]["policy"]["spec"]["padding"] = "x".repeat(bytes).into();
+        let long = serde_json::from_value(long).unwrap();
+        let mut state = controller.world.write();
+        let _ = state.request(name, Ok(Arc::new(long)));
+        state.requests.get(name).unwrap().lacks_evidence
+    };
+    let uid = cluster
+        .server
+        .named("accessrequests", &Cluster::request().name)
+        .unwrap();
+    let uid = uid["metadata"]["uid"].as_str().unwrap().to_owned();
+    let others = (0..100).map(|number| Name::new("elsewhere", &number.to_string()));
+    let full = others.filter(|it| put(it, &it.name, 100 * 1024)).count();
+    assert!(full > 0, "the share is used up");
+    assert!(put(&Cluster::request(), &uid, 100 * 1024));
+    cluster.approval("pending");
+    cluster.fill_objects(&controller);
+    let before = cluster.status()["policies"][0]["policy"].clone();
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Revoked", 0)
+    );
+    // What was granted on stays on record.
+    assert_eq!(cluster.status()["policies"][0]["policy"], before);
+    assert!(before["spec"].is_object());
+}
+
+#[tokio::test]
 async fn an_object_too_large_to_be_a_check_is_none_where_it_is_read_live() {
     let grow = |cluster: &Cluster| {
         cluster.server.change("configmaps", "approval-1", |it| {

@@ -1,0 +1,88 @@
+//! How many bytes of long requests the cache keeps.
+//!
+//! A status names objects and policies that tenants write, up to the 1.5 MB that the API server stores. A request that
+//! is long, and decided for good or above its share, is kept without them, and read live for each look.
+
+use std::collections::HashMap;
+
+use connectors_api::{AccessRequest, access_policy::ObjectKind, opaque::Opaque, parse::json_bytes};
+
+use crate::plan::select;
+
+/// No longer than that, a request is kept as it is: as many as a namespace may have objects are little.
+const SHORT: usize = 8 * 1024;
+/// Of the longer ones for pods of one namespace.
+const SHARE: usize = 8 * 1024 * 1024;
+/// Of all longer ones.
+const TOTAL: usize = 64 * 1024 * 1024;
+
+/// The bytes that are kept, by the namespace of the pods.
+#[derive(Debug, Default)]
+pub(super) struct RequestRoom {
+    kept: HashMap<String, usize>,
+    total: usize,
+}
+
+impl RequestRoom {
+    /// Takes room for a request of that many bytes, if there is any.
+    pub(super) fn take(&mut self, namespace: &str, bytes: usize) -> bool {
+        let kept = self.kept.get(namespace).copied().unwrap_or_default();
+        if kept + bytes > SHARE || self.total + bytes > TOTAL {
+            return false;
+        }
+        self.kept.insert(namespace.to_owned(), kept + bytes);
+        self.total += bytes;
+        true
+    }
+
+    /// Gives it back.
+    pub(super) fn give_back(&mut self, namespace: &str, bytes: usize) {
+        let Some(kept) = self.kept.get_mut(namespace) else {
+            return;
+        };
+        *kept = kept.saturating_sub(bytes);
+        self.total = self.total.saturating_sub(bytes);
+        if *kept == 0 {
+            self.kept.remove(namespace);
+        }
+    }
+
+    /// Whether nothing is kept.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.total == 0
+    }
+}
+
+/// What a request takes of the room: nothing if it is short.
+pub(super) fn weight(request: &AccessRequest) -> usize {
+    let bytes = json_bytes(request);
+    if bytes > SHORT { bytes } else { 0 }
+}
+
+/// The request without the objects and the texts of policies that it was decided on.
+pub(super) fn without_evidence(mut request: AccessRequest) -> AccessRequest {
+    let entries = request.status.iter_mut().flat_map(|it| &mut it.policies);
+    for entry in entries {
+        entry.policy = Opaque(select::identity_of(&entry.policy.0));
+        entry.check_refs = Vec::new();
+        entry.check_refs_left_out = None;
+    }
+    request
+}
+
+/// The kinds of the objects that a request was decided on.
+pub(super) fn kinds(request: &AccessRequest) -> Vec<ObjectKind> {
+    let policies = request.status.iter().flat_map(|it| &it.policies);
+    let objects = policies.flat_map(|it| &it.check_refs);
+    let mut kinds: Vec<_> = objects
+        .filter_map(|it| it.ref_.as_ref())
+        .map(|it| ObjectKind {
+            api_version: it.api_version.clone(),
+            kind: it.kind.clone(),
+        })
+        .collect();
+    kinds.sort();
+    kinds.dedup();
+    kinds
+}
