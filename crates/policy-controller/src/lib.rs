@@ -19,6 +19,8 @@
 pub mod apply;
 pub mod args;
 pub mod checks;
+#[cfg(test)]
+mod churn;
 pub mod controller;
 pub mod error;
 pub mod events;

@@ -28,6 +28,9 @@ const SOON: Duration = Duration::from_millis(500);
 /// What took too long rests for longer than it took, so that it has less than half of a worker.
 const SHORTEST_SLEEP: Duration = Duration::from_secs(6);
 
+/// As many entries cost nothing.
+const FEW_ENTRIES: usize = 64;
+
 /// How urgent something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
@@ -111,6 +114,8 @@ struct State<J> {
     normal: usize,
     most_normal: usize,
     count: u64,
+    /// With so many entries it is looked for those that only rest, and have rested.
+    tidied_at: usize,
 }
 
 /// The queue. Shared by reference.
@@ -134,6 +139,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
                 normal: 0,
                 most_normal: limits.normal.max(1),
                 count: 0,
+                tidied_at: FEW_ENTRIES,
             }),
             changed: Notify::new(),
         }
@@ -198,6 +204,12 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         self.changed.notify_waiters();
     }
 
+    /// The entries of each map.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> Vec<usize> {
+        self.state().census()
+    }
+
     fn state(&self) -> MutexGuard<'_, State<J>> {
         // Nothing in here panics while it is held; a poisoned state is still whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -258,6 +270,33 @@ impl<J: Clone + Eq + Hash> State<J> {
             Some(timer) => drop(self.timers.insert(timer, job)),
             None => self.enter(job, waiting.urgency),
         }
+    }
+
+    /// The entries of each map. A new field has to be counted, or to be named as none.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> Vec<usize> {
+        let Self {
+            is_open: _,
+            tenant_of: _,
+            lines,
+            timers,
+            entries,
+            shares,
+            normal,
+            most_normal: _,
+            count: _,
+            tidied_at: _,
+        } = self;
+        let in_line = lines.iter().filter(|it| !it.is_empty()).count();
+        let waiting = entries.values().filter(|it| it.waiting.is_some());
+        vec![
+            in_line,
+            timers.len(),
+            waiting.count(),
+            entries.len(),
+            shares.tenants(),
+            *normal,
+        ]
     }
 
     fn enter(&mut self, job: J, urgency: Urgency) {
@@ -348,6 +387,18 @@ impl<J: Clone + Eq + Hash> State<J> {
         if self.entries.get(job).is_some_and(is_idle) {
             self.entries.remove(job);
         }
+        if self.entries.len() > self.tidied_at {
+            self.tidy(now);
+        }
+    }
+
+    /// Forgets what has rested and never came up again: its policy may be gone.
+    fn tidy(&mut self, now: Instant) {
+        self.entries.retain(|_, entry| {
+            let rests = entry.rests_until.is_some_and(|until| now < until);
+            entry.waiting.is_some() || entry.running.is_some() || rests
+        });
+        self.tidied_at = FEW_ENTRIES.max(2 * self.entries.len());
     }
 }
 

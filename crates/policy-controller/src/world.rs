@@ -257,6 +257,32 @@ impl State {
         self.policies.len()
     }
 
+    /// The entries of each map. A new field has to be counted, or to be named as none.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> Vec<usize> {
+        let Self {
+            most_selected: _,
+            configuration: _,
+            is_configured: _,
+            policies,
+            by_uid,
+            connectors,
+            namespaces,
+            accounts,
+            managed,
+            job_of,
+        } = self;
+        vec![
+            policies.len(),
+            by_uid.len(),
+            connectors.len(),
+            namespaces.len(),
+            accounts.len(),
+            managed.len(),
+            job_of.len(),
+        ]
+    }
+
     /// Everything there is to look at.
     #[must_use]
     pub fn all(&self) -> Wakes {

@@ -146,6 +146,40 @@ impl State {
         (problems, wakes)
     }
 
+    /// The entries of each map. A new field has to be counted, or to be named as none.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> Vec<usize> {
+        let Self {
+            requests,
+            policies,
+            connectors,
+            pods,
+            accounts,
+            namespaces,
+            grants,
+            grants_of,
+            kinds,
+            standing,
+            knowledge: _,
+            revision: _,
+        } = self;
+        let weights = kinds.values().map(KindCache::weight);
+        let mut census = requests.census();
+        census.extend([
+            policies.len(),
+            connectors.len(),
+            pods.len(),
+            accounts.len(),
+            namespaces.len(),
+            grants.len(),
+            grants_of.len(),
+            kinds.len(),
+            weights.sum(),
+            standing.count(),
+        ]);
+        census
+    }
+
     /// Which fields of check objects policies of other namespaces may see.
     #[must_use]
     pub fn shared(&self) -> Arc<SharedFields> {

@@ -22,6 +22,8 @@ pub mod args;
 pub mod caches;
 pub mod check_kinds;
 pub mod check_object;
+#[cfg(test)]
+mod churn;
 pub mod controller;
 pub mod dynamic;
 pub mod error;

@@ -356,6 +356,36 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         due
     }
 
+    /// The entries of each map. A new field has to be counted, or to be named as none.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> Vec<usize> {
+        let state = self.state();
+        let State {
+            open: _,
+            lines,
+            owners,
+            askers,
+            waiting,
+            running,
+            timers,
+            timer_of,
+            failures,
+            changes,
+            next: _,
+        } = &*state;
+        let shares = owners.iter().chain(askers).map(TenantShares::tenants);
+        vec![
+            lines.iter().filter(|it| !it.is_empty()).count(),
+            shares.sum(),
+            waiting.len(),
+            running.len(),
+            timers.len(),
+            timer_of.len(),
+            failures.len(),
+            changes.len(),
+        ]
+    }
+
     fn state(&self) -> MutexGuard<'_, State<J>> {
         // Nothing in here panics while it is held; a poisoned state is still whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -301,11 +301,24 @@ impl Facts {
     fn remember(&self, question: Question, answer: bool, asked: Instant) {
         let answers = self.answers.lock();
         let mut answers = answers.unwrap_or_else(PoisonError::into_inner);
-        if answers.len() >= MOST_ANSWERS {
-            answers.clear();
-        }
-        answers.insert(question, (answer, asked));
+        keep(&mut answers, question, answer, asked);
     }
+}
+
+/// Keeps an answer. Before the map grows, what is too old to be said again goes.
+fn keep(
+    answers: &mut HashMap<Question, (bool, Instant)>,
+    question: Question,
+    answer: bool,
+    asked: Instant,
+) {
+    if answers.len() >= answers.capacity() {
+        answers.retain(|_, (_, at)| asked.duration_since(*at) < FRESH);
+    }
+    if answers.len() >= MOST_ANSWERS {
+        answers.clear();
+    }
+    answers.insert(question, (answer, asked));
 }
 
 impl Who {
@@ -329,6 +342,31 @@ impl Who {
                 ..SubjectAccessReviewSpec::default()
             },
             Self::Account(namespace, name) => service_account(namespace, name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_are_too_old_to_be_said_again_are_forgotten() {
+        let (mut answers, start) = (HashMap::new(), Instant::now());
+        for number in 0..50_000_u32 {
+            let question = Question {
+                who: Who::Account("devops".to_owned(), number.to_string()),
+                namespace: None,
+                verb: "create",
+                resource: Resource {
+                    group: String::new(),
+                    plural: "configmaps".to_owned(),
+                },
+                subresource: "",
+            };
+            // A hundred are fresh at any time.
+            keep(&mut answers, question, true, start + number * (FRESH / 100));
+            assert!(answers.len() <= 1000, "{} answers", answers.len());
         }
     }
 }

@@ -211,6 +211,22 @@ async fn what_is_fought_over_is_looked_at_twice_a_second_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_fought_over_and_never_came_up_again_is_forgotten() {
+    let queue = opened();
+    let jobs: Vec<&'static str> = (0..10_000)
+        .map(|number| &*Box::leak(format!("a{number}").into_boxed_str()))
+        .collect();
+    for job in &jobs {
+        queue.wake(*job, Urgency::Normal);
+        assert_eq!(taken(&queue), Some(*job));
+        queue.done(job, Done::Restored);
+        advance(Duration::from_millis(100)).await;
+    }
+    let kept = queue.state().entries.len();
+    assert!(kept <= FEW_ENTRIES, "{kept} entries");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_closed_queue_gives_nothing_and_forgets_what_waits() {
     let queue = opened();
     queue.wake("a", Urgency::Normal);

@@ -88,18 +88,38 @@ impl Requests {
         self.all.get(name)?.request.as_ref().ok()
     }
 
+    /// The entries of each map. A new field has to be counted, or to be named as none.
+    #[cfg(test)]
+    pub(super) fn census(&self) -> Vec<usize> {
+        let Self {
+            all,
+            by_uid,
+            by_pod,
+            by_pod_namespace,
+            by_namespace,
+            by_connector,
+            by_tuple,
+            listed: _,
+            waiting,
+            room,
+        } = self;
+        vec![
+            all.len(),
+            by_uid.len(),
+            by_pod.len(),
+            by_pod_namespace.len(),
+            by_namespace.len(),
+            by_connector.len(),
+            by_tuple.len(),
+            waiting.len(),
+            usize::from(!room.is_empty()),
+        ]
+    }
+
     /// Whether there is no request, and nothing that leads to one.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-            && self.by_uid.is_empty()
-            && self.by_pod.is_empty()
-            && self.by_pod_namespace.is_empty()
-            && self.by_namespace.is_empty()
-            && self.by_connector.is_empty()
-            && self.by_tuple.is_empty()
-            && self.waiting.is_empty()
-            && self.room.is_empty()
+        self.census().iter().all(|entries| *entries == 0)
     }
 
     /// Every request.

@@ -1,0 +1,214 @@
+//! Three days in which everything comes and goes, on virtual time: no map grows with what is gone.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use connectors_api::{AccessRequest, access_policy::ObjectKind};
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::ApiResource;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use serde_json::{Value, json};
+use service_kit::watches::{Parse as _, Unreadable};
+use tokio::time::advance;
+
+use crate::{
+    api::Name,
+    caches::{ConnectorCached, Job, KindState, PodCached, PolicyCached, State, Wakes},
+    check_object::AsText,
+    queue::{Lane, Looked, Queue, Tenants},
+    seen::{ConnectorSeen, GrantKind, Managed, ManagedObject, PodFacts, Unread},
+};
+
+const DAYS: usize = 3;
+const SECONDS: usize = DAYS * 24 * 60 * 60;
+/// Things of one kind that are there at the same time, at most.
+const THINGS: usize = 40;
+const KINDS: usize = 8;
+const LANES: [Lane; 2] = [Lane::Urgent, Lane::Normal];
+
+fn config_maps() -> ObjectKind {
+    ObjectKind {
+        api_version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+    }
+}
+
+fn unreadable() -> Unreadable {
+    Unreadable {
+        metadata: ObjectMeta::default(),
+        problem: String::new(),
+    }
+}
+
+/// A request in some phase, for one of a few pods; some are long.
+fn request(name: &Name, number: usize) -> Arc<AccessRequest> {
+    let status = [
+        Value::Null,
+        json!({"phase": "Pending"}),
+        json!({"phase": "Rejected"}),
+        json!({"phase": "Granted", "policies": [{
+            "policy": {"spec": {"padding": "x".repeat(number % 3 * 10_000)}}, "grant": {"state": "Granted"},
+            "checkRefs": [{"name": "c", "ref": {"apiVersion": "v1", "kind": "ConfigMap", "name": "x1"}}],
+        }]}),
+    ];
+    let request = json!({
+        "metadata": {"name": name.name, "namespace": name.namespace, "uid": format!("u{}", number % 50)},
+        "spec": {
+            "subject": {"kind": "ServiceAccount", "name": "x1"},
+            "connectorRef": {"name": format!("x{}", number % 5)},
+            "context": {"objectRef": {
+                "apiVersion": "v1", "kind": "Pod", "namespace": format!("n{}", number % 4),
+                "name": format!("x{}", number % 11), "uid": format!("p{}", number % 13),
+            }},
+        },
+        "status": status[number % status.len()],
+    });
+    Arc::new(serde_json::from_value(request).unwrap())
+}
+
+fn role(number: usize) -> Managed {
+    let label = connectors_api::labels::ACCESS_REQUEST_UID.to_owned();
+    let metadata = ObjectMeta {
+        labels: Some(BTreeMap::from([(label, format!("u{}", number % 50))])),
+        ..ObjectMeta::default()
+    };
+    Managed {
+        object: ManagedObject::Role(Err(Unread)),
+        metadata,
+    }
+}
+
+/// One change; nothing stays there where everything has to go.
+fn change(state: &mut State, dice: &mut StdRng, number: usize, all_goes: Option<usize>) -> Wakes {
+    let at = all_goes.unwrap_or_else(|| dice.random_range(0..THINGS * KINDS));
+    let (kind, thing) = (at / THINGS, at % THINGS);
+    let is_there = all_goes.is_none() && dice.random_range(0..2) == 0;
+    let name = Name::new(&format!("n{}", thing % 4), &format!("x{thing}"));
+    let labels = || BTreeMap::from([("role".to_owned(), format!("r{}", number % 3))]);
+    match kind {
+        // One of ten cannot be read.
+        0 if is_there && number.is_multiple_of(10) => state.request(&name, Err(unreadable())),
+        0 if is_there => state.request(&name, Ok(request(&name, number))),
+        0 => state.request_gone(&name).1,
+        1 => {
+            let pod = PodCached {
+                uid: format!("p{}", number % 13),
+                version: number.to_string(),
+                facts: Some(PodFacts {
+                    finished: number.is_multiple_of(5),
+                    terminating: false,
+                    account: "x1".to_owned(),
+                }),
+            };
+            state.pod(&name, is_there.then_some(pod))
+        }
+        2 => {
+            let connector = ConnectorCached {
+                seen: ConnectorSeen {
+                    uid: number.to_string(),
+                },
+                labels: labels(),
+            };
+            state.connector(&name, is_there.then_some(connector))
+        }
+        3 => {
+            let policy = PolicyCached {
+                uid: number.to_string(),
+                deleting: number.is_multiple_of(7),
+                policy: Err(unreadable()),
+            };
+            state.policy(&name, is_there.then_some(policy))
+        }
+        4 => state.account(&name, is_there.then(labels)),
+        5 => state.namespace(&name.namespace, is_there.then(labels)),
+        6 => {
+            let role = role(number);
+            state.grant(GrantKind::Role, &name, is_there.then_some(&role))
+        }
+        _ => {
+            let object = AsText::parse(r#"{"metadata": {"labels": {"run": "1"}}}"#).unwrap();
+            let object = if number.is_multiple_of(9) {
+                Err(unreadable())
+            } else {
+                Ok(object)
+            };
+            state.object(&config_maps(), &name, is_there.then_some(object))
+        }
+    }
+}
+
+/// Wakes, and looks at what is due.
+fn look(queue: &Queue<Job>, wakes: Wakes, dice: &mut StdRng) {
+    for (job, lane) in wakes {
+        queue.wake(job, lane);
+    }
+    for lane in LANES {
+        while let Some(taken) = queue.take(lane).now_or_never() {
+            if dice.random_range(0..5) == 0 {
+                queue.changed(&taken.job);
+            }
+            let ends = [
+                Looked::Done,
+                Looked::Done,
+                Looked::Failed,
+                Looked::FailedSafely,
+            ];
+            queue.done(&taken.job, ends[dice.random_range(0..ends.len())]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_map_is_as_it_was_after_three_days_of_churn() {
+    let queue = Arc::new(Queue::shared([18, 18], |job: &Job| {
+        let (Job::Request(name) | Job::Grant(name)) = job;
+        Tenants {
+            owner: name.namespace.clone(),
+            asker: String::new(),
+        }
+    }));
+    for lane in LANES {
+        queue.open(lane);
+    }
+    let timers = tokio::spawn({
+        let queue = Arc::clone(&queue);
+        async move { queue.run_timers().await }
+    });
+    let (mut state, mut dice) = (State::default(), StdRng::seed_from_u64(7));
+    let jobs = queue.census();
+    let watched = KindState::Watching(ApiResource::erase::<ConfigMap>(&()));
+    let _ = state.kind(&config_maps(), watched);
+    let caches = state.census();
+    let mut most = 0;
+    for number in 0..SECONDS {
+        let wakes = change(&mut state, &mut dice, number, None);
+        look(&queue, wakes, &mut dice);
+        advance(Duration::from_secs(1)).await;
+        if number.is_multiple_of(60) {
+            most = most.max(state.census()[..9].iter().sum());
+        }
+    }
+    assert!(most > THINGS, "nothing was there");
+    assert!(most < 20 * THINGS, "{most} entries at a time");
+    for thing in 0..THINGS * KINDS {
+        let wakes = change(&mut state, &mut dice, thing, Some(thing));
+        look(&queue, wakes, &mut dice);
+    }
+    assert_eq!(state.census(), caches);
+    // What failed is tried again until it ends well; then nobody speaks of it any more.
+    for _ in 0..100 {
+        advance(Duration::from_mins(3)).await;
+        tokio::task::yield_now().await;
+        for lane in LANES {
+            while let Some(taken) = queue.take(lane).now_or_never() {
+                queue.done(&taken.job, Looked::Done);
+            }
+        }
+    }
+    timers.abort();
+    let (left, last) = (queue.census(), jobs.len() - 1);
+    assert_eq!(left[..last], jobs[..last]);
+    // What was changed once is remembered until there is much of it.
+    assert!(left[last] <= 4096, "{left:?}");
+}
