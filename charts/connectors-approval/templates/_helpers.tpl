@@ -31,13 +31,29 @@ annotations:
 {{- $image := .root.Values.image -}}
 {{- $registry := required "image.registry: say where the images are (build them from deploy/images/Dockerfile)" $image.registry -}}
 {{- if $image.digests }}
-{{- $digest := required (printf "image.digests: say the one of %s too, or leave out all of them" .component) (index $image.digests .component) }}
+{{- $missing := list }}
+{{- range list "csi-node" "evaluation-service" "policy-controller" "request-controller" "webhook" }}
+{{- if not (hasKey $image.digests .) }}{{ $missing = append $missing . }}{{ end }}
+{{- end }}
+{{- with $missing }}
+{{- fail (printf "image.digests: say those of %s too, or leave out all of them" (join ", " .)) }}
+{{- end }}
+{{- $digest := index $image.digests .component }}
 image: {{ printf "%s/%s@%s" $registry .component $digest | quote }}
 {{- else }}
 image: {{ printf "%s/%s:%s" $registry .component (default .root.Chart.AppVersion $image.tag) | quote }}
 {{- end }}
 imagePullPolicy: {{ $image.pullPolicy }}
 command: [/{{ .component }}]
+{{- end }}
+
+{{/*
+  The environment of every service. Tenants make services read long objects: buffers of them go back to the kernel at
+  once (glibc would otherwise raise the threshold for that), and few arenas keep few fragments.
+*/}}
+{{- define "connectors.env" -}}
+- {name: MALLOC_ARENA_MAX, value: "2"}
+- {name: MALLOC_MMAP_THRESHOLD_, value: "131072"}
 {{- end }}
 
 {{- define "connectors.pullSecrets" -}}

@@ -19,7 +19,7 @@ fn what_makes_no_sense_is_refused_with_its_path() {
         ),
         (
             json!({"image": {"registry": "r", "digests": {"webhook": format!("sha256:{}", "0".repeat(64))}}}),
-            "image.digests: say the one of csi-node too",
+            "image.digests: say those of csi-node, evaluation-service, policy-controller, request-controller too",
         ),
         (json!({}), "image.registry: say where the images are"),
         (

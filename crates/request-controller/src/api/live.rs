@@ -35,6 +35,8 @@ pub struct Live {
 const MOST_LISTED: usize = 4 * 1024 * 1024;
 /// Objects of one page of such a list. Tenants may write 1.5 MB each, and few objects have the labels of one run.
 const PAGE: u32 = 8;
+/// Policies of one page: 2 MiB of text at most.
+pub const POLICY_PAGE: u32 = 32;
 
 /// Why objects of a kind that is not ours were not listed.
 #[derive(Debug, Error)]
@@ -113,15 +115,24 @@ impl Live {
         Ok(found.map(|it| it.object.map_err(Box::new)))
     }
 
-    /// The policies of a namespace.
-    pub async fn policies(
+    /// What is kept of each policy of a namespace. Policies are long: no more than one page of them is in memory.
+    pub async fn policies<T: Send>(
         &self,
         namespace: &str,
-    ) -> Result<Vec<Result<AccessPolicy, Box<Unreadable>>>, CallError> {
+        mut keep: impl FnMut(Result<AccessPolicy, Box<Unreadable>>) -> Option<T> + Send,
+    ) -> Result<Vec<T>, CallError> {
         let api: Api<Guarded<AccessPolicy, Strict>> =
             Api::namespaced(self.client.clone(), namespace);
         let call = format!("list accesspolicies in {namespace}");
-        self.pages(call, &api, ListParams::default()).await
+        let mut kept = Vec::new();
+        let mut pages = Pages::of(POLICY_PAGE, ListParams::default());
+        while let Some(page) = pages.next(&self.policy, &call, &api).await? {
+            kept.extend(
+                page.into_iter()
+                    .filter_map(|it| keep(it.object.map_err(Box::new))),
+            );
+        }
+        Ok(kept)
     }
 
     /// Every request of the cluster.
@@ -306,4 +317,59 @@ pub fn value(object: &DynamicObject, kind: &ApiResource) -> Value {
         fields.insert("kind".to_owned(), kind.kind.clone().into());
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{Arc, Mutex},
+        time::Duration,
+    };
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+    use service_kit::retry::Backoff;
+
+    use super::*;
+
+    const ONCE: Policy = Policy {
+        attempts: 1,
+        attempt: Duration::from_secs(1),
+        total: Duration::from_secs(1),
+        pauses: Backoff::new(Duration::ZERO, Duration::ZERO),
+    };
+
+    #[tokio::test]
+    async fn long_policies_are_read_a_few_at_a_time() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let queries = Arc::clone(&asked);
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let (name, next) = if query.contains("continue=second") {
+                ("b", "")
+            } else {
+                ("a", "second")
+            };
+            queries.lock().unwrap().push(query);
+            let page = json!({
+                "metadata": {"continue": next},
+                "items": [{"metadata": {"name": name}, "spec": {"permission": "Read"}}],
+            });
+            async move { Ok::<_, Infallible>(Response::new(Body::from(page.to_string().into_bytes()))) }
+        });
+        let live = Live::new(Client::new(server, "default"), ONCE);
+        let mut seen = 0;
+        let keep = |policy: Result<AccessPolicy, Box<Unreadable>>| {
+            seen += 1;
+            let name = policy.map_or_else(|it| it.metadata.name, |it| it.metadata.name);
+            name.filter(|it| it == "b")
+        };
+        assert_eq!(live.policies("tools", keep).await.unwrap(), ["b"]);
+        assert_eq!(seen, 2);
+        let asked = asked.lock().unwrap();
+        let limit = format!("limit={POLICY_PAGE}");
+        assert!(asked.len() == 2 && asked.iter().all(|it| it.contains(&limit)));
+    }
 }

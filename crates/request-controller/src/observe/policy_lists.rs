@@ -1,4 +1,4 @@
-//! How many looks have all policies of one namespace in memory at the same time.
+//! How many looks read the policies of one namespace at the same time.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,10 +6,10 @@ use service_kit::fair::{TenantTurn, TenantTurns};
 use tokio::time::{Duration, timeout};
 
 use super::ObserveError;
-use crate::caches::World;
+use crate::{api::POLICY_PAGE, caches::World};
 
-/// No more policies than this are little text, however long each is.
-const FEW: usize = 32;
+/// No more policies than one page are little text, however long each is.
+const FEW: usize = POLICY_PAGE as usize;
 /// Lists of more policies of one namespace at the same time.
 const AT_ONCE: usize = 2;
 /// A look that waits longer is given up and begun again later.

@@ -11,6 +11,7 @@ use connectors_api::{
 };
 use kube::ResourceExt;
 use serde_json::Value;
+use service_kit::watches::Unreadable;
 
 use super::{ObserveError, Observer, Via, pod_and_uid, was_granted};
 use crate::{
@@ -149,7 +150,6 @@ impl Observer {
                 .collect());
         }
         let _turn = self.policy_lists.turn(namespace).await?;
-        let live = self.live.policies(namespace).await?.into_iter();
         // What was read may be newer than the cache: what the cache parsed counts only for the same text. Where it is
         // the same, looks share one copy of it.
         let compiled = |policy: AccessPolicy| {
@@ -157,24 +157,24 @@ impl Observer {
                 namespace,
                 policy.metadata.name.as_deref().unwrap_or_default(),
             );
-            match self.world.read().compiled(&name) {
+            let before = self.world.read().compiled(&name);
+            match before {
                 Some(before) if is_same(&before.policy, &policy) => before,
                 before => Arc::new(CompiledPolicy::of(policy, before.as_deref())),
             }
         };
-        Ok(live
-            .filter_map(|policy| match policy {
-                Ok(policy) if policy.metadata.deletion_timestamp.is_some() => None,
-                Ok(policy) => Some(Policy {
-                    uid: policy.metadata.uid.clone().unwrap_or_default(),
-                    policy: Some(compiled(policy)),
-                }),
-                Err(unreadable) => Some(Policy {
-                    uid: unreadable.metadata.uid.unwrap_or_default(),
-                    policy: None,
-                }),
-            })
-            .collect())
+        let keep = |policy: Result<AccessPolicy, Box<Unreadable>>| match policy {
+            Ok(policy) if policy.metadata.deletion_timestamp.is_some() => None,
+            Ok(policy) => Some(Policy {
+                uid: policy.metadata.uid.clone().unwrap_or_default(),
+                policy: Some(compiled(policy)),
+            }),
+            Err(unreadable) => Some(Policy {
+                uid: unreadable.metadata.uid.unwrap_or_default(),
+                policy: None,
+            }),
+        };
+        Ok(self.live.policies(namespace, keep).await?)
     }
 
     /// The policies that apply to a request. One that cannot be read applies to none.
