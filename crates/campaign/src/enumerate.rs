@@ -41,6 +41,8 @@ pub enum Family {
     Evaluator,
     /// What is true of the whole run: two leaders, an API server that is behind, no garbage collection.
     Whole,
+    /// Another tenant is as busy as it may be.
+    Neighbour,
     /// The clock jumps.
     Clock,
     /// From some step on nothing is recorded, or nothing deleted, however often it is tried.
@@ -66,6 +68,7 @@ impl Family {
             Self::Event => "watch event dropped, twice, late, 410, closed, silent",
             Self::Evaluator => "evaluator away, slow, garbage",
             Self::Whole => "two leaders, API server behind, no garbage collection",
+            Self::Neighbour => "another tenant is as busy as it may be, and calls take time",
             Self::Clock => "clock jumps an hour",
             Self::Refused => "nothing recorded any more; no Role, or no binding, ever deleted",
             Self::Known => "found something once, or is there for one guard",
@@ -165,6 +168,7 @@ pub fn singles(scenario: &Scenario, undisturbed: &Outcome) -> Vec<(Family, Plan)
     let lags = (1..=BEHIND).map(Fault::Lag);
     let whole = lags.chain([Fault::TwoLeaders, Fault::NoGarbageCollection]);
     faults.extend(whole.map(|fault| (Family::Whole, fault)));
+    faults.push((Family::Neighbour, Fault::NoisyNeighbour));
     for step in 0..scenario.steps.len() {
         faults.push((Family::Crash, Fault::Restart { step }));
         for forbidden in [false, true] {

@@ -29,13 +29,19 @@ use request_controller::{
     evaluator::{Evaluator, Unanswered},
     seen::StandingSeen,
 };
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
 use tonic::{Code, Status};
 
-use crate::stage::Stage;
+use crate::{neighbour, stage::Stage};
 use hearsay::standing;
 
 pub use hearsay::{Hearsay, Rumour};
+
+/// Questions that the service answers at the same time: more than a tenant may ask, and fewer than two may.
+const PLACES: usize = 8;
 
 /// How the evaluator misbehaves while a fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -127,11 +133,19 @@ struct State {
 }
 
 /// Shared by all processes of a run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Oracle {
     spell: Option<Spell>,
     rumour: Option<Rumour>,
+    /// Questions that are answered at the same time.
+    places: Arc<Semaphore>,
     state: Arc<Mutex<State>>,
+}
+
+impl Default for Oracle {
+    fn default() -> Self {
+        Self::new(None, None)
+    }
 }
 
 impl Oracle {
@@ -141,6 +155,7 @@ impl Oracle {
         Self {
             spell,
             rumour,
+            places: Arc::new(Semaphore::new(PLACES)),
             state: Arc::default(),
         }
     }
@@ -254,6 +269,11 @@ impl Evaluator for Asked {
             }
             let mood = self.oracle.mood();
             tokio::task::yield_now().await;
+            // In the order in which they come, as in the service. Nobody else's question takes time.
+            let _place = self.oracle.places.acquire().await;
+            if neighbour::asks(&question.policy) {
+                sleep(neighbour::QUESTION).await;
+            }
             let answer = answer(mood, question).await;
             if answer
                 .as_ref()

@@ -9,6 +9,7 @@ use std::{
 use testkit::{CallFault, CallPoint, EventFault, EventKind, EventPoint, Faults, Verb};
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
+use crate::neighbour;
 use crate::plan::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan, Undeletable};
 
 /// How late a late call is carried out.
@@ -56,6 +57,9 @@ struct State {
 impl State {
     /// With what a call is refused that is refused each time.
     fn refuses(&self, id: &CallId, point: &CallPoint) -> Option<u16> {
+        if point.namespace == neighbour::LOUD {
+            return None;
+        }
         let recorded = id.resource == "accessrequests.status" && point.verb.writes();
         let deleted = point.verb == Verb::Delete;
         let kept = self.kept.filter(|it| deleted && it.as_str() == id.resource);
@@ -67,6 +71,8 @@ impl State {
 /// The faults of a plan.
 pub struct Injector {
     faults: Vec<Fault>,
+    /// How long every call takes.
+    price: Option<Duration>,
     state: Mutex<State>,
     /// Hears of every process that is killed.
     killed: UnboundedSender<String>,
@@ -78,6 +84,7 @@ impl Injector {
     pub fn new(plan: &Plan, killed: UnboundedSender<String>) -> Arc<Self> {
         Arc::new(Self {
             faults: plan.faults.clone(),
+            price: plan.has_neighbour().then_some(neighbour::CALL),
             state: Mutex::default(),
             killed,
         })
@@ -220,7 +227,7 @@ impl Faults for Injector {
                 CallTrouble::GatewayTimeout => refuse(504),
             };
         }
-        CallFault::None
+        self.price.map_or(CallFault::None, CallFault::Delay)
     }
 
     fn on_event(&self, point: &EventPoint) -> EventFault {

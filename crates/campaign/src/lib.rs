@@ -10,6 +10,7 @@ pub mod evaluator;
 pub mod inject;
 pub mod known;
 pub mod model;
+pub mod neighbour;
 pub mod oracle;
 pub mod plan;
 pub mod process;

@@ -59,6 +59,8 @@ pub enum Fault {
     Lag(u64),
     /// Two processes lead, all the time.
     TwoLeaders,
+    /// Another tenant is as busy as it may be, and every call takes time.
+    NoisyNeighbour,
     /// Nothing collects what has lost its owner.
     NoGarbageCollection,
     /// The wall clock jumps by an hour, before that step.
@@ -234,6 +236,7 @@ impl Fault {
             Self::Evaluator { .. } | Self::Standing { .. } => true,
             Self::Lag(_)
             | Self::TwoLeaders
+            | Self::NoisyNeighbour
             | Self::NoGarbageCollection
             | Self::ClockJump { .. }
             | Self::NodeLost { .. }
@@ -309,6 +312,7 @@ impl Fault {
             | Self::Standing { .. }
             | Self::Lag(_)
             | Self::TwoLeaders
+            | Self::NoisyNeighbour
             | Self::NoGarbageCollection
             | Self::ClockJump { .. }
             | Self::NodeLost { .. }
@@ -336,6 +340,7 @@ impl Fault {
             | Self::Evaluator { .. }
             | Self::Lag(_)
             | Self::TwoLeaders
+            | Self::NoisyNeighbour
             | Self::NoGarbageCollection
             | Self::ClockJump { .. }
             | Self::NodeLost { .. }
@@ -354,6 +359,12 @@ impl Plan {
             scenario: scenario.to_owned(),
             faults: Vec::new(),
         }
+    }
+
+    /// Whether another tenant is as busy as it may be.
+    #[must_use]
+    pub fn has_neighbour(&self) -> bool {
+        self.faults.contains(&Fault::NoisyNeighbour)
     }
 
     /// Whether the wall clock jumps in it.

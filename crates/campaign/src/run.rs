@@ -15,6 +15,7 @@ use tokio::{
 use crate::{
     evaluator::Oracle,
     inject::{Injector, Met},
+    neighbour::{self, Neighbour},
     oracle::{self, EndState, Rule, Seen, Violation, Writes},
     plan::{Fault, Plan},
     process::Processes,
@@ -63,6 +64,8 @@ pub struct Outcome {
     pub end: EndState,
     /// What was written.
     pub writes: Writes,
+    /// How many requests of a neighbour are granted at the end.
+    pub granted_beside: usize,
     /// Where something could go wrong, and what did.
     pub met: Met,
     /// How many questions the evaluator was asked.
@@ -97,6 +100,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     }
     let processes = Processes::new(stage.clone(), oracle.clone(), scenario.retention);
     let restarts = tokio::spawn(processes.clone().restart(deaths));
+    let neighbour = plan.has_neighbour().then(|| Neighbour::of(&stage));
     start(scenario, &stage, &processes, plan);
 
     let mut told = Story {
@@ -106,6 +110,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         processes: &processes,
         plan,
         injector: &injector,
+        neighbour,
         killed,
         last_fault: None,
         violations: Vec::new(),
@@ -129,7 +134,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     sleep(IDLE).await;
     restarts.abort();
 
-    let log = stage.server.log();
+    let log = neighbour::without(stage.server.log());
     let last = [last_fault, met.last, oracle.met().1].into_iter();
     let last = last.flatten().max().map(|it| it - started);
     let (broken, seen) = oracle::judge(&log, &allowance(scenario, plan, last));
@@ -143,23 +148,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         });
     };
     let idle = Writes::since(&log, idle_from);
-    let mut faults = plan.faults.iter();
-    let refused = faults.any(Fault::is_refused_for_ever);
-    let most = if refused {
-        let left =
-            ["accessrequests", "roles", "rolebindings"].map(|it| stage.server.list(it).len());
-        let left: usize = left.into_iter().sum();
-        let both = plan
-            .faults
-            .iter()
-            .filter(|it| it.is_refused_for_ever())
-            .count()
-            > 1;
-        let times = if both { RECORDS } else { 1 };
-        MOST_ATTEMPTS * processes.alive().len() * left * times
-    } else {
-        0
-    };
+    let most = most_attempts(&stage, &processes, plan);
     if idle.attempts > most {
         let what = format!("since {idle_from:?} nothing happened, and it wrote {idle:?}");
         complain(Rule::Idle, what);
@@ -178,11 +167,24 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         seen,
         end: EndState::of(&stage),
         writes: Writes::since(&log, Duration::ZERO),
+        granted_beside: neighbour::granted(&stage),
         met,
         asked: oracle.asked(),
         asked_for_standing: oracle.asked_for_standing(),
         log,
     }
+}
+
+/// How many writes may be tried while nothing happens: none, where nothing is refused every time.
+fn most_attempts(stage: &Stage, processes: &Processes, plan: &Plan) -> usize {
+    let refused = plan.faults.iter().filter(|it| it.is_refused_for_ever());
+    let times = match refused.count() {
+        0 => return 0,
+        1 => 1,
+        _ => RECORDS,
+    };
+    let left = ["accessrequests", "roles", "rolebindings"].map(|it| stage.list(it).len());
+    MOST_ATTEMPTS * processes.alive().len() * left.into_iter().sum::<usize>() * times
 }
 
 /// Whether a plan may lead somewhere else than its scenario does.
@@ -212,6 +214,7 @@ struct Story<'a> {
     processes: &'a Processes,
     plan: &'a Plan,
     injector: &'a Injector,
+    neighbour: Option<Neighbour>,
     killed: UnboundedSender<String>,
     last_fault: Option<Instant>,
     violations: Vec<Violation>,
@@ -226,7 +229,13 @@ impl Story<'_> {
         } else {
             LIMIT + self.plan.faults.iter().map(aftermath).sum::<Duration>()
         };
+        if let Some(neighbour) = &self.neighbour {
+            neighbour.settles(self.stage).await;
+        }
         for (index, step) in scenario.steps.iter().enumerate() {
+            if let Some(neighbour) = &self.neighbour {
+                neighbour.stir().await;
+            }
             self.before(index);
             match step {
                 Step::Do(_, act) => act(self.stage),
@@ -308,6 +317,7 @@ impl Story<'_> {
                 | Fault::Standing { .. }
                 | Fault::Lag(_)
                 | Fault::TwoLeaders
+                | Fault::NoisyNeighbour
                 | Fault::NoGarbageCollection => continue,
             }
             self.last_fault = Some(Instant::now());

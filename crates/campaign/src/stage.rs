@@ -9,6 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use testkit::{ApiServer, Kind};
 
+use crate::neighbour::LOUD;
+
 /// Where the connector, its policies and its requests are.
 pub const TOOLS: &str = "tools";
 /// Where the pods are.
@@ -22,8 +24,10 @@ pub const DECOY: &str = "decoy";
 /// The connector that everything is about.
 pub const CONNECTOR: &str = "harbor";
 
-const OURS: &str = "connectors.alauda.io/v1alpha1";
-const SIGNOFF: &str = "example.com/v1";
+/// The group and version of our kinds.
+pub(crate) const OURS: &str = "connectors.alauda.io/v1alpha1";
+/// The group and version of the usual approvals.
+pub(crate) const SIGNOFF: &str = "example.com/v1";
 
 /// How a `ConfigMap` says what was decided.
 const VERDICT: &str = r#"package approval
@@ -32,10 +36,10 @@ default output := {"state": "pending"}
 output := {"state": input.data.state} if input.data.state
 "#;
 
-/// When every run begins.
 /// What the module above reads of `ConfigMap` objects beside pods of another namespace.
 const SHARED_CHECK_FIELDS: &str =
     r#"[{"apiVersion": "v1", "kind": "ConfigMap", "fields": ["data.state"]}]"#;
+/// When every run begins.
 const START: &str = "2026-03-01T10:00:00Z";
 
 /// The cluster of a scenario.
@@ -425,6 +429,14 @@ impl Stage {
             .to_owned()
     }
 
+    /// Objects of a kind that are there, without those of a neighbour.
+    #[must_use]
+    pub fn list(&self, plural: &str) -> Vec<Value> {
+        let mut all = self.server.list(plural);
+        all.retain(|it| it["metadata"]["namespace"] != LOUD);
+        all
+    }
+
     /// Managed bindings that are there.
     #[must_use]
     pub fn bindings(&self) -> Vec<Value> {
@@ -434,7 +446,7 @@ impl Stage {
     /// Managed objects of a kind that are there.
     #[must_use]
     pub fn managed(&self, plural: &str) -> Vec<Value> {
-        let all = self.server.list(plural).into_iter();
+        let all = self.list(plural).into_iter();
         all.filter(|it| {
             it["metadata"]["labels"]["connectors.alauda.io/accessRequestUid"].is_string()
         })

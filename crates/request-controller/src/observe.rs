@@ -18,6 +18,7 @@ use connectors_api::{
     config::Config,
     request_order,
 };
+use evaluation_api::v1::EvaluationStage;
 use service_kit::{fair::TenantTurns, report, retry::CallError};
 use thiserror::Error;
 use tokio::task::yield_now;
@@ -89,7 +90,7 @@ pub struct Observer {
     policy_lists: PolicyLists,
     answers: Answers,
     pods: Pods,
-    /// By the namespace of the policies, before and after a grant.
+    /// By the namespace of the policies, before and after a grant: questions, and live looks with all of theirs.
     turns: TenantTurns<(String, i32)>,
 }
 
@@ -137,6 +138,9 @@ impl Observer {
 
     /// What the API server says. None if there is no such request.
     pub async fn live(&self, name: &Name) -> Result<Option<Observed>, ObserveError> {
+        // Waiting in turn for the first question would let grow old what is read before it.
+        let stage = EvaluationStage::BeforeGrant.into();
+        let _turn = self.turns.take((name.namespace.clone(), stage)).await;
         let since = (self.clock)().mono;
         self.observe(name, Via::Api, Freshness::Live(since)).await
     }

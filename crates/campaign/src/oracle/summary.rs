@@ -23,7 +23,7 @@ impl EndState {
     /// The state now.
     #[must_use]
     pub fn of(stage: &Stage) -> Self {
-        let requests = stage.server.list("accessrequests").into_iter().map(|it| {
+        let requests = stage.list("accessrequests").into_iter().map(|it| {
             let name = text(&it, "/metadata/name").to_owned();
             (name, lines(&it))
         });

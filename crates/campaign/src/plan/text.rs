@@ -70,6 +70,7 @@ impl fmt::Display for Fault {
             } => write!(f, "standing/{}/{from}/{calls}", hearsay.as_str()),
             Self::Lag(versions) => write!(f, "lag/{versions}"),
             Self::TwoLeaders => f.write_str("two-leaders"),
+            Self::NoisyNeighbour => f.write_str("noisy-neighbour"),
             Self::NoGarbageCollection => f.write_str("no-gc"),
             Self::ClockJump { step, forward } => {
                 let way = if *forward { "forward" } else { "back" };
@@ -152,6 +153,7 @@ fn fault(text: &str) -> Option<Fault> {
         },
         ["lag", versions] => Fault::Lag(versions.parse().ok()?),
         ["two-leaders"] => Fault::TwoLeaders,
+        ["noisy-neighbour"] => Fault::NoisyNeighbour,
         ["no-gc"] => Fault::NoGarbageCollection,
         ["clock", step, way @ ("forward" | "back")] => Fault::ClockJump {
             step: step.parse().ok()?,
@@ -206,6 +208,7 @@ mod tests {
         let others = [
             Fault::Lag(5),
             Fault::TwoLeaders,
+            Fault::NoisyNeighbour,
             Fault::NoGarbageCollection,
             Fault::ClockJump {
                 step: 1,

@@ -63,6 +63,7 @@ pub(super) fn aftermath(fault: &Fault) -> Duration {
         | Fault::Standing { .. }
         | Fault::Lag(_)
         | Fault::TwoLeaders
+        | Fault::NoisyNeighbour
         | Fault::NoGarbageCollection
         | Fault::ClockJump { .. }
         | Fault::NodeLost { .. }
@@ -103,6 +104,7 @@ fn recovery(fault: &Fault) -> Duration {
         | Fault::Restart { .. }
         | Fault::Unrecorded { .. }
         | Fault::Kept { .. }
+        | Fault::NoisyNeighbour
         | Fault::ClockJump { .. } => Duration::from_secs(30),
         // Nobody leads until the lease has run out.
         Fault::NodeLost { .. } => Duration::from_mins(1),

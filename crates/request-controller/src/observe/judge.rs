@@ -13,6 +13,7 @@ use connectors_api::{
 use evaluation_api::v1::{
     Candidates, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage,
 };
+use futures::future::OptionFuture;
 use serde_json::Value;
 use service_kit::{chance, report};
 use tokio::time::{Instant, timeout_at};
@@ -181,8 +182,7 @@ impl Observer {
             .iter()
             .map(|it| it.check.clone())
             .collect();
-        let question = question.into_message();
-        match self.evaluate(&name.namespace, question, look.until).await {
+        match self.evaluate(&name.namespace, question, look).await {
             Ok(said) => {
                 let answer = Arc::new(said);
                 if is_about(&checks, &answer) {
@@ -210,15 +210,19 @@ impl Observer {
     async fn evaluate(
         &self,
         namespace: &str,
-        question: EvaluateChecksRequest,
-        until: Instant,
+        question: Asked<'_>,
+        look: &Look,
     ) -> Result<EvaluateChecksResponse, Unanswered> {
-        let stage = question.stage;
+        // A live look has had its turn.
+        let has_turn = look.via == Via::Api && question.stage == EvaluationStage::BeforeGrant;
+        let tenant = (namespace.to_owned(), i32::from(question.stage));
         let asked = async {
-            let _turn = self.turns.take((namespace.to_owned(), stage)).await;
-            self.evaluator.evaluate(question).await
+            let turn = (!has_turn).then(|| self.turns.take(tenant));
+            let _turn = OptionFuture::from(turn).await;
+            // Its objects are copied when it is asked: those that wait share them.
+            self.evaluator.evaluate(question.into_message()).await
         };
-        let until = until.min(Instant::now() + LIMIT);
+        let until = look.until.min(Instant::now() + LIMIT);
         let said = timeout_at(until, asked).await;
         said.unwrap_or(Err(Unanswered::Late(LIMIT)))
     }

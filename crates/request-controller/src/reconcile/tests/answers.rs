@@ -6,15 +6,15 @@ use evaluation_api::{
     access::AccessQuestion,
     v1::{CheckResult, CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse},
 };
-use futures::future::BoxFuture;
-use tokio::time::Duration;
+use futures::future::{BoxFuture, join_all};
+use tokio::time::{Duration, Instant, sleep};
 
 use super::look;
 use crate::{
     evaluator::{Evaluator, Unanswered},
     observe::Observer,
     reconcile::Reconciler,
-    seen::StandingSeen,
+    seen::{Freshness, Now, StandingSeen},
     testing::Cluster,
 };
 
@@ -120,4 +120,58 @@ async fn an_answer_about_something_else_is_not_remembered_at_all() {
     cluster.fill(&controller);
     look(&controller).await.unwrap();
     assert_ne!(cluster.status()["conditions"].to_string(), wrong);
+}
+
+/// Takes a second for each answer.
+struct Slow(Arc<dyn Evaluator>);
+
+impl Evaluator for Slow {
+    fn standing(
+        &self,
+        questions: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<StandingSeen>, Unanswered>> {
+        self.0.standing(questions)
+    }
+
+    fn evaluate(
+        &self,
+        question: EvaluateChecksRequest,
+    ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
+        Box::pin(async move {
+            sleep(Duration::from_secs(1)).await;
+            self.0.evaluate(question).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_read_live_does_not_grow_old_while_others_are_answered() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let controller = cluster.controller();
+    let wall = (controller.clock)().wall;
+    let observer = Observer::new(
+        Arc::clone(&controller.world),
+        controller.live.clone(),
+        Arc::new(Slow(cluster.evaluator())),
+        Arc::new(move || Now {
+            wall,
+            mono: Instant::now(),
+        }),
+        2,
+    );
+    let began = Instant::now();
+    let looks = (0..24).map(async |_| {
+        let seen = observer.live(&Cluster::request()).await.unwrap().unwrap();
+        match seen.freshness {
+            Freshness::Live(since) => since.elapsed(),
+            Freshness::Cached => panic!("not read live"),
+        }
+    });
+    let ages = join_all(looks).await;
+    assert!(
+        ages.iter().all(|it| *it < Duration::from_secs(2)),
+        "{ages:?}"
+    );
+    assert!(began.elapsed() >= Duration::from_secs(8), "three at a time");
 }

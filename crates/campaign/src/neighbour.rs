@@ -1,0 +1,235 @@
+//! Another tenant of the same controller, which keeps it as busy as it may.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::{Entry, What};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+
+use crate::stage::{CONNECTOR, OURS, SIGNOFF, Stage};
+
+/// Where it has everything: connector, policies, pods and requests.
+pub const LOUD: &str = "loud";
+/// What a question about its policies takes: more than the service gives a module.
+pub const QUESTION: Duration = Duration::from_secs(1);
+/// What each call to the API server takes beside it.
+pub const CALL: Duration = Duration::from_millis(5);
+
+/// Two for each worker of the lane that grants.
+const PODS: usize = 48;
+/// Those that are approved: more than the other lane has workers.
+const APPROVED: usize = 16;
+/// Policies that each pod is judged by.
+const POLICIES: usize = 4;
+/// How often some objects change.
+const PERIOD: Duration = Duration::from_millis(500);
+/// How many at a time.
+const AT_ONCE: usize = 6;
+/// How long it goes on after each step of the scenario.
+const BURST: Duration = Duration::from_secs(10);
+
+/// How long it takes until everything that it has was changed once.
+const BUSY: Duration = Duration::from_secs(4);
+/// How long it is waited for what it is approved, in scenarios in which that may never come.
+const SETTLED: Duration = Duration::from_mins(1);
+
+/// The tenant. It is quiet until somebody stirs it, and for good when this is dropped.
+pub struct Neighbour {
+    until: watch::Sender<Instant>,
+}
+
+impl Neighbour {
+    /// Has a connector, policies, pods and requests; some of the pods are approved.
+    #[must_use]
+    pub fn of(stage: &Stage) -> Self {
+        settle(stage);
+        let (until, stirred) = watch::channel(Instant::now());
+        tokio::spawn(change(stage.clone(), stirred));
+        Self { until }
+    }
+
+    /// Waits until it has what it is approved: what is granted is looked at by workers of their own.
+    pub async fn settles(&self, stage: &Stage) {
+        let limit = Instant::now() + SETTLED;
+        while granted(stage) < APPROVED && Instant::now() < limit {
+            sleep(PERIOD).await;
+        }
+    }
+
+    /// It changes what it has for a while from now on. Returns when the controller is busy with that.
+    pub async fn stir(&self) {
+        let now = Instant::now();
+        let was_quiet = *self.until.borrow() <= now;
+        self.until.send_replace(now + BURST);
+        if was_quiet {
+            sleep(BUSY).await;
+        }
+    }
+}
+
+fn settle(stage: &Stage) {
+    stage.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LOUD}}));
+    stage.put(json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "builder", "namespace": LOUD},
+    }));
+    stage.put(json!({
+        "apiVersion": OURS, "kind": "Connector",
+        "metadata": {"name": CONNECTOR, "namespace": LOUD},
+        "spec": {"connectorClassName": "harbor"},
+    }));
+    for number in 0..POLICIES {
+        stage.put(policy(&format!("loud-{number}")));
+    }
+    for number in 0..PODS {
+        let name = pod(number);
+        let said = if number < APPROVED {
+            "approved"
+        } else {
+            "pending"
+        };
+        stage.put(json!({
+            "apiVersion": SIGNOFF, "kind": "Signoff",
+            "metadata": {"name": name, "namespace": LOUD, "labels": {"run": name}},
+            "status": {"state": said},
+        }));
+        stage.put(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": LOUD, "uid": format!("pod-{name}")},
+            "spec": {"serviceAccountName": "builder", "containers": [{"name": "main", "image": "main"}]},
+            "status": {"phase": "Pending"},
+        }));
+        stage.put(json!({
+            "apiVersion": OURS, "kind": "AccessRequest",
+            // UIDs of its own: those of the scenario stand in the names of plans.
+            "metadata": {"name": name, "namespace": LOUD, "uid": format!("request-{name}")},
+            "spec": {
+                "subject": {"kind": "ServiceAccount", "namespace": LOUD, "name": "builder"},
+                "connectorRef": {"name": CONNECTOR},
+                "context": {"objectRef": {
+                    "apiVersion": "v1", "kind": "Pod", "namespace": LOUD, "name": name, "uid": format!("pod-{name}"),
+                }},
+                "permission": "apis",
+            },
+        }));
+    }
+}
+
+/// Judged again with each change of an approval, after the grant too.
+fn policy(name: &str) -> Value {
+    json!({
+        "apiVersion": OURS, "kind": "AccessPolicy",
+        "metadata": {"name": name, "namespace": LOUD, "uid": format!("policy-{name}")},
+        "spec": {"permission": "apis", "checkGrantedPermission": {
+            "requesters": [{"kind": "ServiceAccount", "name": "builder", "namespace": LOUD}],
+            "spec": {
+                "checks": [{"name": "approval", "latch": "WhileHolds", "selector": {
+                    "labels": {"run": "{.object.metadata.name}"},
+                    "objectRef": {"apiVersion": SIGNOFF, "kind": "Signoff"},
+                }}],
+                "permissions": {"roleTemplate": {"rules": [{
+                    "apiGroups": ["connectors.alauda.io"], "verbs": ["*"],
+                    "resources": ["connectors/apis/v1/pod/{.object.metadata.namespace}/{.object.metadata.name}"],
+                }]}},
+            },
+        }},
+    })
+}
+
+fn pod(number: usize) -> String {
+    format!("loud-{number}")
+}
+
+/// Changes objects in turn, while it is stirred: approvals and pods say something new, policies are written again.
+async fn change(stage: Stage, mut stirred: watch::Receiver<Instant>) {
+    let mut round = 0;
+    loop {
+        let until = *stirred.borrow_and_update();
+        if Instant::now() >= until {
+            if stirred.changed().await.is_err() {
+                return;
+            }
+            continue;
+        }
+        for number in round * AT_ONCE..(round + 1) * AT_ONCE {
+            let name = pod(number % PODS);
+            for plural in ["signoffs", "pods"] {
+                say_again(&stage, plural, &name, round);
+            }
+        }
+        say_again(&stage, "accesspolicies", &pod(round % POLICIES), round);
+        round += 1;
+        sleep(PERIOD).await;
+    }
+}
+
+fn say_again(stage: &Stage, plural: &str, name: &str, round: usize) {
+    stage.server.change(plural, LOUD, name, |it| {
+        it["metadata"]["annotations"] = json!({"round": round.to_string()});
+    });
+}
+
+/// Whether a question is about one of its policies.
+#[must_use]
+pub fn asks(policy: &[u8]) -> bool {
+    let word = format!(r#""namespace":"{LOUD}""#);
+    policy.windows(word.len()).any(|it| it == word.as_bytes())
+}
+
+/// What happened to everybody else. A run with it promises the others what one without it does.
+#[must_use]
+pub fn without(mut log: Vec<Entry>) -> Vec<Entry> {
+    log.retain(|entry| {
+        let namespace = match &entry.what {
+            What::Call(call) => &call.point.namespace,
+            What::Change(change) => &change.namespace,
+            What::Sent(sent) => &sent.point.namespace,
+            What::Killed(_) => return true,
+        };
+        namespace != LOUD
+    });
+    log
+}
+
+/// How many of its requests are granted.
+#[must_use]
+pub fn granted(stage: &Stage) -> usize {
+    let requests = stage.server.list("accessrequests").into_iter();
+    let own = requests.filter(|it| it["metadata"]["namespace"] == LOUD);
+    own.filter(|it| it["status"]["phase"] == "Granted").count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        plan::{Fault, Plan},
+        run, scenario,
+    };
+
+    #[test]
+    fn it_is_busy_and_gets_what_it_is_approved_and_nobody_else_writes_more() {
+        let withdrawn = scenario::named("withdrawn").unwrap();
+        let run = |plan| run::run(&withdrawn, &plan).unwrap();
+        let outcome = run(Plan::with("withdrawn", Fault::NoisyNeighbour));
+        assert_eq!(outcome.violations, []);
+        assert_eq!(outcome.granted_beside, APPROVED);
+        // Everybody else asks a handful of questions.
+        assert!(outcome.asked > 4 * PODS, "{}", outcome.asked);
+        let alone = run(Plan::undisturbed("withdrawn"));
+        assert_eq!(alone.granted_beside, 0);
+        assert_eq!(outcome.writes.counts, alone.writes.counts);
+        assert_eq!(outcome.end, alone.end);
+    }
+
+    #[test]
+    fn a_question_is_its_own_by_the_namespace_of_the_policy() {
+        assert!(asks(policy("p").to_string().as_bytes()));
+        assert!(!asks(
+            br#"{"metadata":{"name":"loud","namespace":"tools"}}"#
+        ));
+        assert!(!asks(b""));
+    }
+}
