@@ -61,6 +61,12 @@ impl Asked {
         self.pods().remove(pod_uid);
     }
 
+    /// How many pods are remembered.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> usize {
+        self.pods().len()
+    }
+
     fn pods(&self) -> MutexGuard<'_, HashMap<String, OfPod>> {
         // A panic elsewhere leaves the map whole: it is changed by single calls only.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -42,6 +42,12 @@ impl Kept {
         self.counted(&places);
     }
 
+    /// How many volumes are kept.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> usize {
+        self.places().len()
+    }
+
     fn counted(&self, places: &HashMap<Place, OnEnable>) {
         self.count
             .set(i64::try_from(places.len()).unwrap_or(i64::MAX));

@@ -27,6 +27,12 @@ impl Locks {
         })
     }
 
+    /// How many volumes are being worked on.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> usize {
+        self.places().len()
+    }
+
     fn places(&self) -> MutexGuard<'_, HashSet<Place>> {
         // A panic elsewhere leaves the set whole: it is changed by single calls only.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -108,6 +108,13 @@ impl Room {
         })
     }
 
+    /// How many pods and namespaces have held calls.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> usize {
+        let Counts { pods, namespaces } = &*self.held();
+        pods.len() + namespaces.len()
+    }
+
     fn held(&self) -> MutexGuard<'_, Counts> {
         // Counts change by single steps.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)

@@ -100,10 +100,16 @@ pub(crate) fn place(volume: &str) -> Place {
 
 /// A volume of the usual pod of another kubelet.
 pub(crate) fn place_in(kubelet: &Path, volume: &str) -> Place {
+    place_of(kubelet, "uid-1", volume)
+}
+
+/// A volume of any pod.
+pub(crate) fn place_of(kubelet: &Path, pod: &str, volume: &str) -> Place {
     let pods = PodsDir::new(kubelet);
     let target = pods
         .path()
-        .join("uid-1/volumes/kubernetes.io~csi")
+        .join(pod)
+        .join("volumes/kubernetes.io~csi")
         .join(volume)
         .join("mount");
     pods.at(&target).unwrap()
@@ -341,6 +347,15 @@ impl FakeKubernetes {
         })))
     }
 
+    /// From now on the token is that of this pod.
+    pub(crate) fn prove(&self, pod: &str) {
+        let mut cluster = self.cluster();
+        let user = cluster.token.user.as_mut();
+        let extra = user.and_then(|it| it.extra.as_mut()).unwrap();
+        let key = "authentication.kubernetes.io/pod-uid";
+        extra.insert(key.to_owned(), vec![pod.to_owned()]);
+    }
+
     /// To look at it and to change it.
     pub(crate) fn cluster(&self) -> MutexGuard<'_, Cluster> {
         self.0.lock().unwrap()
@@ -403,7 +418,7 @@ impl Kubernetes for FakeKubernetes {
     }
 
     fn tell(&self, pod: &Pod, word: Word, note: String) {
-        assert_eq!(pod.uid, "uid-1");
+        assert!(pod.uid.starts_with("uid-"), "{}", pod.uid);
         self.cluster().told.push((word, note));
     }
 }

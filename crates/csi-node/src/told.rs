@@ -8,7 +8,7 @@ use std::{
 use crate::{kubernetes::Word, volume::ConnectorKey};
 
 /// What is forgotten is said a second time, which does no harm.
-const REMEMBERED: usize = 1024;
+pub(crate) const REMEMBERED: usize = 1024;
 
 /// What an event is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +47,14 @@ impl Told {
             latest.topics.remove(&oldest);
         }
         true
+    }
+
+    /// How many topics are remembered.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> usize {
+        let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Latest { topics, order } = &*latest;
+        topics.len().max(order.len())
     }
 }
 

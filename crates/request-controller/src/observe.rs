@@ -36,6 +36,7 @@ use crate::{
     caches::{World, pod_of},
     evaluator::Evaluator,
     plan::{
+        evidence::ListRoom,
         grant::{self, is_terminal},
         select,
     },
@@ -211,15 +212,19 @@ impl Observer {
             applying => applying?,
         };
         seen.near = applying.near;
-        for compiled in applying.policies {
+        let mut open = applying.policies;
+        open.retain(|it| {
+            let uid = it.policy.metadata.uid.as_ref();
+            !uid.is_some_and(|uid| settled.contains(uid))
+        });
+        let room = ListRoom::shared_by(open.len());
+        for compiled in open {
             let policy = &compiled.policy;
             let uid = policy.metadata.uid.clone().unwrap_or_default();
-            if settled.contains(&uid) {
-                continue;
-            }
             // What is remembered is found without a pause, and others wait for this thread.
             yield_now().await;
-            let judged = self.judge(&seen.request, &compiled, &whole, &look).await;
+            let judged = self.judge(&seen.request, &compiled, &whole, &look, room);
+            let judged = judged.await;
             let judged = judged.unwrap_or_else(|error| unanswered(name, &error));
             let granted = policy.spec.check_granted_permission.as_ref();
             seen.policies.push(PolicySeen {
@@ -299,7 +304,8 @@ impl Observer {
         if !applies || !select::is_same(&entry.policy.0, &policy.policy) {
             return Again::Changed;
         }
-        let judged = self.judge(request, policy, matched.pod, look).await;
+        let room = ListRoom::shared_by(1);
+        let judged = self.judge(request, policy, matched.pod, look, room).await;
         Again::Judged(judged.unwrap_or_else(|error| unanswered(&Name::of(request), &error)))
     }
 

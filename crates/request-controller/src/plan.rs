@@ -4,7 +4,7 @@
 //! good. A plan from caches that comes to one of them says "look again live" and nothing else.
 
 mod conditions;
-mod evidence;
+pub(crate) mod evidence;
 pub mod grant;
 pub mod held;
 mod outcome;

@@ -212,8 +212,19 @@ pub struct CheckSeen {
     pub reason: String,
     /// Why, as a sentence.
     pub message: String,
-    /// The objects that it looked at.
+    /// The objects that it looked at, as far as they are kept.
     pub objects: Vec<ObjectSeen>,
+    /// Those that are not.
+    pub left_out: LeftOut,
+}
+
+/// How many objects of a check are not kept: no status would list them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Of those that pass.
+    pub passed: usize,
+    /// Of the others.
+    pub others: usize,
 }
 
 /// What one object says.

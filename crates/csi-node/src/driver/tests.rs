@@ -1,6 +1,7 @@
 //! One call after another against a world of fakes, with a clock that stands still until everybody waits.
 
 mod calls;
+mod churn;
 mod gate;
 mod republish;
 mod standing;

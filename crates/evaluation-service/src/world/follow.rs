@@ -184,6 +184,9 @@ fn take<K: Source, P>(
 }
 
 #[cfg(test)]
+mod churn;
+
+#[cfg(test)]
 mod tests {
     use service_kit::watches::Plain;
 

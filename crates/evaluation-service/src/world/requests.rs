@@ -117,6 +117,17 @@ impl Requests {
         rivals.filter_map(Rivals::deciding)
     }
 
+    /// How many entries each map has.
+    #[cfg(test)]
+    pub(super) fn census(&self) -> [usize; 2] {
+        let Self {
+            hashing: _,
+            by_name,
+            by_tuple,
+        } = self;
+        [by_name.len(), by_tuple.len()]
+    }
+
     /// The request that decides about a tuple.
     #[must_use]
     pub fn deciding(&self, about: About<'_>) -> Option<&KnownRequest> {

@@ -93,6 +93,18 @@ impl Surroundings {
         self.namespaces.get("", name)
     }
 
+    /// How many entries each map has.
+    #[cfg(test)]
+    pub(super) fn census(&self) -> [usize; 3] {
+        let Self {
+            policies,
+            connectors: Labelled(connectors),
+            namespaces: Labelled(namespaces),
+        } = self;
+        let of_namespaces = policies.values().map(|it| it.len() + 1);
+        [of_namespaces.sum(), connectors.len(), namespaces.len()]
+    }
+
     /// True when it says something new.
     pub(crate) fn put_policy(&mut self, policy: AccessPolicy) -> bool {
         let AccessPolicy {

@@ -27,7 +27,10 @@ use super::{
 use crate::{
     api::Name,
     evaluator::Unanswered,
-    plan::{grant, held, select},
+    plan::{
+        evidence::{self, ListRoom},
+        grant, held, select,
+    },
     seen::{Held, Judged},
 };
 
@@ -42,13 +45,14 @@ const LIMIT: Duration = Duration::from_secs(4);
 pub(super) const ASKED_FOR_ONE: usize = 3;
 
 impl Observer {
-    /// What the checks of a policy say before a grant.
+    /// What the checks of a policy say before a grant, as far as a status lists it in this room.
     pub(super) async fn judge(
         &self,
         request: &AccessRequest,
         compiled: &CompiledPolicy,
         pod: &WholePod,
         look: &Look,
+        room: ListRoom,
     ) -> Result<Judged, ObserveError> {
         let policy = &compiled.policy;
         let shared = self.world.read().shared();
@@ -72,10 +76,12 @@ impl Observer {
                 })
             })
             .collect();
+        let answered = |said: Option<&EvaluateChecksResponse>| {
+            let answer = select::answer(request, &wanted, &found, said);
+            Judged::Answered(evidence::listable(answer, room))
+        };
         if candidates.is_empty() {
-            return Ok(Judged::Answered(select::answer(
-                request, &wanted, &found, None,
-            )));
+            return Ok(answered(None));
         }
         let question = Asked {
             policy: bytes(&Value::Object(select::snapshot(policy))),
@@ -86,9 +92,9 @@ impl Observer {
         };
         let uid = policy.metadata.uid.clone().unwrap_or_default();
         let said = self.ask(request, &uid, question, look).await;
-        Ok(said.answer().map_or(Judged::Unanswered, |said| {
-            Judged::Answered(select::answer(request, &wanted, &found, Some(said)))
-        }))
+        Ok(said
+            .answer()
+            .map_or(Judged::Unanswered, |said| answered(Some(said))))
     }
 
     /// Whether what was granted on still holds.

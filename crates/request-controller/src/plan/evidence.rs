@@ -7,7 +7,7 @@ use connectors_api::{
 };
 
 use super::conditions::shortened;
-use crate::seen::{Answer, CheckSeen, ObjectSeen};
+use crate::seen::{Answer, CheckSeen, LeftOut, ObjectSeen};
 
 /// The longest list of objects in one entry.
 pub(super) const MOST_OBJECTS: usize = 512;
@@ -24,13 +24,13 @@ const OVERHEAD: usize = 256;
 
 /// How many policies share what a status may list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ListRoom {
+pub(crate) struct ListRoom {
     policies: usize,
 }
 
 impl ListRoom {
     /// So many policies have the same room.
-    pub(super) fn shared_by(policies: usize) -> Self {
+    pub(crate) fn shared_by(policies: usize) -> Self {
         Self {
             policies: policies.max(1),
         }
@@ -48,6 +48,59 @@ pub(super) struct Listed {
     pub(super) refs: Vec<CheckRef>,
     /// How many do not.
     pub(super) left_out: Option<i32>,
+}
+
+/// An answer without the objects that no status would list. Many policies may look at the same many objects, and all
+/// their answers are in memory at the same time.
+pub(crate) fn listable(answer: Answer, room: ListRoom) -> Answer {
+    let kept: Vec<Vec<ObjectSeen>> = match Followable::of(&answer) {
+        Some(followable) if answer.verdict == AccessCheckPassed => {
+            let checks = answer.checks.iter();
+            checks
+                .map(|check| followable.objects(check).map(short).collect())
+                .collect()
+        }
+        Some(_) | None => {
+            let all: Vec<_> = answer.checks.iter().flat_map(lines).collect();
+            let chosen = chosen(&answer, &all, room.part_of(MOST_REFUSED));
+            let of = |check: &CheckSeen| {
+                let chosen = chosen.iter().filter(|it| std::ptr::eq(it.check, check));
+                chosen.filter_map(|it| it.object).map(short).collect()
+            };
+            answer.checks.iter().map(of).collect()
+        }
+    };
+    let mut answer = answer;
+    for (check, kept) in answer.checks.iter_mut().zip(kept) {
+        let passed = |objects: &[ObjectSeen]| objects.iter().filter(|it| passes(it)).count();
+        let passed = passed(&check.objects) - passed(&kept);
+        check.left_out.passed += passed;
+        check.left_out.others += check.objects.len() - kept.len() - passed;
+        check.objects = kept;
+    }
+    answer
+}
+
+/// An object with no more people than are shown.
+fn short(object: &ObjectSeen) -> ObjectSeen {
+    let people = object.approved_by.iter().take(MOST_PEOPLE);
+    ObjectSeen {
+        object: object.object.clone(),
+        verdict: object.verdict,
+        state: object.state.clone(),
+        reason: object.reason.clone(),
+        message: object.message.clone(),
+        approved_by: people.cloned().collect(),
+    }
+}
+
+fn passes(object: &ObjectSeen) -> bool {
+    object.verdict == AccessCheckPassed
+}
+
+/// How many objects of a check pass, kept or not.
+fn passed(check: &CheckSeen) -> usize {
+    check.objects.iter().filter(|it| passes(it)).count() + check.left_out.passed
 }
 
 impl Listed {
@@ -89,60 +142,119 @@ pub(super) fn of_refusal(answer: &Answer, room: ListRoom) -> Listed {
 /// holding unnoticed, so all of them fit or nothing is granted. Where any suffices, the rest is left out: that can
 /// only end the grant earlier.
 pub(super) fn of_grant(answer: &Answer) -> Result<Listed, String> {
-    let passed = |check: &CheckSeen| {
-        let passed = |it: &&ObjectSeen| it.verdict == AccessCheckPassed;
-        check.objects.iter().filter(passed).count()
-    };
-    let count = |match_: Match| {
-        let checks = answer.checks.iter().filter(|it| it.match_ == match_);
-        let counts: Vec<_> = checks.map(passed).filter(|count| *count > 0).collect();
-        counts
-    };
-    let must: usize = count(Match::All).iter().sum();
-    let any = count(Match::Any).len();
-    if must + any > MOST_OBJECTS {
+    let Some(followable) = Followable::of(answer) else {
         return Err(format!(
             "its checks rest on {} objects, and no more than {MOST_OBJECTS} can be followed; let their selectors find fewer",
-            must + any
+            Rest::of(answer).objects()
         ));
-    }
-    let share = (MOST_OBJECTS - must).checked_div(any).unwrap_or_default();
+    };
     let (mut refs, mut left_out) = (Vec::new(), 0);
     for check in &answer.checks {
-        let room = match check.match_ {
-            Match::All => MOST_OBJECTS,
-            Match::Any => share,
-        };
-        let objects = check.objects.iter();
-        let objects = objects.filter(|it| it.verdict == AccessCheckPassed);
-        refs.extend(
-            objects
-                .take(room)
-                .map(|it| reference_to(check, it, it.object.clone())),
-        );
-        left_out += passed(check).saturating_sub(room);
+        let before = refs.len();
+        let objects = followable.objects(check);
+        refs.extend(objects.map(|it| reference_to(check, it, it.object.clone())));
+        left_out += passed(check).saturating_sub(refs.len() - before);
     }
     Ok(Listed::of(refs, left_out))
 }
 
-/// As many objects as there is room for, in the policy's order. Where not all have room, those that say what the policy
-/// says come first: they are what stands in the way.
+/// On how many objects a grant would rest.
+struct Rest {
+    /// Objects that all have to hold.
+    must: usize,
+    /// Checks of which one object has to hold.
+    any: usize,
+}
+
+impl Rest {
+    fn of(answer: &Answer) -> Self {
+        let counts = |match_: Match| {
+            let checks = answer.checks.iter().filter(move |it| it.match_ == match_);
+            checks.map(passed).filter(|count| *count > 0)
+        };
+        Self {
+            must: counts(Match::All).sum(),
+            any: counts(Match::Any).count(),
+        }
+    }
+
+    const fn objects(&self) -> usize {
+        self.must + self.any
+    }
+}
+
+/// A grant whose objects can all be followed, or enough of them.
+struct Followable {
+    /// Objects of each check of which any suffices.
+    share: usize,
+}
+
+impl Followable {
+    /// None if there are too many, or one that has to hold is not kept.
+    fn of(answer: &Answer) -> Option<Self> {
+        let rest = Rest::of(answer);
+        let mut checks = answer.checks.iter();
+        let is_short = checks.any(|it| it.match_ == Match::All && it.left_out.passed > 0);
+        if is_short || rest.objects() > MOST_OBJECTS {
+            return None;
+        }
+        let share = (MOST_OBJECTS - rest.must).checked_div(rest.any);
+        Some(Self {
+            share: share.unwrap_or_default(),
+        })
+    }
+
+    /// The objects of a check that are followed.
+    fn objects<'a>(&self, check: &'a CheckSeen) -> impl Iterator<Item = &'a ObjectSeen> + use<'a> {
+        let room = match check.match_ {
+            Match::All => MOST_OBJECTS,
+            Match::Any => self.share,
+        };
+        check.objects.iter().filter(|it| passes(it)).take(room)
+    }
+}
+
+/// As many objects as there is room for, and how many more there are.
 fn within(
     answer: &Answer,
     bytes: usize,
     as_shown: impl Fn(&ObjectSeen) -> ObservedObject,
 ) -> Listed {
     let all: Vec<_> = answer.checks.iter().flat_map(lines).collect();
-    let listed = fitting(&all, bytes, &as_shown);
-    if listed.left_out.is_none() {
-        return listed;
+    let chosen = chosen(answer, &all, bytes);
+    let left_out = all.len() - chosen.len() + not_kept(answer);
+    let refs = chosen
+        .into_iter()
+        .map(|ListLine { check, object }| match object {
+            Some(object) => reference_to(check, object, as_shown(object)),
+            None => CheckRef {
+                name: check.name.clone(),
+                ref_: None,
+                status: Some(status(None, &check.reason, &check.message, &[])),
+            },
+        });
+    Listed::of(refs.collect(), left_out)
+}
+
+/// How many objects an answer lacks.
+fn not_kept(answer: &Answer) -> usize {
+    let counts = answer.checks.iter().map(|it| it.left_out);
+    counts.map(|it| it.passed + it.others).sum()
+}
+
+/// The lines for which there is room, in the policy's order. Where not all have room, those that say what the policy
+/// says come first: they are what stands in the way.
+fn chosen<'a>(answer: &Answer, all: &[ListLine<'a>], bytes: usize) -> Vec<ListLine<'a>> {
+    let chosen = fitting(all, bytes);
+    if chosen.len() == all.len() && not_kept(answer) == 0 {
+        return chosen;
     }
     let is_in_the_way = |line: &ListLine<'_>| {
         line.object.map_or(line.check.verdict, |it| it.verdict) == answer.verdict
     };
-    let (mut first, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(is_in_the_way);
+    let (mut first, rest): (Vec<_>, Vec<_>) = all.iter().copied().partition(is_in_the_way);
     first.extend(rest);
-    fitting(&first, bytes, &as_shown)
+    fitting(&first, bytes)
 }
 
 /// One line of a list: an object of a check, or a check that found none.
@@ -153,36 +265,21 @@ struct ListLine<'a> {
 }
 
 fn lines(check: &CheckSeen) -> impl Iterator<Item = ListLine<'_>> {
-    let none = check.objects.is_empty().then_some(None);
+    let is_empty = check.objects.is_empty() && check.left_out == LeftOut::default();
+    let none = is_empty.then_some(None);
     let objects = none.into_iter().chain(check.objects.iter().map(Some));
     objects.map(move |object| ListLine { check, object })
 }
 
 /// The first lines for which there is room. A line is weighed before it is copied.
-fn fitting(
-    lines: &[ListLine<'_>],
-    bytes: usize,
-    as_shown: &impl Fn(&ObjectSeen) -> ObservedObject,
-) -> Listed {
+fn fitting<'a>(lines: &[ListLine<'a>], bytes: usize) -> Vec<ListLine<'a>> {
     let mut left = bytes;
-    let fitting = lines.iter().filter(|line| {
+    let fitting = lines.iter().copied().filter(|line| {
         let rest = left.checked_sub(line.weight());
         left = rest.unwrap_or(left);
         rest.is_some()
     });
-    let refs = fitting
-        .take(MOST_OBJECTS)
-        .map(|ListLine { check, object }| match object {
-            Some(object) => reference_to(check, object, as_shown(object)),
-            None => CheckRef {
-                name: check.name.clone(),
-                ref_: None,
-                status: Some(status(None, &check.reason, &check.message, &[])),
-            },
-        });
-    let refs: Vec<_> = refs.collect();
-    let left_out = lines.len() - refs.len();
-    Listed::of(refs, left_out)
+    fitting.take(MOST_OBJECTS).collect()
 }
 
 impl ListLine<'_> {

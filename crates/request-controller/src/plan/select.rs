@@ -24,7 +24,7 @@ use evaluation_api::{
 use serde_json::{Map, Value, json};
 
 use super::grant;
-use crate::seen::{Answer, CheckSeen, ObjectSeen};
+use crate::seen::{Answer, CheckSeen, LeftOut, ObjectSeen};
 
 /// The objects that one check looks for, all in the pod's namespace.
 #[derive(Clone, Debug)]
@@ -297,6 +297,7 @@ fn check(
         reason: reason.to_owned(),
         message,
         objects,
+        left_out: LeftOut::default(),
     };
     let failed = |reason: &str, message: String| {
         seen(AccessCheckReady::AccessCheckFailed, reason, message, vec![])

@@ -9,15 +9,16 @@ use connectors_api::{
     check_selector::CompiledPolicy,
     policy_order::MOST_PER_CONNECTOR,
     reason::AccessCheckReady::{
-        AccessCheckPassed as Passed, AccessCheckPending as Pending, AccessCheckRejected as Rejected,
+        AccessCheckFailed as Failed, AccessCheckPassed as Passed, AccessCheckPending as Pending,
+        AccessCheckRejected as Rejected,
     },
 };
 use jiff::SignedDuration;
 use serde_json::json;
 
 use super::scene::{Scene, answer, line};
-use crate::plan::evidence::MOST_OBJECTS;
-use crate::seen::{Answer, CheckSeen, Judged};
+use crate::plan::evidence::{ListRoom, MOST_OBJECTS, listable};
+use crate::seen::{Answer, CheckSeen, Judged, LeftOut};
 
 /// A check of that name with so many objects that all say the same.
 fn check(name: &str, match_: Match, answer: &Answer, objects: usize) -> CheckSeen {
@@ -201,4 +202,75 @@ fn a_refusal_is_recorded_whatever_the_size_of_the_policies_that_refused() {
     let size = serde_json::to_vec(&status).unwrap().len();
     assert!(size < 300 * 1024, "{size}");
     assert!(all.carried_out().plan().is_idle());
+}
+
+/// Answers of one check of each kind, with more and with fewer objects than are listed.
+fn long_answers() -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for verdict in [Passed, Pending, Rejected, Failed] {
+        for (all, any) in [(1, 1), (512, 0), (500, 600), (600, 600), (0, 2000)] {
+            let mut said = answer(verdict);
+            said.checks = vec![
+                check("all", Match::All, &answer(verdict), all),
+                check("any", Match::Any, &answer(verdict), any),
+            ];
+            // Of any, some say something else.
+            let others = said.checks[1].objects.iter_mut().step_by(3);
+            others.for_each(|it| it.verdict = Failed);
+            answers.push(said);
+        }
+    }
+    answers
+}
+
+#[test]
+fn a_status_is_the_same_whether_an_answer_keeps_what_it_does_not_list() {
+    for said in long_answers() {
+        let planned = |said: Answer| {
+            let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+            (scene.planned(), scene.plan().actions.len())
+        };
+        let kept = listable(said.clone(), ListRoom::shared_by(1));
+        let again = listable(kept.clone(), ListRoom::shared_by(1));
+        assert_eq!(kept, again);
+        assert_eq!(planned(kept), planned(said));
+    }
+}
+
+#[test]
+fn no_more_objects_of_an_answer_are_kept_than_a_status_lists() {
+    for mut said in long_answers() {
+        let people: Vec<_> = (0..5000).map(|it| format!("person-{it}")).collect();
+        for it in said.checks.iter_mut().flat_map(|it| &mut it.objects) {
+            it.approved_by.clone_from(&people);
+        }
+        let (verdict, all) = (said.verdict, said.clone());
+        let kept = listable(said, ListRoom::shared_by(64));
+        let objects = |it: &Answer| it.checks.iter().flat_map(|it| &it.objects).count();
+        let left_out = kept.checks.iter().map(|it| it.left_out);
+        let left_out: usize = left_out.map(|it| it.passed + it.others).sum();
+        assert_eq!(objects(&kept) + left_out, objects(&all));
+        let most = if verdict == Passed { MOST_OBJECTS } else { 64 };
+        assert!(objects(&kept) <= most, "{verdict}: {}", objects(&kept));
+        let mut people = kept.checks.iter().flat_map(|it| &it.objects);
+        assert!(people.all(|it| it.approved_by.len() <= 100));
+    }
+}
+
+#[test]
+fn a_grant_never_rests_on_an_object_that_is_not_kept() {
+    let mut said = answer(Passed);
+    let left_out = LeftOut {
+        passed: 1,
+        others: 0,
+    };
+    said.checks[0].left_out = left_out;
+    let granted = |said: &Answer| {
+        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said.clone()));
+        !scene.plan().actions.is_empty()
+    };
+    assert!(!granted(&said));
+    // Where any suffices, the others are only counted.
+    said.checks[0].match_ = Match::Any;
+    assert!(granted(&said));
 }

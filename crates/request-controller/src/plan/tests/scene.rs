@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use crate::plan::{Action, Plan, Terms, conditions, finished, grant, granted, plan};
 use crate::seen::{
-    Answer, CheckSeen, ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, Managed,
-    ManagedObject, Now, ObjectSeen, Observed, PodFacts, PodSeen, PolicySeen, StandingSeen,
+    Answer, CheckSeen, ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, LeftOut,
+    Managed, ManagedObject, Now, ObjectSeen, Observed, PodFacts, PodSeen, PolicySeen, StandingSeen,
     TupleSeen,
 };
 
@@ -107,6 +107,7 @@ pub(super) fn answer(verdict: AccessCheckReady) -> Answer {
             reason: "Word".to_owned(),
             message: "what it says".to_owned(),
             objects: vec![object],
+            left_out: LeftOut::default(),
         }],
         rules: if passed { rules() } else { vec![] },
         refusal: None,
