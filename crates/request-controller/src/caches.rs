@@ -17,7 +17,7 @@ use std::{
 };
 
 use connectors_api::{
-    AccessRequest,
+    AccessPolicy, AccessRequest,
     access_policy::ObjectKind,
     check_selector::CompiledPolicy,
     config::{Config, ConfigProblem, Knowledge},
@@ -67,6 +67,24 @@ pub struct PolicyCached {
     pub deleting: bool,
     /// The policy with its selectors parsed, or why it says nothing.
     pub policy: Result<Arc<CompiledPolicy>, Unreadable>,
+}
+
+impl PolicyCached {
+    /// Whether another object of the policy says the same.
+    fn says(&self, other: &Self) -> bool {
+        let both = self.policy.as_ref().ok().zip(other.policy.as_ref().ok());
+        let is_same = both.is_some_and(|(a, b)| is_same_policy(&a.policy, &b.policy));
+        is_same && self.uid == other.uid && self.deleting == other.deleting
+    }
+}
+
+/// Whether two objects of a policy say the same to requests.
+pub(crate) fn is_same_policy(one: &AccessPolicy, other: &AccessPolicy) -> bool {
+    let (a, b) = (&one.metadata, &other.metadata);
+    a.uid == b.uid
+        && a.generation == b.generation
+        && a.creation_timestamp == b.creation_timestamp
+        && one.spec == other.spec
 }
 
 /// A connector as the cache keeps it.
@@ -274,6 +292,12 @@ impl State {
 
     /// A policy is there, has changed, or is gone.
     pub fn policy(&mut self, name: &Name, policy: Option<PolicyCached>) -> Wakes {
+        let known = self.policies.get(&name.namespace);
+        let known = known.and_then(|it| it.get(&name.name));
+        // Most news about a policy is about its status. Looks share the copy that stays.
+        if known.zip(policy.as_ref()).is_some_and(|(a, b)| a.says(b)) {
+            return Wakes::new();
+        }
         self.revision += 1;
         let policies = self.policies.entry(name.namespace.clone()).or_default();
         let after = policy

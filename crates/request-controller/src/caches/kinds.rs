@@ -219,12 +219,22 @@ impl State {
         };
         cache.put(name, object);
         self.bound_objects();
-        let concerned: Vec<_> = self
-            .requests
-            .of_pod_namespace(&name.namespace)
-            .filter(|it| self.requests.is_open(it) && self.looks_at(it, kind, name))
-            .cloned()
+        let of_pods = self.requests.of_pod_namespace(&name.namespace);
+        let open: Vec<_> = of_pods.filter(|it| self.requests.is_open(it)).collect();
+        // Once for each namespace: one may have as many policies as it may, and the pods here as many requests.
+        let owners: BTreeSet<_> = open.iter().map(|it| it.namespace.as_str()).collect();
+        let naming: BTreeSet<_> = owners
+            .into_iter()
+            .filter(|it| self.has_policy_about(it, kind))
             .collect();
+        let concerned = open.into_iter().filter(|it| {
+            if self.requests.holds(it) {
+                self.rests_on(it, kind, name)
+            } else {
+                naming.contains(it.namespace.as_str())
+            }
+        });
+        let concerned: Vec<_> = concerned.cloned().collect();
         self.requests.wakes(concerned)
     }
 
@@ -243,37 +253,35 @@ impl State {
         }
     }
 
-    /// Whether an object can matter to a request: as evidence, or by a policy that names its kind.
-    fn looks_at(&self, request: &Name, kind: &ObjectKind, object: &Name) -> bool {
-        let is_evidence = || {
-            let cached = self.requests.get(request)?;
-            if cached.lacks_evidence {
-                return Some(cached.kinds.contains(kind));
-            }
-            let request = cached.request.as_ref().ok()?;
-            let refs = request.status.iter().flat_map(|status| &status.policies);
-            let mut refs = refs
-                .flat_map(|entry| &entry.check_refs)
-                .filter_map(|it| it.ref_.as_ref());
-            Some(refs.any(|it| {
-                it.kind == kind.kind && it.api_version == kind.api_version && it.name == object.name
-            }))
+    /// Whether an object may be evidence of what a request was granted.
+    fn rests_on(&self, request: &Name, kind: &ObjectKind, object: &Name) -> bool {
+        let Some(cached) = self.requests.get(request) else {
+            return true;
         };
-        let is_named = || {
-            self.policies
-                .get(&request.namespace)
-                .into_iter()
-                .flat_map(BTreeMap::values)
-                .filter_map(|it| it.policy.as_ref().ok())
-                .filter_map(|it| it.policy.spec.check_granted_permission.as_ref())
-                .flat_map(|it| &it.spec.checks)
-                .any(|check| check.selector.object_ref == *kind)
-        };
-        if self.requests.holds(request) {
-            is_evidence().unwrap_or(true)
-        } else {
-            is_named()
+        if cached.lacks_evidence {
+            return cached.kinds.contains(kind);
         }
+        let Ok(request) = &cached.request else {
+            return true;
+        };
+        let refs = request.status.iter().flat_map(|status| &status.policies);
+        let mut refs = refs
+            .flat_map(|entry| &entry.check_refs)
+            .filter_map(|it| it.ref_.as_ref());
+        refs.any(|it| {
+            it.kind == kind.kind && it.api_version == kind.api_version && it.name == object.name
+        })
+    }
+
+    /// Whether a policy of a namespace has a check about this kind.
+    fn has_policy_about(&self, namespace: &str, kind: &ObjectKind) -> bool {
+        let policies = self.policies.get(namespace).into_iter();
+        policies
+            .flat_map(BTreeMap::values)
+            .filter_map(|it| it.policy.as_ref().ok())
+            .filter_map(|it| it.policy.spec.check_granted_permission.as_ref())
+            .flat_map(|it| &it.spec.checks)
+            .any(|check| check.selector.object_ref == *kind)
     }
 
     /// Every kind that a policy names, or that something granted was decided on.

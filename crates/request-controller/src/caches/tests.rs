@@ -311,6 +311,73 @@ fn objects_that_come_and_go_leave_nothing() {
     );
 }
 
+/// As the watch brings it.
+fn parsed(policy: Value) -> PolicyCached {
+    let policy = serde_json::from_value(policy).unwrap();
+    PolicyCached {
+        uid: "a".to_owned(),
+        deleting: false,
+        policy: Ok(Arc::new(CompiledPolicy::of(policy, None))),
+    }
+}
+
+#[test]
+fn news_about_the_status_of_a_policy_wakes_nobody_and_looks_share_what_was_parsed() {
+    type Edit = fn(&mut Value);
+    let policy = |edit: Edit| {
+        let mut policy = json!({
+            "metadata": {"name": "p", "namespace": "tools", "uid": "a", "generation": 1, "resourceVersion": "1"},
+            "spec": {"permission": "apis"},
+        });
+        edit(&mut policy);
+        Some(parsed(policy))
+    };
+    let name = Name::new("tools", "p");
+    let edits: [(Edit, bool); 5] = [
+        (|it| it["metadata"]["resourceVersion"] = "2".into(), false),
+        (|it| it["status"] = json!({"observedGeneration": 1}), false),
+        (|it| it["metadata"]["generation"] = 2.into(), true),
+        (|it| it["metadata"]["uid"] = "b".into(), true),
+        (|it| it["spec"]["permission"] = "proxy".into(), true),
+    ];
+    for (edit, wakes) in edits {
+        let mut state = with(&Value::Null);
+        let _ = state.policy(&name, policy(|_| {}));
+        let (before, revision) = (state.compiled(&name).unwrap(), state.revision());
+        let woken = state.policy(&name, policy(edit));
+        assert_eq!(woken.is_empty(), !wakes);
+        assert_eq!(state.revision() > revision, wakes);
+        let after = state.compiled(&name).unwrap();
+        assert_eq!(Arc::ptr_eq(&before, &after), !wakes);
+    }
+}
+
+#[test]
+fn an_object_wakes_the_requests_whose_namespace_has_a_policy_about_its_kind() {
+    let about = |kind: &str| {
+        let check = json!({"name": "c", "selector": {"labels": {"run": "x"}, "objectRef": {"apiVersion": "v1", "kind": kind}}});
+        let spec = json!({"permission": "apis", "checkGrantedPermission": {
+            "requesters": [], "spec": {"checks": [check], "permissions": {"roleTemplate": {"rules": []}}},
+        }});
+        let policy =
+            json!({"metadata": {"name": "p", "namespace": "tools", "uid": "a"}, "spec": spec});
+        Some(parsed(policy))
+    };
+    for (namespace, kind, wakes) in [
+        ("tools", "ConfigMap", true),
+        ("tools", "Secret", false),
+        ("other", "ConfigMap", false),
+    ] {
+        let mut state = with(&Value::Null);
+        let _ = state.kind(&config_maps(), KindState::Starting);
+        let _ = state.policy(&Name::new(namespace, "p"), about(kind));
+        let pod_namespace = state.requests.readable(&name()).unwrap();
+        let pod_namespace = pod_namespace.spec.context.object_ref.namespace.clone();
+        let woken = state.object(&config_maps(), &Name::new(&pod_namespace, "x"), None);
+        assert_eq!(!woken.is_empty(), wakes, "{namespace} {kind}");
+    }
+}
+
 /// A status with evidence of about so many bytes.
 fn long(phase: &str, grant: &str, bytes: usize) -> Value {
     json!({"phase": phase, "revokedAt": "2026-03-01T10:00:00Z", "policies": [{

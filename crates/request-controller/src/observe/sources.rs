@@ -16,7 +16,7 @@ use service_kit::watches::Unreadable;
 use super::{ObserveError, Observer, Via, pod_and_uid, was_granted};
 use crate::{
     api::Name,
-    caches::Labels,
+    caches::{Labels, is_same_policy},
     plan::grant,
     seen::{ConnectorSeen, GrantKind, Managed, Miss, NearMiss, PodFacts, PodSeen},
 };
@@ -159,7 +159,7 @@ impl Observer {
             );
             let before = self.world.read().compiled(&name);
             match before {
-                Some(before) if is_same(&before.policy, &policy) => before,
+                Some(before) if is_same_policy(&before.policy, &policy) => before,
                 before => Arc::new(CompiledPolicy::of(policy, before.as_deref())),
             }
         };
@@ -303,15 +303,6 @@ impl Observer {
         let found = found.into_iter().flatten();
         Ok(found.filter(Managed::is_ours).collect())
     }
-}
-
-/// Whether all is the same that looks see of a policy.
-fn is_same(known: &AccessPolicy, read: &AccessPolicy) -> bool {
-    let (known_metadata, metadata) = (&known.metadata, &read.metadata);
-    known_metadata.uid == metadata.uid
-        && known_metadata.generation == metadata.generation
-        && known_metadata.creation_timestamp == metadata.creation_timestamp
-        && known.spec == read.spec
 }
 
 /// What matters about a pod.
