@@ -142,12 +142,6 @@ pub struct Oracle {
     state: Arc<Mutex<State>>,
 }
 
-impl Default for Oracle {
-    fn default() -> Self {
-        Self::new(None, None)
-    }
-}
-
 impl Oracle {
     /// An evaluator under this spell, and of which there is this rumour, if any.
     #[must_use]
@@ -269,7 +263,7 @@ impl Evaluator for Asked {
             }
             let mood = self.oracle.mood();
             tokio::task::yield_now().await;
-            // In the order in which they come, as in the service. Nobody else's question takes time.
+            // In the order in which they come, as in the service. Only questions about the neighbour's policies take time.
             let _place = self.oracle.places.acquire().await;
             if neighbour::asks(&question.policy) {
                 sleep(neighbour::QUESTION).await;

@@ -57,6 +57,7 @@ struct State {
 impl State {
     /// With what a call is refused that is refused each time.
     fn refuses(&self, id: &CallId, point: &CallPoint) -> Option<u16> {
+        // The plan is about the scenario's own objects.
         if point.namespace == neighbour::LOUD {
             return None;
         }

@@ -36,7 +36,7 @@ const BUSY: Duration = Duration::from_secs(4);
 /// How long it is waited for what it is approved, in scenarios in which that may never come.
 const SETTLED: Duration = Duration::from_mins(1);
 
-/// The tenant. It is quiet until somebody stirs it, and for good when this is dropped.
+/// The tenant. It changes nothing before `stir` is called, and nothing any more once this is dropped.
 pub struct Neighbour {
     until: watch::Sender<Instant>,
 }
@@ -81,10 +81,10 @@ fn settle(stage: &Stage) {
         "spec": {"connectorClassName": "harbor"},
     }));
     for number in 0..POLICIES {
-        stage.put(policy(&format!("loud-{number}")));
+        stage.put(policy(&name(number)));
     }
     for number in 0..PODS {
-        let name = pod(number);
+        let name = name(number);
         let said = if number < APPROVED {
             "approved"
         } else {
@@ -138,7 +138,8 @@ fn policy(name: &str) -> Value {
     })
 }
 
-fn pod(number: usize) -> String {
+/// The name of a policy, or of a pod, its request and its approval.
+fn name(number: usize) -> String {
     format!("loud-{number}")
 }
 
@@ -154,12 +155,12 @@ async fn change(stage: Stage, mut stirred: watch::Receiver<Instant>) {
             continue;
         }
         for number in round * AT_ONCE..(round + 1) * AT_ONCE {
-            let name = pod(number % PODS);
+            let name = name(number % PODS);
             for plural in ["signoffs", "pods"] {
                 say_again(&stage, plural, &name, round);
             }
         }
-        say_again(&stage, "accesspolicies", &pod(round % POLICIES), round);
+        say_again(&stage, "accesspolicies", &name(round % POLICIES), round);
         round += 1;
         sleep(PERIOD).await;
     }
@@ -178,7 +179,7 @@ pub fn asks(policy: &[u8]) -> bool {
     policy.windows(word.len()).any(|it| it == word.as_bytes())
 }
 
-/// What happened to everybody else. A run with it promises the others what one without it does.
+/// What happened to the scenario's own objects. A run with the neighbour promises the others what one without it does.
 #[must_use]
 pub fn without(mut log: Vec<Entry>) -> Vec<Entry> {
     log.retain(|entry| {

@@ -70,16 +70,16 @@ pub struct PolicyCached {
 }
 
 impl PolicyCached {
-    /// Whether another object of the policy says the same.
+    /// Whether another object of the policy says the same: then `World::parsed` gave both the same copy.
     fn says(&self, other: &Self) -> bool {
         let both = self.policy.as_ref().ok().zip(other.policy.as_ref().ok());
-        let is_same = both.is_some_and(|(a, b)| is_same_policy(&a.policy, &b.policy));
+        let is_same = both.is_some_and(|(a, b)| Arc::ptr_eq(a, b));
         is_same && self.uid == other.uid && self.deleting == other.deleting
     }
 }
 
 /// Whether two objects of a policy say the same to requests.
-pub(crate) fn is_same_policy(one: &AccessPolicy, other: &AccessPolicy) -> bool {
+fn is_same_policy(one: &AccessPolicy, other: &AccessPolicy) -> bool {
     let (a, b) = (&one.metadata, &other.metadata);
     a.uid == b.uid
         && a.generation == b.generation
@@ -141,6 +141,17 @@ impl World {
     /// For a change. To be held for a moment only.
     pub fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A policy as it was read now, with its selectors parsed. One that says the same as the cached one is that one.
+    /// Policies are compared and parsed while nothing is locked.
+    #[must_use]
+    pub fn parsed(&self, policy: AccessPolicy) -> Arc<CompiledPolicy> {
+        let known = self.read().compiled(&Name::of(&policy));
+        match known {
+            Some(known) if is_same_policy(&known.policy, &policy) => known,
+            known => Arc::new(CompiledPolicy::of(policy, known.as_deref())),
+        }
     }
 
     /// What the installation was told, once that has been known.

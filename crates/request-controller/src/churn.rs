@@ -196,7 +196,7 @@ async fn every_map_is_as_it_was_after_three_days_of_churn() {
         look(&queue, wakes, &mut dice);
     }
     assert_eq!(state.census(), caches);
-    // What failed is tried again until it ends well; then nobody speaks of it any more.
+    // What failed is tried again until it succeeds; then no map of the queue holds it.
     for _ in 0..100 {
         advance(Duration::from_mins(3)).await;
         tokio::task::yield_now().await;

@@ -6,10 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use connectors_api::{
-    AccessPolicy, AccessRequest, check_selector::CompiledPolicy, config::CONFIG_MAP, connector,
-    labels, names,
-};
+use connectors_api::{AccessPolicy, AccessRequest, config::CONFIG_MAP, connector, labels, names};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Namespace, Pod, ServiceAccount},
@@ -240,13 +237,10 @@ impl Feeds {
             Change::There(name, policy) => {
                 let metadata = policy.meta();
                 let (uid, deleting) = (metadata.uid.clone(), metadata.deletion_timestamp.is_some());
-                // Parsed before the caches are locked: they are for a moment only.
-                let before = self.world.read().compiled(&name);
-                let compiled = |it| Arc::new(CompiledPolicy::of(it, before.as_deref()));
                 let cached = PolicyCached {
                     uid: uid.unwrap_or_default(),
                     deleting,
-                    policy: policy.object.map(compiled),
+                    policy: policy.object.map(|it| self.world.parsed(it)),
                 };
                 self.world.write().policy(&name, Some(cached))
             }

@@ -311,14 +311,16 @@ fn objects_that_come_and_go_leave_nothing() {
     );
 }
 
-/// As the watch brings it.
-fn parsed(policy: Value) -> PolicyCached {
-    let policy = serde_json::from_value(policy).unwrap();
-    PolicyCached {
+/// A policy comes as the watch brings it.
+fn watched(world: &World, policy: Value) -> Wakes {
+    let policy: AccessPolicy = serde_json::from_value(policy).unwrap();
+    let name = Name::of(&policy);
+    let cached = PolicyCached {
         uid: "a".to_owned(),
         deleting: false,
-        policy: Ok(Arc::new(CompiledPolicy::of(policy, None))),
-    }
+        policy: Ok(world.parsed(policy)),
+    };
+    world.write().policy(&name, Some(cached))
 }
 
 #[test]
@@ -330,7 +332,7 @@ fn news_about_the_status_of_a_policy_wakes_nobody_and_looks_share_what_was_parse
             "spec": {"permission": "apis"},
         });
         edit(&mut policy);
-        Some(parsed(policy))
+        policy
     };
     let name = Name::new("tools", "p");
     let edits: [(Edit, bool); 5] = [
@@ -341,39 +343,41 @@ fn news_about_the_status_of_a_policy_wakes_nobody_and_looks_share_what_was_parse
         (|it| it["spec"]["permission"] = "proxy".into(), true),
     ];
     for (edit, wakes) in edits {
-        let mut state = with(&Value::Null);
-        let _ = state.policy(&name, policy(|_| {}));
-        let (before, revision) = (state.compiled(&name).unwrap(), state.revision());
-        let woken = state.policy(&name, policy(edit));
+        let world = World::default();
+        *world.write() = with(&Value::Null);
+        let _ = watched(&world, policy(|_| {}));
+        let (before, revision) = {
+            let state = world.read();
+            (state.compiled(&name).unwrap(), state.revision())
+        };
+        let woken = watched(&world, policy(edit));
         assert_eq!(woken.is_empty(), !wakes);
-        assert_eq!(state.revision() > revision, wakes);
-        let after = state.compiled(&name).unwrap();
+        assert_eq!(world.read().revision() > revision, wakes);
+        let after = world.read().compiled(&name).unwrap();
         assert_eq!(Arc::ptr_eq(&before, &after), !wakes);
     }
 }
 
 #[test]
 fn an_object_wakes_the_requests_whose_namespace_has_a_policy_about_its_kind() {
-    let about = |kind: &str| {
+    let about = |namespace: &str, kind: &str| {
         let check = json!({"name": "c", "selector": {"labels": {"run": "x"}, "objectRef": {"apiVersion": "v1", "kind": kind}}});
         let spec = json!({"permission": "apis", "checkGrantedPermission": {
             "requesters": [], "spec": {"checks": [check], "permissions": {"roleTemplate": {"rules": []}}},
         }});
-        let policy =
-            json!({"metadata": {"name": "p", "namespace": "tools", "uid": "a"}, "spec": spec});
-        Some(parsed(policy))
+        json!({"metadata": {"name": "p", "namespace": namespace, "uid": "a"}, "spec": spec})
     };
     for (namespace, kind, wakes) in [
         ("tools", "ConfigMap", true),
         ("tools", "Secret", false),
         ("other", "ConfigMap", false),
     ] {
-        let mut state = with(&Value::Null);
-        let _ = state.kind(&config_maps(), KindState::Starting);
-        let _ = state.policy(&Name::new(namespace, "p"), about(kind));
-        let pod_namespace = state.requests.readable(&name()).unwrap();
-        let pod_namespace = pod_namespace.spec.context.object_ref.namespace.clone();
-        let woken = state.object(&config_maps(), &Name::new(&pod_namespace, "x"), None);
+        let world = World::default();
+        *world.write() = with(&Value::Null);
+        let _ = world.write().kind(&config_maps(), KindState::Starting);
+        let _ = watched(&world, about(namespace, kind));
+        let of_pod = Name::new("apps", "x");
+        let woken = world.write().object(&config_maps(), &of_pod, None);
         assert_eq!(!woken.is_empty(), wakes, "{namespace} {kind}");
     }
 }

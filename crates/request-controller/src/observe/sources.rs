@@ -16,7 +16,7 @@ use service_kit::watches::Unreadable;
 use super::{ObserveError, Observer, Via, pod_and_uid, was_granted};
 use crate::{
     api::Name,
-    caches::{Labels, is_same_policy},
+    caches::Labels,
     plan::grant,
     seen::{ConnectorSeen, GrantKind, Managed, Miss, NearMiss, PodFacts, PodSeen},
 };
@@ -150,24 +150,12 @@ impl Observer {
                 .collect());
         }
         let _turn = self.policy_lists.turn(namespace).await?;
-        // What was read may be newer than the cache: what the cache parsed counts only for the same text. Where it is
-        // the same, looks share one copy of it.
-        let compiled = |policy: AccessPolicy| {
-            let name = Name::new(
-                namespace,
-                policy.metadata.name.as_deref().unwrap_or_default(),
-            );
-            let before = self.world.read().compiled(&name);
-            match before {
-                Some(before) if is_same_policy(&before.policy, &policy) => before,
-                before => Arc::new(CompiledPolicy::of(policy, before.as_deref())),
-            }
-        };
+        // What was read may be newer than the cache.
         let keep = |policy: Result<AccessPolicy, Box<Unreadable>>| match policy {
             Ok(policy) if policy.metadata.deletion_timestamp.is_some() => None,
             Ok(policy) => Some(Policy {
                 uid: policy.metadata.uid.clone().unwrap_or_default(),
-                policy: Some(compiled(policy)),
+                policy: Some(self.world.parsed(policy)),
             }),
             Err(unreadable) => Some(Policy {
                 uid: unreadable.metadata.uid.unwrap_or_default(),

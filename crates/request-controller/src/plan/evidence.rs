@@ -183,7 +183,7 @@ impl Rest {
     }
 }
 
-/// A grant whose objects can all be followed, or enough of them.
+/// Which objects of each check a grant follows: all of a check that needs all, a share of one that needs any.
 struct Followable {
     /// Objects of each check of which any suffices.
     share: usize,

@@ -121,6 +121,6 @@ async fn every_map_is_as_it_was_after_three_days_of_churn() {
     assert!(pods > 1000 && most > 0, "{pods} pods, {most} entries");
     let after = census(&world.driver);
     assert_eq!(after[..4], before[..4]);
-    // What was said is remembered for the latest, whoever they were.
+    // The latest notes are remembered, also those to pods that are gone.
     assert!(after[4] <= told::REMEMBERED, "{after:?}");
 }

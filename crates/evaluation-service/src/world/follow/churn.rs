@@ -139,7 +139,7 @@ fn every_map_is_as_it_was_after_three_days_of_churn() {
     }
     assert!(most > THINGS, "nothing was there");
     assert!(most <= KINDS * THINGS, "{most} entries at a time");
-    // Everything goes by events; then everything comes, and goes while nobody watches.
+    // Events delete everything; then everything is created again, and empty lists delete it.
     for kind in 0..KINDS {
         (0..THINGS).for_each(|thing| watches.happens(kind, thing, false));
     }
