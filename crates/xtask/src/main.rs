@@ -2,6 +2,7 @@
 
 mod bench;
 mod campaign;
+mod changes;
 mod crdgen;
 mod demo;
 #[cfg(test)]

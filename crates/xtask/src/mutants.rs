@@ -5,6 +5,7 @@
 //! only with `--write`; what does not compile, or was not run, is never a catch.
 
 mod campaign;
+mod choice;
 mod copy;
 mod fault;
 mod fields;
@@ -42,6 +43,10 @@ pub(crate) struct MutantsArgs {
     /// Tries the faults with that many plans of the campaign instead, and shows the plan that finds each
     #[arg(long, value_name = "PLANS", conflicts_with_all = ["list", "check"])]
     campaign: Option<usize>,
+    /// Tries the faults of files that changed since the branch left `main` (on it, since the last commit), then so many
+    /// others, chosen by the commit
+    #[arg(long, value_name = "OTHERS", num_args = 0..=1, default_missing_value = "10", conflicts_with_all = ["names", "list", "check"])]
+    changed: Option<usize>,
 }
 
 pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
@@ -51,6 +56,7 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
         check,
         write,
         campaign,
+        changed,
     } = args;
     let all = fault::all(&e2e::repository())?;
     if list {
@@ -68,14 +74,17 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
     {
         bail!("there is no fault {unknown}; `cargo xtask mutants --list` names them");
     }
-    let chosen = all
-        .iter()
-        .filter(|it| names.is_empty() || names.contains(&it.name));
+    let chosen: Vec<_> = if let Some(others) = changed {
+        choice::by_change(&all, others)?
+    } else {
+        let named = |it: &&Fault| names.is_empty() || names.contains(&it.name);
+        all.iter().filter(named).collect()
+    };
     let (table, tried) = if let Some(plans) = campaign {
         (
             &table::FOUND,
             // It takes an hour: what was found stays when it is ended.
-            campaign::try_all(&all, chosen.collect(), plans, |tried| {
+            campaign::try_all(&all, chosen, plans, |tried| {
                 if write {
                     table::FOUND.write(tried, &all)?;
                 }
@@ -83,7 +92,7 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
             })?,
         )
     } else {
-        let rows = try_all(chosen.collect())?;
+        let rows = try_all(chosen)?;
         println!("\n{}", table::of(&rows));
         let tried = rows.iter().map(|row| {
             let line = row.outcome.is_caught().then(|| row.to_string());

@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::fields::{self, Field};
 
-const FOLDER: &str = "crates/campaign/mutants";
+pub(super) const FOLDER: &str = "crates/campaign/mutants";
 
 /// A fault, as its file has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

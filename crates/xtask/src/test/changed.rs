@@ -10,9 +10,6 @@ use std::{
     time::Instant,
 };
 
-use anyhow::Context;
-use e2e::Tool;
-
 use super::{
     minutes,
     parts::{self, Part},
@@ -20,12 +17,9 @@ use super::{
     runner::Summary,
 };
 use crate::{
-    crdgen, layers, protogen,
+    changes, crdgen, layers, protogen,
     workspace::{self, Members},
 };
-
-/// The branch that changes are compared with: what others have, or what is here.
-const BRANCHES: [&str; 2] = ["origin/main", "main"];
 
 /// What a change asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,9 +39,9 @@ pub(super) fn run(base: Option<&str>) -> anyhow::Result<()> {
     let root = e2e::repository();
     let base = match base {
         Some(base) => base.to_owned(),
-        None => branch_point(&root)?,
+        None => changes::branch_point(&root)?,
     };
-    let files = changed_files(&root, &base)?;
+    let files = changes::files(&root, &base)?;
     if files.is_empty() {
         println!("nothing has changed since {base}");
         return Ok(());
@@ -60,35 +54,6 @@ pub(super) fn run(base: Option<&str>) -> anyhow::Result<()> {
     println!("\n{summary}{:.1} min", minutes(began));
     println!("{}", choice.told());
     outcome
-}
-
-/// Where this branch left the main one; on it, the last commit of others or, without others, the one before the last.
-fn branch_point(root: &Path) -> anyhow::Result<String> {
-    let git = |args: &[&str]| Tool::new("git").dir(root).args(args).output();
-    let point = BRANCHES
-        .iter()
-        .find_map(|branch| git(&["merge-base", "HEAD", branch]).ok());
-    let point =
-        point.context("there is neither origin/main nor main; name a commit with --base")?;
-    let head = git(&["rev-parse", "HEAD"])?;
-    Ok(if point == head {
-        "HEAD".to_owned()
-    } else {
-        point.trim().to_owned()
-    })
-}
-
-/// Files that differ from a commit, committed or not, and those that git does not know yet.
-fn changed_files(root: &Path, base: &str) -> anyhow::Result<Vec<PathBuf>> {
-    let git = |args: &[&str]| Tool::new("git").dir(root).args(args).output();
-    let tracked = git(&["diff", "--name-only", "-z", base])
-        .with_context(|| format!("the changes since {base}"))?;
-    let others = git(&["ls-files", "--others", "--exclude-standard", "-z"])?;
-    let files = tracked.split('\0').chain(others.split('\0'));
-    Ok(files
-        .filter(|file| !file.is_empty())
-        .map(PathBuf::from)
-        .collect())
 }
 
 fn choose(members: &Members, root: &Path, files: &[PathBuf]) -> Choice {
@@ -179,6 +144,8 @@ impl Choice {
             text += &list(&untested);
             text += "\n  their tests: cargo xtask test unit";
         }
+        text +=
+            "\nwhether a test needs each guard of the changed files: cargo xtask mutants --changed";
         if !self.left.is_empty() {
             text += "\nnot run, and this change may break it:";
             for part in &self.left {
