@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::AccessPolicy;
 use crate::access_policy::Check;
 use crate::field_selector::{FieldSelector, FieldSelectorError};
+use crate::parse::MOST_SPEC_BYTES;
 use crate::template::{LabelTemplates, LabelTemplatesError, MOST_STEPS_OF_POLICY};
 
 /// What one check selects, whatever pod asks.
@@ -41,6 +42,8 @@ pub struct CompiledPolicy {
     pub policy: AccessPolicy,
     /// In the order of its checks.
     selectors: Arc<[CheckSelector]>,
+    /// What its spec takes as JSON.
+    bytes: usize,
 }
 
 /// Parses what the checks of one policy select, in their order.
@@ -76,13 +79,28 @@ impl CompiledPolicy {
             || selectors(checks(&policy)),
             |it| Arc::clone(&it.selectors),
         );
-        Self { policy, selectors }
+        let bytes = same.map_or_else(|| json_bytes(&policy), |it| it.bytes);
+        Self {
+            policy,
+            selectors,
+            bytes,
+        }
+    }
+
+    /// How many bytes its spec takes as JSON, about: caches are bounded by it.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The checks, each with what it selects.
     pub fn checks(&self) -> impl Iterator<Item = (&Check, &CheckSelector)> {
         checks(&self.policy).zip(self.selectors.iter())
     }
+}
+
+fn json_bytes(policy: &AccessPolicy) -> usize {
+    serde_json::to_vec(&policy.spec).map_or(MOST_SPEC_BYTES, |json| json.len())
 }
 
 fn checks(policy: &AccessPolicy) -> impl Iterator<Item = &Check> + Clone {

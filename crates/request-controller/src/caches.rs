@@ -4,6 +4,7 @@
 //! Nothing is granted or ended on what is in here: it says what is worth a live look.
 
 mod kinds;
+mod policies;
 mod request_room;
 mod requests;
 mod standing;
@@ -32,6 +33,7 @@ use crate::{
 };
 
 pub use kinds::{Kept, KindCache, KindState};
+pub use policies::{Policies, PolicyCached};
 pub use requests::{Counts, RequestCached, Requests, holds, pod_of};
 pub use standing::StandingHeard;
 
@@ -56,26 +58,6 @@ pub struct PodCached {
     pub version: String,
     /// What matters; none if it cannot be read.
     pub facts: Option<PodFacts>,
-}
-
-/// A policy as the cache keeps it.
-#[derive(Clone, Debug)]
-pub struct PolicyCached {
-    /// Its UID.
-    pub uid: String,
-    /// It is being deleted.
-    pub deleting: bool,
-    /// The policy with its selectors parsed, or why it says nothing.
-    pub policy: Result<Arc<CompiledPolicy>, Unreadable>,
-}
-
-impl PolicyCached {
-    /// Whether another object of the policy says the same: then `World::parsed` gave both the same copy.
-    fn says(&self, other: &Self) -> bool {
-        let both = self.policy.as_ref().ok().zip(other.policy.as_ref().ok());
-        let is_same = both.is_some_and(|(a, b)| Arc::ptr_eq(a, b));
-        is_same && self.uid == other.uid && self.deleting == other.deleting
-    }
 }
 
 /// Whether two objects of a policy say the same to requests.
@@ -110,8 +92,8 @@ pub struct World {
 pub struct State {
     /// Requests with their indexes.
     pub requests: Requests,
-    /// Policies by namespace and name.
-    pub policies: BTreeMap<String, BTreeMap<String, PolicyCached>>,
+    /// Policies.
+    pub policies: Policies,
     /// Connectors.
     pub connectors: BTreeMap<Name, ConnectorCached>,
     /// Pods.
@@ -147,7 +129,7 @@ impl World {
     /// Policies are compared and parsed while nothing is locked.
     #[must_use]
     pub fn parsed(&self, policy: AccessPolicy) -> Arc<CompiledPolicy> {
-        let known = self.read().compiled(&Name::of(&policy));
+        let known = self.read().policies.compiled(&Name::of(&policy));
         match known {
             Some(known) if is_same_policy(&known.policy, &policy) => known,
             known => Arc::new(CompiledPolicy::of(policy, known.as_deref())),
@@ -194,8 +176,8 @@ impl State {
         } = self;
         let weights = kinds.values().map(KindCache::weight);
         let mut census = requests.census();
+        census.extend(policies.census());
         census.extend([
-            policies.len(),
             connectors.len(),
             pods.len(),
             accounts.len(),
@@ -294,35 +276,20 @@ impl State {
         self.requests.wakes(concerned)
     }
 
-    /// A policy as it was parsed last.
-    #[must_use]
-    pub fn compiled(&self, name: &Name) -> Option<Arc<CompiledPolicy>> {
-        let cached = self.policies.get(&name.namespace)?.get(&name.name)?;
-        cached.policy.as_ref().ok().cloned()
-    }
-
     /// A policy is there, has changed, or is gone.
     pub fn policy(&mut self, name: &Name, policy: Option<PolicyCached>) -> Wakes {
-        let known = self.policies.get(&name.namespace);
-        let known = known.and_then(|it| it.get(&name.name));
         // Most news about a policy is about its status. Looks share the copy that stays.
-        if known.zip(policy.as_ref()).is_some_and(|(a, b)| a.says(b)) {
+        let news = policy.as_ref();
+        if news.is_some_and(|it| self.policies.say(name, it)) {
             return Wakes::new();
         }
         self.revision += 1;
-        let policies = self.policies.entry(name.namespace.clone()).or_default();
         let after = policy
             .as_ref()
             .filter(|it| !it.deleting)
             .map(|it| it.uid.clone());
-        let before = match policy {
-            Some(policy) => policies.insert(name.name.clone(), policy),
-            None => policies.remove(&name.name),
-        };
-        if policies.is_empty() {
-            self.policies.remove(&name.namespace);
-        }
-        let replaced = before.is_some_and(|it| Some(it.uid) != after);
+        let before = self.policies.put(name, policy);
+        let replaced = before.is_some_and(|it| Some(it) != after);
         let concerned = self.requests.of_namespace(&name.namespace);
         // Edits do not touch what was granted.
         let concerned: Vec<_> = concerned

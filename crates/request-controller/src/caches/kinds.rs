@@ -9,7 +9,7 @@ use connectors_api::access_policy::ObjectKind;
 use kube::core::ApiResource;
 use service_kit::watches::Unreadable;
 
-use super::{PolicyCached, State, Wakes};
+use super::{State, Wakes};
 use crate::{api::Name, check_object::CheckObject};
 
 /// What is kept of the objects of one kind in one namespace, in bytes: some thousand approvals. Above it nothing is
@@ -173,15 +173,6 @@ impl KindCache {
     }
 }
 
-/// The kinds that the checks of some policies are about.
-fn checked_kinds(policies: &BTreeMap<String, PolicyCached>) -> impl Iterator<Item = &ObjectKind> {
-    let readable = policies.values().filter_map(|it| it.policy.as_ref().ok());
-    readable
-        .filter_map(|it| it.policy.spec.check_granted_permission.as_ref())
-        .flat_map(|it| &it.spec.checks)
-        .map(|check| &check.selector.object_ref)
-}
-
 impl State {
     /// Whether objects of a kind can be read has changed.
     pub fn kind(&mut self, kind: &ObjectKind, state: KindState) -> Wakes {
@@ -284,14 +275,13 @@ impl State {
 
     /// Whether a policy of a namespace has a check about this kind.
     fn has_policy_about(&self, namespace: &str, kind: &ObjectKind) -> bool {
-        let policies = self.policies.get(namespace).into_iter();
-        policies.flat_map(checked_kinds).any(|it| it == kind)
+        self.policies.kinds_in(namespace).any(|it| it == kind)
     }
 
     /// Every kind that a policy names, or that something granted was decided on.
     #[must_use]
     pub fn wanted_kinds(&self) -> std::collections::BTreeSet<ObjectKind> {
-        let named = self.policies.values().flat_map(checked_kinds).cloned();
+        let named = self.policies.kinds().cloned();
         let requests = self.requests.all();
         let held = requests
             .iter()

@@ -348,12 +348,12 @@ fn news_about_the_status_of_a_policy_wakes_nobody_and_looks_share_what_was_parse
         let _ = watched(&world, policy(|_| {}));
         let (before, revision) = {
             let state = world.read();
-            (state.compiled(&name).unwrap(), state.revision())
+            (state.policies.compiled(&name).unwrap(), state.revision())
         };
         let woken = watched(&world, policy(edit));
         assert_eq!(woken.is_empty(), !wakes);
         assert_eq!(world.read().revision() > revision, wakes);
-        let after = world.read().compiled(&name).unwrap();
+        let after = world.read().policies.compiled(&name).unwrap();
         assert_eq!(Arc::ptr_eq(&before, &after), !wakes);
     }
 }

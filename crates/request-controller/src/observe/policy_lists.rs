@@ -1,6 +1,6 @@
 //! How many looks read the policies of one namespace at the same time.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use service_kit::fair::{TenantTurn, TenantTurns};
 use tokio::time::{Duration, timeout};
@@ -36,7 +36,7 @@ impl PolicyLists {
     ) -> Result<Option<TenantTurn<String>>, ObserveError> {
         let count = {
             let state = self.world.read();
-            state.policies.get(namespace).map_or(0, BTreeMap::len)
+            state.policies.count(namespace)
         };
         if count <= FEW {
             return Ok(None);

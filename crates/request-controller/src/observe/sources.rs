@@ -106,7 +106,7 @@ impl Observer {
         let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
         let phase = request.status.as_ref().and_then(|it| it.phase);
         let is_terminal = phase.is_some_and(grant::is_terminal);
-        let has_policies = || self.world.read().policies.contains_key(namespace);
+        let has_policies = || self.world.read().policies.are_in(namespace);
         !is_terminal && (was_granted(request) || has_policies())
     }
 
@@ -138,16 +138,13 @@ impl Observer {
         via: Via,
     ) -> Result<Vec<Policy>, ObserveError> {
         let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
-        if via == Via::Caches {
-            let state = self.world.read();
-            let cached = state.policies.get(namespace).into_iter().flatten();
-            return Ok(cached
-                .filter(|(_, it)| !it.deleting)
-                .map(|(_, it)| Policy {
-                    uid: it.uid.clone(),
-                    policy: it.policy.as_ref().ok().cloned(),
-                })
-                .collect());
+        let kept = match via {
+            Via::Caches => self.world.read().policies.of(namespace),
+            Via::Api => None,
+        };
+        if let Some(kept) = kept {
+            let policy = |(uid, policy)| Policy { uid, policy };
+            return Ok(kept.into_iter().map(policy).collect());
         }
         let _turn = self.policy_lists.turn(namespace).await?;
         // What was read may be newer than the cache.
@@ -162,7 +159,12 @@ impl Observer {
                 policy: None,
             }),
         };
-        Ok(self.live.policies(namespace, keep).await?)
+        let read = self.live.policies(namespace, keep).await?;
+        if via == Via::Caches {
+            let readable = read.iter().filter_map(|it| it.policy.as_ref());
+            self.world.write().policies.refill(namespace, readable);
+        }
+        Ok(read)
     }
 
     /// The policies that apply to a request. One that cannot be read applies to none.

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use connectors_api::access_policy::ObjectKind;
+use connectors_api::{AccessPolicy, access_policy::ObjectKind, check_selector::CompiledPolicy};
 use evaluation_api::{
     access::AccessQuestion,
     v1::{EvaluateChecksRequest, EvaluateChecksResponse},
@@ -25,7 +25,7 @@ use tokio::time::Duration;
 use super::{UPDATE, end_pod, look};
 use crate::{
     api::{Live, Name, Strict},
-    caches::{KindState, State},
+    caches::{KindState, PolicyCached, State},
     check_object::{AsText, CheckObject},
     evaluator::{Evaluator, Unanswered},
     observe::{ObserveError, Observer},
@@ -131,7 +131,7 @@ async fn an_object_that_cannot_be_read_fails_its_check() {
     list_config_maps(&controller);
     look(&controller).await.unwrap();
     assert!(cluster.managed().is_empty());
-    let said = super::attacks::message(&cluster, "AccessCheckReady");
+    let said = super::attacks::told(&cluster);
     assert!(said.contains("approval-2 cannot be read"), "{said}");
 }
 
@@ -192,6 +192,38 @@ async fn objects_that_are_not_kept_are_read_live() {
     assert_eq!(
         (cluster.phase().as_str(), cluster.managed().len()),
         ("Revoked", 0)
+    );
+}
+
+#[tokio::test]
+async fn policies_that_are_not_kept_are_read_live() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let controller = cluster.controller();
+    let policy = cluster.server.all("accesspolicies").remove(0);
+    let namespace = policy["metadata"]["namespace"].as_str().unwrap();
+    {
+        let mut state = controller.world.write();
+        for number in 0..80 {
+            let mut padding = policy.clone();
+            padding["metadata"]["name"] = format!("padding-{number}").into();
+            padding["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["state"] =
+                json!({"rego": "x".repeat(60 * 1024)});
+            let padding: AccessPolicy = serde_json::from_value(padding).unwrap();
+            let cached = PolicyCached {
+                uid: number.to_string(),
+                deleting: false,
+                policy: Ok(Arc::new(CompiledPolicy::of(padding, None))),
+            };
+            let name = Name::new(namespace, &format!("padding-{number}"));
+            let _ = state.policy(&name, Some(cached));
+        }
+        assert!(state.policies.of(namespace).is_none());
+    }
+    look(&controller).await.unwrap();
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Granted", 2)
     );
 }
 

@@ -1,0 +1,459 @@
+//! Policies as the caches keep them, within a share for each namespace and one for all.
+//!
+//! Of a namespace above its share it is known which policies there are and which kinds they name. What they say is read
+//! from the API server, until they take less.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use connectors_api::{AccessPolicy, access_policy::ObjectKind, check_selector::CompiledPolicy};
+use kube::ResourceExt;
+use service_kit::watches::Unreadable;
+
+use crate::api::Name;
+
+/// What is kept of the policies of one namespace, in bytes of their specs.
+const MOST_OF_NAMESPACE: usize = 4 * 1024 * 1024;
+/// What is kept of all policies.
+const MOST_OF_ALL: usize = 32 * 1024 * 1024;
+
+/// A policy as the watch brings it.
+#[derive(Clone, Debug)]
+pub struct PolicyCached {
+    /// Its UID.
+    pub uid: String,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// The policy with its selectors parsed, or why it says nothing.
+    pub policy: Result<Arc<CompiledPolicy>, Unreadable>,
+}
+
+/// The policies of all namespaces.
+#[derive(Debug, Default)]
+pub struct Policies {
+    namespaces: BTreeMap<String, OfNamespace>,
+    /// The bytes of everything that is kept.
+    kept: usize,
+}
+
+/// The policies of one namespace.
+#[derive(Debug, Default)]
+struct OfNamespace {
+    all: BTreeMap<String, Stored>,
+    /// The bytes of all of them, kept or not.
+    weight: usize,
+    /// They take more than may be kept, and none is.
+    overflowed: bool,
+}
+
+#[derive(Debug)]
+struct Stored {
+    uid: String,
+    deleting: bool,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Kept(Arc<CompiledPolicy>),
+    NotKept {
+        generation: Option<i64>,
+        kinds: BTreeSet<ObjectKind>,
+        weight: usize,
+    },
+    Unreadable,
+}
+
+/// A policy of a namespace; without what it says if that cannot be read.
+type PolicyKept = (String, Option<Arc<CompiledPolicy>>);
+
+impl Stored {
+    fn of(cached: PolicyCached) -> Self {
+        Self {
+            uid: cached.uid,
+            deleting: cached.deleting,
+            content: cached.policy.map_or(Content::Unreadable, Content::Kept),
+        }
+    }
+
+    fn weight(&self) -> usize {
+        match &self.content {
+            Content::Kept(policy) => policy.bytes(),
+            Content::NotKept { weight, .. } => *weight,
+            Content::Unreadable => 0,
+        }
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = &ObjectKind> {
+        let (kept, known) = match &self.content {
+            Content::Kept(policy) => (Some(policy), None),
+            Content::NotKept { kinds, .. } => (None, Some(kinds)),
+            Content::Unreadable => (None, None),
+        };
+        let kept = kept.into_iter().flat_map(|it| kinds_of(&it.policy));
+        kept.chain(known.into_iter().flatten())
+    }
+
+    /// Whether news of the policy says the same. News that was parsed by `World::parsed` then shares its copy.
+    fn says(&self, other: &PolicyCached) -> bool {
+        let is_same = match (&self.content, &other.policy) {
+            (Content::Kept(one), Ok(other)) => Arc::ptr_eq(one, other),
+            (Content::NotKept { generation, .. }, Ok(other)) => {
+                *generation == other.policy.metadata.generation
+            }
+            (Content::Kept(_) | Content::NotKept { .. } | Content::Unreadable, _) => false,
+        };
+        is_same && self.uid == other.uid && self.deleting == other.deleting
+    }
+
+    /// Forgets what it says, but for the kinds of its checks.
+    fn forget(&mut self) {
+        if let Content::Kept(policy) = &self.content {
+            self.content = Content::NotKept {
+                generation: policy.policy.metadata.generation,
+                kinds: kinds_of(&policy.policy).cloned().collect(),
+                weight: policy.bytes(),
+            };
+        }
+    }
+}
+
+/// The kinds that the checks of a policy are about.
+fn kinds_of(policy: &AccessPolicy) -> impl Iterator<Item = &ObjectKind> {
+    let granted = policy.spec.check_granted_permission.iter();
+    let checks = granted.flat_map(|it| &it.spec.checks);
+    checks.map(|check| &check.selector.object_ref)
+}
+
+impl Policies {
+    /// Whether a namespace has any.
+    #[must_use]
+    pub fn are_in(&self, namespace: &str) -> bool {
+        self.namespaces.contains_key(namespace)
+    }
+
+    /// How many a namespace has.
+    #[must_use]
+    pub fn count(&self, namespace: &str) -> usize {
+        self.namespaces.get(namespace).map_or(0, |it| it.all.len())
+    }
+
+    /// Those of a namespace that are not being deleted. None if what they say is not kept.
+    #[must_use]
+    pub fn of(&self, namespace: &str) -> Option<Vec<PolicyKept>> {
+        let stored = self.namespaces.get(namespace).into_iter();
+        let stored = stored.flat_map(|it| it.all.values());
+        stored
+            .filter(|it| !it.deleting)
+            .map(|it| match &it.content {
+                Content::Kept(policy) => Some((it.uid.clone(), Some(Arc::clone(policy)))),
+                Content::NotKept { .. } => None,
+                Content::Unreadable => Some((it.uid.clone(), None)),
+            })
+            .collect()
+    }
+
+    /// One as it was parsed last, if it is kept.
+    #[must_use]
+    pub fn compiled(&self, name: &Name) -> Option<Arc<CompiledPolicy>> {
+        match &self.get(name)?.content {
+            Content::Kept(policy) => Some(Arc::clone(policy)),
+            Content::NotKept { .. } | Content::Unreadable => None,
+        }
+    }
+
+    fn get(&self, name: &Name) -> Option<&Stored> {
+        self.namespaces.get(&name.namespace)?.all.get(&name.name)
+    }
+
+    /// The kinds that the checks of a namespace's policies are about.
+    pub fn kinds_in(&self, namespace: &str) -> impl Iterator<Item = &ObjectKind> {
+        let stored = self.namespaces.get(namespace).into_iter();
+        stored
+            .flat_map(|it| it.all.values())
+            .flat_map(Stored::kinds)
+    }
+
+    /// The same of all namespaces.
+    pub fn kinds(&self) -> impl Iterator<Item = &ObjectKind> {
+        let stored = self.namespaces.values().flat_map(|it| it.all.values());
+        stored.flat_map(Stored::kinds)
+    }
+
+    /// Whether news of a policy says what is known.
+    #[must_use]
+    pub fn say(&self, name: &Name, policy: &PolicyCached) -> bool {
+        self.get(name).is_some_and(|it| it.says(policy))
+    }
+
+    /// A policy is there, has changed, or is gone. The UID that stood there before.
+    pub fn put(&mut self, name: &Name, policy: Option<PolicyCached>) -> Option<String> {
+        let before = self.replace(name, policy.map(Stored::of));
+        self.bound(&name.namespace);
+        before.map(|it| it.uid)
+    }
+
+    /// What the policies of a namespace say was read: it is kept where there is room for it now.
+    pub fn refill<'a>(
+        &mut self,
+        namespace: &str,
+        read: impl IntoIterator<Item = &'a Arc<CompiledPolicy>>,
+    ) {
+        self.bound(namespace);
+        if self
+            .namespaces
+            .get(namespace)
+            .is_none_or(|it| it.overflowed)
+        {
+            return;
+        }
+        for policy in read {
+            let name = Name::new(namespace, &policy.policy.name_any());
+            let cached = PolicyCached {
+                uid: policy.policy.metadata.uid.clone().unwrap_or_default(),
+                deleting: policy.policy.metadata.deletion_timestamp.is_some(),
+                policy: Ok(Arc::clone(policy)),
+            };
+            let is_missing =
+                |it: &Stored| matches!(it.content, Content::NotKept { .. }) && it.says(&cached);
+            if self.get(&name).is_some_and(is_missing) {
+                self.put(&name, Some(cached));
+            }
+        }
+    }
+
+    fn replace(&mut self, name: &Name, policy: Option<Stored>) -> Option<Stored> {
+        let place = self.namespaces.entry(name.namespace.clone()).or_default();
+        let kept = |it: &Stored| match &it.content {
+            Content::Kept(policy) => policy.bytes(),
+            Content::NotKept { .. } | Content::Unreadable => 0,
+        };
+        let before = match policy {
+            Some(mut policy) => {
+                if place.overflowed {
+                    policy.forget();
+                }
+                place.weight += policy.weight();
+                self.kept += kept(&policy);
+                place.all.insert(name.name.clone(), policy)
+            }
+            None => place.all.remove(&name.name),
+        };
+        if let Some(before) = &before {
+            place.weight -= before.weight();
+            self.kept -= kept(before);
+        }
+        if place.all.is_empty() {
+            self.namespaces.remove(&name.namespace);
+        }
+        before
+    }
+
+    /// Keeps the shares after a change in a namespace. What is over the total is paid by the namespace that has most.
+    fn bound(&mut self, namespace: &str) {
+        if let Some(place) = self.namespaces.get_mut(namespace) {
+            // Half, so that one policy that comes and goes does not turn it each time.
+            let room = (MOST_OF_ALL / 2).saturating_sub(self.kept);
+            if place.overflowed && place.weight <= room.min(MOST_OF_NAMESPACE / 2) {
+                place.overflowed = false;
+            }
+            if place.weight > MOST_OF_NAMESPACE {
+                self.overflow(namespace);
+            }
+        }
+        while self.kept > MOST_OF_ALL {
+            let kept = self.namespaces.iter().filter(|(_, it)| !it.overflowed);
+            let heaviest = kept.max_by_key(|(_, it)| it.weight);
+            let Some((heaviest, _)) = heaviest else {
+                return;
+            };
+            let heaviest = heaviest.clone();
+            self.overflow(&heaviest);
+        }
+    }
+
+    fn overflow(&mut self, namespace: &str) {
+        let Some(place) = self.namespaces.get_mut(namespace) else {
+            return;
+        };
+        place.overflowed = true;
+        for stored in place.all.values_mut() {
+            if let Content::Kept(policy) = &stored.content {
+                self.kept -= policy.bytes();
+                stored.forget();
+            }
+        }
+    }
+
+    /// How many there are, and the bytes that are kept of them.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> [usize; 2] {
+        let all = self.namespaces.values().map(|it| it.all.len());
+        [all.sum(), self.kept]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A policy whose spec takes about so many bytes, and no more.
+    fn policy(namespace: &str, name: &str, bytes: usize) -> AccessPolicy {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": namespace, "uid": name, "generation": 1},
+            "spec": {"checkGrantedPermission": {"spec": {
+                "checks": [{
+                    "name": "c", "state": {"rego": "x".repeat(bytes - 600)},
+                    "selector": {
+                        "labels": {"run": "{.object.metadata.name}"},
+                        "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"},
+                    },
+                }],
+                "permissions": {"roleTemplate": {"rules": []}},
+            }}},
+        }))
+        .unwrap()
+    }
+
+    fn cached(policy: AccessPolicy) -> PolicyCached {
+        PolicyCached {
+            uid: policy.name_any(),
+            deleting: false,
+            policy: Ok(Arc::new(CompiledPolicy::of(policy, None))),
+        }
+    }
+
+    const LARGE: usize = 60 * 1024;
+    /// So many large ones are too much for one namespace.
+    const TOO_MANY: usize = MOST_OF_NAMESPACE / LARGE + 1;
+
+    fn fill(policies: &mut Policies, namespace: &str, count: usize) {
+        for number in 0..count {
+            let name = format!("p{number}");
+            let policy = cached(policy(namespace, &name, LARGE));
+            policies.put(&Name::new(namespace, &name), Some(policy));
+        }
+    }
+
+    fn is_kept(policies: &Policies, namespace: &str) -> bool {
+        policies.of(namespace).is_some()
+    }
+
+    #[test]
+    fn a_namespace_keeps_its_share_of_policies_and_above_it_their_kinds_alone() {
+        let mut policies = Policies::default();
+        fill(&mut policies, "quiet", 1);
+        fill(&mut policies, "loud", TOO_MANY - 1);
+        assert!(is_kept(&policies, "loud"));
+        fill(&mut policies, "loud", TOO_MANY);
+        assert!(!is_kept(&policies, "loud") && is_kept(&policies, "quiet"));
+        let [count, bytes] = policies.census();
+        assert_eq!(count, TOO_MANY + 1);
+        assert!(bytes < 2 * LARGE, "{bytes}");
+        assert_eq!(policies.count("loud"), TOO_MANY);
+        let kinds: BTreeSet<_> = policies.kinds_in("loud").cloned().collect();
+        assert_eq!(kinds.len(), 1);
+        assert_eq!(
+            policies.compiled(&Name::new("loud", "p0")).map(|_| ()),
+            None
+        );
+    }
+
+    #[test]
+    fn above_the_total_the_namespace_that_has_most_is_not_kept() {
+        let mut policies = Policies::default();
+        let most = MOST_OF_ALL / LARGE;
+        let each = most / 9;
+        fill(&mut policies, "heavy", each + 5);
+        for number in 0..8 {
+            fill(&mut policies, &format!("n{number}"), each);
+        }
+        assert!(is_kept(&policies, "heavy"));
+        fill(&mut policies, "another", 10);
+        assert!(!is_kept(&policies, "heavy"));
+        assert!((0..8).all(|it| is_kept(&policies, &format!("n{it}"))));
+        assert!(is_kept(&policies, "another"));
+        assert!(policies.census()[1] <= MOST_OF_ALL);
+    }
+
+    #[test]
+    fn a_namespace_that_takes_less_again_is_kept_once_its_policies_were_read() {
+        let mut policies = Policies::default();
+        fill(&mut policies, "loud", TOO_MANY);
+        let left = TOO_MANY / 3;
+        for number in left..TOO_MANY {
+            policies.put(&Name::new("loud", &format!("p{number}")), None);
+        }
+        // What the others say is not known yet.
+        assert!(!is_kept(&policies, "loud"));
+        let read: Vec<_> = (0..left)
+            .map(|it| {
+                cached(policy("loud", &format!("p{it}"), LARGE))
+                    .policy
+                    .unwrap()
+            })
+            .collect();
+        policies.refill("loud", &read);
+        assert!(is_kept(&policies, "loud"));
+        assert_eq!(policies.of("loud").unwrap().len(), left);
+    }
+
+    #[test]
+    fn what_was_read_is_not_kept_above_the_share_or_in_place_of_something_else() {
+        let mut policies = Policies::default();
+        fill(&mut policies, "loud", TOO_MANY);
+        let read = |policy: AccessPolicy| [cached(policy).policy.unwrap()];
+        policies.refill("loud", &read(policy("loud", "p0", LARGE)));
+        assert_eq!(policies.census()[1], 0);
+        for number in 1..TOO_MANY {
+            policies.put(&Name::new("loud", &format!("p{number}")), None);
+        }
+        let mut other = policy("loud", "p0", LARGE);
+        other.metadata.generation = Some(2);
+        policies.refill("loud", &read(other));
+        assert!(!is_kept(&policies, "loud"), "the watch has not told of it");
+        policies.refill("loud", &read(policy("loud", "gone", LARGE)));
+        policies.refill("elsewhere", &read(policy("elsewhere", "p", LARGE)));
+        assert_eq!(policies.census(), [1, 0]);
+        policies.refill("loud", &read(policy("loud", "p0", LARGE)));
+        assert!(is_kept(&policies, "loud"));
+    }
+
+    #[test]
+    fn news_that_say_the_same_are_known_whether_the_policy_is_kept_or_not() {
+        let mut policies = Policies::default();
+        fill(&mut policies, "loud", TOO_MANY);
+        let name = Name::new("loud", "p0");
+        let news = |edit: fn(&mut PolicyCached)| {
+            let mut news = cached(policy("loud", "p0", LARGE));
+            edit(&mut news);
+            news
+        };
+        assert!(policies.say(&name, &news(|_| ())));
+        assert!(!policies.say(&name, &news(|it| it.deleting = true)));
+        assert!(!policies.say(&name, &news(|it| it.uid = "other".to_owned())));
+        let mut edited = policy("loud", "p0", LARGE);
+        edited.metadata.generation = Some(2);
+        let mut edited = cached(edited);
+        edited.uid = "p0".to_owned();
+        assert!(!policies.say(&name, &edited));
+        assert!(!policies.say(&Name::new("loud", "none"), &news(|_| ())));
+    }
+
+    #[test]
+    fn policies_that_come_and_go_leave_nothing() {
+        let mut policies = Policies::default();
+        for _ in 0..2 {
+            fill(&mut policies, "loud", TOO_MANY);
+            for number in 0..TOO_MANY {
+                policies.put(&Name::new("loud", &format!("p{number}")), None);
+            }
+            assert_eq!(policies.census(), [0, 0]);
+            assert!(!policies.are_in("loud") && is_kept(&policies, "loud"));
+        }
+    }
+}
