@@ -102,6 +102,7 @@ impl Applier {
             requeue: _,
             ends,
             mut events,
+            wait: _,
         } = plan;
         let name = Name::of(&seen.request);
         let mut request = seen.request.clone();

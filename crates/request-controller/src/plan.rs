@@ -4,6 +4,7 @@
 //! good. A plan from caches that comes to one of them says "look again live" and nothing else.
 
 mod conditions;
+mod disclosure;
 pub(crate) mod evidence;
 pub mod grant;
 pub mod held;
@@ -56,6 +57,9 @@ pub struct Plan {
     pub ends: bool,
     /// What people are told once it is done.
     pub events: Vec<Told>,
+    /// What a pod of another namespace waits for, as its own namespace may know it. It may change while the status
+    /// stays, so whether it is told is decided by what was told before.
+    pub wait: Option<Told>,
 }
 
 /// One thing to do.
@@ -86,6 +90,7 @@ impl Plan {
         requeue: None,
         ends: false,
         events: Vec::new(),
+        wait: None,
     };
 
     fn look_live() -> Self {
@@ -116,6 +121,7 @@ pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
         due,
         again,
         delete,
+        at_pod,
     } = outcome::of(seen, now, terms);
     let mut future = seen.request.clone();
     future.status = Some(status.clone());
@@ -163,7 +169,8 @@ pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
         ends: takes,
         actions: removals.chain(grants).chain(finish).chain(delete).collect(),
         requeue: requeue(now.wall, due, again),
-        events: tell::of_change(&seen.request, &old, &status),
+        events: tell::of_change(&seen.request, &old, &status, &at_pod),
+        wait: tell::wait(&seen.request, &status, &at_pod),
         status: (status != old).then_some(status),
     }
 }

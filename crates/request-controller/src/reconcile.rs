@@ -236,10 +236,11 @@ impl Reconciler {
         &self,
         name: &Name,
         seen: &crate::seen::Observed,
-        plan: plan::Plan,
+        mut plan: plan::Plan,
         since: Instant,
     ) -> Result<Option<(Duration, Lane)>, ReconcileError> {
         let requeue = plan.requeue;
+        let wait = plan.wait.take();
         let was = phase(&seen.request);
         let idle = plan.is_idle();
         let next = plan.status.as_ref().and_then(|it| it.phase).or(was);
@@ -259,7 +260,7 @@ impl Reconciler {
             // What follows reads live or asks nothing.
             self.observer.forget(&seen.request);
         }
-        let Paced { tell, again } = self.pace(name, &seen.request, events, next);
+        let Paced { tell, again } = self.pace(name, &seen.request, (events, wait), next);
         self.events.tell(&seen.request, tell).await;
         let again = [requeue, again].into_iter().flatten().min();
         let lane = if self.world.read().requests.holds(name) {
@@ -275,14 +276,14 @@ impl Reconciler {
         &self,
         name: &Name,
         request: &AccessRequest,
-        events: Vec<Told>,
+        (events, wait): (Vec<Told>, Option<Told>),
         phase: Option<Phase>,
     ) -> Paced {
         let mut paces = self.paces();
         let uid = request.metadata.uid.as_deref().unwrap_or_default();
         let known = paces.remove(name).filter(|(known, _)| known == uid);
         let (_, mut pace) = known.unwrap_or_default();
-        let told = pace.next(events, (self.clock)());
+        let told = pace.next(events, wait, (self.clock)());
         if phase == Some(Phase::Pending) {
             paces.insert(name.clone(), (uid.to_owned(), pace));
         }

@@ -268,7 +268,9 @@ pub enum Held {
     Lapsed {
         /// What the check says now.
         verdict: AccessCheckReady,
-        /// Which check, and why.
+        /// Which check says so, where one does.
+        check: Option<String>,
+        /// Why.
         message: String,
     },
     /// Nobody could be asked. What was granted stays until somebody can be.

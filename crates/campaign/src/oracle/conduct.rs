@@ -8,8 +8,8 @@ use std::{
 use serde_json::Value;
 use testkit::{CallFault, CallRecord, ChangeKind, ChangeRecord, Verb};
 
-use super::history::{Snapshot, is_going, label, text};
-use crate::stage::{APPS, SECOND_SYSTEM, SYSTEM};
+use super::history::{Snapshot, is_going, label, list, text};
+use crate::stage::{APPS, SECOND_SYSTEM, SYSTEM, TOOLS};
 
 /// How long the others leave a silent holder of the lease alone.
 const LEASE: Duration = Duration::from_secs(15);
@@ -17,8 +17,17 @@ const LEASE: Duration = Duration::from_secs(15);
 const UNSAID: &str = "Decide";
 /// What a look at a request begins with, and what an end is recorded in.
 const LOOKED_AT: [&str; 2] = ["accessrequests", "pods"];
-/// What no sentence to a pod of another namespace speaks of.
-const SECRETS: [&str; 4] = ["policy", "check", "signoff", "for-"];
+/// What no sentence to a pod of another namespace names: these, and requests.
+const NAMED: [&str; 2] = ["policy", "check"];
+const REQUEST: &str = "for-";
+/// How sentences about approvals begin or end, which are in the pod's namespace.
+const OF_APPROVALS: [&str; 5] = [
+    "is pending",
+    "is rejected",
+    "in state",
+    "with labels",
+    "being deleted",
+];
 
 /// Who held a lease last, and since when nobody has renewed it.
 #[derive(Clone)]
@@ -154,13 +163,43 @@ impl Conduct {
     }
 }
 
-/// What is wrong with an event: a pod of another namespace learns what becomes of its request, and nothing else.
+/// What is wrong with a request's status: the connector's namespace is told what a policy came to, and of approvals in
+/// the pod's namespace those alone that let through.
+pub(super) fn shown(request: &Value) -> Option<String> {
+    let is_undecided = |entry: &&Value| {
+        let grant = entry.get("grant").filter(|it| !it.is_null());
+        grant.is_none_or(|it| ["CheckRejected", "PendingTimeout"].contains(&text(it, "/reason")))
+    };
+    let mut entries = list(request, "/status/policies")
+        .iter()
+        .filter(is_undecided);
+    if let Some(entry) = entries.find(|it| !list(it, "/checkRefs").is_empty()) {
+        return Some(format!("{TOOLS} is shown {}", entry["checkRefs"]));
+    }
+    let mut conditions = list(request, "/status/conditions").iter();
+    let ready = conditions.find(|it| text(it, "/type") == "Ready")?;
+    let is_awaited = [
+        "ChecksPending",
+        "ChecksFailed",
+        "CheckRejected",
+        "PendingTimeout",
+    ]
+    .contains(&text(ready, "/reason"));
+    let message = text(ready, "/message");
+    let says = OF_APPROVALS.iter().any(|it| message.contains(it));
+    (is_awaited && says).then(|| format!("{TOOLS} is told: {message}"))
+}
+
+/// What is wrong with an event: a pod of another namespace learns what becomes of its request and what approvals in its
+/// own namespace say, and nothing else.
 pub(super) fn told(event: &Value) -> Option<String> {
     if text(event, "/metadata/namespace") != APPS {
         return None;
     }
     let (action, note) = (text(event, "/action"), text(event, "/note"));
-    let secret = SECRETS.into_iter().find(|it| note.contains(it));
-    (action != UNSAID || secret.is_some())
+    let words: Vec<_> = note.split_whitespace().collect();
+    let mut pairs = words.iter().zip(words.iter().skip(1));
+    let names = pairs.any(|(what, name)| NAMED.contains(what) && name.ends_with(':'));
+    (action != UNSAID || names || note.contains(REQUEST))
         .then(|| format!("a pod of {APPS} is told {action}: {note}"))
 }

@@ -390,6 +390,9 @@ impl<'a> Judge<'a> {
             return;
         };
         self.last.insert(change.uid.clone(), Arc::clone(after));
+        if let Some(what) = conduct::shown(after).filter(|_| change.by != "cluster") {
+            self.complain(Rule::Tenants, at, what);
+        }
         for entry in list(after, "/status/policies") {
             if text(entry, "/grant/state") == "Ended" {
                 let policy = text(entry, "/policy/metadata/uid").to_owned();

@@ -1,3 +1,5 @@
+mod promises;
+
 use std::time::Duration;
 
 use connectors_api::AccessRequest;

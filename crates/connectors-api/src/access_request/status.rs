@@ -82,7 +82,8 @@ pub struct MatchedPolicy {
     /// permission and checkGrantedPermission as they were then.
     // Opaque on purpose: a later version of the policy's schema must not make old evidence invalid.
     pub policy: Opaque,
-    /// The objects that decide the policy's checks.
+    /// The objects that decide the policy's checks. Where the pod is in another namespace, they are listed once they
+    /// let through.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 512))]
     pub check_refs: Vec<CheckRef>,

@@ -150,6 +150,7 @@ impl Observer {
         match (held::held(entry, &looked, said.answer()), said) {
             // It will be refused every time: nobody ever says that it holds.
             (Held::Unknown, Said::Refused) => Held::Lapsed {
+                check: None,
                 verdict: AccessCheckReady::AccessCheckFailed,
                 message: "what approved is too large to be evaluated, or not valid".to_owned(),
             },

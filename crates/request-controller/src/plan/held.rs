@@ -49,6 +49,7 @@ pub fn held(
     let Some(granted) = select::frozen(&entry.policy.0) else {
         return Held::Lapsed {
             verdict: AccessCheckReady::AccessCheckFailed,
+            check: None,
             message: "the evidence of the grant cannot be read".to_owned(),
         };
     };
@@ -74,7 +75,8 @@ fn one(
     }
     let lapsed = |verdict, why: &str| Held::Lapsed {
         verdict,
-        message: format!("check {}: {why}", check.name),
+        check: Some(check.name.clone()),
+        message: why.to_owned(),
     };
     let (mut there, mut gone) = (0_usize, 0_usize);
     for reference in refs.iter().filter(|it| it.name == check.name) {

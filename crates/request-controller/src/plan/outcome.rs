@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     Terms,
     conditions::{self, Conditions},
+    disclosure::Disclosure,
     evidence::ListRoom,
     grant,
     policy::{self, Followed, Moment, Standing, Waiting},
@@ -45,6 +46,8 @@ pub(super) struct Outcome {
     pub(super) again: Option<Duration>,
     /// The request itself is to be deleted.
     pub(super) delete: bool,
+    /// What a pod of another namespace is told beside the status.
+    pub(super) at_pod: String,
 }
 
 pub(super) fn of(seen: &Observed, now: Now, terms: Terms) -> Outcome {
@@ -78,6 +81,7 @@ impl Outcome {
             due: None,
             again: None,
             delete: false,
+            at_pod: String::new(),
         }
     }
 }
@@ -159,7 +163,7 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
             GrantState::Ended => Followed {
                 entry: entry.clone(),
                 standing: Standing::Ended(grant.reason.unwrap_or(Ready::CheckLapsed)),
-                message: String::new(),
+                told: Disclosure::default(),
                 due: None,
             },
             GrantState::Granting | GrantState::Granted if was_granted => {

@@ -14,8 +14,9 @@ use connectors_api::{
 use jiff::Timestamp;
 
 use super::{
+    disclosure::{self, Disclosure},
     evidence::{self, ListRoom, Listed},
-    grant, select,
+    grant, select, tell,
 };
 use crate::seen::{Answer, FrozenSeen, Held, Judged, Observed, PolicySeen};
 
@@ -26,8 +27,8 @@ pub(super) struct Followed {
     pub(super) entry: MatchedPolicy,
     /// Where it stands.
     pub(super) standing: Standing,
-    /// Why, as a sentence for people.
-    pub(super) message: String,
+    /// Why, as sentences for people.
+    pub(super) told: Disclosure,
     /// When it changes by itself.
     pub(super) due: Option<Timestamp>,
 }
@@ -73,6 +74,13 @@ pub(super) struct Moment<'a> {
     pub(super) is_live: bool,
 }
 
+impl Moment<'_> {
+    /// What may be told of an answer.
+    fn disclosed(&self, answer: &Answer) -> Disclosure {
+        Disclosure::of(answer, tell::is_foreign(&self.seen.request))
+    }
+}
+
 /// A policy that was granted on before.
 ///
 /// None if it is judged as one that was never granted on: its permission is gone, and it is another one now.
@@ -87,8 +95,8 @@ pub(super) fn frozen(
     };
     let gone = "the permission was removed by somebody else";
     let ended = |why: &str| {
-        let message = format!("{gone}, and {why}");
-        ended(at, entry, Ready::CheckLapsed, message)
+        let told = Disclosure::here(format!("{gone}, and {why}"));
+        ended(at, entry, Ready::CheckLapsed, told)
     };
     let uid = again.seen.uid.as_str();
     let now = at.seen.policies.iter().find(|it| it.uid == uid);
@@ -98,11 +106,11 @@ pub(super) fn frozen(
         Some(Judged::Unanswered) => Some(again.lost(Waiting::Answer, gone)),
         Some(Judged::Answered(answer)) if answer.verdict == AccessCheckPassed => None,
         Some(Judged::Answered(answer)) if answer.verdict == AccessCheckFailed => {
-            Some(again.lost(Waiting::Repair, &unjudged(gone, answer)))
+            Some(again.lost(Waiting::Repair, &unjudged(at, gone, answer)))
         }
         Some(Judged::Answered(answer)) => Some(ended(&format!(
             "the policy is another one now, whose checks do not pass: {}",
-            told(answer)
+            at.disclosed(answer).message
         ))),
     }
 }
@@ -119,7 +127,7 @@ impl Again<'_> {
         Followed {
             entry: self.entry.clone(),
             standing: Standing::Lost(why),
-            message: message.to_owned(),
+            told: Disclosure::here(message.to_owned()),
             due: self.due,
         }
     }
@@ -137,7 +145,7 @@ fn lasting<'a>(
         .frozen
         .iter()
         .find(|it| Some(it.uid.as_str()) == uid);
-    let follow = |state: GrantState, standing, message: String| {
+    let follow = |state: GrantState, standing| {
         let entry = MatchedPolicy {
             grant: Some(PolicyGrant {
                 state,
@@ -148,46 +156,35 @@ fn lasting<'a>(
         Followed {
             entry,
             standing,
-            message,
+            told: Disclosure::default(),
             due: grant.expires_at,
         }
     };
     if grant.expires_at.is_some_and(|end| at.now >= end) {
-        let message = "the grant reached the end of its time".to_owned();
-        return Ok(ended(at, entry, Ready::Expired, message));
+        let told = Disclosure::here("the grant reached the end of its time".to_owned());
+        return Ok(ended(at, entry, Ready::Expired, told));
     }
     // Not looked at: nothing changes.
     let Some(seen) = seen else {
-        return Ok(follow(
-            grant.state,
-            Standing::Granted { sure: false },
-            String::new(),
-        ));
+        return Ok(follow(grant.state, Standing::Granted { sure: false }));
     };
     if !seen.exists {
         return Ok(ended(
             at,
             entry,
             Ready::PolicyDeleted,
-            "the policy was deleted".to_owned(),
+            Disclosure::here("the policy was deleted".to_owned()),
         ));
     }
-    if let Held::Lapsed { message, .. } = &seen.held {
-        return Ok(ended(at, entry, Ready::CheckLapsed, message.clone()));
+    if let Held::Lapsed { check, message, .. } = &seen.held {
+        let told = Disclosure::of_lapse(check.as_deref(), message);
+        return Ok(ended(at, entry, Ready::CheckLapsed, told));
     }
     if grant.state == GrantState::Granted && is_written(at, entry) {
         let sure = seen.held == Held::Holds;
-        return Ok(follow(
-            GrantState::Granted,
-            Standing::Granted { sure },
-            String::new(),
-        ));
+        return Ok(follow(GrantState::Granted, Standing::Granted { sure }));
     }
-    let lost = follow(
-        GrantState::Granting,
-        Standing::Lost(Waiting::Look),
-        String::new(),
-    );
+    let lost = follow(GrantState::Granting, Standing::Lost(Waiting::Look));
     if !at.is_live {
         return Ok(lost);
     }
@@ -226,21 +223,21 @@ fn again(
             followed
         }
         Some(Judged::Answered(answer)) if answer.verdict == AccessCheckFailed => {
-            lost(Waiting::Repair, &unjudged(gone, answer))
+            lost(Waiting::Repair, &unjudged(at, gone, answer))
         }
         Some(Judged::Answered(answer)) => {
-            let message = format!(
-                "{gone}, and its checks do not pass any more: {}",
-                told(answer)
-            );
-            ended(at, entry, Ready::CheckLapsed, message)
+            let Disclosure { message, at_pod } = at.disclosed(answer);
+            let message = format!("{gone}, and its checks do not pass any more: {message}");
+            let told = Disclosure { message, at_pod };
+            ended(at, entry, Ready::CheckLapsed, told)
         }
     }
 }
 
 /// What cannot be judged says neither yes nor no, and nothing is there that would have to go.
-fn unjudged(gone: &str, answer: &Answer) -> String {
-    format!("{gone}, and its checks cannot be judged: {}", told(answer))
+fn unjudged(at: Moment<'_>, gone: &str, answer: &Answer) -> String {
+    let told = at.disclosed(answer).message;
+    format!("{gone}, and its checks cannot be judged: {told}")
 }
 
 /// Whether both objects are there, as the entry describes them.
@@ -276,23 +273,28 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
         listed.put_into(&mut entry);
         entry
     };
-    let follow = |listed, standing, message| Followed {
+    let follow = |listed, standing, told| Followed {
         entry: entry(select::identity(&policy.policy.policy), listed),
         standing,
-        message,
+        told,
         due,
     };
     // What said no is kept as it was, like what said yes.
-    let end = |listed, reason, message| {
+    let end = |listed, reason, told| {
         let kept = select::snapshot(&policy.policy.policy);
-        ended(at, &entry(kept, listed), reason, message)
+        ended(at, &entry(kept, listed), reason, told)
     };
+    let is_foreign = tell::is_foreign(&at.seen.request);
+    let of_refusal =
+        |answer: &Answer| disclosure::listed(is_foreign, || evidence::of_refusal(answer, room));
     let late = |answer: Option<&Answer>| {
-        let listed = answer
-            .map(|it| evidence::of_refusal(it, room))
-            .unwrap_or_default();
+        let listed = answer.map(of_refusal).unwrap_or_default();
         let message = "the checks took longer than the policy allows".to_owned();
-        end(listed, Ready::PendingTimeout, message)
+        let told = Disclosure {
+            at_pod: answer.and_then(|it| at.disclosed(it).at_pod),
+            message,
+        };
+        end(listed, Ready::PendingTimeout, told)
     };
     let is_late = due.is_some_and(|due| at.now >= due);
     let answer = match &policy.judged {
@@ -301,47 +303,27 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
             let message =
                 "the evaluation service does not answer; its checks are judged as soon as it does"
                     .to_owned();
-            return follow(
-                Listed::default(),
-                Standing::Waiting(Waiting::Answer),
-                message,
-            );
+            let told = Disclosure::here(message);
+            return follow(Listed::default(), Standing::Waiting(Waiting::Answer), told);
         }
         Judged::Answered(answer) => answer,
     };
-    let message = told(answer);
+    let awaited = |standing| {
+        let listed = disclosure::listed(is_foreign, || evidence::awaited(answer, room));
+        follow(listed, standing, at.disclosed(answer))
+    };
     match answer.verdict {
         AccessCheckRejected => end(
-            evidence::of_refusal(answer, room),
+            of_refusal(answer),
             Ready::CheckRejected,
-            message,
+            at.disclosed(answer),
         ),
         _ if is_late => late(Some(answer)),
-        AccessCheckPending => follow(
-            evidence::awaited(answer, room),
-            Standing::Waiting(Waiting::Decision),
-            message,
-        ),
-        AccessCheckFailed => follow(
-            evidence::awaited(answer, room),
-            Standing::Waiting(Waiting::Repair),
-            message,
-        ),
-        AccessCheckPassed if !at.may_grant => follow(
-            evidence::awaited(answer, room),
-            Standing::Waiting(Waiting::Leave),
-            message,
-        ),
-        AccessCheckPassed if !at.is_live => follow(
-            evidence::awaited(answer, room),
-            Standing::Waiting(Waiting::Look),
-            message,
-        ),
-        AccessCheckPassed => granting(
-            policy,
-            answer,
-            &follow(evidence::awaited(answer, room), Standing::Granting, message),
-        ),
+        AccessCheckPending => awaited(Standing::Waiting(Waiting::Decision)),
+        AccessCheckFailed => awaited(Standing::Waiting(Waiting::Repair)),
+        AccessCheckPassed if !at.may_grant => awaited(Standing::Waiting(Waiting::Leave)),
+        AccessCheckPassed if !at.is_live => awaited(Standing::Waiting(Waiting::Look)),
+        AccessCheckPassed => granting(policy, answer, &awaited(Standing::Granting)),
     }
 }
 
@@ -351,7 +333,7 @@ fn granting(policy: &PolicySeen, answer: &Answer, followed: &Followed) -> Follow
         Ok(listed) => listed,
         Err(why) => {
             followed.standing = Standing::Waiting(Waiting::Repair);
-            followed.message = why;
+            followed.told = Disclosure::here(why);
             return followed;
         }
     };
@@ -376,12 +358,12 @@ pub(super) fn ended(
     at: Moment<'_>,
     entry: &MatchedPolicy,
     reason: Ready,
-    message: String,
+    told: Disclosure,
 ) -> Followed {
     Followed {
         entry: closed(entry, reason, at.now),
         standing: Standing::Ended(reason),
-        message,
+        told,
         due: None,
     }
 }
@@ -405,22 +387,4 @@ pub(super) fn closed(entry: &MatchedPolicy, reason: Ready, now: Timestamp) -> Ma
         }),
         ..entry.clone()
     }
-}
-
-/// The sentence about checks: those that stand in the way, in the policy's order.
-fn told(answer: &Answer) -> String {
-    if let Some(refusal) = &answer.refusal {
-        return refusal.clone();
-    }
-    let in_the_way = answer
-        .checks
-        .iter()
-        .filter(|it| it.verdict == answer.verdict);
-    let told: Vec<_> = in_the_way
-        .map(|check| match check.message.as_str() {
-            "" => format!("check {}", check.name),
-            message => format!("check {}: {message}", check.name),
-        })
-        .collect();
-    told.join("; ")
 }

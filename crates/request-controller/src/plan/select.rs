@@ -80,6 +80,18 @@ impl Trouble {
     }
 }
 
+/// Whether a check's word says what is wrong with its policy. It is found before any object is looked for.
+pub(super) fn is_trouble_of_policy(word: &str) -> bool {
+    let of_policy = [
+        Trouble::KindMissing,
+        Trouble::KindForbidden,
+        Trouble::KindRefused,
+        Trouble::KindNotNamespaced,
+        Trouble::SelectorInvalid,
+    ];
+    of_policy.iter().any(|it| it.as_str() == word)
+}
+
 /// What was found for one check: the objects that it selects, as JSON.
 pub type Found = Result<Vec<Arc<str>>, (Trouble, String)>;
 

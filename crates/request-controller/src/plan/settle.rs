@@ -80,7 +80,7 @@ pub fn granted(
     conditions.is_true(Ready::Granted, tell::granted(&status.policies));
     conditions.keep_the_rest();
     status.conditions = conditions.finish();
-    let events = tell::of_change(live, &old, &status);
+    let events = tell::of_change(live, &old, &status, "");
     Ok((status, events))
 }
 

@@ -102,12 +102,14 @@ pub struct Told {
 }
 
 /// The events of a change: one when a request comes to another state or waits for something else, none while it
-/// stays. How often people hear of the latter is decided by [`super::pace`].
+/// stays. How often people hear of the latter is decided by [`super::pace`]. What the objects of the pod say is told
+/// `at_pod`, where that is in another namespace.
 #[must_use]
 pub fn of_change(
     request: &AccessRequest,
     old: &AccessRequestStatus,
     new: &AccessRequestStatus,
+    at_pod: &str,
 ) -> Vec<Told> {
     let (was, is) = (
         conditions::ready(&old.conditions),
@@ -144,13 +146,8 @@ pub fn of_change(
     let mut events = vec![told(About::Request, message.clone())];
     if !is_foreign(request) {
         events.push(told(About::Pod, for_pod(request, &message)));
-    } else if old.phase != new.phase {
-        events.push(Told {
-            about: About::Pod,
-            kind,
-            why: None,
-            note: for_foreign_pod(request, kind),
-        });
+    } else if old.phase != new.phase && kind != Kind::AccessPending {
+        events.push(at_foreign_pod(request, kind, at_pod));
     }
     if matches!(kind, Kind::AccessGranted | Kind::AccessRevoked) {
         let changed = new.policies.iter().filter(|entry| changed(old, entry));
@@ -166,6 +163,14 @@ pub fn of_change(
         }
     }
     events
+}
+
+/// What a pod of another namespace waits for: the request's status does not tell it.
+#[must_use]
+pub fn wait(request: &AccessRequest, new: &AccessRequestStatus, at_pod: &str) -> Option<Told> {
+    let waits = new.phase == Some(Phase::Pending)
+        && conditions::ready(&new.conditions) != Some(Ready::GrantNotWritten);
+    (waits && is_foreign(request)).then(|| at_foreign_pod(request, Kind::AccessPending, at_pod))
 }
 
 /// Whether a request ended as every request does that nothing goes wrong with.
@@ -201,7 +206,7 @@ fn whose(request: &AccessRequest) -> String {
 }
 
 /// Whether the pod is in another namespace than the connector.
-fn is_foreign(request: &AccessRequest) -> bool {
+pub(super) fn is_foreign(request: &AccessRequest) -> bool {
     let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
     request.spec.context.object_ref.namespace != namespace
 }
@@ -215,9 +220,18 @@ fn for_pod(request: &AccessRequest, message: &str) -> String {
     )
 }
 
-/// A pod of another namespace learns nothing of what is in this one, but what becomes of its own request:
-/// the same words whatever the reason.
-fn for_foreign_pod(request: &AccessRequest, kind: Kind) -> String {
+fn at_foreign_pod(request: &AccessRequest, kind: Kind, of_objects: &str) -> Told {
+    Told {
+        about: About::Pod,
+        kind,
+        why: None,
+        note: for_foreign_pod(request, kind, of_objects),
+    }
+}
+
+/// A pod of another namespace learns nothing of what is in this one, but what becomes of its own request, and what
+/// the objects in its own namespace say. What they say is cut before whom to ask is.
+fn for_foreign_pod(request: &AccessRequest, kind: Kind, of_objects: &str) -> String {
     let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
     let connector = &request.spec.connector_ref.name;
     let what = match kind {
@@ -229,9 +243,14 @@ fn for_foreign_pod(request: &AccessRequest, kind: Kind) -> String {
         Kind::AccessInvalid => "the request for access cannot be decided",
         Kind::AccessReset => "access may be asked for anew",
     };
-    format!(
-        "connector {namespace}/{connector}: {what}; whoever looks after namespace {namespace} can tell more"
-    )
+    let what = format!("connector {namespace}/{connector}: {what}");
+    let whom = format!("; whoever looks after namespace {namespace} can tell more");
+    if of_objects.is_empty() {
+        return format!("{what}{whom}");
+    }
+    let room = conditions::LONGEST.saturating_sub(what.len() + whom.len() + 2);
+    let of_objects = conditions::cut(of_objects.to_owned(), room);
+    format!("{what}: {of_objects}{whom}")
 }
 
 pub(super) fn no_connector(name: &str) -> String {
@@ -324,9 +343,27 @@ pub(super) fn awaited(followed: &[Followed]) -> String {
         .iter()
         .filter(|it| matches!(it.standing, Standing::Waiting(_)));
     let told: Vec<_> = waiting
-        .map(|it| of_policy(&it.entry, &it.message))
+        .map(|it| of_policy(&it.entry, &it.told.message))
         .collect();
-    match told.as_slice() {
+    one_suffices(&told)
+}
+
+/// The same for a pod of another namespace: its own objects, and no policy.
+pub(super) fn awaited_at_pod(followed: &[Followed]) -> String {
+    let waiting = followed
+        .iter()
+        .filter(|it| matches!(it.standing, Standing::Waiting(_)));
+    let mut told: Vec<String> = Vec::new();
+    for at_pod in waiting.filter_map(|it| it.told.at_pod.as_ref()) {
+        if !at_pod.is_empty() && !told.contains(at_pod) {
+            told.push(at_pod.clone());
+        }
+    }
+    one_suffices(&told)
+}
+
+fn one_suffices(told: &[String]) -> String {
+    match told {
         [_, _, ..] => format!("one of these suffices: {}", told.join("; or ")),
         one => one.concat(),
     }
@@ -387,7 +424,9 @@ pub fn of_deletion(request: &AccessRequest) -> Vec<Told> {
             kind: Kind::AccessReset,
             why: None,
             note: match about {
-                About::Pod if is_foreign(request) => for_foreign_pod(request, Kind::AccessReset),
+                About::Pod if is_foreign(request) => {
+                    for_foreign_pod(request, Kind::AccessReset, "")
+                }
                 About::Request | About::Pod | About::Policy { .. } => note.clone(),
             },
             about,

@@ -38,6 +38,8 @@ struct Store {
     refused: BTreeMap<&'static str, Option<StatusCode>>,
     /// How often the next write of a status finds that somebody has just changed the metadata.
     races: usize,
+    /// Events.
+    told: Vec<Value>,
 }
 
 /// What happens in the cluster right after a call.
@@ -55,6 +57,7 @@ impl ApiServer {
             kept: BTreeSet::new(),
             refused: BTreeMap::new(),
             races: 0,
+            told: Vec::new(),
         })))
     }
 
@@ -85,6 +88,11 @@ impl ApiServer {
     /// The writes so far: verb, plural and name, events left out.
     pub(crate) fn writes(&self) -> Vec<String> {
         self.store().log.clone()
+    }
+
+    /// The events so far.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        self.store().told.clone()
     }
 
     pub(crate) fn forget_writes(&self) {
@@ -253,6 +261,7 @@ impl Store {
         };
         let plural = segments[0].to_owned();
         if plural == "events" {
+            self.told.push(body.clone());
             return Some((StatusCode::CREATED, body, None));
         }
         let in_body = body["metadata"]["name"].as_str().unwrap_or_default();

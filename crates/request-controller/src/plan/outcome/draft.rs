@@ -226,7 +226,7 @@ impl Draft<'_> {
         let lost = followed
             .iter()
             .find(|it| matches!(it.standing, Standing::Lost(_)));
-        let lost = lost.map(|it| tell::of_policy(&it.entry, &it.message));
+        let lost = lost.map(|it| tell::of_policy(&it.entry, &it.told.message));
         if let Some(lost) = &lost {
             self.conditions.is_false(
                 AccessPermissionSync::AccessPermissionSyncFailed,
@@ -279,8 +279,16 @@ impl Draft<'_> {
             self.conditions.keep(Is::AccessCheckReady);
             Ready::EvaluatorUnavailable
         };
-        let (ready, message) = self.barred(terminating).unwrap_or((ready, message));
-        self.pending(ready, message, None)
+        let barred = self.barred(terminating);
+        let at_pod = match barred {
+            Some(_) => String::new(),
+            None => tell::awaited_at_pod(followed),
+        };
+        let (ready, message) = barred.unwrap_or((ready, message));
+        Outcome {
+            at_pod,
+            ..self.pending(ready, message, None)
+        }
     }
 
     fn rejected(mut self, followed: &[Followed]) -> Outcome {
@@ -289,13 +297,14 @@ impl Draft<'_> {
             followed.iter().find(is)
         };
         let said_no = ended(Ready::CheckRejected).or(ended(Ready::PendingTimeout));
-        let (reason, message) = match said_no.or(followed.first()) {
+        let decided = said_no.or(followed.first());
+        let (reason, message) = match decided {
             Some(Followed {
                 standing: Standing::Ended(reason),
-                message,
+                told,
                 entry,
                 ..
-            }) => (*reason, tell::of_policy(entry, message)),
+            }) => (*reason, tell::of_policy(entry, &told.message)),
             Some(_) | None => (Ready::CheckRejected, String::new()),
         };
         self.conditions
@@ -303,7 +312,10 @@ impl Draft<'_> {
         self.conditions
             .is_false(AccessCheckReady::AccessCheckRejected, message.clone());
         let message = tell::for_good(&self.seen.request, &message);
-        self.end(Phase::Rejected, reason, message)
+        Outcome {
+            at_pod: at_pod(decided),
+            ..self.end(Phase::Rejected, reason, message)
+        }
     }
 
     /// The last permission is gone.
@@ -322,16 +334,19 @@ impl Draft<'_> {
         let (reason, message) = match last {
             Some(Followed {
                 standing: Standing::Ended(reason),
-                message,
+                told,
                 entry,
                 ..
-            }) => (*reason, tell::of_policy(entry, message)),
+            }) => (*reason, tell::of_policy(entry, &told.message)),
             Some(_) | None => (Ready::CheckLapsed, String::new()),
         };
         self.conditions.keep(Is::AccessPolicyMatched);
         self.conditions
             .is_false(lapsed_verdict(self.seen), message.clone());
-        self.revoked(reason, message)
+        Outcome {
+            at_pod: at_pod(last),
+            ..self.revoked(reason, message)
+        }
     }
 
     fn revoked(mut self, reason: Ready, message: String) -> Outcome {
@@ -397,4 +412,10 @@ impl Draft<'_> {
             ..Outcome::plain(self.status)
         }
     }
+}
+
+/// What a pod of another namespace is told of the policy that decided.
+fn at_pod(decided: Option<&Followed>) -> String {
+    let told = decided.and_then(|it| it.told.at_pod.clone());
+    told.unwrap_or_default()
 }

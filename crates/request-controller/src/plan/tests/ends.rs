@@ -55,6 +55,7 @@ fn of_several_that_lapse_one_that_does_not_pass_is_told() {
         .policy("q", Passed)
         .carried_out();
     let lapsed = |verdict| Held::Lapsed {
+        check: None,
         verdict,
         message: String::new(),
     };

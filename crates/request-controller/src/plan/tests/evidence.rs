@@ -174,6 +174,38 @@ fn what_refused_is_kept_as_it_was_and_what_is_awaited_is_named() {
 }
 
 #[test]
+fn objects_of_another_namespace_are_listed_when_they_let_through_and_not_before() {
+    let refs = |status: &AccessRequestStatus| {
+        let entry = &status.policies[0];
+        (entry.check_refs.len(), entry.check_refs_left_out)
+    };
+    let late = Scene::new()
+        .limited(
+            "p",
+            &json!({"pendingTimeout": "1h"}),
+            Judged::Answered(answer(Pending)),
+        )
+        .after(SignedDuration::from_hours(1));
+    let off = Scene::new()
+        .policy("p", Passed)
+        .with(|seen| seen.config.enabled = false);
+    for scene in [
+        Scene::new().policy("p", Pending),
+        Scene::new().policy("p", Failed),
+        Scene::new().policy("p", Rejected),
+        late,
+        off,
+    ] {
+        assert_eq!(refs(&scene.planned()), (1, None));
+        let elsewhere = scene.elsewhere();
+        assert_eq!(refs(&elsewhere.planned()), (0, None));
+        assert!(elsewhere.carried_out().plan().is_idle());
+    }
+    let granted = Scene::new().policy("p", Passed).elsewhere();
+    assert_eq!(refs(&granted.planned()), (1, None));
+}
+
+#[test]
 fn a_refusal_is_recorded_whatever_the_size_of_the_policies_that_refused() {
     let names = ["p", "q", "r", "s"];
     let padded = |policy: &AccessPolicy| {

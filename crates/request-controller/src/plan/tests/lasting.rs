@@ -89,6 +89,7 @@ fn policies_lapse_one_by_one_and_the_request_with_the_last() {
     assert!(both.plan().is_idle());
     assert!(!Scene::new().policy("p", Passed).plan().ends);
     let lapsed = Held::Lapsed {
+        check: None,
         verdict: Failed,
         message: String::new(),
     };
@@ -280,6 +281,7 @@ fn what_ends_on_reads_too_old_to_grant_on_ends_at_once_and_the_rest_is_looked_at
         })
     };
     let lapsed = Held::Lapsed {
+        check: None,
         verdict: Pending,
         message: "no more".to_owned(),
     };

@@ -41,6 +41,7 @@ fn judged() -> impl Strategy<Value = Judged> {
 
 fn held() -> impl Strategy<Value = Held> {
     let lapsed = select(AccessCheckReady::ALL).prop_map(|verdict| Held::Lapsed {
+        check: None,
         verdict,
         message: "changed".to_owned(),
     });

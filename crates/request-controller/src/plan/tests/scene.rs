@@ -38,7 +38,7 @@ pub(super) fn request() -> AccessRequest {
         "apiVersion": "connectors.alauda.io/v1alpha1",
         "kind": "AccessRequest",
         "metadata": {
-            "name": "harbor-1", "namespace": "tools", "uid": "request-uid",
+            "name": "harbor-1", "namespace": "apps", "uid": "request-uid",
             "resourceVersion": "1", "generation": 1, "creationTimestamp": CREATED,
         },
         "spec": {
@@ -56,7 +56,7 @@ pub(super) fn policy_object(name: &str, limits: &Value) -> AccessPolicy {
     serde_json::from_value(json!({
         "apiVersion": "connectors.alauda.io/v1alpha1",
         "kind": "AccessPolicy",
-        "metadata": {"name": name, "namespace": "tools", "uid": format!("{name}-uid"), "generation": 3},
+        "metadata": {"name": name, "namespace": "apps", "uid": format!("{name}-uid"), "generation": 3},
         "spec": {"checkGrantedPermission": {
             "requesters": [{"kind": "ServiceAccount", "name": "builder", "namespace": "apps"}],
             "spec": {
@@ -129,7 +129,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// A running pod, its connector, no policy; everything read live just now.
+    /// A running pod, its connector beside it, no policy; everything read live just now.
     pub(super) fn new() -> Self {
         let mono = Instant::now();
         let wall = created() + SignedDuration::from_secs(10);
@@ -164,6 +164,11 @@ impl Scene {
     pub(super) fn with(mut self, change: impl FnOnce(&mut Observed)) -> Self {
         change(&mut self.seen);
         self
+    }
+
+    /// The same with the connector in another namespace than the pod.
+    pub(super) fn elsewhere(self) -> Self {
+        self.with(|seen| seen.request.metadata.namespace = Some("tools".to_owned()))
     }
 
     pub(super) fn standing(self, standing: StandingSeen) -> Self {

@@ -126,6 +126,7 @@ fn a_policy_of_another_namespace_sees_only_who_the_pod_is() {
         "run".to_owned(),
         "{.object.metadata.annotations.run}".to_owned(),
     );
+    policy.metadata.namespace = Some("tools".to_owned());
     assert!(looked_for(policy.clone())[0].selection.is_err());
     policy.metadata.namespace = Some("apps".to_owned());
     assert!(looked_for(policy.clone())[0].selection.is_ok());

@@ -3,16 +3,20 @@
 use connectors_api::{
     AccessRequestCondition as Is,
     access_request::{AccessRequestStatus, GrantState, Phase},
-    reason::AccessCheckReady::{AccessCheckPassed as Passed, AccessCheckPending as Pending},
+    reason::AccessCheckReady::{
+        AccessCheckFailed, AccessCheckPassed as Passed, AccessCheckPending as Pending,
+        AccessCheckRejected,
+    },
 };
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
 use super::scene::{Scene, answer, policy_object, request};
 use crate::plan::{
     conditions::{self, shortened},
     finished, seconds_between, select, tell,
 };
-use crate::seen::{Judged, Miss, NearMiss};
+use crate::seen::{Held, Judged, Miss, NearMiss};
 
 #[test]
 fn each_reason_has_its_sentence() {
@@ -32,7 +36,7 @@ fn each_reason_has_its_sentence() {
         ),
         (
             tell::for_good(&request, "policy p: check c: no"),
-            "policy p: check c: no; this is final for this pod: start a new pod, or a user who may delete requests runs kubectl -n tools delete areq harbor-1",
+            "policy p: check c: no; this is final for this pod: start a new pod, or a user who may delete requests runs kubectl -n apps delete areq harbor-1",
         ),
         (
             tell::wrong_subject(&request),
@@ -77,23 +81,154 @@ fn what_is_awaited_is_told_when_it_becomes_something_else_and_not_again() {
     assert!(awaited.carried_out().plan().events.is_empty());
 }
 
+/// What a pod is told whose connector is in another namespace.
+fn note(scene: &Scene) -> String {
+    let plan = scene.clone().elsewhere().plan();
+    let told = plan.events.into_iter().chain(plan.wait);
+    let mut pods = told.filter(|it| it.about == tell::About::Pod);
+    let note = pods.next().unwrap().note;
+    assert_eq!(pods.next(), None);
+    note
+}
+
 #[test]
 fn a_pod_elsewhere_learns_what_became_of_its_request_and_whom_to_ask() {
-    let note = |scene: &Scene| {
-        let events = scene.plan().events.into_iter();
-        let mut pods = events.filter(|it| it.about == tell::About::Pod);
-        pods.next().unwrap().note
-    };
     let whom = "whoever looks after namespace tools can tell more";
     assert_eq!(
         note(&Scene::new()),
         format!("connector tools/harbor: access is not granted yet; {whom}")
     );
+    // The objects are in its own namespace, the policy is not.
+    assert_eq!(
+        note(&Scene::new().policy("p", Pending)),
+        format!("connector tools/harbor: access is not granted yet: what it says; {whom}")
+    );
     let rejected = connectors_api::reason::AccessCheckReady::AccessCheckRejected;
     assert_eq!(
         note(&Scene::new().policy("p", rejected)),
-        format!("connector tools/harbor: access was refused; {whom}")
+        format!("connector tools/harbor: access was refused: what it says; {whom}")
     );
+    let late = json!({"pendingTimeout": "1h"});
+    let late = Scene::new()
+        .limited("p", &late, Judged::Answered(answer(Pending)))
+        .after(SignedDuration::from_hours(1));
+    assert_eq!(
+        note(&late),
+        format!("connector tools/harbor: access was refused: what it says; {whom}")
+    );
+    let lapsed = Scene::granted().held(&Held::Lapsed {
+        check: Some("approval".to_owned()),
+        verdict: Pending,
+        message: "SignOff s is pending".to_owned(),
+    });
+    assert_eq!(
+        note(&lapsed),
+        format!("connector tools/harbor: access was taken back: SignOff s is pending; {whom}")
+    );
+}
+
+#[test]
+fn a_pod_elsewhere_that_waits_for_one_of_several_is_told_so_without_their_names() {
+    let waits = |name: &str, what: &str| {
+        let mut pending = answer(Pending);
+        what.clone_into(&mut pending.checks[0].message);
+        (name.to_owned(), Judged::Answered(pending))
+    };
+    let all = [
+        waits("p", "a is pending"),
+        waits("q", "b is pending"),
+        waits("r", "a is pending"),
+        waits("s", ""),
+    ];
+    let scene = all.iter().fold(Scene::new(), |scene, (name, judged)| {
+        scene.limited(name, &json!({}), judged.clone())
+    });
+    let wait = scene.elsewhere().plan().wait.unwrap();
+    assert_eq!(
+        wait.note,
+        "connector tools/harbor: access is not granted yet: one of these suffices: a is pending; or b is pending; whoever looks after namespace tools can tell more"
+    );
+}
+
+#[test]
+fn whom_to_ask_is_told_however_much_the_objects_say() {
+    for verdict in [Pending, AccessCheckRejected] {
+        let mut said = answer(verdict);
+        said.checks[0].message = "x".repeat(2000);
+        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+        let note = note(&scene);
+        assert!(note.len() <= 1024);
+        let whom = "…; whoever looks after namespace tools can tell more";
+        assert!(note.ends_with(whom), "{note}");
+    }
+}
+
+#[test]
+fn an_author_elsewhere_is_told_one_outcome_of_a_policy() {
+    let message = |scene: Scene| {
+        let status = scene.elsewhere().planned();
+        let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
+        ready.message.clone()
+    };
+    let at_the_pod = "what they found is told at the pod, in its namespace";
+    for (verdict, outcome) in [
+        (Pending, "its checks do not pass yet"),
+        (AccessCheckFailed, "its checks cannot be judged"),
+    ] {
+        assert_eq!(
+            message(Scene::new().policy("p", verdict)),
+            format!("policy p: {outcome}; {at_the_pod}")
+        );
+    }
+    let rejected = message(Scene::new().policy("p", AccessCheckRejected));
+    let outcome = format!("policy p: its checks were rejected; {at_the_pod}; this is final");
+    assert!(rejected.starts_with(&outcome), "{rejected}");
+}
+
+#[test]
+fn an_author_elsewhere_is_told_what_is_wrong_with_his_policy() {
+    let message = |reason: &str, objects: bool, left_out: usize| {
+        let mut said = answer(AccessCheckFailed);
+        let check = &mut said.checks[0];
+        reason.clone_into(&mut check.reason);
+        check.left_out.others = left_out;
+        if !objects {
+            check.objects.clear();
+        }
+        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+        let status = scene.elsewhere().planned();
+        let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
+        ready.message.clone()
+    };
+    let told = "policy p: check approval: what it says";
+    for reason in [
+        "KindMissing",
+        "KindForbidden",
+        "KindRefused",
+        "KindNotNamespaced",
+        "SelectorInvalid",
+    ] {
+        assert_eq!(message(reason, false, 0), told, "{reason}");
+        // What depends on an object that was found says that there is one.
+        assert_ne!(message(reason, true, 0), told, "{reason}");
+        assert_ne!(message(reason, false, 1), told, "{reason}");
+    }
+    for reason in [
+        "ObjectUnreadable",
+        "NoObjects",
+        "NotSaid",
+        "ProofUnavailable",
+        "",
+    ] {
+        assert_ne!(message(reason, false, 0), told, "{reason}");
+    }
+    // A refusal is about the rules of the policy.
+    let mut refused = answer(AccessCheckFailed);
+    refused.refusal = Some("no rule".to_owned());
+    let scene = Scene::new().limited("p", &json!({}), Judged::Answered(refused));
+    let status = scene.elsewhere().planned();
+    let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
+    assert_eq!(ready.message, "policy p: no rule");
 }
 
 #[test]
@@ -137,16 +272,13 @@ fn that_a_pod_may_ask_anew_is_told_when_what_had_decided_is_deleted() {
         told.map(|it| it.note).collect()
     };
     assert_eq!(
-        notes(&rejected),
+        notes(&rejected.clone().elsewhere()),
         [
             "request harbor-1 was deleted when it was Rejected; connector harbor for pod apps/deploy-1 (builder) may be asked for anew",
             "connector tools/harbor: access may be asked for anew; whoever looks after namespace tools can tell more",
         ]
     );
-    let here = rejected.clone().with(|seen| {
-        "tools".clone_into(&mut seen.request.spec.context.object_ref.namespace);
-    });
-    let [request, pod] = notes(&here).try_into().unwrap();
+    let [request, pod] = notes(&rejected).try_into().unwrap();
     assert_eq!(request, pod, "a pod beside its request may know all of it");
     assert!(notes(&Scene::granted()).is_empty(), "it had not ended");
     assert!(notes(&Scene::new()).is_empty(), "nobody had decided");
@@ -292,7 +424,7 @@ fn a_no_says_that_it_is_final_however_long_its_reason() {
     assert!(
         ready
             .message
-            .ends_with("kubectl -n tools delete areq harbor-1"),
+            .ends_with("kubectl -n apps delete areq harbor-1"),
         "{}",
         ready.message
     );
@@ -302,7 +434,6 @@ fn a_no_says_that_it_is_final_however_long_its_reason() {
 fn a_pod_beside_its_request_is_told_when_it_waits_for_something_else() {
     let waits = |scene: Scene, what: &str| {
         scene.with(|seen| {
-            "tools".clone_into(&mut seen.request.spec.context.object_ref.namespace);
             let mut pending = answer(Pending);
             what.clone_into(&mut pending.checks[0].message);
             seen.policies[0].judged = Judged::Answered(pending);
@@ -320,14 +451,29 @@ fn a_pod_beside_its_request_is_told_when_it_waits_for_something_else() {
     let expected = [tell::About::Request, tell::About::Pod];
     assert_eq!(told, expected.map(|it| (it, tell::Kind::AccessPending)));
     assert!(next.carried_out().plan().events.is_empty());
-    // A pod elsewhere knows no reason, so nothing is new to it.
-    let elsewhere = next.with(|seen| {
-        "apps".clone_into(&mut seen.request.spec.context.object_ref.namespace);
-    });
-    let told = elsewhere.plan().events;
-    assert!(
-        told.iter().all(|it| it.about == tell::About::Request),
-        "{told:?}"
+    assert_eq!(next.plan().wait, None);
+}
+
+#[test]
+fn a_pod_elsewhere_is_told_when_it_waits_for_something_else_though_no_status_says_so() {
+    let waits = |scene: &Scene, what: &str| {
+        scene.clone().with(|seen| {
+            let mut pending = answer(Pending);
+            what.clone_into(&mut pending.checks[0].message);
+            seen.policies[0].judged = Judged::Answered(pending);
+        })
+    };
+    let first = Scene::new().policy("p", Pending).elsewhere();
+    let first = waits(&first, "no SignOff").carried_out();
+    let next = waits(&first, "SignOff s is pending").plan();
+    assert!(next.is_idle() && next.events.is_empty());
+    let wait = next.wait.unwrap();
+    assert_eq!(
+        (wait.about, wait.kind, wait.why),
+        (tell::About::Pod, tell::Kind::AccessPending, None)
     );
-    assert!(!told.is_empty());
+    assert!(wait.note.contains("SignOff s is pending"), "{}", wait.note);
+    // While what passed is written, nothing is awaited.
+    let passes = first.with(|seen| seen.policies[0].judged = Judged::Answered(answer(Passed)));
+    assert_eq!(passes.plan().wait, None);
 }

@@ -379,6 +379,14 @@ pub(super) fn message(cluster: &Cluster, type_: &str) -> String {
     )
 }
 
+/// What the pod was told, whose namespace is another one than the request's.
+pub(super) fn told(cluster: &Cluster) -> String {
+    let events = cluster.server.events();
+    let at_pod = events.iter().filter(|it| it["regarding"]["kind"] == "Pod");
+    let notes = at_pod.filter_map(|it| it["note"].as_str());
+    notes.collect::<Vec<_>>().join("\n")
+}
+
 #[tokio::test]
 async fn kinds_that_the_controller_reads_for_itself_are_never_checks() {
     let cluster = Cluster::new();
@@ -404,7 +412,7 @@ async fn an_object_too_large_to_be_a_check_is_none_and_lapses_what_it_let_throug
     grow(&cluster);
     cluster.look().await.unwrap();
     assert!(cluster.managed().is_empty());
-    let said = message(&cluster, "AccessCheckReady");
+    let said = told(&cluster);
     assert!(
         said.contains(
             "ConfigMap approval-1 has more than 256 KiB, which is too large to be a check"

@@ -1,0 +1,217 @@
+//! What a process writes besides its grants: where, in which order, when it does not lead, and what it tells.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    events::v1::Event,
+    rbac::v1::{Role, RoleBinding},
+};
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
+use serde_json::{Value, json};
+use testkit::Caller;
+use tokio::time::sleep;
+
+use super::{STRICT, bind, metadata, rogue, write};
+use crate::{
+    oracle::{Rule, judge},
+    stage::{APPS, CONNECTOR, DECOY, PolicyForm, SYSTEM, Stage, TOOLS},
+};
+
+/// A Role as grants have it.
+fn role(stage: &Stage, namespace: &str) -> Role {
+    let mut metadata = metadata(stage);
+    metadata["namespace"] = namespace.into();
+    serde_json::from_value(json!({
+        "metadata": metadata,
+        "rules": [{
+            "apiGroups": ["connectors.alauda.io"], "verbs": ["*"], "resourceNames": [CONNECTOR],
+            "resources": [format!("connectors/apis/v1/pod/{APPS}/deploy")],
+        }],
+    }))
+    .unwrap()
+}
+
+async fn create_role(stage: &Stage, client: &kube::Client, namespace: &str) {
+    let api: Api<Role> = Api::namespaced(client.clone(), namespace);
+    let role = role(stage, namespace);
+    api.create(&PostParams::default(), &role).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_outside_the_namespace_of_the_connector_is_found() {
+    for (namespace, expected) in [(TOOLS, &[][..]), (APPS, &[Rule::Tenants])] {
+        let rules = rogue(async |stage, client| create_role(stage, &client, namespace).await);
+        assert_eq!(rules.await, expected, "{namespace}");
+    }
+}
+
+/// An event at the pod.
+async fn tell(client: &kube::Client, action: &str, note: &str) {
+    let event: Event = serde_json::from_value(json!({
+        "metadata": {"name": "e", "namespace": APPS},
+        "eventTime": "2026-03-01T10:00:00.000000Z",
+        "reportingController": "r", "reportingInstance": "r", "type": "Normal",
+        "reason": "AccessPending", "action": action, "note": note,
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": APPS, "name": "deploy"},
+    }))
+    .unwrap();
+    let api: Api<Event> = Api::namespaced(client.clone(), APPS);
+    api.create(&PostParams::default(), &event).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_at_a_pod_that_tells_of_the_other_namespace_is_found() {
+    for (action, note, is_wrong) in [
+        ("Decide", "access is not granted yet", false),
+        (
+            "Decide",
+            "Signoff apps/yes is pending (checks look only here)",
+            false,
+        ),
+        (
+            "Decide",
+            "x has 0 of the approvals that the policy wants",
+            false,
+        ),
+        ("ChecksPending", "access is not granted yet", true),
+        ("Decide", "policy p: no", true),
+        ("Decide", "check approval: no", true),
+        ("Decide", "see request for-deploy", true),
+    ] {
+        let rules = rogue(async |_, client| tell(&client, action, note).await);
+        let expected: &[Rule] = if is_wrong { &[Rule::Tenants] } else { &[] };
+        assert_eq!(rules.await, expected, "{action}: {note}");
+    }
+}
+
+/// A status that waits for this reason, with what it lists of a policy.
+fn waiting(reason: &str, message: &str, grant: &Value, refs: &Value) -> Value {
+    let ready = json!({
+        "type": "Ready", "status": "False", "reason": reason, "message": message,
+        "lastTransitionTime": "2026-03-01T10:00:00Z",
+    });
+    let policy = json!({"metadata": {"name": "p", "uid": "u"}});
+    json!({
+        "phase": "Pending", "conditions": [ready],
+        "policies": [{"policy": policy, "grant": grant, "checkRefs": refs}],
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_tells_of_approvals_before_they_let_through_is_found() {
+    let refs = json!([{"name": "c", "ref": {"apiVersion": "v1", "kind": "K", "name": "yes"}}]);
+    let (none, no) = (&json!([]), Value::Null);
+    let ended = |reason: &str| json!({"state": "Ended", "reason": reason});
+    let outcome = "policy p: its checks do not pass yet";
+    for (status, is_wrong) in [
+        (waiting("ChecksPending", outcome, &no, none), false),
+        (waiting("ChecksPending", outcome, &no, &refs), true),
+        (waiting("X", outcome, &ended("CheckRejected"), &refs), true),
+        (waiting("X", outcome, &ended("PendingTimeout"), &refs), true),
+        (waiting("X", outcome, &ended("CheckLapsed"), &refs), false),
+        (waiting("ChecksPending", "s is pending", &no, none), true),
+        (
+            waiting("ChecksFailed", "s is in state \"x\"", &no, none),
+            true,
+        ),
+        (waiting("CheckRejected", "s is rejected", &no, none), true),
+        (
+            waiting("PendingTimeout", "no K with labels a", &no, none),
+            true,
+        ),
+        (waiting("CheckLapsed", "s is rejected", &no, none), false),
+    ] {
+        let what = status.to_string();
+        let rules = rogue(async |_, client| write(&client, status).await);
+        let expected: &[Rule] = if is_wrong { &[Rule::Tenants] } else { &[] };
+        assert_eq!(rules.await, expected, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_of_a_policy_in_another_namespace_is_found() {
+    let rules = rogue(async |stage, client| {
+        let mut metadata = metadata(stage);
+        metadata["labels"]["connectors.alauda.io/accessPolicy"] = format!("{DECOY}-p").into();
+        let binding: RoleBinding = serde_json::from_value(json!({
+            "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "car-x"},
+            "subjects": [{"kind": "ServiceAccount", "namespace": APPS, "name": "builder"}],
+        }))
+        .unwrap();
+        let api: Api<RoleBinding> = Api::namespaced(client, TOOLS);
+        api.create(&PostParams::default(), &binding).await.unwrap();
+    });
+    assert!(rules.await.contains(&Rule::Tenants));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_goes_before_its_binding_is_found() {
+    for first in ["roles", "rolebindings"] {
+        let rules = rogue(async |stage, client| {
+            create_role(stage, &client, TOOLS).await;
+            bind(stage, &client, "builder").await;
+            let params = DeleteParams::default();
+            if first == "rolebindings" {
+                let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), TOOLS);
+                bindings.delete("car-x", &params).await.unwrap();
+            }
+            let roles: Api<Role> = Api::namespaced(client, TOOLS);
+            roles.delete("car-x", &params).await.unwrap();
+        });
+        let is_found = rules.await.contains(&Rule::Revoked);
+        assert_eq!(is_found, first == "roles", "{first}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_called_granted_without_its_objects_is_found() {
+    let granted = json!({
+        "phase": "Granted",
+        "policies": [{"policy": {"metadata": {"name": "p", "uid": "u"}}, "grant": {"state": "Granted"}}],
+    });
+    let rules = rogue(async |_, client| write(&client, granted).await);
+    assert_eq!(rules.await, [Rule::Fresh]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_recorded_as_gone_and_is_there_is_found() {
+    let revoked = json!({
+        "phase": "Revoked", "grantedAt": "2026-03-01T10:00:00Z", "revokedAt": "2026-03-01T10:01:00Z",
+    });
+    for is_there in [true, false] {
+        let rules = rogue(async |stage, client| {
+            if is_there {
+                create_role(stage, &client, TOOLS).await;
+            }
+            write(&client, revoked.clone()).await;
+        });
+        let expected: &[Rule] = if is_there { &[Rule::Revoked] } else { &[] };
+        assert_eq!(rules.await, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_writes_without_the_lease_is_found() {
+    for (namespace, expected) in [(SYSTEM, &[Rule::Fresh][..]), ("elsewhere", &[])] {
+        let stage = Stage::new();
+        stage.connector();
+        stage.policy("p", PolicyForm::default());
+        stage.pod("deploy");
+        stage.request("deploy");
+        let caller = Caller {
+            process: "one.0".to_owned(),
+            user: format!("system:serviceaccount:{namespace}:request-controller"),
+            ..Caller::admin()
+        };
+        let client = stage.server.client(&caller);
+        create_role(&stage, &client, TOOLS).await;
+        sleep(Duration::from_secs(5)).await;
+        let (violations, _) = judge(&stage.server.log(), &STRICT);
+        let rules: Vec<_> = violations.into_iter().map(|it| it.rule).collect();
+        assert_eq!(rules, expected, "{namespace}");
+    }
+}

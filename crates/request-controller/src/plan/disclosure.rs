@@ -1,0 +1,121 @@
+//! Who is told what of a policy's checks.
+//!
+//! The objects of checks are in the pod's namespace. Where the policy is in another one, its author is told one outcome
+//! for each policy; what the objects say is told at the pod alone.
+
+use connectors_api::reason::AccessCheckReady;
+
+use super::{evidence::Listed, select};
+use crate::seen::{Answer, CheckSeen, LeftOut};
+
+/// What the checks of one policy say, as it may be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Disclosure {
+    /// In the policy's namespace.
+    pub(super) message: String,
+    /// At the pod, if that is in another namespace.
+    pub(super) at_pod: Option<String>,
+}
+
+impl Disclosure {
+    /// What may be told about a pod in the policy's namespace, or about one that `is_foreign` to it.
+    pub(super) fn of(answer: &Answer, is_foreign: bool) -> Self {
+        if is_foreign {
+            Self {
+                message: outcome(answer),
+                at_pod: Some(of_objects(answer)),
+            }
+        } else {
+            Self::here(in_full(answer))
+        }
+    }
+
+    /// Why a grant ends. It is about objects that the grant lists, so that both namespaces know them.
+    pub(super) fn of_lapse(check: Option<&str>, why: &str) -> Self {
+        let message = match check {
+            Some(check) => format!("check {check}: {why}"),
+            None => why.to_owned(),
+        };
+        Self {
+            message,
+            at_pod: Some(why.to_owned()),
+        }
+    }
+
+    /// What says nothing about objects.
+    pub(super) fn here(message: String) -> Self {
+        Self {
+            message,
+            at_pod: None,
+        }
+    }
+}
+
+/// The objects as the policy's namespace may see them.
+pub(super) fn listed(is_foreign: bool, listed: impl FnOnce() -> Listed) -> Listed {
+    if is_foreign {
+        Listed::default()
+    } else {
+        listed()
+    }
+}
+
+/// The sentence about checks: those that stand in the way, in the policy's order.
+fn in_full(answer: &Answer) -> String {
+    if let Some(refusal) = &answer.refusal {
+        return refusal.clone();
+    }
+    let told: Vec<_> = in_the_way(answer).map(of_check).collect();
+    told.join("; ")
+}
+
+/// The same without anything that depends on which objects there are. What is wrong with the policy itself is told.
+fn outcome(answer: &Answer) -> String {
+    if let Some(refusal) = &answer.refusal {
+        return refusal.clone();
+    }
+    let faults: Vec<_> = in_the_way(answer)
+        .filter(|check| is_of_policy(check))
+        .map(of_check)
+        .collect();
+    if !faults.is_empty() {
+        return faults.join("; ");
+    }
+    let outcome = match answer.verdict {
+        AccessCheckReady::AccessCheckPassed => "its checks pass",
+        AccessCheckReady::AccessCheckPending => "its checks do not pass yet",
+        AccessCheckReady::AccessCheckRejected => "its checks were rejected",
+        AccessCheckReady::AccessCheckFailed => "its checks cannot be judged",
+    };
+    format!("{outcome}; what they found is told at the pod, in its namespace")
+}
+
+/// What the pod's own namespace is told: its objects, and nothing of the policy.
+fn of_objects(answer: &Answer) -> String {
+    let mut told: Vec<&str> = Vec::new();
+    let messages = in_the_way(answer).map(|check| check.message.as_str());
+    for message in messages.filter(|it| !it.is_empty()) {
+        if !told.contains(&message) {
+            told.push(message);
+        }
+    }
+    told.join("; ")
+}
+
+fn in_the_way(answer: &Answer) -> impl Iterator<Item = &CheckSeen> {
+    let checks = answer.checks.iter();
+    checks.filter(|it| it.verdict == answer.verdict)
+}
+
+fn of_check(check: &CheckSeen) -> String {
+    match check.message.as_str() {
+        "" => format!("check {}", check.name),
+        message => format!("check {}: {message}", check.name),
+    }
+}
+
+/// Whether a check says the same whatever objects there are.
+fn is_of_policy(check: &CheckSeen) -> bool {
+    let has_none = check.objects.is_empty() && check.left_out == LeftOut::default();
+    has_none && select::is_trouble_of_policy(&check.reason)
+}
