@@ -218,6 +218,18 @@ pub fn execute(
                 return;
             };
             let Some(reference) = by_name.get(plan.scenario.as_str()) else {
+                // A plan that nobody runs would count as one that holds.
+                let violations = vec![Violation {
+                    rule: Rule::Stuck,
+                    at: Duration::ZERO,
+                    what: format!("there is no scenario {}", plan.scenario),
+                }];
+                let failure = Failure {
+                    plan: plan.clone(),
+                    violations,
+                };
+                let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+                report.take(*family, None, Some(failure));
                 continue;
             };
             let started = Instant::now();
@@ -305,4 +317,20 @@ pub fn chosen(names: &[String]) -> Vec<Scenario> {
     let all = scenario::all().into_iter();
     all.filter(|it| names.is_empty() || names.iter().any(|name| name == it.name))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_of_a_scenario_that_is_not_there_fails() {
+        let plans = [(Family::Known, Plan::undisturbed("none"))];
+        let report = execute(&[], &plans, &|_: &Done<'_>| Going::On);
+        assert_eq!((report.total(), report.failures.len()), (1, 1));
+        let [failure] = &report.failures[..] else {
+            panic!("{:?}", report.failures);
+        };
+        assert_eq!(failure.violations[0].rule, Rule::Stuck);
+    }
 }

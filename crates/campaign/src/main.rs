@@ -163,6 +163,12 @@ fn report(
     let report = execute(references, plans, &progress(after_failure));
     println!("{report}");
     println!("{:.1} s", started.elapsed().as_secs_f64());
+    if report.faults == 0 {
+        bail!(
+            "{} plans, and nothing went wrong in any: they prove nothing",
+            report.total()
+        );
+    }
     Ok(!report.failures.is_empty())
 }
 

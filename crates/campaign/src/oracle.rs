@@ -3,6 +3,7 @@
 //! It shares no code with the controller: what a policy asks for and what an approval says is read here
 //! once more, as simply as the scenarios allow.
 
+mod applies;
 mod conduct;
 mod ends;
 mod history;

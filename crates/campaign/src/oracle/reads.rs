@@ -6,6 +6,7 @@ use serde_json::Value;
 use testkit::{CallRecord, Verb};
 
 use super::{
+    applies::Asked,
     history::{is_going, list, text},
     truth::{self, Evidence},
 };
@@ -55,13 +56,14 @@ impl<'a> Reads<'a> {
         request: &Value,
         policy_uid: &str,
         sent: Duration,
+        anybody: bool,
     ) -> Result<Evidence, String> {
         let before = Before {
             calls: &self.calls,
             by,
             sent,
         };
-        before.evidence(request, policy_uid)
+        before.evidence(request, policy_uid, anybody)
     }
 }
 
@@ -83,7 +85,12 @@ impl<'a> Before<'_, 'a> {
         })
     }
 
-    fn evidence(&self, request: &Value, policy_uid: &str) -> Result<Evidence, String> {
+    fn evidence(
+        &self,
+        request: &Value,
+        policy_uid: &str,
+        anybody: bool,
+    ) -> Result<Evidence, String> {
         let pod = text(request, "/spec/context/objectRef/name");
         let uid = text(request, "/spec/context/objectRef/uid");
         let read = self.last_read("pods", APPS, Some(pod), |it| {
@@ -115,6 +122,18 @@ impl<'a> Before<'_, 'a> {
         let Some(policy) = policy else {
             return Err("the policy was not read live".to_owned());
         };
+        let account = text(request, "/spec/subject/name");
+        let asked = Asked {
+            request,
+            connector,
+            account: self.last_read("serviceaccounts", APPS, Some(account), |it| {
+                text(it, "/metadata/name") == account
+            }),
+            anybody,
+        };
+        if let Some(problem) = asked.problem(policy) {
+            return Err(problem.to_owned());
+        }
         let mut evidence = truth::passes(policy, pod, |check| {
             self.last_list(&truth::plural(check), &truth::selector(check, pod))
         })?;

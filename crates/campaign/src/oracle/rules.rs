@@ -19,8 +19,38 @@ use super::{
 };
 use crate::stage::{APPS, DECOY, SECOND_SYSTEM, SYSTEM, TOOLS};
 
+/// Where the installation is told what to do.
+const CONFIG_MAP: &str = "connectors-config";
 /// How much later than written something may be called granted, if its writer was disturbed.
 const LATE: Duration = Duration::from_secs(30);
+
+/// What the installation is told.
+#[derive(Default)]
+struct Told {
+    /// Whether approvals are on: the last known word holds.
+    on: bool,
+    /// Whether anybody may ask where a policy does not say who.
+    anybody: bool,
+    /// When that was changed last, if it was after the beginning.
+    changed: Option<Duration>,
+}
+
+impl Told {
+    fn learn(&mut self, at: Duration, change: &ChangeRecord) {
+        let Some(after) = &change.after else {
+            return;
+        };
+        match text(after, "/data/enable-connectors-approval") {
+            "true" => self.on = true,
+            "false" => self.on = false,
+            _ => {}
+        }
+        self.anybody = text(after, "/data/default-requesters") == "Any";
+        if at > Duration::ZERO {
+            self.changed = Some(at);
+        }
+    }
+}
 
 struct Judge<'a> {
     allowance: &'a Allowance,
@@ -44,6 +74,8 @@ struct Judge<'a> {
     sent: Duration,
     /// Reads of the last seconds.
     reads: Reads<'a>,
+    /// What the installation is told.
+    told: Told,
     conduct: Conduct,
     ends: Ends,
     violations: Vec<Violation>,
@@ -64,6 +96,7 @@ pub(super) fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Se
         last: BTreeMap::new(),
         sent: Duration::ZERO,
         reads: Reads::default(),
+        told: Told::default(),
         conduct: Conduct::default(),
         ends: Ends::new(allowance),
         violations: Vec::new(),
@@ -193,6 +226,9 @@ impl<'a> Judge<'a> {
             "roles" if is_managed(change) => self.role(at, change),
             "accessrequests" => self.request(at, change),
             "leases" => self.conduct.lease(at, change),
+            "configmaps" if change.namespace == SYSTEM && change.name == CONFIG_MAP => {
+                self.told.learn(at, change);
+            }
             "events" => {
                 if let Some(what) = change.after.as_deref().and_then(conduct::told) {
                     self.complain(Rule::Tenants, at, what);
@@ -251,12 +287,10 @@ impl<'a> Judge<'a> {
         if let Some(what) = early.filter(|_| !widened) {
             self.complain(Rule::Revoked, at, what);
         }
-        let (ChangeKind::Added, Some(role)) = (change.kind, &change.after) else {
+        // One that is changed in place is judged as a new one.
+        let Some(role) = change.after.as_ref().filter(|_| change.by != "cluster") else {
             return;
         };
-        if change.by == "cluster" {
-            return;
-        }
         let uid = label(role, "accessRequestUid");
         let request = self.last.get(uid);
         if request.is_none_or(|it| !truth::is_shaped(role, it)) {
@@ -269,6 +303,14 @@ impl<'a> Judge<'a> {
         match (change.kind, &change.after, &change.before) {
             (ChangeKind::Added, Some(binding), _) if change.by != "cluster" => {
                 self.granted(at, &change.by, binding);
+            }
+            // What is given to somebody is never given to somebody else.
+            (ChangeKind::Modified, Some(after), Some(before)) if change.by != "cluster" => {
+                let given = |it: &Value| (it["subjects"].clone(), it["roleRef"].clone());
+                if given(after) != given(before) {
+                    let what = format!("{} is changed to {}", change.name, after["subjects"]);
+                    self.complain(Rule::Tenants, at, what);
+                }
             }
             (ChangeKind::Deleted, _, Some(before)) => self.gone(at, before),
             _ => {}
@@ -337,7 +379,16 @@ impl<'a> Judge<'a> {
             self.complain(Rule::Final, at, what);
         }
         self.one_of_a_tuple(at, &request);
-        match self.reads.live(by, &request, &policy, self.sent) {
+        // Until everybody has heard of a change, either word holds.
+        let is_known = |since| self.sent > self.allowance.until(since);
+        let is_known = self.told.changed.is_none_or(is_known);
+        if is_known && !self.told.on {
+            let what = "a binding was written while approvals were off".to_owned();
+            self.complain(Rule::Fresh, at, what);
+        }
+        let anybody = self.told.anybody || !is_known;
+        let read = self.reads.live(by, &request, &policy, self.sent, anybody);
+        match read {
             Ok(evidence) => {
                 let binding = text(binding, "/metadata/uid").to_owned();
                 if let Some(limit) = evidence.limit.filter(|_| self.allowance.true_clock) {

@@ -15,6 +15,8 @@ pub(super) struct Evidence {
     pub(super) limit: Option<Duration>,
     /// UID of the connector that it is for.
     pub(super) connector: String,
+    /// What its rules allow.
+    verbs: Vec<Value>,
 }
 
 #[derive(Clone, Debug)]
@@ -23,6 +25,11 @@ pub(super) struct CheckEvidence {
     any: bool,
     while_holds: bool,
     approvals: Vec<String>,
+}
+
+/// What rules allow, each.
+fn verbs(rules: &[Value]) -> Vec<Value> {
+    rules.iter().map(|it| it["verbs"].clone()).collect()
 }
 
 /// A policy's checks.
@@ -100,6 +107,10 @@ pub(super) fn passes<'a>(
     );
     let mut evidence = Evidence {
         limit: time(limit),
+        verbs: verbs(list(
+            policy,
+            "/spec/checkGrantedPermission/spec/permissions/roleTemplate/rules",
+        )),
         ..Evidence::default()
     };
     for check in checks {
@@ -135,6 +146,12 @@ pub(super) fn passes<'a>(
 }
 
 impl Evidence {
+    /// Whether the Role of a binding, if there is one, allows what the policy's rules do.
+    fn allows_what(&self, snapshot: &Snapshot, binding: &Value) -> bool {
+        let role = snapshot.get("roles", TOOLS, text(binding, "/metadata/name"));
+        role.is_none_or(|it| verbs(list(it, "/rules")) == self.verbs)
+    }
+
     fn lapsed(&self, snapshot: &Snapshot) -> Option<String> {
         let lapsed = self.checks.iter().find(|check| !check.holds(snapshot))?;
         Some(format!("an approval of {} does not hold", lapsed.plural))
@@ -210,6 +227,9 @@ pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) 
         return Some("it gives something else than was decided".to_owned());
     }
     match evidence {
+        Some(evidence) if !evidence.allows_what(snapshot, binding) => {
+            Some("it allows something else than its policy".to_owned())
+        }
         Some(evidence) => evidence.lapsed(snapshot),
         None => Some("nobody knows what it was written on".to_owned()),
     }

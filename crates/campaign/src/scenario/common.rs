@@ -102,8 +102,16 @@ pub(super) fn waiting_for(stage: &Stage, form: PolicyForm<'_>) {
 /// The same with a second policy, `q`, that asks for another approval, `other`.
 pub(super) fn waiting_for_two(stage: &Stage, other: &str) {
     waiting(stage);
+    // And allows less.
+    let edit: fn(&mut Value) = |spec| {
+        let rules = "/checkGrantedPermission/spec/permissions/roleTemplate/rules/0/verbs";
+        if let Some(verbs) = spec.pointer_mut(rules) {
+            *verbs = json!(["get", "list"]);
+        }
+    };
     let form = PolicyForm {
         label: Some("other"),
+        edit: Some(edit),
         ..USUAL
     };
     stage.policy("q", form);

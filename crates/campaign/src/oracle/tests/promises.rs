@@ -8,7 +8,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use testkit::Caller;
@@ -214,4 +214,134 @@ async fn a_controller_that_writes_without_the_lease_is_found() {
         let rules: Vec<_> = violations.into_iter().map(|it| it.rule).collect();
         assert_eq!(rules, expected, "{namespace}");
     }
+}
+
+/// Reads what has to be read before a grant.
+async fn read_live(client: &kube::Client) {
+    let ours = "/apis/connectors.alauda.io/v1alpha1";
+    for (path, name) in [
+        (format!("/api/v1/namespaces/{APPS}/pods"), "deploy"),
+        (
+            format!("/api/v1/namespaces/{APPS}/serviceaccounts"),
+            "builder",
+        ),
+        (format!("{ours}/namespaces/{TOOLS}/connectors"), CONNECTOR),
+    ] {
+        let request = kube::core::Request::new(path).get(name, &GetParams::default());
+        let _: Value = client.request(request.unwrap()).await.unwrap();
+    }
+    for (path, labels) in [
+        (format!("{ours}/namespaces/{TOOLS}/accesspolicies"), ""),
+        (
+            format!("/apis/example.com/v1/namespaces/{APPS}/signoffs"),
+            "run=deploy",
+        ),
+    ] {
+        let mut params = ListParams::default();
+        if !labels.is_empty() {
+            params = params.labels(labels);
+        }
+        let request = kube::core::Request::new(path).list(&params);
+        let _: Value = client.request(request.unwrap()).await.unwrap();
+    }
+}
+
+/// Changes the policy.
+fn edit(stage: &Stage, change: fn(&mut Value)) {
+    stage.server.change("accesspolicies", TOOLS, "p", change);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_by_a_policy_that_does_not_apply_is_found_whatever_its_checks_say() {
+    type Edit = fn(&Stage);
+    let edits: [(&str, Edit, bool); 6] = [
+        ("nothing", |_| {}, false),
+        (
+            "another connector",
+            |stage| {
+                edit(stage, |it| {
+                    it["spec"]["connector"] = json!({"names": ["x"]});
+                });
+            },
+            true,
+        ),
+        (
+            "another permission",
+            |stage| edit(stage, |it| it["spec"]["permission"] = "proxy".into()),
+            true,
+        ),
+        (
+            "somebody else",
+            |stage| {
+                edit(stage, |it| {
+                    it["spec"]["checkGrantedPermission"]["requesters"][0]["name"] = "x".into();
+                });
+            },
+            true,
+        ),
+        (
+            "nobody is named",
+            |stage| {
+                edit(stage, |it| {
+                    it["spec"]["checkGrantedPermission"]["requesters"] = Value::Null;
+                });
+            },
+            true,
+        ),
+        ("approvals are off", |stage| stage.switch(false), true),
+    ];
+    for (what, change, is_wrong) in edits {
+        let rules = rogue(async |stage, client| {
+            sleep(Duration::from_secs(1)).await;
+            change(stage);
+            sleep(Duration::from_secs(10)).await;
+            read_live(&client).await;
+            bind(stage, &client, "builder").await;
+        });
+        let expected: &[Rule] = if is_wrong { &[Rule::Fresh] } else { &[] };
+        let rules = rules.await;
+        let found: Vec<_> = rules.into_iter().filter(|it| *it == Rule::Fresh).collect();
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_allows_something_else_than_its_policy_is_found() {
+    for (verbs, expected) in [(json!(["*"]), &[][..]), (json!(["get"]), &[Rule::Revoked])] {
+        let rules = rogue(async |stage, client| {
+            read_live(&client).await;
+            let mut role = role(stage, TOOLS);
+            role.rules.as_mut().unwrap()[0].verbs = serde_json::from_value(verbs.clone()).unwrap();
+            let api: Api<Role> = Api::namespaced(client.clone(), TOOLS);
+            api.create(&PostParams::default(), &role).await.unwrap();
+            bind(stage, &client, "builder").await;
+        });
+        assert_eq!(rules.await, expected, "{verbs}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_changed_in_place_is_judged_as_what_is_new() {
+    let rules = rogue(async |stage, client| {
+        create_role(stage, &client, TOOLS).await;
+        let wider = json!({"rules": [{
+            "apiGroups": ["connectors.alauda.io"], "verbs": ["*"], "resources": ["connectors/apis"],
+            "resourceNames": [CONNECTOR],
+        }]});
+        let api: Api<Role> = Api::namespaced(client, TOOLS);
+        let params = PatchParams::default();
+        let patch = Patch::Merge(wider);
+        api.patch("car-x", &params, &patch).await.unwrap();
+    });
+    assert_eq!(rules.await, [Rule::Shape]);
+    let rules = rogue(async |stage, client| {
+        bind(stage, &client, "builder").await;
+        let thief =
+            json!({"subjects": [{"kind": "ServiceAccount", "namespace": APPS, "name": "thief"}]});
+        let api: Api<RoleBinding> = Api::namespaced(client, TOOLS);
+        let params = PatchParams::default();
+        let patch = Patch::Merge(thief);
+        api.patch("car-x", &params, &patch).await.unwrap();
+    });
+    assert!(rules.await.contains(&Rule::Tenants));
 }

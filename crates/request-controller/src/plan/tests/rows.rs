@@ -8,7 +8,7 @@ use connectors_api::{
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::scene::{Scene, line};
+use super::scene::{Scene, answer, line};
 use crate::plan::{
     Action,
     tell::{About, Kind},
@@ -507,6 +507,21 @@ fn each_change_is_told_once() {
 fn told(scene: &Scene) -> (Vec<crate::plan::Told>, Vec<crate::plan::Told>) {
     let events = scene.plan().events.into_iter();
     events.partition(|it| it.about == About::Pod)
+}
+
+#[test]
+fn a_role_allows_the_verbs_of_the_rules_that_were_decided_on() {
+    for verbs in [vec!["get"], vec!["get", "list"], vec!["*"]] {
+        let mut passed = answer(Passed);
+        passed.rules[0].verbs = verbs.iter().map(ToString::to_string).collect();
+        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(passed));
+        let [Action::Grant(grant)] = &scene.plan().actions[..] else {
+            panic!("{:?}", scene.plan().actions);
+        };
+        let rules = grant.role.rules.clone().unwrap();
+        assert_eq!(rules.len(), 1);
+        assert_eq!(rules[0].verbs, verbs);
+    }
 }
 
 #[test]
