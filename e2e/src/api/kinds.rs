@@ -52,6 +52,7 @@ table! {
     SERVICE: "v1" "Service" "services" Namespace,
     SERVICE_ACCOUNT: "v1" "ServiceAccount" "serviceaccounts" Namespace,
     TOKEN_REVIEW: "authentication.k8s.io/v1" "TokenReview" "tokenreviews" Cluster,
+    LEASE: "coordination.k8s.io/v1" "Lease" "leases" Namespace,
     ENDPOINT_SLICE: "discovery.k8s.io/v1" "EndpointSlice" "endpointslices" Namespace,
     EVENT: "events.k8s.io/v1" "Event" "events" Namespace,
     DAEMON_SET: "apps/v1" "DaemonSet" "daemonsets" Namespace,

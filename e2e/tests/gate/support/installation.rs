@@ -5,7 +5,7 @@ use std::time::Duration;
 use e2e::{
     ApiClient, ApiError,
     api::kinds::{
-        CONFIG_MAP, DAEMON_SET, DEPLOYMENT, MUTATING_WEBHOOKS, POD, ResourceKind,
+        CONFIG_MAP, DAEMON_SET, DEPLOYMENT, LEASE, MUTATING_WEBHOOKS, POD, ResourceKind,
         VALIDATING_WEBHOOKS,
     },
     checker,
@@ -19,6 +19,8 @@ use super::{Gate, Hold, name, wait_until};
 const CONFIG: &str = "connectors-config";
 const SWITCH: &str = "enable-connectors-approval";
 const ON_ENABLE: &str = "on-enable";
+
+const CONTROLLER: &str = "request-controller";
 
 /// How long a service may take to be ready again.
 const READY: Duration = Duration::from_mins(2);
@@ -171,6 +173,20 @@ impl<'a> Installation<'a> {
         self.api().delete_selected_now(POD, &labels).unwrap();
     }
 
+    /// Which process of the request-controller leads.
+    pub(crate) fn leader(&self) -> String {
+        holder(&self.object(LEASE, CONTROLLER)).to_owned()
+    }
+
+    /// Waits until another process leads than this one.
+    pub(crate) fn wait_for_another_leader(&self, before: &str) {
+        let api = self.api();
+        let led = api.wait_for("another leader", (LEASE, CONTROLLER), READY, |it| {
+            !holder(it).is_empty() && holder(it) != before
+        });
+        led.unwrap();
+    }
+
     /// Replaces every process of a service, one after the other.
     pub(crate) fn restart(&self, deployment: &str) {
         let moment = json!({"e2e.example.com/restarted-at": checker::now().to_string()});
@@ -310,4 +326,8 @@ fn a_service_is_ready_only_when_all_its_pods_are_of_its_present_state() {
         },
     });
     assert_eq!(wanted_pods(&daemons), Some(1));
+}
+
+fn holder(lease: &Value) -> &str {
+    lease["spec"]["holderIdentity"].as_str().unwrap_or_default()
 }
