@@ -115,12 +115,13 @@ impl Part {
             Self::Clippy => [3.0, 6.0],
             Self::Build => [4.0, 9.0],
             Self::Unit => [3.5, 3.5],
-            Self::Campaign | Self::Fuzz => [20.0, 25.0],
+            Self::Campaign => [20.0, 30.0],
+            Self::Fuzz => [20.0, 25.0],
             Self::Api => [4.5, 17.0],
             Self::Gate => [9.0, 10.0],
             Self::Hostile => [1.5, 1.5],
             Self::Evaluation => [2.5, 3.5],
-            Self::E2e => [2.5, 2.6],
+            Self::E2e => [2.8, 3.0],
         };
         Budget::of(warm, cold)
     }
