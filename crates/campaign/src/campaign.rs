@@ -218,7 +218,7 @@ pub fn execute(
                 return;
             };
             let Some(reference) = by_name.get(plan.scenario.as_str()) else {
-                // A plan that nobody runs would count as one that holds.
+                // A plan that is not run would count as one that holds.
                 let violations = vec![Violation {
                     rule: Rule::Stuck,
                     at: Duration::ZERO,

@@ -5,6 +5,7 @@
 
 mod applies;
 mod conduct;
+mod configured;
 mod ends;
 mod history;
 mod reads;

@@ -46,7 +46,7 @@ fn a_service_that_is_killed_after_the_grant_takes_no_revocation_with_it() {
         installation.kill(service);
         gate.delete(POD, &pod);
         if service == "request-controller" {
-            // Nobody else revokes: the time that it may take begins when another one leads.
+            // No other service revokes: the time that it may take begins when another process leads.
             installation.wait_for_another_leader(&leader);
             gate.outage_since(since);
         }

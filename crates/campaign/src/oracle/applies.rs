@@ -1,4 +1,4 @@
-//! Whether a policy lets somebody ask for a connector, as simply as the scenarios allow.
+//! Whether a policy applies to a request, as simply as the scenarios allow.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(super) struct Asked<'a> {
     pub(super) connector: &'a Value,
     /// The account of the pod, if it was read.
     pub(super) account: Option<&'a Value>,
-    /// Whether policies that name no requesters let anybody ask.
+    /// Whether a policy without requesters accepts every account.
     pub(super) anybody: bool,
 }
 

@@ -12,6 +12,7 @@ use testkit::{CallRecord, ChangeKind, ChangeRecord, Entry, What};
 use super::{
     Allowance, Rule, Seen, Violation,
     conduct::{self, Conduct},
+    configured::Configured,
     ends::Ends,
     history::{Snapshot, is_going, label, list, text},
     reads::Reads,
@@ -19,38 +20,8 @@ use super::{
 };
 use crate::stage::{APPS, DECOY, SECOND_SYSTEM, SYSTEM, TOOLS};
 
-/// Where the installation is told what to do.
-const CONFIG_MAP: &str = "connectors-config";
 /// How much later than written something may be called granted, if its writer was disturbed.
 const LATE: Duration = Duration::from_secs(30);
-
-/// What the installation is told.
-#[derive(Default)]
-struct Told {
-    /// Whether approvals are on: the last known word holds.
-    on: bool,
-    /// Whether anybody may ask where a policy does not say who.
-    anybody: bool,
-    /// When that was changed last, if it was after the beginning.
-    changed: Option<Duration>,
-}
-
-impl Told {
-    fn learn(&mut self, at: Duration, change: &ChangeRecord) {
-        let Some(after) = &change.after else {
-            return;
-        };
-        match text(after, "/data/enable-connectors-approval") {
-            "true" => self.on = true,
-            "false" => self.on = false,
-            _ => {}
-        }
-        self.anybody = text(after, "/data/default-requesters") == "Any";
-        if at > Duration::ZERO {
-            self.changed = Some(at);
-        }
-    }
-}
 
 struct Judge<'a> {
     allowance: &'a Allowance,
@@ -74,8 +45,8 @@ struct Judge<'a> {
     sent: Duration,
     /// Reads of the last seconds.
     reads: Reads<'a>,
-    /// What the installation is told.
-    told: Told,
+    /// What the installation is configured to do.
+    configured: Configured,
     conduct: Conduct,
     ends: Ends,
     violations: Vec<Violation>,
@@ -96,7 +67,7 @@ pub(super) fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Se
         last: BTreeMap::new(),
         sent: Duration::ZERO,
         reads: Reads::default(),
-        told: Told::default(),
+        configured: Configured::default(),
         conduct: Conduct::default(),
         ends: Ends::new(allowance),
         violations: Vec::new(),
@@ -226,9 +197,7 @@ impl<'a> Judge<'a> {
             "roles" if is_managed(change) => self.role(at, change),
             "accessrequests" => self.request(at, change),
             "leases" => self.conduct.lease(at, change),
-            "configmaps" if change.namespace == SYSTEM && change.name == CONFIG_MAP => {
-                self.told.learn(at, change);
-            }
+            "configmaps" => self.configured.learn(at, change),
             "events" => {
                 if let Some(what) = change.after.as_deref().and_then(conduct::told) {
                     self.complain(Rule::Tenants, at, what);
@@ -304,7 +273,7 @@ impl<'a> Judge<'a> {
             (ChangeKind::Added, Some(binding), _) if change.by != "cluster" => {
                 self.granted(at, &change.by, binding);
             }
-            // What is given to somebody is never given to somebody else.
+            // A binding never changes its subjects.
             (ChangeKind::Modified, Some(after), Some(before)) if change.by != "cluster" => {
                 let given = |it: &Value| (it["subjects"].clone(), it["roleRef"].clone());
                 if given(after) != given(before) {
@@ -381,12 +350,12 @@ impl<'a> Judge<'a> {
         self.one_of_a_tuple(at, &request);
         // Until everybody has heard of a change, either word holds.
         let is_known = |since| self.sent > self.allowance.until(since);
-        let is_known = self.told.changed.is_none_or(is_known);
-        if is_known && !self.told.on {
+        let is_known = self.configured.changed.is_none_or(is_known);
+        if is_known && !self.configured.on {
             let what = "a binding was written while approvals were off".to_owned();
             self.complain(Rule::Fresh, at, what);
         }
-        let anybody = self.told.anybody || !is_known;
+        let anybody = self.configured.anybody || !is_known;
         let read = self.reads.live(by, &request, &policy, self.sent, anybody);
         match read {
             Ok(evidence) => {

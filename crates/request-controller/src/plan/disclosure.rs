@@ -1,4 +1,4 @@
-//! Who is told what of a policy's checks.
+//! What each namespace is told of a policy's checks.
 //!
 //! The objects of checks are in the pod's namespace. Where the policy is in another one, its author is told one outcome
 //! for each policy; what the objects say is told at the pod alone.

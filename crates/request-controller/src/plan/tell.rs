@@ -230,7 +230,7 @@ fn at_foreign_pod(request: &AccessRequest, kind: Kind, of_objects: &str) -> Told
 }
 
 /// A pod of another namespace learns nothing of what is in this one, but what becomes of its own request, and what
-/// the objects in its own namespace say. What they say is cut before whom to ask is.
+/// the objects in its own namespace say. Where the text is too long, their part is cut.
 fn for_foreign_pod(request: &AccessRequest, kind: Kind, of_objects: &str) -> String {
     let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
     let connector = &request.spec.connector_ref.name;

@@ -19,7 +19,7 @@ use super::*;
 use crate::testing::{key, place_in, wish};
 
 const INSIDE: &str = "CSI_NODE_TEST_INSIDE";
-/// Set by who runs tests without root.
+/// Leaves the mount tests out of a run without root.
 const UNPRIVILEGED: &str = "CSI_NODE_TEST_UNPRIVILEGED";
 const DRIVER: &str = "connectors-csi";
 
@@ -29,7 +29,7 @@ fn inside(test: &str) -> bool {
         return true;
     }
     if !geteuid().is_root() {
-        // A test that proves nothing does not pass unless somebody says so.
+        // A test that proves nothing does not pass, unless the variable leaves it out.
         assert!(
             env::var_os(UNPRIVILEGED).is_some(),
             "only root can mount: run the tests as root, or set {UNPRIVILEGED}=1 to leave {test} out"

@@ -20,6 +20,14 @@ use super::scene::{Scene, answer, line};
 use crate::plan::evidence::{ListRoom, MOST_OBJECTS, listable};
 use crate::seen::{Answer, CheckSeen, Judged, LeftOut};
 
+/// A request whose check was awaited longer than the policy allows.
+fn late() -> Scene {
+    let limits = json!({"pendingTimeout": "1h"});
+    Scene::new()
+        .limited("p", &limits, Judged::Answered(answer(Pending)))
+        .after(SignedDuration::from_hours(1))
+}
+
 /// A check of that name with so many objects that all say the same.
 fn check(name: &str, match_: Match, answer: &Answer, objects: usize) -> CheckSeen {
     let mut check = answer.checks[0].clone();
@@ -155,14 +163,7 @@ fn what_refused_is_kept_as_it_was_and_what_is_awaited_is_named() {
     let waits = Scene::new().policy("p", Pending).planned();
     assert!(!waits.policies[0].policy.0.contains_key("spec"));
     assert_eq!(version(&waits), None);
-    let late = Scene::new()
-        .limited(
-            "p",
-            &json!({"pendingTimeout": "1h"}),
-            Judged::Answered(answer(Pending)),
-        )
-        .after(SignedDuration::from_hours(1));
-    for scene in [Scene::new().policy("p", Rejected), late] {
+    for scene in [Scene::new().policy("p", Rejected), late()] {
         let status = scene.planned();
         assert_eq!(status.phase, Some(Phase::Rejected));
         let spec = &status.policies[0].policy.0["spec"];
@@ -179,13 +180,6 @@ fn objects_of_another_namespace_are_listed_when_they_let_through_and_not_before(
         let entry = &status.policies[0];
         (entry.check_refs.len(), entry.check_refs_left_out)
     };
-    let late = Scene::new()
-        .limited(
-            "p",
-            &json!({"pendingTimeout": "1h"}),
-            Judged::Answered(answer(Pending)),
-        )
-        .after(SignedDuration::from_hours(1));
     let off = Scene::new()
         .policy("p", Passed)
         .with(|seen| seen.config.enabled = false);
@@ -193,7 +187,7 @@ fn objects_of_another_namespace_are_listed_when_they_let_through_and_not_before(
         Scene::new().policy("p", Pending),
         Scene::new().policy("p", Failed),
         Scene::new().policy("p", Rejected),
-        late,
+        late(),
         off,
     ] {
         assert_eq!(refs(&scene.planned()), (1, None));

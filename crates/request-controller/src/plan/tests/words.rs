@@ -81,7 +81,7 @@ fn what_is_awaited_is_told_when_it_becomes_something_else_and_not_again() {
     assert!(awaited.carried_out().plan().events.is_empty());
 }
 
-/// What a pod is told whose connector is in another namespace.
+/// The note of the event at a pod of another namespace.
 fn note(scene: &Scene) -> String {
     let plan = scene.clone().elsewhere().plan();
     let told = plan.events.into_iter().chain(plan.wait);

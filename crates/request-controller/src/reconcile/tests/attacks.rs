@@ -379,7 +379,7 @@ pub(super) fn message(cluster: &Cluster, type_: &str) -> String {
     )
 }
 
-/// What the pod was told, whose namespace is another one than the request's.
+/// The notes of the events at the pod.
 pub(super) fn told(cluster: &Cluster) -> String {
     let events = cluster.server.events();
     let at_pod = events.iter().filter(|it| it["regarding"]["kind"] == "Pod");
