@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::AccessPolicy;
 use crate::access_policy::Check;
 use crate::field_selector::{FieldSelector, FieldSelectorError};
 use crate::parse::MOST_SPEC_BYTES;
 use crate::template::{LabelTemplates, LabelTemplatesError, MOST_STEPS_OF_POLICY};
+use crate::{AccessPolicy, AccessPolicySpec};
 
 /// What one check selects, whatever pod asks.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl CompiledPolicy {
             || selectors(checks(&policy)),
             |it| Arc::clone(&it.selectors),
         );
-        let bytes = same.map_or_else(|| json_bytes(&policy), |it| it.bytes);
+        let bytes = same.map_or_else(|| json_bytes(&policy.spec), |it| it.bytes);
         Self {
             policy,
             selectors,
@@ -99,8 +99,10 @@ impl CompiledPolicy {
     }
 }
 
-fn json_bytes(policy: &AccessPolicy) -> usize {
-    serde_json::to_vec(&policy.spec).map_or(MOST_SPEC_BYTES, |json| json.len())
+/// How many bytes the spec of a policy takes as JSON, about.
+#[must_use]
+pub fn json_bytes(spec: &AccessPolicySpec) -> usize {
+    serde_json::to_vec(spec).map_or(MOST_SPEC_BYTES, |json| json.len())
 }
 
 fn checks(policy: &AccessPolicy) -> impl Iterator<Item = &Check> + Clone {

@@ -17,7 +17,10 @@ use evaluation_api::v1::{
 use jiff::Timestamp;
 
 use crate::check;
-use crate::world::{Labels, Policy, World};
+use crate::world::{Labels, Policy, Said, World};
+
+const NOT_KEPT: &str = "the policies of the namespace take more bytes than this service keeps, so that it is not known \
+                        here what this one says: make them shorter, or spread them over namespaces";
 
 /// What was read live.
 #[derive(Debug, Default)]
@@ -37,7 +40,7 @@ pub(crate) fn needs_account(world: &World, namespace: &str) -> bool {
     };
     let mut policies = world.around.policies(namespace);
     policies.any(|(_, policy)| {
-        policy.spec.as_ref().is_ok_and(|spec| {
+        policy.spec().is_some_and(|spec| {
             let standing = spec.default_permission.as_ref();
             let granted = spec.check_granted_permission.as_ref();
             standing.is_some_and(|it| by_label(&it.binding_template.subjects))
@@ -139,7 +142,7 @@ impl Sight<'_> {
         policies: impl Iterator<Item = (&'p String, &'p Policy)>,
     ) -> BTreeSet<&'p String> {
         let selects = |policy: &Policy| {
-            let spec = policy.spec.as_ref().ok().filter(|_| !policy.is_going);
+            let spec = policy.spec().filter(|_| !policy.is_going);
             spec.is_some_and(|spec| {
                 spec.check_granted_permission.is_some()
                     && spec.permission == self.wanted.permission
@@ -159,13 +162,17 @@ impl Sight<'_> {
         counts: bool,
         matched: Option<&MatchedPolicy>,
     ) -> PolicyExplanation {
-        let (standing, checked, checks) = match &policy.spec {
-            Err(problem) => {
+        let (standing, checked, checks) = match &policy.said {
+            Said::Unreadable(problem) => {
                 let word = || (PolicyApplies::Unreadable, problem.clone());
                 (word(), word(), [].as_slice())
             }
-            Ok(_) if policy.is_going => (going(), going(), [].as_slice()),
-            Ok(spec) => {
+            Said::Kept(_) | Said::NotKept if policy.is_going => (going(), going(), [].as_slice()),
+            Said::NotKept => {
+                let word = || (PolicyApplies::Unreadable, NOT_KEPT.to_owned());
+                (word(), word(), [].as_slice())
+            }
+            Said::Kept(spec) => {
                 let granted = spec.check_granted_permission.as_ref();
                 let checks = granted.map(|granted| granted.spec.checks.as_slice());
                 (

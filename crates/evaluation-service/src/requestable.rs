@@ -10,7 +10,7 @@ use connectors_api::policy_match::{Accepts, Asker, Wanted, selects};
 use evaluation_api::access::{AccessAnswer, AccessQuestion, Decision, Requestable};
 use jiff::Timestamp;
 
-use crate::world::{Policy, World};
+use crate::world::{Policy, Said, World};
 
 /// Comparisons of one look. Whoever writes policies chooses how many there are, and everybody pays: where so many
 /// are not enough, it is not known.
@@ -59,6 +59,9 @@ fn find(world: &World, question: &AccessQuestion) -> Requestable {
     let mut left = COMPARISONS;
     let mut found = Requestable::No;
     for (_, policy) in world.around.policies(namespace) {
+        if policy.said == Said::NotKept && !policy.is_going {
+            found = Requestable::Unknown;
+        }
         let Some(weight) = weight(policy) else {
             continue;
         };
@@ -77,7 +80,7 @@ fn find(world: &World, question: &AccessQuestion) -> Requestable {
 
 /// Comparisons that a policy may take; none where it accepts nobody.
 fn weight(policy: &Policy) -> Option<usize> {
-    let spec = policy.spec.as_ref().ok().filter(|_| !policy.is_going)?;
+    let spec = policy.spec().filter(|_| !policy.is_going)?;
     let requesters = policy.requesters.as_ref()?.weight();
     let names = spec.connector.names.as_ref().map_or(0, Vec::len);
     let selector = spec.connector.selector.as_ref();
@@ -91,7 +94,7 @@ fn accepts(
     asker: Asker<'_>,
     default: Option<DefaultRequesters>,
 ) -> Accepts {
-    let (Ok(spec), Some(requesters)) = (&policy.spec, &policy.requesters) else {
+    let (Some(spec), Some(requesters)) = (policy.spec(), &policy.requesters) else {
         return Accepts::No;
     };
     if spec.permission != wanted.permission || !selects(spec, wanted) {
@@ -221,6 +224,22 @@ mod tests {
         world.around.put_unreadable_policy(odd, "odd".to_owned());
         assert_eq!(said(&world), Requestable::No);
         put(&mut world, "c", |_| ());
+        assert_eq!(said(&world), Requestable::Yes);
+    }
+
+    #[test]
+    fn policies_that_take_more_than_is_kept_are_not_a_no() {
+        let mut world = world();
+        let names: Vec<_> = (0..240).map(|it| format!("{it:0>250}")).collect();
+        let lengthen = |it: &mut Value| it["spec"]["connector"] = json!({"names": names});
+        put(&mut world, "p", lengthen);
+        assert_eq!(said(&world), Requestable::No);
+        for number in 0..70 {
+            put(&mut world, &format!("p{number}"), lengthen);
+        }
+        assert_eq!(said(&world), Requestable::Unknown);
+        // One that is kept, and could accept, is a yes.
+        put(&mut world, "a", |_| ());
         assert_eq!(said(&world), Requestable::Yes);
     }
 

@@ -4,6 +4,7 @@ mod configuration;
 mod follow;
 mod heard;
 mod lively;
+mod policies;
 mod read;
 mod requests;
 mod sources;
@@ -25,10 +26,11 @@ use heard::Heard;
 
 pub use follow::Follow;
 pub use heard::fresh_for;
+pub use policies::{Policy, Said};
 pub use read::Strict;
 pub use requests::{About, KnownPolicy, KnownRequest, Requests, Tuple};
 pub(crate) use surroundings::Labels;
-pub use surroundings::{Policy, Surroundings};
+pub use surroundings::Surroundings;
 
 /// Changes that a stream has not looked at yet; a stream that is further behind looks at everything.
 const CHANGES: usize = 1024;

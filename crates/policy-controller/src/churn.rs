@@ -1,6 +1,6 @@
 //! Three days in which everything comes and goes, on virtual time: no map grows with what is gone.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use connectors_api::AccessPolicy;
 use futures::FutureExt;
@@ -22,11 +22,7 @@ const THINGS: usize = 40;
 
 fn policy(uid: String, subject: &serde_json::Value) -> PolicyCached {
     let policy = AccessPolicy::new("p", spec(&reading(&json!({}), &json!([subject]))));
-    PolicyCached {
-        uid,
-        deleting: false,
-        policy: Some(Arc::new(policy)),
-    }
+    PolicyCached::of(uid, false, Some(policy))
 }
 
 /// One change; nothing stays there where everything has to go.

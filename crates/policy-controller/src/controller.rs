@@ -199,7 +199,7 @@ fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
 /// That a policy was deleted is told by the leader alone.
 fn deleted(events: Events, leads: Leads) -> watches::Deleted {
     Arc::new(move |name, gone| {
-        let status = gone.policy.as_ref().and_then(|it| it.status.as_ref());
+        let status = gone.policy().and_then(|it| it.status.as_ref());
         let told = status.and_then(tell::of_deletion).filter(|_| leads());
         if let Some(told) = told {
             let (events, uid) = (events.clone(), gone.uid);

@@ -186,8 +186,8 @@ impl Reconciler {
         let Some((name, policy)) = state.policy_of(job).filter(|(_, it)| !it.deleting) else {
             return there.is_empty();
         };
-        // What its status says is known only when the policy can be read.
-        let Some(policy) = &policy.policy else {
+        // What its status says is known only when the policy can be read, and is kept.
+        let Some(policy) = policy.policy() else {
             return false;
         };
         let owner = Owner {

@@ -192,11 +192,11 @@ impl Feeds {
         match change {
             Change::There(name, policy) => {
                 let metadata = policy.meta();
-                let cached = PolicyCached {
-                    uid: metadata.uid.clone().unwrap_or_default(),
-                    deleting: metadata.deletion_timestamp.is_some(),
-                    policy: policy.object.ok().map(Arc::new),
-                };
+                let cached = PolicyCached::of(
+                    metadata.uid.clone().unwrap_or_default(),
+                    metadata.deletion_timestamp.is_some(),
+                    policy.object.ok(),
+                );
                 self.world.write().policy(&name, Some(cached))
             }
             Change::Gone(name) => {

@@ -11,16 +11,23 @@ use std::{
 use connectors_api::{
     AccessPolicy, AccessPolicySpec, LabelSelector, NamespaceKeys,
     access_policy::{MOST_SELECTORS, SubjectForm},
+    check_selector::json_bytes,
     config::{ConfigProblem, DefaultRequesters, Knowledge},
     policy_match::{self, Wanted},
     policy_order::{MOST_PER_CONNECTOR, PolicyAge},
 };
+use service_kit::byte_budget::ByteBudget;
 
 use crate::{
     plan::objects::Fingerprint,
     queue::Urgency,
     seen::{Kind, Labels, MostSelected, Name, Surroundings},
 };
+
+/// What is kept of the policies of one namespace, in bytes of their specs.
+const MOST_OF_NAMESPACE: usize = 4 * 1024 * 1024;
+/// What is kept of all policies.
+const MOST_OF_ALL: usize = 16 * 1024 * 1024;
 
 /// What is looked at: everything that is managed in a namespace for the policy with a UID.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,8 +48,51 @@ pub struct PolicyCached {
     pub uid: String,
     /// It is being deleted.
     pub deleting: bool,
-    /// The policy; none if it cannot be read.
-    pub policy: Option<Arc<AccessPolicy>>,
+    /// What it says.
+    pub said: Said,
+}
+
+/// What a policy says.
+#[derive(Clone, Debug)]
+pub enum Said {
+    /// It is kept, with the bytes that it takes.
+    Kept(Arc<AccessPolicy>, usize),
+    /// The policies of its namespace take more than is kept: each look at it reads it live.
+    NotKept,
+    /// It cannot be read.
+    Unreadable,
+}
+
+impl PolicyCached {
+    /// As the watch brings it; without a policy if that cannot be read.
+    #[must_use]
+    pub fn of(uid: String, deleting: bool, policy: Option<AccessPolicy>) -> Self {
+        let said = policy.map_or(Said::Unreadable, |policy| {
+            let bytes = json_bytes(&policy.spec);
+            Said::Kept(Arc::new(policy), bytes)
+        });
+        Self {
+            uid,
+            deleting,
+            said,
+        }
+    }
+
+    /// What it says, if that is known.
+    #[must_use]
+    pub const fn policy(&self) -> Option<&Arc<AccessPolicy>> {
+        match &self.said {
+            Said::Kept(policy, _) => Some(policy),
+            Said::NotKept | Said::Unreadable => None,
+        }
+    }
+
+    const fn bytes(&self) -> usize {
+        match self.said {
+            Said::Kept(_, bytes) => bytes,
+            Said::NotKept | Said::Unreadable => 0,
+        }
+    }
 }
 
 /// A managed object as the cache keeps it.
@@ -61,13 +111,14 @@ pub struct World {
 }
 
 /// The caches themselves.
-#[derive(Default)]
 pub struct State {
     most_selected: MostSelected,
     configuration: Knowledge,
     /// Whether the configuration was asked for; there may be none.
     is_configured: bool,
     policies: BTreeMap<Name, (PolicyCached, Selectors)>,
+    /// The bytes that are kept of them.
+    budget: ByteBudget,
     by_uid: HashMap<Job, Name>,
     connectors: BTreeMap<String, BTreeMap<String, Labels>>,
     namespaces: BTreeMap<String, Labels>,
@@ -76,11 +127,31 @@ pub struct State {
     job_of: BTreeMap<(Kind, Name), Job>,
 }
 
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            most_selected: MostSelected::default(),
+            configuration: Knowledge::default(),
+            is_configured: false,
+            policies: BTreeMap::new(),
+            budget: ByteBudget::new(MOST_OF_NAMESPACE, MOST_OF_ALL),
+            by_uid: HashMap::new(),
+            connectors: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            accounts: BTreeMap::new(),
+            managed: BTreeMap::new(),
+            job_of: BTreeMap::new(),
+        }
+    }
+}
+
 /// The selectors of a policy's subjects.
 #[derive(Debug, Default)]
 struct Selectors {
     namespaces: Vec<LabelSelector>,
     accounts: Vec<LabelSelector>,
+    /// What the policy says is not kept: it may select anything.
+    are_unknown: bool,
 }
 
 impl Selectors {
@@ -156,7 +227,7 @@ impl State {
     pub fn readable(&self) -> impl Iterator<Item = (Job, &Arc<AccessPolicy>)> {
         let policies = self.policies.iter();
         policies.filter_map(|(name, (cached, _))| {
-            let policy = cached.policy.as_ref().filter(|_| !cached.deleting)?;
+            let policy = cached.policy().filter(|_| !cached.deleting)?;
             let job = Job {
                 namespace: name.namespace.clone(),
                 uid: cached.uid.clone(),
@@ -205,7 +276,7 @@ impl State {
         let wakes = if before == self.namespace_keys() {
             Wakes::new()
         } else {
-            self.wakes(|_, selectors| !selectors.namespaces.is_empty())
+            self.wakes(|_, it| it.are_unknown || !it.namespaces.is_empty())
         };
         (problems, wakes)
     }
@@ -243,7 +314,7 @@ impl State {
         let policies = self.policies.range(Name::new(namespace, "")..);
         let policies = policies.take_while(move |(name, _)| name.namespace == namespace);
         let there = policies.filter(|(_, (cached, _))| !cached.deleting);
-        there.filter_map(|(_, (cached, _))| cached.policy.as_ref())
+        there.filter_map(|(_, (cached, _))| cached.policy())
     }
 
     /// What is managed for a job.
@@ -265,6 +336,7 @@ impl State {
             configuration: _,
             is_configured: _,
             policies,
+            budget,
             by_uid,
             connectors,
             namespaces,
@@ -274,6 +346,7 @@ impl State {
         } = self;
         vec![
             policies.len(),
+            usize::from(budget.total() > 0),
             by_uid.len(),
             connectors.len(),
             namespaces.len(),
@@ -309,22 +382,43 @@ impl State {
         let mut jobs = BTreeSet::new();
         let before = match policy {
             Some(policy) => {
-                let spec = policy.policy.as_ref().map(|it| &it.spec);
-                let selectors = spec.map(Selectors::of).unwrap_or_default();
+                let selectors = policy.policy().map(|it| Selectors::of(&it.spec));
+                let selectors = selectors.unwrap_or_default();
                 jobs.insert(job(&policy.uid));
+                self.budget.add(&name.namespace, policy.bytes());
                 self.by_uid.insert(job(&policy.uid), name.clone());
                 self.policies.insert(name.clone(), (policy, selectors))
             }
             None => self.policies.remove(name),
         };
         if let Some((before, _)) = before {
+            self.budget.release(&name.namespace, before.bytes());
             let before = job(&before.uid);
             if !jobs.contains(&before) {
                 self.by_uid.remove(&before);
                 jobs.insert(before);
             }
         }
+        while let Some(over) = self.budget.exceeded(&name.namespace) {
+            self.overflow(&over);
+        }
         jobs.into_iter().map(|job| self.wake(job)).collect()
+    }
+
+    /// Forgets what the policies of a namespace say.
+    fn overflow(&mut self, namespace: &str) {
+        self.budget.release(namespace, self.budget.of(namespace));
+        let policies = self.policies.range_mut(Name::new(namespace, "")..);
+        let policies = policies.take_while(|(name, _)| name.namespace == namespace);
+        for (_, (policy, selectors)) in policies {
+            if let Said::Kept(..) = policy.said {
+                policy.said = Said::NotKept;
+                *selectors = Selectors {
+                    are_unknown: true,
+                    ..Selectors::default()
+                };
+            }
+        }
     }
 
     /// The labels of a connector.
@@ -342,7 +436,7 @@ impl State {
             self.namespaces.insert(name.to_owned(), labels);
         }
         let after = self.namespaces.get(name);
-        self.wakes(|_, it| differs(&it.namespaces, before.as_ref(), after))
+        self.wakes(|_, it| it.are_unknown || differs(&it.namespaces, before.as_ref(), after))
     }
 
     /// The labels of a service account.
@@ -352,7 +446,7 @@ impl State {
         };
         let of_namespace = self.accounts.get(&name.namespace);
         let after = of_namespace.and_then(|it| it.get(&name.name));
-        self.wakes(|_, it| differs(&it.accounts, before.as_ref(), after))
+        self.wakes(|_, it| it.are_unknown || differs(&it.accounts, before.as_ref(), after))
     }
 
     /// A managed object is there, has changed, or is gone.

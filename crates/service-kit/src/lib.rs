@@ -12,6 +12,7 @@
 
 pub mod admin;
 pub mod args;
+pub mod byte_budget;
 pub mod chance;
 pub mod client;
 pub mod clock;

@@ -231,6 +231,19 @@ fn what_cannot_be_read_or_is_going_says_so() {
 }
 
 #[test]
+fn a_policy_that_is_not_kept_says_which_bound_its_namespace_met() {
+    let mut world = world();
+    let names: Vec<_> = (0..240).map(|it| format!("{it:0>250}")).collect();
+    for number in 0..70 {
+        let spec = json!({"connector": {"names": names}});
+        put(&mut world, &format!("p{number:02}"), &spec);
+    }
+    let policies = explained(&world, &Read::default()).policies;
+    assert_eq!(policies[0].checked(), PolicyApplies::Unreadable);
+    assert_eq!(policies[0].standing_message, NOT_KEPT);
+}
+
+#[test]
 fn checks_are_told_object_by_object_as_the_request_shows_them() {
     let mut world = world();
     put(&mut world, "p", &json!({}));

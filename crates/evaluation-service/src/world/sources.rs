@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use service_kit::watches::Unreadable;
 use tracing::warn;
 
+use super::policies::Policies;
 use super::{Change, KnownRequest, Shared, World};
 
 /// Objects of a page whose objects are several times as long as roles and bindings.
@@ -165,17 +166,17 @@ impl Source for AccessPolicy {
     const NAME: &'static str = "accesspolicies";
     const PLACE: usize = 5;
     const PAGE: u32 = LONG_PAGE;
-    type Listing = Vec<Self>;
+    type Listing = Policies;
 
-    fn begin(_world: &World) -> Vec<Self> {
-        Vec::new()
+    fn begin(_world: &World) -> Policies {
+        Policies::default()
     }
 
-    fn list(self, _shared: &Shared, listing: &mut Vec<Self>) {
-        listing.push(pruned(self));
+    fn list(self, _shared: &Shared, listing: &mut Policies) {
+        listing.put(self);
     }
 
-    fn reset(world: &mut World, listing: Vec<Self>) -> Vec<Change> {
+    fn reset(world: &mut World, listing: Policies) -> Vec<Change> {
         world.around.reset_policies(listing);
         vec![Change::Everything]
     }

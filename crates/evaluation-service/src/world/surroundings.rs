@@ -4,33 +4,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use connectors_api::policy_match::Requesters;
-use connectors_api::{AccessPolicy, AccessPolicySpec};
-use jiff::Timestamp;
+use connectors_api::AccessPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-pub(crate) type Labels = BTreeMap<String, String>;
+use super::policies::{Policies, Policy};
 
-/// A policy as far as explanations need it.
-#[derive(Debug, PartialEq)]
-pub struct Policy {
-    /// Its UID.
-    pub uid: String,
-    /// Whether it is on its way out.
-    pub is_going: bool,
-    /// When it was created.
-    pub created: Option<Timestamp>,
-    /// What it says, or why that cannot be read.
-    pub spec: Result<AccessPolicySpec, String>,
-    /// Who may ask under its checks, if it has any.
-    pub requesters: Option<Requesters>,
-}
+pub(crate) type Labels = BTreeMap<String, String>;
 
 /// The surroundings of connectors.
 #[derive(Debug, Default)]
 pub struct Surroundings {
-    /// By namespace, then by name.
-    policies: HashMap<String, BTreeMap<String, Policy>>,
+    policies: Policies,
     connectors: Labelled,
     namespaces: Labelled,
 }
@@ -78,7 +62,7 @@ impl Surroundings {
         &'a self,
         namespace: &str,
     ) -> impl Iterator<Item = (&'a String, &'a Policy)> + use<'a> {
-        self.policies.get(namespace).into_iter().flatten()
+        self.policies.of(namespace).into_iter().flatten()
     }
 
     /// The labels of a connector, if there is one.
@@ -95,71 +79,37 @@ impl Surroundings {
 
     /// How many entries each map has.
     #[cfg(test)]
-    pub(super) fn census(&self) -> [usize; 3] {
+    pub(super) fn census(&self) -> [usize; 4] {
         let Self {
             policies,
             connectors: Labelled(connectors),
             namespaces: Labelled(namespaces),
         } = self;
-        let of_namespaces = policies.values().map(|it| it.len() + 1);
-        [of_namespaces.sum(), connectors.len(), namespaces.len()]
+        let [policies, bytes] = policies.census();
+        [
+            policies,
+            usize::from(bytes > 0),
+            connectors.len(),
+            namespaces.len(),
+        ]
     }
 
     /// True when it says something new.
     pub(crate) fn put_policy(&mut self, policy: AccessPolicy) -> bool {
-        let AccessPolicy {
-            metadata, mut spec, ..
-        } = policy;
-        // Modules are most of a policy, and no explanation shows them.
-        if let Some(granted) = &mut spec.check_granted_permission {
-            for check in &mut granted.spec.checks {
-                check.state = None;
-            }
-        }
-        self.put(metadata, Ok(spec))
+        self.policies.put(policy)
     }
 
     pub(crate) fn put_unreadable_policy(&mut self, metadata: ObjectMeta, problem: String) -> bool {
-        self.put(metadata, Err(problem))
-    }
-
-    fn put(&mut self, metadata: ObjectMeta, spec: Result<AccessPolicySpec, String>) -> bool {
-        let (Some(namespace), Some(name)) = (metadata.namespace, metadata.name) else {
-            return false;
-        };
-        let checked = spec.as_ref().ok();
-        let checked = checked.and_then(|spec| spec.check_granted_permission.as_ref());
-        let policy = Policy {
-            uid: metadata.uid.unwrap_or_default(),
-            is_going: metadata.deletion_timestamp.is_some(),
-            created: metadata.creation_timestamp.map(|time| time.0),
-            requesters: checked.map(|checked| Requesters::of(checked, &namespace)),
-            spec,
-        };
-        let policies = self.policies.entry(namespace).or_default();
-        // Most news about a policy is about its status.
-        let is_same = policies.get(&name) == Some(&policy);
-        if !is_same {
-            policies.insert(name, policy);
-        }
-        !is_same
+        self.policies.put_unreadable(metadata, problem)
     }
 
     pub(crate) fn remove_policy(&mut self, metadata: ObjectMeta) {
-        let namespace = metadata.namespace.unwrap_or_default();
-        if let Some(policies) = self.policies.get_mut(&namespace) {
-            policies.remove(&metadata.name.unwrap_or_default());
-            if policies.is_empty() {
-                self.policies.remove(&namespace);
-            }
-        }
+        self.policies.remove(metadata);
     }
 
-    pub(crate) fn reset_policies(&mut self, all: Vec<AccessPolicy>) {
-        self.policies.clear();
-        for policy in all {
-            self.put_policy(policy);
-        }
+    /// The policies of a complete list.
+    pub(super) fn reset_policies(&mut self, all: Policies) {
+        self.policies = all;
     }
 
     /// True when it is new, or its labels are.
@@ -250,10 +200,12 @@ mod tests {
         let names: Vec<_> = around.policies("tools").map(|(name, _)| name).collect();
         assert_eq!(names, ["odd", "p"]);
         around.remove_policy(odd);
-        around.reset_policies(vec![policy("q")]);
+        let mut listed = Policies::default();
+        listed.put(policy("q"));
+        around.reset_policies(listed);
         let names: Vec<_> = around.policies("tools").map(|(name, _)| name).collect();
         assert_eq!(names, ["q"]);
         around.remove_policy(policy("q").metadata);
-        assert!(around.policies.is_empty());
+        assert_eq!(around.census(), [0; 4]);
     }
 }

@@ -5,11 +5,7 @@ use crate::testing::{labels, reading, spec};
 
 fn policy(uid: &str, subjects: &serde_json::Value) -> PolicyCached {
     let policy = AccessPolicy::new("p", spec(&reading(&json!({}), subjects)));
-    PolicyCached {
-        uid: uid.to_owned(),
-        deleting: false,
-        policy: Some(Arc::new(policy)),
-    }
+    PolicyCached::of(uid.to_owned(), false, Some(policy))
 }
 
 fn job(uid: &str) -> Job {
@@ -90,11 +86,7 @@ fn checked(name: &str, created: u32, spec: &serde_json::Value) -> AccessPolicy {
 
 fn put_policy(state: &mut State, policy: &AccessPolicy, deleting: bool) {
     let name = policy.metadata.name.clone().unwrap();
-    let cached = PolicyCached {
-        uid: name.clone(),
-        deleting,
-        policy: Some(Arc::new(policy.clone())),
-    };
+    let cached = PolicyCached::of(name.clone(), deleting, Some(policy.clone()));
     state.policy(&Name::new("tools", &name), Some(cached));
 }
 
@@ -217,4 +209,76 @@ fn what_holds_something_is_urgent_and_what_was_relabelled_concerns_both() {
     );
     assert_eq!(uids(state.object(Kind::Role, &name, None)), ["group"]);
     assert_eq!(state.managed(&job("group")).count(), 0);
+}
+
+/// A policy with a selector for namespaces, that takes about 60 KiB.
+fn long(uid: &str) -> PolicyCached {
+    let project = json!({"matchLabels": {"project": "devops"}});
+    let group =
+        json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": project});
+    let mut written = spec(&reading(&json!({}), &json!([group])));
+    let names = (0..240).map(|it| format!("{it:0>250}"));
+    written.connector.names = Some(names.collect());
+    PolicyCached::of(uid.to_owned(), false, Some(AccessPolicy::new("p", written)))
+}
+
+/// So many long policies are kept of one namespace.
+fn most() -> usize {
+    MOST_OF_NAMESPACE / long("p").bytes()
+}
+
+fn fill(state: &mut State, namespace: &str, count: usize) {
+    for number in 0..count {
+        let name = format!("{namespace}-{number:03}");
+        state.policy(&Name::new(namespace, &name), Some(long(&name)));
+    }
+}
+
+fn kept(state: &State, namespace: &str) -> usize {
+    state.in_namespace(namespace).count()
+}
+
+#[test]
+fn policies_above_their_namespaces_share_are_not_kept_and_anything_concerns_them() {
+    let mut state = world();
+    let quiet = kept(&state, "tools");
+    fill(&mut state, "loud", most());
+    assert_eq!(kept(&state, "loud"), most());
+    fill(&mut state, "loud", most() + 1);
+    assert_eq!((kept(&state, "loud"), kept(&state, "tools")), (0, quiet));
+    let first = Name::new("loud", "loud-000");
+    let said = &state.policy_named(&first).unwrap().said;
+    assert!(matches!(said, Said::NotKept));
+    // What they select is not known.
+    let of_loud = |wakes: Wakes| {
+        wakes
+            .iter()
+            .filter(|(job, _)| job.namespace == "loud")
+            .count()
+    };
+    let any = Some(labels(&[("any", "thing")]));
+    assert_eq!(of_loud(state.namespace("new", any.clone())), most() + 1);
+    assert_eq!(
+        of_loud(state.account(&Name::new("new", "robot"), any)),
+        most() + 1
+    );
+    let keys = [("namespace-selector-keys".to_owned(), r#"["a"]"#.to_owned())];
+    assert_eq!(of_loud(state.learn(Some(&keys.into())).1), most() + 1);
+    // What is written again where there is room is kept again.
+    state.policy(&first, Some(long("loud-000")));
+    assert_eq!(kept(&state, "loud"), 1);
+}
+
+#[test]
+fn above_the_total_the_namespace_that_has_most_is_not_kept() {
+    let mut state = State::default();
+    fill(&mut state, "heavy", most());
+    let namespaces = MOST_OF_ALL / MOST_OF_NAMESPACE;
+    for number in 0..namespaces {
+        fill(&mut state, &format!("n{number}"), most() - 1);
+    }
+    assert_eq!(kept(&state, "heavy"), 0);
+    let others = (0..namespaces).map(|it| kept(&state, &format!("n{it}")));
+    assert_eq!(others.sum::<usize>(), namespaces * (most() - 1));
+    assert!(state.budget.total() <= MOST_OF_ALL);
 }

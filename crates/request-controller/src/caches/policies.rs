@@ -10,7 +10,7 @@ use std::{
 
 use connectors_api::{AccessPolicy, access_policy::ObjectKind, check_selector::CompiledPolicy};
 use kube::ResourceExt;
-use service_kit::watches::Unreadable;
+use service_kit::{byte_budget::ByteBudget, watches::Unreadable};
 
 use crate::api::Name;
 
@@ -31,11 +31,20 @@ pub struct PolicyCached {
 }
 
 /// The policies of all namespaces.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Policies {
     namespaces: BTreeMap<String, OfNamespace>,
     /// The bytes of everything that is kept.
-    kept: usize,
+    budget: ByteBudget,
+}
+
+impl Default for Policies {
+    fn default() -> Self {
+        Self {
+            namespaces: BTreeMap::new(),
+            budget: ByteBudget::new(MOST_OF_NAMESPACE, MOST_OF_ALL),
+        }
+    }
 }
 
 /// The policies of one namespace.
@@ -236,14 +245,14 @@ impl Policies {
                     policy.forget();
                 }
                 place.weight += policy.weight();
-                self.kept += kept(&policy);
+                self.budget.add(&name.namespace, kept(&policy));
                 place.all.insert(name.name.clone(), policy)
             }
             None => place.all.remove(&name.name),
         };
         if let Some(before) = &before {
             place.weight -= before.weight();
-            self.kept -= kept(before);
+            self.budget.release(&name.namespace, kept(before));
         }
         if place.all.is_empty() {
             self.namespaces.remove(&name.namespace);
@@ -251,39 +260,25 @@ impl Policies {
         before
     }
 
-    /// Keeps the shares after a change in a namespace. What is over the total is paid by the namespace that has most.
+    /// Keeps the shares after a change in a namespace. Half of a share is left to one that took too much before, so that
+    /// one policy that comes and goes does not turn it each time.
     fn bound(&mut self, namespace: &str) {
-        if let Some(place) = self.namespaces.get_mut(namespace) {
-            // Half, so that one policy that comes and goes does not turn it each time.
-            let room = (MOST_OF_ALL / 2).saturating_sub(self.kept);
-            if place.overflowed && place.weight <= room.min(MOST_OF_NAMESPACE / 2) {
-                place.overflowed = false;
-            }
-            if place.weight > MOST_OF_NAMESPACE {
-                self.overflow(namespace);
-            }
+        let room = (MOST_OF_ALL / 2).saturating_sub(self.budget.total());
+        if let Some(place) = self.namespaces.get_mut(namespace)
+            && place.weight <= room.min(MOST_OF_NAMESPACE / 2)
+        {
+            place.overflowed = false;
         }
-        while self.kept > MOST_OF_ALL {
-            let kept = self.namespaces.iter().filter(|(_, it)| !it.overflowed);
-            let heaviest = kept.max_by_key(|(_, it)| it.weight);
-            let Some((heaviest, _)) = heaviest else {
-                return;
-            };
-            let heaviest = heaviest.clone();
-            self.overflow(&heaviest);
+        while let Some(over) = self.budget.exceeded(namespace) {
+            self.overflow(&over);
         }
     }
 
     fn overflow(&mut self, namespace: &str) {
-        let Some(place) = self.namespaces.get_mut(namespace) else {
-            return;
-        };
-        place.overflowed = true;
-        for stored in place.all.values_mut() {
-            if let Content::Kept(policy) = &stored.content {
-                self.kept -= policy.bytes();
-                stored.forget();
-            }
+        self.budget.release(namespace, self.budget.of(namespace));
+        if let Some(place) = self.namespaces.get_mut(namespace) {
+            place.overflowed = true;
+            place.all.values_mut().for_each(Stored::forget);
         }
     }
 
@@ -291,7 +286,7 @@ impl Policies {
     #[cfg(test)]
     pub(crate) fn census(&self) -> [usize; 2] {
         let all = self.namespaces.values().map(|it| it.all.len());
-        [all.sum(), self.kept]
+        [all.sum(), self.budget.total()]
     }
 }
 

@@ -17,7 +17,7 @@ const KINDS: usize = 8;
 const LISTED: usize = 500;
 
 /// How many entries each map has. A new field does not compile uncounted.
-fn census(world: &World) -> [usize; 6] {
+fn census(world: &World) -> [usize; 7] {
     let World {
         rbac,
         requests,
@@ -28,9 +28,11 @@ fn census(world: &World) -> [usize; 6] {
         heard: _,
     } = world;
     let [by_name, by_tuple] = requests.census();
-    let [policies, connectors, namespaces] = around.census();
+    let [policies, bytes, connectors, namespaces] = around.census();
     let rbac = usize::from(!rbac.is_empty());
-    [rbac, by_name, by_tuple, policies, connectors, namespaces]
+    [
+        rbac, by_name, by_tuple, policies, bytes, connectors, namespaces,
+    ]
 }
 
 /// The watches of all kinds.
