@@ -42,6 +42,8 @@ pub struct Report {
     pub grants: usize,
     /// Bindings that were taken back.
     pub revocations: usize,
+    /// The longest time that a binding outlived its reason, and the plan of it.
+    pub longest: Option<(Duration, Plan)>,
     /// What failed.
     pub failures: Vec<Failure>,
 }
@@ -229,7 +231,7 @@ pub fn execute(
                     violations,
                 };
                 let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-                report.take(*family, None, Some(failure));
+                report.take(*family, plan, None, Some(failure));
                 continue;
             };
             let started = Instant::now();
@@ -249,7 +251,7 @@ pub fn execute(
                 next.store(plans.len(), Ordering::SeqCst);
             }
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-            report.take(*family, outcome.as_ref(), failure);
+            report.take(*family, plan, outcome.as_ref(), failure);
         }
     };
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -262,14 +264,27 @@ pub fn execute(
 }
 
 impl Report {
-    fn take(&mut self, family: Family, outcome: Option<&Outcome>, failure: Option<Failure>) {
+    fn take(
+        &mut self,
+        family: Family,
+        plan: &Plan,
+        outcome: Option<&Outcome>,
+        failure: Option<Failure>,
+    ) {
         *self.plans.entry(family).or_default() += 1;
         if let Some(outcome) = outcome {
             let Seen {
                 grants,
                 revocations,
-                longest: _,
+                longest,
             } = outcome.seen;
+            if self
+                .longest
+                .as_ref()
+                .is_none_or(|(most, _)| *most < longest)
+            {
+                self.longest = Some((longest, plan.clone()));
+            }
             self.faults += outcome.met.faults;
             self.grants += grants;
             self.revocations += revocations;
@@ -298,6 +313,13 @@ impl fmt::Display for Report {
             self.grants,
             self.revocations,
         )?;
+        if let Some((longest, plan)) = &self.longest {
+            let seconds = longest.as_secs_f64();
+            writeln!(
+                f,
+                "{seconds:>7.1}  seconds a binding outlived its reason at most, in {plan}"
+            )?;
+        }
         write!(f, "{:>7}  plans failed", self.failures.len())
     }
 }

@@ -123,8 +123,7 @@ pub struct Spell {
 #[derive(Debug, Default)]
 struct State {
     asked: usize,
-    met: usize,
-    last: Option<Instant>,
+    met: Vec<Instant>,
     over: bool,
     /// Whether it has said yes: what was granted on that is another story.
     said_yes: bool,
@@ -166,11 +165,10 @@ impl Oracle {
         self.state().rumoured
     }
 
-    /// How many questions met the spell, and when the last one did.
+    /// When questions met the spell.
     #[must_use]
-    pub fn met(&self) -> (usize, Option<Instant>) {
-        let state = self.state();
-        (state.met, state.last)
+    pub fn met(&self) -> Vec<Instant> {
+        self.state().met.clone()
     }
 
     /// Ends the spell, however many questions it had left.
@@ -189,13 +187,12 @@ impl Oracle {
         let spell = self.spell?;
         let meets = (spell.from..spell.from + spell.questions).contains(&at);
         // It is remembered for up to 45 minutes: once is enough.
-        let once = spell.mood == Mood::StillPending && (state.met > 0 || state.said_yes);
+        let once = spell.mood == Mood::StillPending && (!state.met.is_empty() || state.said_yes);
         let is_over = state.over || once;
         if is_over || !meets {
             return None;
         }
-        state.met += 1;
-        state.last = Some(Instant::now());
+        state.met.push(Instant::now());
         Some(spell.mood)
     }
 
@@ -208,8 +205,7 @@ impl Oracle {
         if state.over || !meets {
             return None;
         }
-        state.met += 1;
-        state.last = Some(Instant::now());
+        state.met.push(Instant::now());
         Some(rumour.hearsay)
     }
 }

@@ -28,8 +28,8 @@ pub struct Met {
     pub events: Vec<EventId>,
     /// How many times something went wrong.
     pub faults: usize,
-    /// When something went wrong the last time.
-    pub last: Option<Instant>,
+    /// When that was, and by which fault of the plan.
+    pub incidents: Vec<(Instant, usize)>,
     /// How many calls there were.
     pub total: usize,
 }
@@ -195,7 +195,7 @@ impl Faults for Injector {
             }
             *spent += 1;
             state.met.faults += 1;
-            state.met.last = Some(Instant::now());
+            state.met.incidents.push((Instant::now(), index));
             drop(state);
             let refuse = |code| CallFault::Refuse {
                 code,
@@ -235,17 +235,18 @@ impl Faults for Injector {
         let id = event_id(point);
         let mut state = self.state();
         state.met.events.push(id.clone());
-        let found = self.faults.iter().find_map(|fault| {
+        let mut faults = self.faults.iter().enumerate();
+        let found = faults.find_map(|(index, fault)| {
             let Fault::Event { at, what } = fault else {
                 return None;
             };
-            (*at == id).then_some(*what)
+            (*at == id).then_some((index, *what))
         });
-        let Some(what) = found else {
+        let Some((index, what)) = found else {
             return EventFault::None;
         };
         state.met.faults += 1;
-        state.met.last = Some(Instant::now());
+        state.met.incidents.push((Instant::now(), index));
         match what {
             EventTrouble::Drop => EventFault::Drop,
             EventTrouble::Twice => EventFault::Twice,

@@ -83,22 +83,35 @@ impl fmt::Display for Violation {
 
 /// Without a fault a call takes no time.
 const IN_FLIGHT: Duration = Duration::from_millis(50);
-/// A call that hangs is carried out after the caller has given it up.
+/// By how much a process may be late that another one races, or that hears of everything late.
 const RACE: Duration = Duration::from_secs(10);
 
+/// Something went wrong, and for some time it may be felt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Incident {
+    /// When.
+    pub at: Duration,
+    /// For how long.
+    pub recovery: Duration,
+}
+
 /// How much later than at once something may be taken back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing about a plan, and no two of them exclude each other"
+)]
 pub struct Allowance {
     /// Without a fault.
     pub usual: Duration,
-    /// When the last fault happened.
-    pub last_fault: Option<Duration>,
-    /// After that.
-    pub recovery: Duration,
+    /// Everything that went wrong, in its order.
+    pub incidents: Vec<Incident>,
     /// By how much all watches are late.
     pub lag: Duration,
     /// Whether another process may have been about to write when the end was recorded.
     pub races: bool,
+    /// Whether two processes lead that do not know of each other.
+    pub two_lead: bool,
     /// Whether the clock by which something ends is the clock of the log.
     pub true_clock: bool,
     /// Whether one of the two objects of a grant cannot be deleted. Then nothing is in force without the other.
@@ -106,23 +119,29 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Until when something has to be gone that lost its reason at that time.
+    /// Until when something has to be gone that lost its reason at that time. An incident is an excuse for what is due
+    /// while it is felt, and for nothing before or after.
     #[must_use]
     pub fn until(&self, since: Duration) -> Duration {
         let usual = since + self.usual + self.lag;
-        match self.last_fault {
-            Some(last) => usual.max(last + self.recovery),
-            None => usual,
-        }
+        self.incidents.iter().fold(usual, |until, incident| {
+            if incident.at <= until {
+                until.max(incident.at + incident.recovery)
+            } else {
+                until
+            }
+        })
     }
 
-    /// How long a call may be on its way.
-    fn flight(&self) -> Duration {
-        if self.last_fault.is_none() && !self.races {
-            IN_FLIGHT
-        } else {
-            RACE
-        }
+    /// Whether something that went wrong is felt at that time, or a moment later.
+    #[must_use]
+    pub fn is_disturbed(&self, at: Duration) -> bool {
+        self.until(at) > at + self.usual + self.lag
+    }
+
+    /// How much later than an end a write may be sent by somebody who has not heard of it.
+    const fn flight(&self) -> Duration {
+        if self.races { RACE } else { IN_FLIGHT }
     }
 }
 

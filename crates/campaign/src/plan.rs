@@ -271,6 +271,12 @@ impl Fault {
         )
     }
 
+    /// Whether it is about what the evaluation service says.
+    #[must_use]
+    pub const fn is_evaluators(&self) -> bool {
+        matches!(self, Self::Evaluator { .. } | Self::Standing { .. })
+    }
+
     /// Whether something is refused from then on, as often as it is tried.
     #[must_use]
     pub const fn is_refused_for_ever(&self) -> bool {

@@ -16,16 +16,15 @@ use crate::{
     evaluator::Oracle,
     inject::{Injector, Met},
     neighbour::{self, Neighbour},
-    oracle::{self, EndState, Rule, Seen, Violation, Writes},
+    oracle::{self, EndState, Incident, Rule, Seen, Violation, Writes},
     plan::{Fault, Plan},
     process::Processes,
     scenario::{Scenario, Step},
     stage::{SECOND_SYSTEM, SYSTEM, Stage},
 };
-use patience::{LAG, aftermath, allowance};
+use patience::{LAG, aftermath, allowance, recovery};
 
-/// How long a step may take to come true. Longer than a watch that fell silent, a sweep and the longest pause
-/// between attempts together.
+/// How long a step may take to come true where time is part of the story.
 const LIMIT: Duration = Duration::from_hours(1);
 /// The same where it may not come true at all.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -112,7 +111,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         injector: &injector,
         neighbour,
         killed,
-        last_fault: None,
+        incidents: Vec::new(),
         violations: Vec::new(),
     };
     told.tell(scenario).await;
@@ -123,21 +122,29 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     sleep(CALM + plan.faults.iter().map(aftermath).sum::<Duration>()).await;
     told.expect_that_it_lasts(scenario);
     let Story {
-        last_fault,
+        mut incidents,
         mut violations,
         ..
     } = told;
     let idle_from = started.elapsed();
     // What is met from here on is no point to break anything at: nothing may follow from it.
     let mut met = injector.met();
-    met.faults += oracle.met().0;
+    met.faults += oracle.met().len();
     sleep(IDLE).await;
     restarts.abort();
 
     let log = neighbour::without(stage.server.log());
-    let last = [last_fault, met.last, oracle.met().1].into_iter();
-    let last = last.flatten().max().map(|it| it - started);
-    let (broken, seen) = oracle::judge(&log, &allowance(scenario, plan, last));
+    let of_evaluator = plan.faults.iter().filter(|it| it.is_evaluators());
+    let of_evaluator = of_evaluator.map(recovery).max().unwrap_or_default();
+    incidents.extend(oracle.met().into_iter().map(|at| (at, of_evaluator)));
+    let injected = injector.met().incidents.into_iter();
+    let of_fault = |index: usize| plan.faults.get(index).map(recovery).unwrap_or_default();
+    incidents.extend(injected.map(|(at, index)| (at, of_fault(index))));
+    let incidents = incidents.into_iter().map(|(at, recovery)| Incident {
+        at: at - started,
+        recovery,
+    });
+    let (broken, seen) = oracle::judge(&log, &allowance(scenario, plan, incidents.collect()));
     violations.extend(broken);
     let end = started.elapsed();
     let mut complain = |rule, what| {
@@ -194,6 +201,18 @@ pub fn is_another_story(scenario: &Scenario, plan: &Plan) -> bool {
     faults.any(|it| it.tells_another_story(scenario.timed))
 }
 
+/// How long a step may take to come true: promptly, once nothing is felt any more of all that goes wrong.
+fn limit(scenario: &Scenario, plan: &Plan) -> Duration {
+    let felt = |fault: &Fault| aftermath(fault) + recovery(fault);
+    let felt = plan.faults.iter().map(felt).sum::<Duration>();
+    let usual = if scenario.timed {
+        LIMIT
+    } else {
+        scenario.usual
+    };
+    usual + felt
+}
+
 /// How many writes more there may be where two lead who cannot know the same.
 #[must_use]
 pub fn undone(scenario: &Scenario, plan: &Plan) -> usize {
@@ -216,7 +235,8 @@ struct Story<'a> {
     injector: &'a Injector,
     neighbour: Option<Neighbour>,
     killed: UnboundedSender<String>,
-    last_fault: Option<Instant>,
+    /// What went wrong between steps, and for how long it may be felt.
+    incidents: Vec<(Instant, Duration)>,
     violations: Vec<Violation>,
 }
 
@@ -227,7 +247,7 @@ impl Story<'_> {
         let limit = if another && !scenario.timed {
             PATIENCE
         } else {
-            LIMIT + self.plan.faults.iter().map(aftermath).sum::<Duration>()
+            limit(scenario, self.plan)
         };
         if let Some(neighbour) = &self.neighbour {
             neighbour.settles(self.stage).await;
@@ -320,7 +340,7 @@ impl Story<'_> {
                 | Fault::NoisyNeighbour
                 | Fault::NoGarbageCollection => continue,
             }
-            self.last_fault = Some(Instant::now());
+            self.incidents.push((Instant::now(), recovery(fault)));
         }
     }
 }

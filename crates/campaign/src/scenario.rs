@@ -44,6 +44,8 @@ pub struct Scenario {
     pub race: bool,
     /// Whether something in it happens because time has passed on the wall clock.
     pub timed: bool,
+    /// How long a step may take to come true where nothing goes wrong and time is no part of the story.
+    pub usual: Duration,
     /// Whether a process that starts later cannot know what one knows that saw it all.
     pub remembered: bool,
     /// How many processes want to lead, of which one does.

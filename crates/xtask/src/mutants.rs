@@ -9,13 +9,14 @@ mod choice;
 mod copy;
 mod fault;
 mod fields;
+mod independent;
 mod table;
 mod trial;
 
 #[cfg(test)]
 mod tests;
 
-use std::time::Instant;
+use std::{path::PathBuf, time::Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -47,6 +48,10 @@ pub(crate) struct MutantsArgs {
     /// others, chosen by the commit
     #[arg(long, value_name = "OTHERS", num_args = 0..=1, default_missing_value = "10", conflicts_with_all = ["names", "list", "check"])]
     changed: Option<usize>,
+    /// Tries the faults of another folder with all tests of their packages: faults of somebody who did not look at the
+    /// tests. They name none (`tests = []`)
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["names", "list", "check", "write", "campaign", "changed"])]
+    from: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
@@ -57,7 +62,11 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
         write,
         campaign,
         changed,
+        from,
     } = args;
+    if let Some(folder) = from {
+        return independent::try_all(&folder);
+    }
     let all = fault::all(&e2e::repository())?;
     if list {
         for fault in &all {

@@ -1,9 +1,6 @@
 //! How things are done: by whom, in which order, and what is said about them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 use testkit::{CallFault, CallRecord, ChangeKind, ChangeRecord, Verb};
@@ -11,8 +8,10 @@ use testkit::{CallFault, CallRecord, ChangeKind, ChangeRecord, Verb};
 use super::history::{Snapshot, is_going, label, list, text};
 use crate::stage::{APPS, SECOND_SYSTEM, SYSTEM, TOOLS};
 
-/// How long the others leave a silent holder of the lease alone.
-const LEASE: Duration = Duration::from_secs(15);
+/// How long a holder of the lease may write after he renewed it last: he gives up well before the others take it.
+const LEASE: Duration = Duration::from_secs(10);
+/// How long an attempt that failed is a reason to go on with the next thing.
+const ATTEMPT: Duration = Duration::from_mins(3);
 /// What a pod of another namespace is told, whatever the reason.
 const UNSAID: &str = "Decide";
 /// What a look at a request begins with, and what an end is recorded in.
@@ -45,10 +44,11 @@ pub(super) struct Conduct {
     vanished: BTreeMap<String, Held>,
     /// When processes took a lease for the first time.
     led: BTreeMap<String, Duration>,
-    /// Who tried to delete which binding.
-    tried: BTreeSet<(String, String)>,
-    /// Whose look at which request came to nothing: it, or its pod, could not be read, or nothing recorded in it.
-    stumbled: BTreeSet<(String, String, String)>,
+    /// Who tried to delete which binding, and when last.
+    tried: BTreeMap<(String, String), Duration>,
+    /// Whose look at which request came to nothing, and when last: it, or its pod, could not be read, or nothing recorded
+    /// in it.
+    stumbled: BTreeMap<(String, String, String), Duration>,
 }
 
 impl Conduct {
@@ -78,15 +78,15 @@ impl Conduct {
         let failed = point.verb == Verb::Get && !answered;
         if (point.verb == Verb::Delete || failed) && point.resource == "rolebindings" {
             let tried = (point.process.clone(), point.name.clone());
-            self.tried.insert(tried);
+            self.tried.insert(tried, call.begun);
         }
         let looks = matches!(point.verb, Verb::Get | Verb::Update)
             && LOOKED_AT.contains(&point.resource.as_str());
         // That there is no such object is an answer.
         if looks && !answered && call.code != Some(404) {
             let (process, resource) = (point.process.clone(), point.resource.clone());
-            self.stumbled
-                .insert((process, resource, point.name.clone()));
+            let stumbled = (process, resource, point.name.clone());
+            self.stumbled.insert(stumbled, call.begun);
         }
     }
 
@@ -122,21 +122,27 @@ impl Conduct {
     }
 
     /// What is wrong with the end of a Role: that its binding is still there, and not for want of an attempt.
-    pub(super) fn role_gone(&self, change: &ChangeRecord, snapshot: &Snapshot) -> Option<String> {
+    pub(super) fn role_gone(
+        &self,
+        at: Duration,
+        change: &ChangeRecord,
+        snapshot: &Snapshot,
+    ) -> Option<String> {
         let name = change.name.as_str();
         if change.kind != ChangeKind::Deleted || change.by == "cluster" {
             return None;
         }
         let binding = snapshot.get("rolebindings", &change.namespace, name)?;
         let ours = !label(binding, "accessRequestUid").is_empty() && !is_going(binding);
-        let tried = (change.by.clone(), name.to_owned());
-        (ours && !self.tried.contains(&tried))
-            .then(|| format!("role {name} is removed before its binding"))
+        let tried = self.tried.get(&(change.by.clone(), name.to_owned()));
+        let is_recent = tried.is_some_and(|it| at.saturating_sub(*it) <= ATTEMPT);
+        (ours && !is_recent).then(|| format!("role {name} is removed before its binding"))
     }
 
     /// What is wrong with a grant by a process that found something to take back when it began to lead.
     pub(super) fn first<'a>(
         &self,
+        at: Duration,
         by: &str,
         mut overdue: impl Iterator<Item = (&'a str, Duration)>,
         snapshot: &Snapshot,
@@ -150,11 +156,13 @@ impl Conduct {
             let request = label(binding, "accessRequest");
             let found = snapshot.get("accessrequests", namespace, request);
             let pod = found.map(|it| text(it, "/spec/context/objectRef/name"));
+            let is_recent =
+                |when: Option<&Duration>| when.is_some_and(|it| at.saturating_sub(*it) <= ATTEMPT);
             let stumbled = |resource: &str, name: &str| {
                 let stumbled = (by.to_owned(), resource.to_owned(), name.to_owned());
-                self.stumbled.contains(&stumbled)
+                is_recent(self.stumbled.get(&stumbled))
             };
-            let begun = self.tried.contains(&tried)
+            let begun = is_recent(self.tried.get(&tried))
                 || stumbled("accessrequests", request)
                 || pod.is_some_and(|it| stumbled("pods", it));
             (since < led && !begun).then_some(name)

@@ -30,9 +30,10 @@ pub(super) struct Ends {
 
 impl Ends {
     pub(super) const fn new(allowance: &Allowance) -> Self {
-        let oldest = match allowance.last_fault {
-            None => UNDISTURBED,
-            Some(_) => DISTURBED,
+        let oldest = if allowance.incidents.is_empty() {
+            UNDISTURBED
+        } else {
+            DISTURBED
         };
         Self {
             covered: None,
@@ -112,7 +113,7 @@ impl Ends {
         if makes_way(before) {
             let stayed = since.map(|since| at.saturating_sub(since));
             let in_time = stayed.is_some_and(|it| (STAYS..=STAYS + GOES).contains(&it));
-            let disturbed = allowance.last_fault.is_some();
+            let disturbed = since.is_some_and(|it| allowance.is_disturbed(it + STAYS));
             return (!in_time && !disturbed).then(|| format!("it made way after {stayed:?}"));
         }
         let is_there = truth::pod_of(snapshot, before).is_some();

@@ -20,9 +20,6 @@ use super::{
 };
 use crate::stage::{APPS, DECOY, SECOND_SYSTEM, SYSTEM, TOOLS};
 
-/// How much later than written something may be called granted, if its writer was disturbed.
-const LATE: Duration = Duration::from_secs(30);
-
 struct Judge<'a> {
     allowance: &'a Allowance,
     snapshot: Snapshot,
@@ -152,7 +149,7 @@ impl<'a> Judge<'a> {
         self.conduct.tried(call);
         if point.verb.writes() {
             self.tenants(at, call);
-            let disturbed = self.allowance.last_fault.is_some();
+            let disturbed = self.allowance.is_disturbed(at);
             if let Some(what) = self.conduct.leads(call, disturbed) {
                 self.complain(Rule::Fresh, at, what);
             }
@@ -252,7 +249,7 @@ impl<'a> Judge<'a> {
             let request = self.last.get(label(before, "accessRequestUid"));
             request.is_some_and(|it| !truth::is_shaped(before, it))
         });
-        let early = self.conduct.role_gone(change, &self.snapshot);
+        let early = self.conduct.role_gone(at, change, &self.snapshot);
         if let Some(what) = early.filter(|_| !widened) {
             self.complain(Rule::Revoked, at, what);
         }
@@ -328,7 +325,7 @@ impl<'a> Judge<'a> {
         }
         let overdue = self.overdue.iter();
         let overdue = overdue.map(|(uid, (since, _))| (uid.as_str(), *since));
-        if let Some(what) = self.conduct.first(by, overdue, &self.snapshot) {
+        if let Some(what) = self.conduct.first(at, by, overdue, &self.snapshot) {
             self.complain(Rule::Revoked, at, what);
         }
         let uid = label(binding, "accessRequestUid").to_owned();
@@ -342,7 +339,7 @@ impl<'a> Judge<'a> {
         let ended = [ended, self.terminal.get(&uid)].into_iter().flatten().min();
         if let Some(since) = ended
             .copied()
-            .filter(|since| at.saturating_sub(*since) > self.allowance.flight())
+            .filter(|since| self.sent.saturating_sub(*since) > self.allowance.flight())
         {
             let what = format!("a binding was written for what had ended at {since:?}");
             self.complain(Rule::Final, at, what);
@@ -363,8 +360,13 @@ impl<'a> Judge<'a> {
                 if let Some(limit) = evidence.limit.filter(|_| self.allowance.true_clock) {
                     let first = self.first.entry((uid, policy)).or_insert(at);
                     // From when it is called granted, which may be later than when it is.
-                    let late = self.allowance.last_fault.map_or(Duration::ZERO, |_| LATE);
-                    self.limits.insert(binding.clone(), *first + limit + late);
+                    let is_late = self.allowance.is_disturbed(*first);
+                    let start = if is_late {
+                        self.allowance.until(*first)
+                    } else {
+                        *first
+                    };
+                    self.limits.insert(binding.clone(), start + limit);
                 }
                 self.known.insert(binding, evidence);
             }
@@ -446,7 +448,7 @@ impl<'a> Judge<'a> {
                 let mut all = self.snapshot.all(plural);
                 all.any(|it| label(it, "accessRequestUid") == change.uid)
             });
-            if let Some(left) = left.filter(|_| !self.allowance.races) {
+            if let Some(left) = left.filter(|_| !self.allowance.two_lead) {
                 let what = format!("recorded as gone, and its {left} are there");
                 self.complain(Rule::Revoked, at, what);
             }
@@ -467,7 +469,7 @@ impl<'a> Judge<'a> {
             })
         });
         let missing = missing.map(|entry| text(entry, "/policy/metadata/name").to_owned());
-        if let Some(policy) = missing.filter(|_| !self.allowance.races) {
+        if let Some(policy) = missing.filter(|_| !self.allowance.two_lead) {
             let what = format!("called granted, and what {policy} gives is not there");
             self.complain(Rule::Fresh, at, what);
         }

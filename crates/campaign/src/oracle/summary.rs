@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use serde_json::Value;
 use testkit::{CallRecord, Entry, Verb, What};
 
@@ -31,7 +32,8 @@ impl EndState {
             let all = stage.managed(plural).into_iter();
             all.map(move |it| {
                 let (request, policy) = (label(&it, "accessRequest"), label(&it, "accessPolicy"));
-                format!("{plural} of {request} for {policy}")
+                let given = [&it["rules"], &it["subjects"]].map(ToString::to_string);
+                format!("{plural} of {request} for {policy}: {}", given.concat())
             })
         });
         Self {
@@ -71,8 +73,39 @@ fn lines(request: &Value) -> Vec<String> {
         let [name, state, reason] =
             ["/policy/metadata/name", "/grant/state", "/grant/reason"].map(|it| text(policy, it));
         lines.push(format!("{name}:{state}/{reason}"));
+        lines.extend(evidence(policy).map(|it| format!("{name} rests on {it}")));
+        lines.extend(lasts(policy).map(|it| format!("{name} lasts {it} s")));
+    }
+    for time in ["grantedAt", "revokedAt", "expiresAt"] {
+        if request["status"][time].is_string() {
+            lines.push(time.to_owned());
+        }
     }
     lines
+}
+
+/// What a grant rests on.
+fn evidence(policy: &Value) -> impl Iterator<Item = String> {
+    let refs = list(policy, "/checkRefs").iter();
+    let mut all: Vec<_> = refs
+        .map(|it| {
+            let [check, object, state] =
+                ["/name", "/ref/name", "/status/state"].map(|pointer| text(it, pointer));
+            format!(
+                "{check}: {object} {state} by {}",
+                it["status"]["approvedBy"]
+            )
+        })
+        .collect();
+    all.sort();
+    all.into_iter()
+}
+
+/// How long a grant lasts from its beginning, in whole seconds.
+fn lasts(policy: &Value) -> Option<i64> {
+    let time = |pointer: &str| text(policy, pointer).parse::<Timestamp>().ok();
+    let (since, until) = (time("/grant/grantedAt")?, time("/grant/expiresAt")?);
+    Some(until.duration_since(since).as_secs())
 }
 
 /// What the controllers wrote.

@@ -21,10 +21,10 @@ use crate::{
 /// Nothing goes wrong, and nobody gets more time for anything.
 const STRICT: Allowance = Allowance {
     usual: Duration::from_secs(1),
-    last_fault: None,
-    recovery: Duration::ZERO,
+    incidents: Vec::new(),
     lag: Duration::ZERO,
     races: false,
+    two_lead: false,
     true_clock: true,
     kept: false,
 };

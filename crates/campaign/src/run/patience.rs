@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     evaluator::Mood,
-    oracle::Allowance,
+    oracle::{Allowance, Incident},
     plan::{CallTrouble, EventTrouble, FEW, Fault, Plan},
     process::SWEEP,
     scenario::Scenario,
@@ -18,17 +18,18 @@ pub(super) const LAG: Duration = Duration::from_secs(10);
 pub(super) fn allowance(
     scenario: &Scenario,
     plan: &Plan,
-    last_fault: Option<Duration>,
+    mut incidents: Vec<Incident>,
 ) -> Allowance {
-    let recovery = plan.faults.iter().map(recovery).max();
+    incidents.sort_unstable();
+    let two_lead = plan.faults.contains(&Fault::TwoLeaders);
     let lags = plan.faults.iter().any(|it| matches!(it, Fault::Lag(_)));
     Allowance {
         usual: Duration::from_secs(1),
-        last_fault,
-        recovery: recovery.unwrap_or_default(),
+        incidents,
         lag: if lags { LAG } else { Duration::ZERO },
         true_clock: scenario.timed && !plan.jumps(),
-        races: plan.faults.contains(&Fault::TwoLeaders) || lags,
+        races: two_lead || lags,
+        two_lead,
         kept: plan
             .faults
             .iter()
@@ -81,7 +82,7 @@ pub(super) fn aftermath(fault: &Fault) -> Duration {
 }
 
 /// How long after a fault everything is as if it had never been.
-fn recovery(fault: &Fault) -> Duration {
+pub(super) fn recovery(fault: &Fault) -> Duration {
     match fault {
         // The pause before something is looked at again grows to two minutes.
         Fault::Call { times, .. } if *times > FEW => Duration::from_mins(5),

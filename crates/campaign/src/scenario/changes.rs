@@ -12,7 +12,7 @@ use super::{
 use crate::stage::{CONNECTOR, PolicyForm, Stage, TOOLS};
 
 /// What others change while it lives.
-pub(super) const CHANGES: [Scenario; 17] = [
+pub(super) const CHANGES: [Scenario; 18] = [
     scenario(
         "policy-edited-before",
         |stage| {
@@ -151,6 +151,21 @@ pub(super) const CHANGES: [Scenario; 17] = [
             Until("one is left", granted),
             A_WHILE,
             Do("the other one too", |stage| stage.decide("yes", "pending")),
+        ],
+        revoked,
+    ),
+    scenario(
+        "two-policies-one-after-the-other",
+        |stage| waiting_for_two(stage, "pending"),
+        &[
+            APPROVE,
+            GRANTED,
+            A_WHILE,
+            Do("the other one too", |stage| {
+                stage.decide("other", "approved");
+            }),
+            Until("both grant", both_grant),
+            FINISH,
         ],
         revoked,
     ),

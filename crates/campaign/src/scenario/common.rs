@@ -25,6 +25,11 @@ pub(super) const USUAL: PolicyForm<'static> = PolicyForm {
     edit: None,
 };
 
+/// Nothing that happens at once takes that long.
+const PROMPT: Duration = Duration::from_secs(10);
+/// What waits is asked about once a minute, and what makes way stays for one.
+const ASKED_ABOUT: Duration = Duration::from_mins(2);
+
 pub(super) const fn scenario(
     name: &'static str,
     before: fn(&Stage),
@@ -39,6 +44,7 @@ pub(super) const fn scenario(
         retention: WEEK,
         race: false,
         timed: false,
+        usual: PROMPT,
         remembered: false,
         replicas: 1,
     }
@@ -52,6 +58,19 @@ pub(super) const fn timed(
 ) -> Scenario {
     Scenario {
         timed: true,
+        ..scenario(name, before, steps, ends)
+    }
+}
+
+/// Something in it is found by asking again.
+pub(super) const fn asked_about(
+    name: &'static str,
+    before: fn(&Stage),
+    steps: &'static [Step],
+    ends: fn(&Stage) -> bool,
+) -> Scenario {
+    Scenario {
+        usual: ASKED_ABOUT,
         ..scenario(name, before, steps, ends)
     }
 }

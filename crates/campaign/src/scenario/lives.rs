@@ -194,6 +194,7 @@ pub(super) const LIVES: [Scenario; 15] = [
         race: false,
         remembered: false,
         timed: true,
+        usual: Duration::ZERO,
         replicas: 1,
     },
 ];

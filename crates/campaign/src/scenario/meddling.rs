@@ -9,9 +9,9 @@ use super::{
     Step::{Do, Rest, Until},
     common::{
         A_WHILE, APPROVE, BLOWN_UP, DELETE_REQUEST, FINISH, GRANTED, PENDING, REJECT, USUAL,
-        WITHDRAW, WITHDRAW_OTHER, asking, blow_up, both_grant, deepen, delete_bindings,
-        grant_objects, granted, nothing, race, rejected, revoked, revoked_or_ended, scenario,
-        waiting, waiting_for_two,
+        WITHDRAW, WITHDRAW_OTHER, asked_about, asking, blow_up, both_grant, deepen,
+        delete_bindings, grant_objects, granted, nothing, race, rejected, revoked,
+        revoked_or_ended, scenario, waiting, waiting_for_two,
     },
 };
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
@@ -265,7 +265,7 @@ pub(super) const MEDDLING: [Scenario; 21] = [
         &[APPROVE, GRANTED, WITHDRAW],
         revoked,
     ),
-    scenario(
+    asked_about(
         "one-cannot-be-read-for-long",
         |stage| {
             waiting(stage);

@@ -8,8 +8,8 @@ use super::{
     Scenario,
     Step::{self, Do, Rest, Until},
     common::{
-        A_MOMENT, APPROVE, FINISH, GRANTED, PENDING, granted, is, nothing, revoked, scenario,
-        waiting, waiting_for_two,
+        A_MOMENT, APPROVE, FINISH, GRANTED, PENDING, asked_about, granted, is, nothing, revoked,
+        scenario, waiting, waiting_for_two,
     },
 };
 use crate::stage::{APPS, CONNECTOR, Stage, TOOLS};
@@ -65,13 +65,13 @@ pub(crate) fn stand(stage: &Stage) {
 
 /// A standing permission that comes, and goes.
 pub(super) const STANDING: [Scenario; 6] = [
-    scenario(
+    asked_about(
         "stands-while-waiting",
         waiting,
         &[PENDING, GIVE, ENDED],
         is_gone,
     ),
-    scenario(
+    asked_about(
         "stands-without-a-policy",
         |stage| {
             stage.connector();
@@ -81,7 +81,7 @@ pub(super) const STANDING: [Scenario; 6] = [
         &[Until("it waits", |stage| is(stage, "Pending")), GIVE, ENDED],
         is_gone,
     ),
-    scenario(
+    asked_about(
         "stands-and-stands-no-more",
         waiting,
         &[
@@ -89,7 +89,7 @@ pub(super) const STANDING: [Scenario; 6] = [
         ],
         revoked,
     ),
-    scenario(
+    asked_about(
         "stands-while-off",
         waiting,
         &[PENDING, Do("off", |stage| stage.switch(false)), GIVE, ENDED],

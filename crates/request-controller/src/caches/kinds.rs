@@ -9,8 +9,8 @@ use connectors_api::access_policy::ObjectKind;
 use kube::core::ApiResource;
 use service_kit::watches::Unreadable;
 
-use super::{State, Wakes};
-use crate::{api::Name, check_object::CheckObject};
+use super::{Job, State, Wakes};
+use crate::{api::Name, check_object::CheckObject, queue::Lane};
 
 /// What is kept of the objects of one kind in one namespace, in bytes: some thousand approvals. Above it nothing is
 /// kept of them, and each look at that namespace's pods reads what it needs from the API server.
@@ -227,15 +227,16 @@ impl State {
             .into_iter()
             .filter(|it| self.has_policy_about(it, kind))
             .collect();
-        let concerned = open.into_iter().filter(|it| {
-            if self.requests.holds(it) {
-                self.rests_on(it, kind, name)
-            } else {
-                naming.contains(it.namespace.as_str())
+        let mut wakes = Wakes::new();
+        for request in open {
+            if self.requests.holds(request) && self.rests_on(request, kind, name) {
+                wakes.push((Job::Request(request.clone()), Lane::Urgent));
+            } else if self.requests.awaits(request) && naming.contains(request.namespace.as_str()) {
+                // Beside what is granted another policy may grant now: that takes nothing back.
+                wakes.push((Job::Request(request.clone()), Lane::Normal));
             }
-        });
-        let concerned: Vec<_> = concerned.cloned().collect();
-        self.requests.wakes(concerned)
+        }
+        wakes
     }
 
     /// Above the total, the namespace that has most is read live.

@@ -181,6 +181,12 @@ impl Requests {
         self.all.get(name).is_some_and(is_waiting)
     }
 
+    /// Whether a policy may still grant something.
+    #[must_use]
+    pub fn awaits(&self, name: &Name) -> bool {
+        self.all.get(name).is_some_and(awaits)
+    }
+
     /// The namespace of the pod that a request is for.
     #[must_use]
     pub fn pod_namespace(&self, name: &Name) -> Option<String> {
@@ -376,6 +382,15 @@ fn is_open(cached: &RequestCached) -> bool {
 
 fn is_waiting(cached: &RequestCached) -> bool {
     cached.request.is_ok() && is_open(cached) && phase(cached) != Some(Phase::Granted)
+}
+
+/// Nothing is granted yet, or beside what is granted some policy is undecided.
+fn awaits(cached: &RequestCached) -> bool {
+    let Ok(request) = &cached.request else {
+        return false;
+    };
+    let policies = request.status.iter().flat_map(|it| &it.policies);
+    !holds(request) || policies.into_iter().any(|entry| entry.grant.is_none())
 }
 
 /// One that cannot be read may hold anything.

@@ -359,14 +359,43 @@ fn news_about_the_status_of_a_policy_wakes_nobody_and_looks_share_what_was_parse
 }
 
 #[test]
+fn an_object_wakes_what_is_granted_while_another_policy_is_undecided() {
+    let undecided = json!({"phase": "Granted", "policies": [
+        {"policy": {}, "grant": {"state": "Granted"}}, {"policy": {}},
+    ]});
+    let decided = json!({"phase": "Granted", "policies": [
+        {"policy": {}, "grant": {"state": "Granted"}}, {"policy": {}, "grant": {"state": "Ended"}},
+    ]});
+    for (status, woken) in [
+        (granted(), vec![]),
+        (decided, vec![]),
+        (undecided, job(Lane::Normal)),
+        (json!({"phase": "Revoked"}), vec![]),
+    ] {
+        let world = World::default();
+        *world.write() = with(&status);
+        let _ = world.write().kind(&config_maps(), KindState::Starting);
+        let _ = watched(&world, about("tools", "ConfigMap"));
+        let of_pod = Name::new("apps", "x");
+        assert_eq!(
+            world.write().object(&config_maps(), &of_pod, None),
+            woken,
+            "{status}"
+        );
+    }
+}
+
+/// A policy with a check about a kind.
+fn about(namespace: &str, kind: &str) -> Value {
+    let check = json!({"name": "c", "selector": {"labels": {"run": "x"}, "objectRef": {"apiVersion": "v1", "kind": kind}}});
+    let spec = json!({"permission": "apis", "checkGrantedPermission": {
+        "requesters": [], "spec": {"checks": [check], "permissions": {"roleTemplate": {"rules": []}}},
+    }});
+    json!({"metadata": {"name": "p", "namespace": namespace, "uid": "a"}, "spec": spec})
+}
+
+#[test]
 fn an_object_wakes_the_requests_whose_namespace_has_a_policy_about_its_kind() {
-    let about = |namespace: &str, kind: &str| {
-        let check = json!({"name": "c", "selector": {"labels": {"run": "x"}, "objectRef": {"apiVersion": "v1", "kind": kind}}});
-        let spec = json!({"permission": "apis", "checkGrantedPermission": {
-            "requesters": [], "spec": {"checks": [check], "permissions": {"roleTemplate": {"rules": []}}},
-        }});
-        json!({"metadata": {"name": "p", "namespace": namespace, "uid": "a"}, "spec": spec})
-    };
     for (namespace, kind, wakes) in [
         ("tools", "ConfigMap", true),
         ("tools", "Secret", false),

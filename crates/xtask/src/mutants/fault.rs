@@ -49,8 +49,18 @@ pub(super) enum Campaign {
 
 /// Every fault, in the order of the table.
 pub(super) fn all(repository: &Path) -> anyhow::Result<Vec<Fault>> {
+    let faults = in_folder(&repository.join(FOLDER))?;
+    if let Some(unseen) = faults.iter().find(|it| it.tests.is_empty()) {
+        bail!("{}: tests: none is named", unseen.name);
+    }
+    Ok(faults)
+}
+
+/// Every fault of a folder. Those that are tried with all tests name none.
+pub(super) fn in_folder(folder: &Path) -> anyhow::Result<Vec<Fault>> {
     let mut faults = Vec::new();
-    for entry in fs::read_dir(repository.join(FOLDER)).context(FOLDER)? {
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    for entry in entries {
         let path = entry?.path();
         let name = path.file_stem().and_then(|it| it.to_str());
         let name = name.with_context(|| format!("{}: no name for a fault", path.display()))?;
@@ -126,7 +136,6 @@ impl Fault {
             says,
             find,
             replace,
-            tests,
             campaign,
             ..
         } = self;
@@ -138,7 +147,6 @@ impl Fault {
             !find.trim().is_empty() && find != replace,
             "find and replace: nothing would change"
         );
-        ensure!(!tests.is_empty(), "tests: none is named");
         if let Campaign::Blind(why) = campaign {
             let is_sentence = !why.is_empty() && !why.contains(['|', '\n']);
             ensure!(is_sentence, "unseen: one line, which stands in a table");

@@ -12,6 +12,8 @@ use super::{copy::Copy, fault::Fault};
 
 /// No named test takes a tenth of that.
 const TESTS: &str = "60";
+/// All tests of a package, one that hangs included.
+const ALL_TESTS: &str = "600";
 /// A first build of everything, on a machine that others use too.
 pub(super) const BUILD: &str = "1800";
 /// What `timeout` ends with when time was up, and when the program had to be killed.
@@ -57,6 +59,28 @@ pub(super) struct Ran {
     pub(super) begun: usize,
     /// Those that passed.
     pub(super) passed: BTreeSet<String>,
+    /// Those that failed.
+    pub(super) failed: BTreeSet<String>,
+}
+
+/// Which tests of a package are run together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Those beside the code.
+    Unit,
+    /// Those of the folder `tests`.
+    Integration,
+}
+
+/// What all tests of one kind say.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// These failed; none, if nothing is wrong.
+    Failed(BTreeSet<String>),
+    /// They came to no end.
+    Hung,
+    /// It does not compile; the end of what the compiler said.
+    NotBuilt(String),
 }
 
 impl Ran {
@@ -71,6 +95,11 @@ impl Ran {
                 .and_then(|it| it.strip_suffix(" ... ok"))
             {
                 ran.passed.insert(name.to_owned());
+            } else if let Some(name) = line
+                .strip_prefix("test ")
+                .and_then(|it| it.strip_suffix(" ... FAILED"))
+            {
+                ran.failed.insert(name.to_owned());
             }
         }
         ran
@@ -130,6 +159,37 @@ pub(super) fn passes(copy: &Copy, package: &str, tests: &BTreeSet<&str>) -> anyh
         missing.join(", ")
     );
     Ok(())
+}
+
+/// Runs all tests of one kind.
+pub(super) fn of_all(copy: &Copy, package: &str, kind: Kind) -> anyhow::Result<Said> {
+    let chosen = match kind {
+        Kind::Unit => ["--lib", "--package"],
+        Kind::Integration => ["--test=*", "--package"],
+    };
+    let with = |limit| {
+        let mut command = cargo(copy, limit);
+        command.args(["test", "--locked", "--jobs", "2", "--no-fail-fast"]);
+        command.args(chosen).arg(package);
+        command
+    };
+    let mut build = with(BUILD);
+    build.arg("--no-run");
+    if let Err(problem) = built(build)? {
+        return Ok(Said::NotBuilt(problem));
+    }
+    let output = with(ALL_TESTS).output().context("cargo test")?;
+    let code = output.status.code();
+    if code.is_some_and(|code| OUT_OF_TIME.contains(&code)) {
+        return Ok(Said::Hung);
+    }
+    let ran = Ran::read(&String::from_utf8_lossy(&output.stdout));
+    ensure!(
+        output.status.success() || !ran.failed.is_empty(),
+        "{package}: the tests ended without a word: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(Said::Failed(ran.failed))
 }
 
 fn build(copy: &Copy, package: &str) -> anyhow::Result<Result<(), String>> {

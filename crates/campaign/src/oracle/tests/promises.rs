@@ -16,6 +16,7 @@ use tokio::time::sleep;
 
 use super::{STRICT, bind, metadata, rogue, write};
 use crate::{
+    oracle::{Allowance, Incident},
     oracle::{Rule, judge},
     stage::{APPS, CONNECTOR, DECOY, PolicyForm, SYSTEM, Stage, TOOLS},
 };
@@ -344,4 +345,32 @@ async fn what_is_changed_in_place_is_judged_as_what_is_new() {
         api.patch("car-x", &params, &patch).await.unwrap();
     });
     assert!(rules.await.contains(&Rule::Tenants));
+}
+
+#[test]
+fn an_incident_excuses_what_is_due_while_it_is_felt_and_nothing_else() {
+    let seconds = Duration::from_secs;
+    let incident = |at, recovery| Incident {
+        at: seconds(at),
+        recovery: seconds(recovery),
+    };
+    let allowance = Allowance {
+        incidents: vec![incident(100, 30), incident(125, 30), incident(500, 30)],
+        ..STRICT
+    };
+    for (since, until) in [
+        (0, 1),
+        (98, 99),
+        (99, 155),
+        (100, 155),
+        (128, 155),
+        (154, 155),
+        (155, 156),
+        (498, 499),
+        (600, 601),
+    ] {
+        assert_eq!(allowance.until(seconds(since)), seconds(until), "{since}");
+        let is_late = until > since + 1;
+        assert_eq!(allowance.is_disturbed(seconds(since)), is_late, "{since}");
+    }
 }

@@ -1,0 +1,98 @@
+//! Faults that somebody chose who did not look at the tests: all tests of their packages are asked.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Instant,
+};
+
+use anyhow::{Context, ensure};
+
+use super::{
+    copy::Copy,
+    fault::{self, Fault},
+    seconds,
+    trial::{self, Kind, Said},
+};
+
+/// As many tests are named that found a fault.
+const NAMED: usize = 3;
+
+/// Tries each fault of a folder, and says how many are found.
+pub(super) fn try_all(folder: &Path) -> anyhow::Result<()> {
+    let mut faults = fault::in_folder(folder)?;
+    faults.sort_by_cached_key(|it| (it.package.clone(), it.file.clone(), it.name.clone()));
+    let copy = Copy::refreshed()?;
+    let mut kinds = BTreeMap::new();
+    let packages: BTreeSet<&str> = faults.iter().map(|it| it.package.as_str()).collect();
+    for package in packages {
+        let began = Instant::now();
+        kinds.insert(package, sound(&copy, package)?);
+        println!(
+            "{package}: all tests pass without any fault, {} s",
+            seconds(began)
+        );
+    }
+    let mut missed = Vec::new();
+    for (number, fault) in faults.iter().enumerate() {
+        let began = Instant::now();
+        let original = copy.plant(fault)?;
+        let kinds = kinds
+            .get(fault.package.as_str())
+            .map_or(&[][..], Vec::as_slice);
+        let found = ask(&copy, fault, kinds);
+        copy.restore(fault, &original)?;
+        let (number, of) = (number + 1, faults.len());
+        let (name, took) = (&fault.name, seconds(began));
+        if let Some(by) = found? {
+            println!("{number}/{of} {name}: caught by {by} ({took} s)");
+        } else {
+            println!("{number}/{of} {name}: MISSED ({took} s)");
+            missed.push(name.as_str());
+        }
+    }
+    let (caught, all) = (faults.len() - missed.len(), faults.len());
+    println!("{caught} of {all} are caught");
+    ensure!(missed.is_empty(), "missed: {}", missed.join(", "));
+    Ok(())
+}
+
+/// The kinds of tests that a package has. They have to pass.
+fn sound(copy: &Copy, package: &str) -> anyhow::Result<Vec<Kind>> {
+    let mut kinds = vec![Kind::Unit];
+    if copy
+        .root()
+        .join("crates")
+        .join(package)
+        .join("tests")
+        .is_dir()
+    {
+        kinds.push(Kind::Integration);
+    }
+    for kind in &kinds {
+        let said = trial::of_all(copy, package, *kind)?;
+        let passes = matches!(&said, Said::Failed(tests) if tests.is_empty());
+        ensure!(passes, "{package} without any fault: {said:?}");
+    }
+    Ok(kinds)
+}
+
+/// Who found a fault.
+fn ask(copy: &Copy, fault: &Fault, kinds: &[Kind]) -> anyhow::Result<Option<String>> {
+    for kind in kinds {
+        match trial::of_all(copy, &fault.package, *kind).context("the tests")? {
+            Said::NotBuilt(why) => anyhow::bail!("{} does not compile: {why}", fault.name),
+            Said::Hung => return Ok(Some("a test that came to no end".to_owned())),
+            Said::Failed(tests) if tests.is_empty() => {}
+            Said::Failed(tests) => {
+                let named: Vec<_> = tests.iter().take(NAMED).map(String::as_str).collect();
+                let more = match tests.len().saturating_sub(NAMED) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                return Ok(Some(named.join(", ") + &more));
+            }
+        }
+    }
+    Ok(None)
+}
