@@ -513,6 +513,54 @@ mod tests {
     }
 
     #[test]
+    fn whatever_selects_namespaces_selects_by_keys_of_the_installation_alone() {
+        let project = json!({"matchLabels": {"project": "devops"}});
+        for (subject, is_bound) in [
+            (
+                json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": project}),
+                true,
+            ),
+            (
+                json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"role": "builder"}}, "namespaceSelector": project}),
+                true,
+            ),
+            (
+                json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"role": "builder"}}}),
+                false,
+            ),
+        ] {
+            let spec = json!({"defaultPermission": {
+                "roleTemplate": {"rules": []}, "bindingTemplate": {"subjects": [subject]},
+            }});
+            let spec: AccessPolicySpec = serde_json::from_value(spec).unwrap();
+            let (labels, none) = (
+                labels(&[("role", "builder"), ("project", "devops")]),
+                labels(&[]),
+            );
+            let wanted = Wanted {
+                connector: "prod",
+                labels: &none,
+                permission: Permission::Apis,
+            };
+            let asker = Asker {
+                namespace: "own",
+                name: "sa",
+                labels: Some(&labels),
+                namespace_labels: Some(&labels),
+            };
+            let given = |keys: &NamespaceKeys| gives_standing(&spec, "own", wanted, asker, keys);
+            let named = NamespaceKeys::parse(r#"["project"]"#).unwrap();
+            assert_eq!(given(&named), Some(Applies::Yes), "{subject}");
+            let other = if is_bound {
+                Applies::OtherAsker
+            } else {
+                Applies::Yes
+            };
+            assert_eq!(given(&NamespaceKeys::default()), Some(other), "{subject}");
+        }
+    }
+
+    #[test]
     fn a_policy_without_checks_or_for_another_capability_does_not_apply() {
         let mut other = policy(&json!(null), &json!(null));
         other.permission = Permission::Proxy;

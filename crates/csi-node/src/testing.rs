@@ -442,6 +442,8 @@ pub(crate) struct Node {
     pub(crate) facts: Vec<Facts>,
     /// The next publication fails, and leaves something.
     pub(crate) publish_fails: bool,
+    /// The next publication waits until something comes through this.
+    pub(crate) publish_waits: Option<std::sync::mpsc::Receiver<()>>,
     /// The next publication panics, and leaves something.
     pub(crate) publish_panics: bool,
     /// Nothing can be removed.
@@ -488,9 +490,16 @@ impl Mounter for FakeMounter {
         facts: &[Facts],
         passage: Passage,
     ) -> Result<(), MountError> {
+        let waits = {
+            let mut node = self.node();
+            assert!(!node.found.contains_key(place), "mounted over something");
+            node.found.insert(place.clone(), Found::Partial);
+            node.publish_waits.take()
+        };
+        if let Some(waits) = waits {
+            let _ = waits.recv();
+        }
         let mut node = self.node();
-        assert!(!node.found.contains_key(place), "mounted over something");
-        node.found.insert(place.clone(), Found::Partial);
         if std::mem::take(&mut node.publish_fails) {
             return Err(broken());
         }

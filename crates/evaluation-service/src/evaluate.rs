@@ -303,3 +303,6 @@ fn told_object(object: ObjectJudgement) -> v1::ObjectResult {
         approved_by,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use service_kit::deadline;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 use tonic::body::Body;
@@ -219,17 +219,14 @@ impl Behind {
         }
         match call {
             EVALUATE_CHECKS | VALIDATE_POLICY => {
-                // Its own share first, so that who waits for that takes nothing from others.
-                let _own = caller.message().await;
-                let _place = self.messages.acquire().await.ok();
+                let _places = places(caller.message(), &self.messages).await;
                 let Ok(response) = self.objects.clone().call(request).await;
                 Ok(response)
             }
             BATCH_CHECK_ACCESS if request.uri().path() == BATCHES => {
                 // As the generated code would make them of it, empty questions are two bytes on the wire
                 // and a hundred times as many in memory, and others each of their texts once more.
-                let _own = caller.batch().await;
-                let _place = self.batches.acquire().await.ok();
+                let _places = places(caller.batch(), &self.batches).await;
                 let since = Instant::now();
                 let message = message::read(request.into_body(), LONGEST_QUESTIONS);
                 let message = timeout(LONGEST_COMING, message).await;
@@ -244,6 +241,16 @@ impl Behind {
             }
         }
     }
+}
+
+/// A place of the caller's share and one of all. The own share first, so that who waits for that takes nothing from
+/// others.
+async fn places<'a>(
+    own: impl Future<Output = Option<SemaphorePermit<'a>>>,
+    all: &'a Semaphore,
+) -> [Option<SemaphorePermit<'a>>; 2] {
+    let own = own.await;
+    [own, all.acquire().await.ok()]
 }
 
 fn health(service: Service) -> Other {
@@ -296,6 +303,18 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+
+    #[tokio::test]
+    async fn who_waits_for_his_own_share_takes_no_place_of_others() {
+        let (own, all) = (Semaphore::new(1), Semaphore::new(9));
+        let share = || async { own.acquire().await.ok() };
+        let first = places(share(), &all).await;
+        let mut second = std::pin::pin!(places(share(), &all));
+        assert!(futures::poll!(&mut second).is_pending());
+        assert_eq!(all.available_permits(), 8);
+        drop(first);
+        assert!(futures::poll!(&mut second).is_ready());
+    }
 
     #[test]
     fn a_call_takes_no_longer_than_its_caller_waits_nor_than_any_may() {

@@ -79,6 +79,15 @@ impl Room {
     }
 }
 
+#[cfg(test)]
+impl Room {
+    /// Whether nothing is taken of it.
+    pub(crate) fn is_free(&self) -> bool {
+        let Self { new, granted } = self;
+        new.available_permits() == NEW / UNIT && granted.available_permits() == GRANTED / UNIT
+    }
+}
+
 /// The most that a text takes when it is read, if it is JSON.
 pub(crate) fn weigh(text: &[u8]) -> usize {
     let mut weight = READER + TEXT * text.len();

@@ -70,8 +70,17 @@ struct Running {
     changes: broadcast::Receiver<Change>,
     said: mpsc::Sender<Said>,
     reviews: JoinSet<(String, Result<(), Refused>)>,
-    /// When everything is to be looked at.
-    everything: Option<Instant>,
+    everything: Together,
+}
+
+/// When everything is to be looked at: soon after the first of several changes, however many follow.
+#[derive(Debug, Default)]
+struct Together(Option<Instant>);
+
+impl Together {
+    fn touch(&mut self, now: Instant) {
+        self.0.get_or_insert(now + TOGETHER);
+    }
 }
 
 /// Runs a stream to its end.
@@ -85,7 +94,7 @@ pub(crate) async fn run(
         changes: context.shared.changes(),
         questions: Questions::new(context.caller.watched()),
         reviews: JoinSet::new(),
-        everything: None,
+        everything: Together::default(),
         said: said.clone(),
         context,
     };
@@ -110,7 +119,7 @@ impl Running {
         let unsaid = self.said.clone();
         let mut fresh_until = now + self.context.fresh_for()?;
         loop {
-            let everything = self.everything.unwrap_or(now);
+            let everything = self.everything.0.unwrap_or(now);
             tokio::select! {
                 // Who is not known to be allowed anything waits for that when he has asked enough.
                 message = heard.message(), if !self.waits_for_review() => match message {
@@ -119,8 +128,8 @@ impl Running {
                     Ok(None) | Err(_) => return Ok(()),
                 },
                 change = self.changes.recv() => self.touch(change)?,
-                () = sleep_until(everything), if self.everything.is_some() => {
-                    self.everything = None;
+                () = sleep_until(everything), if self.everything.0.is_some() => {
+                    self.everything = Together::default();
                     self.questions.touch(&Change::Everything);
                 }
                 place = unsaid.reserve(), if self.questions.is_dirty() => {
@@ -258,8 +267,7 @@ impl Running {
     fn touch(&mut self, change: Result<Change, RecvError>) -> Result<(), Refused> {
         match change {
             Ok(Change::Everything) | Err(RecvError::Lagged(_)) => {
-                let soon = Instant::now() + TOGETHER;
-                self.everything.get_or_insert(soon);
+                self.everything.touch(Instant::now());
                 Ok(())
             }
             Ok(change @ (Change::Tuple(_) | Change::Namespace(_))) => {
@@ -294,5 +302,20 @@ impl Running {
                 event: Some(Event::Answer(answer.into())),
             }
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_changes_put_the_look_at_everything_off_no_more() {
+        let mut together = Together::default();
+        let now = Instant::now();
+        for later in 0..100 {
+            together.touch(now + later * TOGETHER / 2);
+        }
+        assert_eq!(together.0, Some(now + TOGETHER));
     }
 }

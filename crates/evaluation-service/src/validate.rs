@@ -62,15 +62,22 @@ pub(crate) async fn validate(
                 let _worker = place.worker().await;
                 look_at(module, pool).await
             };
-            let late = |_| {
-                let why = format!("all modules of the policy take longer than {ALL_REGO:?}");
-                Ok(Some(module.finding(&RegoFailure::Limit(why))))
-            };
-            let finding = timeout_at(deadline, look).await.unwrap_or_else(late);
-            findings.extend(finding?.map(told));
+            findings.extend(in_time(deadline, module, look).await?.map(told));
         }
     }
     Ok(ValidatePolicyResponse { findings })
+}
+
+/// What is found of a module. One that nobody had time to look at is not sound.
+async fn in_time(
+    deadline: Instant,
+    module: &Module,
+    look: impl Future<Output = Result<Option<Finding>, Refused>>,
+) -> Result<Option<Finding>, Refused> {
+    timeout_at(deadline, look).await.unwrap_or_else(|_| {
+        let why = format!("all modules of the policy take longer than {ALL_REGO:?}");
+        Ok(Some(module.finding(&RegoFailure::Limit(why))))
+    })
 }
 
 /// That nobody has time for a module is not the module's fault.
@@ -104,5 +111,31 @@ fn told(finding: Finding) -> v1::Finding {
         severity: severity.into(),
         message,
         fix,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+    use crate::fixtures::policy;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_module_that_nobody_had_time_for_is_told_with_its_place() {
+        let policy = serde_json::to_value(policy("p")).unwrap();
+        let modules = validate::policy(&policy).modules;
+        let deadline = Instant::now() + ALL_REGO;
+        let found = in_time(deadline, &modules[0], ready(Ok(None))).await;
+        assert!(found.unwrap().is_none());
+        let found = in_time(deadline, &modules[0], pending()).await;
+        let found = found.unwrap().unwrap();
+        assert_eq!(Instant::now(), deadline);
+        assert_eq!(found.severity, Severity::Error);
+        assert!(
+            found
+                .path
+                .starts_with("spec.checkGrantedPermission.spec.checks[0]")
+        );
     }
 }

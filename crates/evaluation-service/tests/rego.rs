@@ -5,6 +5,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
@@ -14,10 +15,13 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 const STATE: &str =
     "package approval\noutput := {\"state\": input.state, \"message\": data.context.name}";
+
+/// Longer than any worker lives that misbehaves, on a busy machine too.
+const SOON: Duration = Duration::from_secs(20);
 
 fn limits() -> Limits {
     Limits {
@@ -90,12 +94,8 @@ async fn what_a_module_does_is_over_in_time_and_the_next_job_works() {
         ("regex", "package approval\noutput := {\"state\": \"approved\"} if not regex.match(\"(((a{0,100}){0,100}){0,100}){0,100}b\", \"a\")".to_owned()),
     ];
     for (name, module) in modules {
-        let started = Instant::now();
-        let answer = ask(&pool, &module, &json!({})).await;
-        let took = started.elapsed();
-        println!("{name}: {took:?} {answer:?}");
-        assert!(answer.is_err(), "{name}: {answer:?}");
-        assert!(took < Duration::from_secs(3), "{name}: {took:?}");
+        let answer = timeout(SOON, ask(&pool, &module, &json!({}))).await;
+        assert!(matches!(answer, Ok(Err(_))), "{name}: {answer:?}");
         works(&pool).await;
     }
 }
@@ -146,11 +146,13 @@ async fn a_module_that_misbehaves_keeps_nobody_from_a_free_worker() {
         "[".repeat(60),
         "]".repeat(60)
     );
-    let (bad, ()) = tokio::join!(ask(&pool, &brackets, &Value::Null), async {
-        let started = Instant::now();
-        works(&pool).await;
-        assert!(started.elapsed() < Duration::from_millis(900));
-    });
+    let mut bad = pin!(ask(&pool, &brackets, &Value::Null));
+    tokio::select! {
+        biased;
+        bad = &mut bad => panic!("it was waited for: {bad:?}"),
+        () = works(&pool) => {}
+    }
+    let bad = bad.await;
     assert!(matches!(bad, Err(RegoFailure::Limit(_))), "{bad:?}");
 }
 
@@ -370,7 +372,7 @@ async fn a_worker_counts_less_than_the_service() {
         .unwrap();
     let process = worker.id().unwrap().to_string();
     let less = (niceness("self") + 10).min(19);
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + SOON;
     while niceness(&process) != less {
         assert!(Instant::now() < deadline, "{}", niceness(&process));
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -423,12 +425,11 @@ fn no_module_hangs_past_its_limit_or_makes_a_yes_of_an_error() {
         )
     });
     let outcome = runner.run(&module, |module| {
-        let started = Instant::now();
-        let answer = runtime.block_on(ask(&pool, &module, &json!({})));
-        // The pool kills a worker that is late. The rest is left to a busy machine.
-        let took = started.elapsed();
-        prop_assert!(took < time + Duration::from_secs(4), "{took:?}");
-        if let Ok(answer) = answer {
+        // The pool kills a worker that is late.
+        let answer =
+            runtime.block_on(async { timeout(SOON, ask(&pool, &module, &json!({}))).await });
+        prop_assert!(answer.is_ok(), "it came to no end");
+        if let Ok(Ok(answer)) = answer {
             prop_assert_eq!(answer.state.as_str(), "pending");
         }
         Ok(())

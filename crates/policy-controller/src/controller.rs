@@ -222,3 +222,14 @@ async fn gauges(world: Arc<World>, queue: Arc<Queue<Job>>, metrics: Metrics, sto
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workers_are_shared_as_the_documents_say() {
+        let Limits { namespace, normal } = LIMITS;
+        assert_eq!((namespace, normal), (WORKERS / 2, WORKERS * 3 / 4));
+    }
+}

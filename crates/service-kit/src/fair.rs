@@ -289,6 +289,21 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_that_has_nothing_left_after_a_removal_has_no_turn() {
+        let mut line = FairLine::default();
+        line.push("a", 1);
+        line.push("b", 2);
+        line.remove("a", |_| true);
+        assert_eq!(line.pop(|_| true), Some(("b", 2)));
+        line.push("a", 3);
+        line.push("b", 4);
+        line.remove("a", |_| true);
+        line.push("a", 5);
+        // It begins anew behind the others, and has one turn.
+        assert_eq!(all(&mut line), [4, 5]);
+    }
+
+    #[test]
     fn an_empty_line_has_no_next_item() {
         let mut line = FairLine::<&str, u32>::default();
         assert!(line.is_empty());

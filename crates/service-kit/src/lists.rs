@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 
 use crate::retry::{CallError, Policy};
 
-/// Objects per page.
-const PAGE: u32 = 500;
+/// Objects of one page, where a list names no other number.
+pub const PAGE: u32 = 500;
 
 /// A list that is read page by page, for a reader that may stop before its end.
 #[derive(Clone, Debug)]

@@ -26,6 +26,9 @@ use fault::Fault;
 use table::Row;
 use trial::Outcome;
 
+/// Faults that a test run tries.
+const SAMPLE: usize = 12;
+
 /// Without arguments every fault is tried
 #[derive(Args)]
 pub(crate) struct MutantsArgs {
@@ -115,6 +118,16 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
     let bad = tried.iter().filter(|(_, row)| row.is_none());
     let bad: Vec<_> = bad.map(|(name, _)| *name).collect();
     ensure!(bad.is_empty(), "not caught: {}", bad.join(", "));
+    Ok(())
+}
+
+/// What `cargo xtask test` tries: some faults, other ones for each commit.
+pub(crate) fn test() -> anyhow::Result<()> {
+    let all = fault::all(&e2e::repository())?;
+    let rows = try_all(choice::by_commit(&all, SAMPLE)?)?;
+    let missed = rows.iter().filter(|row| !row.outcome.is_caught());
+    let missed: Vec<_> = missed.map(|row| row.fault.name.as_str()).collect();
+    ensure!(missed.is_empty(), "not caught: {}", missed.join(", "));
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! Services that die, or are away: nobody gets in who should not, and the end state is right.
 
 use e2e::{api::kinds::POD, checker, harness::PATIENCE};
+use serde_json::Value;
 
-use crate::support::{Approval, Gate, Installation, name, uid};
+use crate::support::{Approval, Gate, Installation, name, uid, wait_until};
 
 /// Every service.
 const SERVICES: [&str; 4] = [
@@ -89,12 +90,39 @@ fn what_ends_during_an_outage_is_revoked_before_anything_else() {
     gate.start_pod("job");
     gate.wait_for_output("job");
     let request = gate.wait_for_phase("job", "Granted");
+    // What could be granted instead, and was asked for first by its name and by its time.
+    gate.start_pod("a-next");
+    let next = gate.wait_for_reason("a-next", "AccessCheckReady", "AccessCheckPending");
 
     let since = checker::now();
     let away = installation.away("request-controller");
+    gate.set_approval("a-next", "a-next", Approval::SignOff, "approved");
     gate.delete_pod_and_wait("job", PATIENCE);
     assert!(gate.may_use("job"), "somebody else revoked it");
+    let names = |request: &Value| -> Vec<String> {
+        let objects = gate.grant_objects(&uid(request)).into_iter();
+        objects.map(|(_, name)| name).collect()
+    };
+    let ended = names(&request);
     drop(away);
     gate.outage_since(since);
     gate.wait_for_no_access("job", &uid(&request));
+    gate.wait_for_phase_of(&next, "Granted");
+
+    let written = names(&next);
+    let places = || {
+        let bindings = gate.changes_of("rolebindings");
+        let place = |verb: &str, names: &[String]| {
+            let mut changes = bindings.iter();
+            changes.position(|(by, name)| by == verb && names.contains(name))
+        };
+        (place("delete", &ended), place("create", &written))
+    };
+    wait_until("the log of both", || matches!(places(), (Some(_), Some(_))));
+    let (taken_back, granted) = places();
+    assert!(
+        taken_back < granted,
+        "{:?}",
+        gate.changes_of("rolebindings")
+    );
 }

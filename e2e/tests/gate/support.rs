@@ -398,6 +398,37 @@ impl Gate {
         [ROLE, ROLE_BINDING].into_iter().flat_map(of_kind).collect()
     }
 
+    /// What was changed of a resource in the namespace, in its order: verb and name. The local cluster's log says it.
+    pub(crate) fn changes_of(&self, resource: &str) -> Vec<(String, String)> {
+        let log = self.scene().audit_log().expect("a local cluster");
+        let log = std::fs::read_to_string(log).unwrap();
+        let lines = log.lines().filter(|it| it.contains(self.namespace()));
+        let events = lines.filter_map(|it| serde_json::from_str::<Value>(it).ok());
+        let mut changes: Vec<_> = events
+            .filter(|it| {
+                let object = &it["objectRef"];
+                let code = it["responseStatus"]["code"].as_u64().unwrap_or(500);
+                let is_change = !["get", "list", "watch"]
+                    .iter()
+                    .any(|verb| it["verb"] == *verb);
+                object["resource"] == resource
+                    && object["namespace"] == self.namespace()
+                    && it["stage"] == "ResponseComplete"
+                    && is_change
+                    && code < 300
+            })
+            .map(|it| {
+                let text = |pointer: &str| it.pointer(pointer)?.as_str().map(str::to_owned);
+                let [time, verb, name] = ["/stageTimestamp", "/verb", "/objectRef/name"]
+                    .map(|it| text(it).unwrap_or_default());
+                (time, verb, name)
+            })
+            .collect();
+        changes.sort();
+        let changes = changes.into_iter();
+        changes.map(|(_, verb, name)| (verb, name)).collect()
+    }
+
     /// Waits until an event with this reason is there about an object of this kind; gives its note.
     pub(crate) fn wait_for_event(&self, kind: &str, name: &str, reason: &str) -> String {
         self.wait_for_note(kind, name, reason, "")

@@ -196,7 +196,8 @@ fn a_role_with_many_bindings_is_looked_up_by_the_user() {
 
 #[test]
 fn a_rule_with_two_long_lists_takes_no_room_for_their_product() {
-    let numbered = |prefix| (0..100).map(move |n| format!("{prefix}{n}")).collect();
+    let numbered =
+        |prefix| -> Vec<String> { (0..100).map(move |n| format!("{prefix}{n}")).collect() };
     let mut wide = role("wide", String::new(), "");
     for rule in wide.rules.iter_mut().flatten() {
         rule.resources = Some(numbered("r"));
@@ -213,6 +214,18 @@ fn a_rule_with_two_long_lists_takes_no_room_for_their_product() {
         rules.iter().flat_map(Rule::pairs).count()
     };
     assert_eq!(keys(&wide), 100);
+    // Of either list few are enough, if the other one has many.
+    for (resources, names, expected) in [(60, 2, 60), (2, 60, 2), (32, 2, 64), (33, 2, 33)] {
+        for rule in wide.rules.iter_mut().flatten() {
+            rule.resources = Some(numbered("r").into_iter().take(resources).collect());
+            rule.resource_names = Some(numbered("n").into_iter().take(names).collect());
+        }
+        assert_eq!(
+            keys(&wide),
+            expected,
+            "{resources} resources, {names} names"
+        );
+    }
     for rule in wide.rules.iter_mut().flatten() {
         rule.resources = Some(vec!["r0".to_owned(), "r1".to_owned()]);
         rule.resource_names = Some(vec!["n0".to_owned(), "n1".to_owned()]);

@@ -276,3 +276,17 @@ fn rules_about_paths_are_listed_even_where_they_do_not_count() {
     let rules = index.rules_for(&user("alice", ""), "ns");
     assert_eq!(rules.non_resource.len(), 1);
 }
+
+#[test]
+fn a_binding_that_begins_to_be_deleted_says_so_and_nothing_else_of_it_has_to_change() {
+    let mut binding = role_binding("ns", "b", "Role/reader", &["User/alice"]);
+    let mut index = read_pods();
+    let who = user("alice", "");
+    for time in [None, Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH))] {
+        binding.metadata.deletion_timestamp = time.clone();
+        index.apply(&binding).unwrap();
+        let question = attributes(&who, "get", on("ns", "pods"));
+        let grant = index.allowing(&question).next().unwrap();
+        assert_eq!(grant.binding.is_deleting(), time.is_some());
+    }
+}

@@ -353,3 +353,30 @@ proptest! {
         let _ = parse(&format!("package approval\noutput := {rest}"));
     }
 }
+
+#[test]
+fn a_module_sees_the_pod_however_it_writes_that() {
+    let pod = json!({"metadata": {"name": "web-1"}});
+    for context in [
+        "data.context.metadata.name",
+        "data[\"context\"].metadata.name",
+        "data[`context`][\"metadata\"].name",
+        "data[key].metadata.name",
+        "all.context.metadata.name",
+        "object.get(data, [\"context\", \"metadata\", \"name\"], \"\")",
+        "data\n  .context.metadata.name",
+    ] {
+        let module = format!(
+            "package approval\nkey := \"context\"\nall := data\noutput := {{\"state\": \"approved\", \"message\": {context}}}"
+        );
+        match parse(&module) {
+            Ok(module) => assert_eq!(
+                module.evaluate(&json!({}), &pod),
+                said("approved", Some("web-1")),
+                "{context}"
+            ),
+            // What is refused when it is written shows nothing either.
+            Err(error) => println!("{context}: {error}"),
+        }
+    }
+}

@@ -290,3 +290,28 @@ async fn who_may_do_neither_is_refused() {
         assert!(matches!(refused, Err(Refused::Forbidden(_))));
     }
 }
+
+#[tokio::test]
+async fn what_a_user_may_is_remembered_for_all_that_he_is_and_not_for_his_name() {
+    let (callers, _, seen) = allowing(None);
+    let user = |groups: &[&str], uid: &str, scope: &str| UserInfo {
+        username: Some("ci".to_owned()),
+        groups: Some(groups.iter().map(|it| (*it).to_owned()).collect()),
+        uid: Some(uid.to_owned()),
+        extra: Some([("scopes".to_owned(), vec![scope.to_owned()])].into()),
+    };
+    let users = [
+        user(&["admins"], "1", "all"),
+        user(&[], "1", "all"),
+        user(&["admins"], "2", "all"),
+        user(&["admins"], "1", "some"),
+    ];
+    for number in 1..=users.len() {
+        for user in &users[..number] {
+            let caller = callers.0.caller(user.clone()).unwrap();
+            let allowed = callers.authorize(&caller, Right::Everything, "tools").await;
+            allowed.unwrap();
+        }
+        assert_eq!(seen.lock().unwrap().len(), number);
+    }
+}

@@ -146,6 +146,33 @@ impl Drop for Waiting<'_> {
     }
 }
 
+#[cfg(test)]
+impl Pool {
+    /// Nobody gets a worker: whoever asks waits.
+    pub(crate) fn without_workers() -> Self {
+        let registry = prometheus::Registry::new();
+        Self(Arc::new(Inner {
+            program: PathBuf::new(),
+            limits: Limits {
+                workers: 1,
+                time: Duration::ZERO,
+                memory: 0,
+                output: 0,
+                module: 1024,
+            },
+            places: Semaphore::new(0),
+            idle: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            metrics: Metrics::register(&registry).unwrap_or_else(|error| panic!("{error}")),
+        }))
+    }
+
+    /// How many wait for a worker.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.waiting.load(Ordering::Relaxed)
+    }
+}
+
 impl Pool {
     /// Starts one worker and gives it a job: a process whose workers do not work should not begin.
     pub async fn start(
@@ -325,5 +352,38 @@ impl Worker {
         let mut content = vec![0; length.ok_or(io::ErrorKind::InvalidData)?];
         self.output.read_exact(&mut content).await?;
         serde_json::from_slice(&content).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::poll;
+
+    use super::*;
+
+    fn job() -> RegoJob<'static> {
+        RegoJob {
+            module: "package approval",
+            input: &Value::Null,
+            context: &Value::Null,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gives_up_waiting_for_a_worker_is_not_counted_any_more() {
+        let pool = Pool::without_workers();
+        for _ in 0..2 * MOST_WAITING {
+            let mut asks = pin!(pool.evaluate(job()));
+            assert!(poll!(&mut asks).is_pending());
+            assert_eq!(pool.waiting(), 1);
+        }
+        assert_eq!(pool.waiting(), 0);
+        // Those that wait until it is too late are not counted either, and no more wait than may.
+        let asks = futures::future::join_all((0..=MOST_WAITING).map(|_| pool.evaluate(job())));
+        let answers = asks.await;
+        assert!(answers.iter().all(|it| matches!(it, Err(NoReply::Busy(_)))));
+        assert_eq!(pool.waiting(), 0);
     }
 }

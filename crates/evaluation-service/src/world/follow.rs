@@ -193,8 +193,8 @@ mod tests {
     use super::*;
     use crate::check::target;
     use crate::fixtures::{POD_FORM, question, request, role, role_binding};
-    use crate::world::Change;
     use crate::world::Tuple;
+    use crate::world::{Change, DECIDING};
 
     fn guarded<K, P: Parse<K>>(json: &str) -> Guarded<K, P> {
         serde_json::from_str(json).unwrap()
@@ -229,6 +229,28 @@ mod tests {
         take(Event::InitDone);
         assert!(knows_the_request(&shared));
         assert_eq!(changes.try_recv(), Ok(Change::Everything));
+    }
+
+    #[test]
+    fn a_list_shows_the_cluster_as_of_when_it_was_asked_for() {
+        let (shared, metrics) = (Shared::default(), metrics());
+        let mut listed = None;
+        let mut take = |event| take::<AccessRequest, Strict>(&shared, &metrics, event, &mut listed);
+        take(Event::Init);
+        let asked = clock::now();
+        // Any later time is another one.
+        while clock::now() <= asked {
+            std::hint::spin_loop();
+        }
+        take(Event::InitApply(guarded(&json("Pending").to_string())));
+        take(Event::InitDone);
+        let world = shared.read();
+        for source in 0..DECIDING {
+            if source != AccessRequest::PLACE {
+                world.heard.note(source, clock::now());
+            }
+        }
+        assert!(world.fresh_as_of().unwrap() <= asked);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use evaluation_api::refusal::Reason;
 use serde_json::json;
 use service_kit::shutdown::Outcome;
 use tokio::io::AsyncReadExt;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tonic::Code;
 
 use fake_api::{FakeApi, token};
@@ -136,15 +136,11 @@ async fn a_grant_reaches_its_watcher_at_once_and_so_does_its_end() {
     world.api.put("rolebindings", &binding());
     // The binding alone is news only as a reason.
     assert!(!phase(next(&mut watched).await).0);
-    let started = Instant::now();
     world.api.put("accessrequests", &request("Granted"));
     assert_eq!(
         phase(next(&mut watched).await),
         (true, Some(Phase::Granted))
     );
-    let took = started.elapsed();
-    println!("from the watch event to the watcher: {took:?}");
-    assert!(took < Duration::from_secs(1), "{took:?}");
 
     world.api.remove("rolebindings", &binding());
     assert!(!phase(next(&mut watched).await).0);

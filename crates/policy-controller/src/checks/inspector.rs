@@ -9,7 +9,7 @@ use std::{
 
 use connectors_api::{
     AccessPolicy,
-    access_policy::Latch,
+    access_policy::{Check, Latch, ObjectKind},
     config::DefaultRequesters,
     judge::needs_proof,
     policy_reason::ChecksValid,
@@ -253,12 +253,7 @@ impl Inspector {
         };
         found.extent = suspects.extent;
         let checks = &granted.spec.checks;
-        // Under the other latches, deletion revokes or a withdrawal would not be looked at either.
-        let mut kinds: BTreeMap<_, bool> = BTreeMap::new();
-        for check in checks.iter().filter(|it| !needs_proof(it)) {
-            *kinds.entry(&check.selector.object_ref).or_default() |= check.latch == Latch::Auto;
-        }
-        for (kind, asks_deleters) in kinds {
+        for (kind, asks_deleters) in kinds(checks) {
             let of_kind = self.facts.kind(kind, &suspects, asks_deleters).await;
             found.kinds.insert(kind.clone(), of_kind);
         }
@@ -267,6 +262,17 @@ impl Inspector {
             verdict: verdict::verdict(checks, &found),
         }
     }
+}
+
+/// The kinds that have to be asked about, and whether it matters who may delete their objects.
+fn kinds(checks: &[Check]) -> BTreeMap<&ObjectKind, bool> {
+    let mut kinds = BTreeMap::new();
+    for check in checks.iter().filter(|it| !needs_proof(it)) {
+        // Under the other latches, deletion revokes or a withdrawal would not be looked at either.
+        let asks_deleters: &mut bool = kinds.entry(&check.selector.object_ref).or_default();
+        *asks_deleters |= check.latch == Latch::Auto;
+    }
+    kinds
 }
 
 /// The first few, one of each namespace after the other, beginning behind the last one.
@@ -322,6 +328,27 @@ mod tests {
             assert!(!found.is_due(start + after - second, start), "{reason}");
             assert!(found.is_due(start + after, start), "{reason}");
         }
+    }
+
+    #[test]
+    fn one_check_of_several_is_enough_to_ask_who_may_delete_objects_of_its_kind() {
+        let check = |latch: &str| -> Check {
+            let object = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap"});
+            let selector = serde_json::json!({"labels": {"a": "b"}, "objectRef": object});
+            serde_json::from_value(
+                serde_json::json!({"name": latch, "latch": latch, "selector": selector}),
+            )
+            .unwrap()
+        };
+        let asks = |latches: &[&str]| {
+            let checks: Vec<_> = latches.iter().map(|it| check(it)).collect();
+            kinds(&checks).into_values().collect::<Vec<_>>()
+        };
+        assert_eq!(asks(&[]), Vec::<bool>::new());
+        assert_eq!(asks(&["WhileHolds"]), [false]);
+        assert_eq!(asks(&["Auto"]), [true]);
+        assert_eq!(asks(&["Auto", "WhileHolds"]), [true]);
+        assert_eq!(asks(&["WhileHolds", "Auto"]), [true]);
     }
 
     #[test]

@@ -341,6 +341,55 @@ mod tests {
         pauses: Backoff::new(Duration::ZERO, Duration::ZERO),
     };
 
+    /// An API server with so many objects of each kind. It gives them as many at a time as it is asked for.
+    fn many(count: usize) -> Live {
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let of = |key: &str| {
+                let mut pairs = query.split('&').filter_map(|it| it.split_once('='));
+                pairs.find(|(it, _)| *it == key)?.1.parse::<usize>().ok()
+            };
+            let from = of("continue").unwrap_or(0);
+            let to = count.min(from + of("limit").unwrap_or(count));
+            let item = |number| {
+                json!({
+                    "metadata": {"name": format!("o{number}"), "namespace": "tools", "uid": "u"},
+                    "spec": {}, "rules": [],
+                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+                })
+            };
+            let next = if to < count {
+                to.to_string()
+            } else {
+                String::new()
+            };
+            let items: Vec<_> = (from..to).map(item).collect();
+            let page = json!({"metadata": {"continue": next}, "items": items});
+            async move { Ok::<_, Infallible>(Response::new(Body::from(page.to_string().into_bytes()))) }
+        });
+        Live::new(Client::new(server, "default"), ONCE)
+    }
+
+    #[tokio::test]
+    async fn a_list_has_all_of_its_pages_whatever_they_are_about() {
+        let kind = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
+        for page in [PAGE, POLICY_PAGE, lists::PAGE] {
+            let page = usize::try_from(page).unwrap();
+            for count in [0, 1, page, page + 1, 2 * page, 3 * page + 1] {
+                let live = many(count);
+                let found = live.check_objects(&kind, "apps", "a=b").await.unwrap();
+                assert_eq!(found.len(), count, "check objects");
+                let found = live.policies("tools", |it| Some(it.is_ok())).await;
+                assert_eq!(found.unwrap().len(), count, "policies");
+                assert_eq!(live.requests().await.unwrap().len(), count, "requests");
+                for kind in [GrantKind::Role, GrantKind::RoleBinding] {
+                    let found = live.grants(kind, "a=b").await.unwrap();
+                    assert_eq!(found.len(), count, "{kind:?}");
+                }
+            }
+        }
+    }
+
     #[tokio::test]
     async fn long_policies_are_read_a_few_at_a_time() {
         let asked = Arc::new(Mutex::new(Vec::new()));

@@ -438,6 +438,11 @@ fn long_requests_are_kept_within_the_share_of_their_pods_namespace() {
     let kept = cached.request.as_ref().unwrap();
     assert!(connectors_api::parse::json_bytes(&**kept) < 1024);
     assert!(state.requests.holds(&Name::new("tools", "r8")));
+    // What it rests on is not known any more: each object of a kind that it was decided on concerns it.
+    let _ = state.kind(&config_maps(), KindState::Starting);
+    let woken = state.object(&config_maps(), &Name::new("apps", "other"), None);
+    let long = Job::Request(Name::new("tools", "r8"));
+    assert_eq!(woken, [(long, Lane::Urgent)]);
     assert_eq!(state.wanted_kinds().len(), 1);
     for number in 0..10 {
         let _ = state.request_gone(&Name::new("tools", &format!("r{number}")));

@@ -311,3 +311,28 @@ async fn what_is_calm_again_is_forgotten() {
     queue.changed(&0);
     assert_eq!(queue.state().changes.len(), 1);
 }
+
+#[tokio::test]
+async fn a_share_is_given_back_to_who_took_it_whoever_causes_the_job_by_then() {
+    let asker = std::sync::Arc::new(std::sync::Mutex::new("pods"));
+    let now_asks = std::sync::Arc::clone(&asker);
+    let queue = Queue::shared([2, 2], move |_: &&'static str| Tenants {
+        owner: "tools".to_owned(),
+        asker: (*now_asks.lock().unwrap()).to_owned(),
+    });
+    queue.open(Lane::Normal);
+    for job in ["a", "b", "c"] {
+        *asker.lock().unwrap() = "pods";
+        queue.wake(job, Lane::Normal);
+        assert_eq!(now(&queue, Lane::Normal), Some(job));
+        // The request is gone meanwhile, and nothing says whose pod it was for.
+        *asker.lock().unwrap() = "tools";
+        queue.wake(job, Lane::Normal);
+        queue.done(&job, Looked::Done);
+        assert_eq!(now(&queue, Lane::Normal), Some(job));
+        queue.done(&job, Looked::Done);
+    }
+    let state = queue.state();
+    let mut shares = state.owners.iter().chain(&state.askers);
+    assert!(shares.all(|it| it.tenants() == 0));
+}

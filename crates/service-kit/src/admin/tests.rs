@@ -1,4 +1,4 @@
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use prometheus::{IntCounter, Registry};
 use tokio::{
@@ -106,4 +106,26 @@ async fn a_taken_address_is_an_error_that_names_it() {
         first.address()
     );
     assert_eq!(error.to_string(), expected);
+}
+
+#[tokio::test]
+async fn so_many_connections_are_open_at_a_time_and_one_that_ends_makes_room() {
+    let admin = bound().await;
+    let address = admin.address();
+    let (readiness, _start) = Readiness::starting();
+    admin.start(readiness, Registry::new());
+    let mut open = Vec::new();
+    for _ in 0..super::CONNECTIONS {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+        connection.write_all(request).await.unwrap();
+        // It is answered, and stays open.
+        assert_ne!(connection.read(&mut [0; 1024]).await.unwrap(), 0);
+        open.push(connection);
+    }
+    let mut late = Box::pin(get(address, "/healthz"));
+    let is_late = tokio::time::timeout(Duration::from_millis(200), &mut late).await;
+    assert!(is_late.is_err(), "one more is answered");
+    open.pop();
+    assert_eq!(late.await, (200, "ok\n".to_owned()));
 }

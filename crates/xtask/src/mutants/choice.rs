@@ -24,6 +24,13 @@ pub(super) fn by_change(all: &[Fault], others: usize) -> anyhow::Result<Vec<&Fau
     Ok(chosen)
 }
 
+/// So many faults, always the same at one commit.
+pub(super) fn by_commit(all: &[Fault], count: usize) -> anyhow::Result<Vec<&Fault>> {
+    let head = changes::head(&e2e::repository())?;
+    println!("{count} of {} faults, chosen by commit {head}", all.len());
+    Ok(choose(all, &BTreeSet::new(), count, &head))
+}
+
 fn choose<'a>(
     all: &'a [Fault],
     files: &BTreeSet<PathBuf>,

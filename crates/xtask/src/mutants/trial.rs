@@ -10,8 +10,8 @@ use anyhow::{Context, ensure};
 
 use super::{copy::Copy, fault::Fault};
 
-/// No named test takes a tenth of that.
-const TESTS: &str = "60";
+/// No named test takes a tenth of that, beside other work at the lowest priority either.
+const TESTS: &str = "180";
 /// All tests of a package, one that hangs included.
 const ALL_TESTS: &str = "600";
 /// A first build of everything, on a machine that others use too.

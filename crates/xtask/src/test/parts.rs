@@ -21,7 +21,7 @@ use super::{
     runner::{self, Summary},
     times::Budget,
 };
-use crate::{campaign, crdgen, fuzz, layers, protogen};
+use crate::{campaign, crdgen, fuzz, layers, mutants, protogen};
 
 /// The release of cargo-deny; a new one may bring new findings, so it is pinned like the toolchain.
 const CARGO_DENY: &str = "0.20.2";
@@ -55,6 +55,8 @@ pub(crate) enum Part {
     Unit,
     /// The request-controller, broken at 2,500 points of its scenarios; no cluster
     Campaign,
+    /// Some planted faults, chosen by the commit: the tests that they name find them; no cluster
+    Mutants,
     /// The evaluators on random inputs, 20 seconds for each of them; no cluster
     Fuzz,
     /// The custom resources, the chart and their rules on a real API server
@@ -88,6 +90,7 @@ impl Part {
             | Self::Drift
             | Self::Build
             | Self::Campaign
+            | Self::Mutants
             | Self::Fuzz
             | Self::Hostile => false,
         }
@@ -96,7 +99,7 @@ impl Part {
     /// Whether the part needs no cluster and computes in simulated time or for a fixed one, so that a complete run can
     /// leave it what time the parts on a cluster do not use.
     pub(crate) fn goes_aside(self) -> bool {
-        matches!(self, Self::Campaign | Self::Fuzz)
+        matches!(self, Self::Campaign | Self::Mutants | Self::Fuzz)
     }
 
     /// Whether the part uses the run's cluster.
@@ -116,6 +119,7 @@ impl Part {
             Self::Build => [4.0, 9.0],
             Self::Unit => [3.5, 3.5],
             Self::Campaign => [20.0, 30.0],
+            Self::Mutants => [15.0, 25.0],
             Self::Fuzz => [20.0, 25.0],
             Self::Api => [4.5, 17.0],
             Self::Gate => [9.0, 10.0],
@@ -147,6 +151,7 @@ impl Part {
                 programs.and(runner::run(documents, summary))
             }
             Self::Campaign => campaign::test(),
+            Self::Mutants => mutants::test(),
             Self::Fuzz => fuzz::test(),
             Self::Api => {
                 let mut selection = "--workspace --all-features --test api".to_owned();

@@ -16,8 +16,7 @@ use tokio::time::sleep;
 
 use super::{STRICT, bind, metadata, rogue, write};
 use crate::{
-    oracle::{Allowance, Incident},
-    oracle::{Rule, judge},
+    oracle::{Allowance, Incident, Rule, judge},
     stage::{APPS, CONNECTOR, DECOY, PolicyForm, SYSTEM, Stage, TOOLS},
 };
 

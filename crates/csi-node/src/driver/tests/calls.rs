@@ -33,6 +33,36 @@ async fn a_kubelet_that_hangs_up_frees_the_volume() {
     publish(&world).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_volume_is_locked_until_its_mount_is_done_whoever_hangs_up() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    let (go, waits) = std::sync::mpsc::channel();
+    world.mounter.node().publish_waits = Some(waits);
+    let driver = Arc::clone(&world.driver);
+    let call = tokio::spawn(async move { driver.publish(request(), None).await });
+    let is_mounting = || world.mounter.node().found.get(&place("tool")) == Some(&Found::Partial);
+    while !is_mounting() {
+        tokio::task::yield_now().await;
+    }
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    // Nobody waits for it any more, and it goes on.
+    assert_eq!(publish(&world).await, Err(PublishError::InFlight));
+    let unpublish = world.driver.unpublish(&unpublish_request()).await;
+    assert_eq!(Status::from(unpublish.unwrap_err()).code(), Code::Aborted);
+    go.send(()).unwrap();
+    let ends = async {
+        while world.driver.unpublish(&unpublish_request()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), ends)
+        .await
+        .unwrap();
+    assert_eq!(world.mounter.node().found.get(&place("tool")), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_more_calls_are_held_than_there_is_room_for() {
     let world = World::with_room_for(1);

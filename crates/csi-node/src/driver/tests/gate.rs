@@ -513,6 +513,29 @@ async fn all_connectors_of_a_volume_must_be_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_lapsed_while_another_was_waited_for_is_not_mounted_if_both_were_held() {
+    let world = World::new();
+    let driver = Arc::clone(&world.driver);
+    let call = tokio::spawn(async move {
+        let both = request_for("tools/harbor,tools/git");
+        driver.publish(both, None).await
+    });
+    sleep(Duration::from_secs(10)).await;
+    world.evaluator.says("tools/harbor", Some(granted()));
+    sleep(Duration::from_secs(10)).await;
+    world.evaluator.says(
+        "tools/harbor",
+        Some(denied(Phase::Pending, Ready::ChecksPending)),
+    );
+    world.evaluator.says("tools/git", Some(granted()));
+    sleep(Duration::from_secs(10)).await;
+    assert!(!mounted(&world) && !call.is_finished());
+    world.evaluator.says("tools/harbor", Some(granted()));
+    call.await.unwrap().unwrap();
+    assert!(mounted(&world));
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_rejected_connector_fails_the_volume() {
     let world = World::new();
     world.evaluator.says("tools/harbor", Some(granted()));

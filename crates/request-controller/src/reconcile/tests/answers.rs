@@ -109,6 +109,29 @@ async fn a_wrong_answer_is_not_remembered_for_ever() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_used_all_the_time_is_asked_again_in_its_time() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let saying = Arc::new(Saying(Mutex::new(Some(said(CheckVerdict::Failed)))));
+    let controller = asking(&cluster, &saying);
+    look(&controller).await.unwrap();
+    let messages = |cluster: &Cluster| cluster.status()["conditions"].to_string();
+    let wrong = messages(&cluster);
+    *saying.0.lock().unwrap() = Some(said(CheckVerdict::Pending));
+    let mut used = 0;
+    for _ in 0..20 {
+        cluster.now.lock().unwrap().mono += Duration::from_mins(5);
+        cluster.fill(&controller);
+        look(&controller).await.unwrap();
+        used += usize::from(messages(&cluster) == wrong);
+    }
+    assert!(
+        (1..=9).contains(&used),
+        "remembered for {used} times 5 minutes"
+    );
+}
+
+#[tokio::test]
 async fn an_answer_about_something_else_is_not_remembered_at_all() {
     let cluster = Cluster::new();
     cluster.approval("approved");

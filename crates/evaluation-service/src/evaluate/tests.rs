@@ -1,0 +1,52 @@
+use serde_json::{Value, json};
+
+use super::{policies::Policies, *};
+use crate::{
+    fixtures,
+    places::{Places, Purpose},
+};
+
+fn bytes(value: &Value) -> Vec<u8> {
+    value.to_string().into()
+}
+
+/// A question with an object of so many bytes, that a module judges.
+fn asked(length: usize) -> EvaluateChecksRequest {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "deploy", "namespace": "tools", "uid": "u", "labels": {"run": "r"}},
+    });
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"text": "x".repeat(length)},
+        "metadata": {"name": "a", "namespace": "tools", "uid": "o", "resourceVersion": "1", "labels": {"run": "r"}},
+    });
+    EvaluateChecksRequest {
+        policy: bytes(&serde_json::to_value(fixtures::policy("p")).unwrap()),
+        context_object: bytes(&pod),
+        connector: "harbor".to_owned(),
+        candidates: vec![v1::Candidates {
+            check: "gate".to_owned(),
+            objects: vec![bytes(&object)],
+            shared_fields: vec![],
+        }],
+        stage: v1::EvaluationStage::BeforeGrant.into(),
+    }
+}
+
+#[tokio::test]
+async fn what_a_large_question_takes_is_taken_until_it_is_judged() {
+    let (room, places) = (Room::default(), Places::new(1));
+    let pool = Pool::without_workers();
+    let place = places.take("tools", Purpose::New).await.unwrap();
+    let asked = Arc::new(asked(2 * SHORT));
+    let policy = Policies::default().find(&asked.policy).unwrap();
+    {
+        let mut judges = std::pin::pin!(judge(policy, &asked, &pool, &place, &room));
+        while pool.waiting() == 0 {
+            assert!(futures::poll!(&mut judges).is_pending());
+            tokio::task::yield_now().await;
+        }
+        assert!(!room.is_free(), "its objects are in memory");
+    }
+    assert!(room.is_free());
+}
