@@ -146,6 +146,11 @@ impl Text {
         Self(body.slice_ref(part.get().as_bytes()))
     }
 
+    #[cfg(test)]
+    pub(crate) fn for_tests(text: &'static str) -> Self {
+        Self(Bytes::from_static(text.as_bytes()))
+    }
+
     /// The text. It was read as such before.
     pub(crate) fn get(&self) -> &str {
         str::from_utf8(&self.0).unwrap_or_default()

@@ -35,6 +35,8 @@ struct State {
     reviews: Vec<Value>,
     /// Users that may get pods.
     readers: Vec<String>,
+    /// Objects that everybody may do anything with.
+    open: std::collections::BTreeSet<String>,
     fault: Option<Fault>,
     hangs: bool,
     /// How long reviews take, which are then answered.
@@ -123,6 +125,11 @@ impl FakeApi {
 
     pub(crate) fn delete(&self, path: &str) {
         self.0.lock().unwrap().objects.remove(path);
+    }
+
+    /// Lets everybody do anything with objects of this name.
+    pub(crate) fn open(&self, name: &str) {
+        self.0.lock().unwrap().open.insert(name.to_owned());
     }
 
     pub(crate) fn let_read(&self, user: &str) {
@@ -320,7 +327,10 @@ impl State {
         let allowed = self
             .readers
             .iter()
-            .any(|user| review["spec"]["user"] == json!(user));
+            .any(|user| review["spec"]["user"] == json!(user))
+            || review["spec"]["resourceAttributes"]["name"]
+                .as_str()
+                .is_some_and(|name| self.open.contains(name));
         self.reviews.push(review["spec"].clone());
         review["status"] = json!({ "allowed": allowed });
         review

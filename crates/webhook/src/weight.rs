@@ -382,7 +382,14 @@ mod tests {
             let scales = scales(sizes);
             let deadline = Instant::now() + Duration::from_secs(4);
             let _half = scales.tree(PEER_A, sizes.trees / PEER, deadline).await;
-            assert!(scales.tree(PEER_A, KIB, deadline).await.is_err());
+            let deadline = Instant::now() + Duration::from_secs(4);
+            {
+                let mut waits = std::pin::pin!(scales.tree(PEER_A, KIB, deadline));
+                assert!(futures::poll!(&mut waits).is_pending());
+                let half = sizes.trees / PEER / KIB;
+                assert_eq!(scales.taken(), [0, half], "it takes nothing while it waits");
+                assert!(waits.await.is_err());
+            }
             let deadline = Instant::now() + Duration::from_secs(4);
             let heaviest = scales.tree(PEER_B, sizes.heaviest, deadline).await;
             assert!(

@@ -242,3 +242,45 @@ fn spec(text: &Text) -> Option<&str> {
     let read: Spec<'_> = serde_json::from_str(text.get()).ok()?;
     Some(read.spec.get())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{runtime::Builder, time::Instant};
+
+    use super::*;
+    use crate::{
+        shares::Limits,
+        weight::{POLICIES, Scales},
+    };
+
+    /// Where nobody waits for a policy any more, its text is read all the same.
+    #[test]
+    fn the_room_of_a_policy_is_taken_until_it_was_read_whoever_waits() {
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (go, waits) = std::sync::mpsc::channel::<()>();
+            let busy = spawn_blocking(move || waits.recv());
+            let scales = Scales::new(POLICIES, &Limits::for_tests());
+            let peer = [10, 0, 0, 1].into();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            let room = scales.tree(peer, 64 * 1024, deadline).await.unwrap();
+            {
+                let reads = read(Text::for_tests("{}"), Arc::new(room));
+                let mut reads = std::pin::pin!(reads);
+                assert!(futures::poll!(&mut reads).is_pending());
+            }
+            assert_eq!(scales.taken(), [0, 64]);
+            go.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            while scales.taken() != [0, 0] {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+}

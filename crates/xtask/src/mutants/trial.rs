@@ -86,7 +86,17 @@ pub(super) enum Said {
 impl Ran {
     pub(super) fn read(output: &str) -> Self {
         let mut ran = Self::default();
+        // What a failed test said may be the words of another runner.
+        let mut is_quoted = false;
         for line in output.lines() {
+            match line {
+                "failures:" => is_quoted = true,
+                line if line.starts_with("test result: ") => is_quoted = false,
+                _ => {}
+            }
+            if is_quoted {
+                continue;
+            }
             if let Some(rest) = line.strip_prefix("running ") {
                 let count = rest.split(' ').next();
                 ran.begun += count.and_then(|it| it.parse().ok()).unwrap_or(0);
@@ -169,7 +179,8 @@ pub(super) fn of_all(copy: &Copy, package: &str, kind: Kind) -> anyhow::Result<S
     };
     let with = |limit| {
         let mut command = cargo(copy, limit);
-        command.args(["test", "--locked", "--jobs", "2", "--no-fail-fast"]);
+        command.args(["test", "--locked", "--jobs", "2", "--all-features"]);
+        command.arg("--no-fail-fast");
         command.args(chosen).arg(package);
         command
     };
@@ -225,6 +236,7 @@ fn cargo_test(copy: &Copy, package: &str, limit: &str) -> Command {
         "--locked",
         "--jobs",
         "2",
+        "--all-features",
         "--lib",
         "--package",
         package,

@@ -293,6 +293,25 @@ async fn who_may_not_change_many_connectors_is_not_asked_about_all() {
 }
 
 #[tokio::test]
+async fn each_connector_of_a_long_list_is_asked_about() {
+    let names: Vec<String> = (0..40).map(|it| format!("c{it}")).collect();
+    for odd in 0..names.len() {
+        let api = cluster();
+        let others = names.iter().filter(|it| **it != names[odd]);
+        others.for_each(|it| api.open(it));
+        let policy = standing(&json!({"names": names}));
+        let response = created(&api, nobody(), &mallory(), &policy).await;
+        let text = format!(
+            "spec.connector.names: you may not update c{odd}, and a policy hands out only what its author may change"
+        );
+        denied(&response, 403, &text);
+        api.open(&names[odd]);
+        let response = created(&api, nobody(), &mallory(), &policy).await;
+        assert_eq!(response["allowed"], true, "{response}");
+    }
+}
+
+#[tokio::test]
 async fn a_connector_is_labelled_with_its_class_and_never_refused() {
     let api = cluster();
     let ask = async |object: &Value| {
