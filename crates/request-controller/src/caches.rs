@@ -125,15 +125,28 @@ impl World {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A policy as it was read now, with its selectors parsed. One that says the same as the cached one is that one.
-    /// Policies are compared and parsed while nothing is locked.
+    /// A policy as it was read now, with its selectors parsed. One that says the same as the cached one is that one, and
+    /// where none is cached looks share what one of them has read. Policies are compared and parsed while nothing is
+    /// locked.
     #[must_use]
     pub fn parsed(&self, policy: AccessPolicy) -> Arc<CompiledPolicy> {
-        let known = self.read().policies.compiled(&Name::of(&policy));
-        match known {
-            Some(known) if is_same_policy(&known.policy, &policy) => known,
-            known => Arc::new(CompiledPolicy::of(policy, known.as_deref())),
+        let name = Name::of(&policy);
+        let (known, is_left_out) = {
+            let state = self.read();
+            let policies = &state.policies;
+            (policies.compiled(&name), policies.is_left_out(&name))
+        };
+        if let Some(known) = known
+            .as_ref()
+            .filter(|it| is_same_policy(&it.policy, &policy))
+        {
+            return Arc::clone(known);
         }
+        let parsed = Arc::new(CompiledPolicy::of(policy, known.as_deref()));
+        if is_left_out {
+            self.write().policies.share(&name, &parsed);
+        }
+        parsed
     }
 
     /// What the installation was told, once that has been known.

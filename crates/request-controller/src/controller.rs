@@ -38,6 +38,8 @@ use crate::{
 const LEASE: &str = "request-controller";
 /// How many requests are looked at at a time.
 const WORKERS: usize = 24;
+/// How long what is granted waits until it is looked at for what another policy may grant, too.
+const MORE: Duration = Duration::from_secs(2);
 /// How many that hold something, besides.
 const URGENT_WORKERS: usize = 12;
 /// A look that waits longer for the API server gives its place to another one.
@@ -190,7 +192,13 @@ fn watch(
     };
     tasks.spawn_infallible("watches", feeds.start(both, &stop));
     all_taken.ready();
-    let kinds = dynamic::follow(client, Arc::clone(world), sink, metrics, stop.clone());
+    let kinds = dynamic::follow(
+        client,
+        Arc::clone(world),
+        (sink, later(reconciler)),
+        metrics,
+        stop.clone(),
+    );
     tasks.spawn_infallible("check-kinds", kinds);
     let gauges = gauges(Arc::clone(world), reconciler.metrics.clone(), stop);
     tasks.spawn_infallible("gauges", gauges);
@@ -203,6 +211,16 @@ fn sink(reconciler: &Reconciler) -> dynamic::Sink {
     Arc::new(move |wakes: Wakes| {
         for (job, lane) in wakes {
             queue.wake(job, lane);
+        }
+    })
+}
+
+/// The same some time later, unless it comes up sooner.
+fn later(reconciler: &Reconciler) -> dynamic::Later {
+    let queue = Arc::clone(&reconciler.queue);
+    Arc::new(move |jobs| {
+        for job in jobs {
+            queue.wake_after(job, Lane::Normal, MORE);
         }
     })
 }

@@ -21,7 +21,7 @@ use tokio::{
 use tracing::info;
 
 use crate::{
-    caches::{KindState, Wakes, World},
+    caches::{Job, KindState, Wakes, World},
     check_kinds,
     check_object::{AsText, CheckObject},
 };
@@ -41,11 +41,14 @@ const PAGE: u32 = 50;
 /// Where jobs go.
 pub type Sink = Arc<dyn Fn(Wakes) + Send + Sync>;
 
+/// What has things looked at for which nobody waits.
+pub type Later = Arc<dyn Fn(Vec<Job>) + Send + Sync>;
+
 /// Watches the kinds that are wanted, until it is time to end.
 pub async fn follow(
     client: Client,
     world: Arc<World>,
-    sink: Sink,
+    (sink, later): (Sink, Later),
     metrics: WatchMetrics,
     stop: Stop,
 ) {
@@ -79,6 +82,7 @@ pub async fn follow(
                     client: client.clone(),
                     world: Arc::clone(&world),
                     sink: Arc::clone(&sink),
+                    later: Arc::clone(&later),
                     metrics: metrics.clone(),
                     kind,
                 };
@@ -95,6 +99,7 @@ struct One {
     client: Client,
     world: Arc<World>,
     sink: Sink,
+    later: Later,
     metrics: WatchMetrics,
     kind: ObjectKind,
 }
@@ -167,7 +172,12 @@ impl One {
             }
             Change::Gone(name) => (name, None),
         };
-        let wakes = self.world.write().object(&self.kind, &name, object);
+        let (wakes, later) = {
+            let mut state = self.world.write();
+            let wakes = state.object(&self.kind, &name, object);
+            (wakes, state.may_get_more(&self.kind, &name))
+        };
+        (self.later)(later);
         (self.sink)(wakes);
     }
 }

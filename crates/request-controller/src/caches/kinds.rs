@@ -10,7 +10,7 @@ use kube::core::ApiResource;
 use service_kit::watches::Unreadable;
 
 use super::{Job, State, Wakes};
-use crate::{api::Name, check_object::CheckObject, queue::Lane};
+use crate::{api::Name, check_object::CheckObject};
 
 /// What is kept of the objects of one kind in one namespace, in bytes: some thousand approvals. Above it nothing is
 /// kept of them, and each look at that namespace's pods reads what it needs from the API server.
@@ -227,16 +227,32 @@ impl State {
             .into_iter()
             .filter(|it| self.has_policy_about(it, kind))
             .collect();
-        let mut wakes = Wakes::new();
-        for request in open {
-            if self.requests.holds(request) && self.rests_on(request, kind, name) {
-                wakes.push((Job::Request(request.clone()), Lane::Urgent));
-            } else if self.requests.awaits(request) && naming.contains(request.namespace.as_str()) {
-                // Beside what is granted another policy may grant now: that takes nothing back.
-                wakes.push((Job::Request(request.clone()), Lane::Normal));
+        let concerned = open.into_iter().filter(|it| {
+            if self.requests.holds(it) {
+                self.rests_on(it, kind, name)
+            } else {
+                naming.contains(it.namespace.as_str())
             }
-        }
-        wakes
+        });
+        let concerned: Vec<_> = concerned.cloned().collect();
+        self.requests.wakes(concerned)
+    }
+
+    /// The requests beside whose grant another policy may grant now. Nobody waits for that as for the first one: they are
+    /// looked at some time after such an object, however many there are.
+    #[must_use]
+    pub fn may_get_more(&self, kind: &ObjectKind, name: &Name) -> Vec<Job> {
+        let of_pods = self.requests.of_pod_namespace(&name.namespace);
+        let awaiting: Vec<_> = of_pods.filter(|it| self.requests.awaits_more(it)).collect();
+        let owners: BTreeSet<_> = awaiting.iter().map(|it| it.namespace.as_str()).collect();
+        let naming: BTreeSet<_> = owners
+            .into_iter()
+            .filter(|it| self.has_policy_about(it, kind))
+            .collect();
+        let concerned = awaiting
+            .into_iter()
+            .filter(|it| naming.contains(it.namespace.as_str()));
+        concerned.cloned().map(Job::Request).collect()
     }
 
     /// Above the total, the namespace that has most is read live.

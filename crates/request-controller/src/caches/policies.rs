@@ -1,11 +1,11 @@
 //! Policies as the caches keep them, within a share for each namespace and one for all.
 //!
 //! Of a namespace above its share it is known which policies there are and which kinds they name. What they say is read
-//! from the API server, until they take less.
+//! from the API server, until they take less; looks at the same time share what one of them has read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use connectors_api::{AccessPolicy, access_policy::ObjectKind, check_selector::CompiledPolicy};
@@ -71,6 +71,8 @@ enum Content {
         generation: Option<i64>,
         kinds: BTreeSet<ObjectKind>,
         weight: usize,
+        /// What a look has in memory now.
+        shared: Weak<CompiledPolicy>,
     },
     Unreadable,
 }
@@ -124,6 +126,7 @@ impl Stored {
                 generation: policy.policy.metadata.generation,
                 kinds: kinds_of(&policy.policy).cloned().collect(),
                 weight: policy.bytes(),
+                shared: Arc::downgrade(policy),
             };
         }
     }
@@ -164,12 +167,29 @@ impl Policies {
             .collect()
     }
 
-    /// One as it was parsed last, if it is kept.
+    /// One as it was parsed last, if it is kept, or in memory for a look.
     #[must_use]
     pub fn compiled(&self, name: &Name) -> Option<Arc<CompiledPolicy>> {
         match &self.get(name)?.content {
             Content::Kept(policy) => Some(Arc::clone(policy)),
-            Content::NotKept { .. } | Content::Unreadable => None,
+            Content::NotKept { shared, .. } => shared.upgrade(),
+            Content::Unreadable => None,
+        }
+    }
+
+    /// Whether a policy is known and not kept, so that looks should share what they read.
+    #[must_use]
+    pub fn is_left_out(&self, name: &Name) -> bool {
+        let stored = self.get(name);
+        stored.is_some_and(|it| matches!(it.content, Content::NotKept { .. }))
+    }
+
+    /// Lets other looks use a policy that is not kept for as long as somebody has it.
+    pub fn share(&mut self, name: &Name, read: &Arc<CompiledPolicy>) {
+        let place = self.namespaces.get_mut(&name.namespace);
+        let stored = place.and_then(|it| it.all.get_mut(&name.name));
+        if let Some(Content::NotKept { shared, .. }) = stored.map(|it| &mut it.content) {
+            *shared = Arc::downgrade(read);
         }
     }
 
@@ -295,6 +315,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::caches::World;
 
     /// A policy whose spec takes about so many bytes, and no more.
     fn policy(namespace: &str, name: &str, bytes: usize) -> AccessPolicy {
@@ -395,6 +416,32 @@ mod tests {
         policies.refill("loud", &read);
         assert!(is_kept(&policies, "loud"));
         assert_eq!(policies.of("loud").unwrap().len(), left);
+    }
+
+    #[test]
+    fn looks_share_a_policy_that_is_not_kept_for_as_long_as_one_has_it() {
+        let world = World::default();
+        fill(&mut world.write().policies, "loud", TOO_MANY);
+        let read = || world.parsed(policy("loud", "p0", LARGE));
+        let first = read();
+        assert!(Arc::ptr_eq(&first, &read()));
+        // Edited meanwhile, it is another one, and the newer one is shared from then on.
+        let mut edited = policy("loud", "p0", LARGE);
+        edited.spec.permission = connectors_api::Permission::Proxy;
+        let newer = world.parsed(edited.clone());
+        assert!(!Arc::ptr_eq(&first, &newer));
+        assert!(Arc::ptr_eq(&newer, &world.parsed(edited)));
+        drop((first, newer));
+        let name = Name::new("loud", "p0");
+        assert!(world.read().policies.compiled(&name).is_none());
+        // What is not known, or kept, is nobody's to share.
+        drop(world.parsed(policy("loud", "gone", LARGE)));
+        assert!(
+            !world
+                .read()
+                .policies
+                .is_left_out(&Name::new("loud", "gone"))
+        );
     }
 
     #[test]

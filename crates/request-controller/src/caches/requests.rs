@@ -181,10 +181,10 @@ impl Requests {
         self.all.get(name).is_some_and(is_waiting)
     }
 
-    /// Whether a policy may still grant something.
+    /// Whether something is granted, and some other policy is undecided.
     #[must_use]
-    pub fn awaits(&self, name: &Name) -> bool {
-        self.all.get(name).is_some_and(awaits)
+    pub fn awaits_more(&self, name: &Name) -> bool {
+        self.all.get(name).is_some_and(awaits_more)
     }
 
     /// The namespace of the pod that a request is for.
@@ -384,13 +384,12 @@ fn is_waiting(cached: &RequestCached) -> bool {
     cached.request.is_ok() && is_open(cached) && phase(cached) != Some(Phase::Granted)
 }
 
-/// Nothing is granted yet, or beside what is granted some policy is undecided.
-fn awaits(cached: &RequestCached) -> bool {
+fn awaits_more(cached: &RequestCached) -> bool {
     let Ok(request) = &cached.request else {
         return false;
     };
-    let policies = request.status.iter().flat_map(|it| &it.policies);
-    !holds(request) || policies.into_iter().any(|entry| entry.grant.is_none())
+    let mut policies = request.status.iter().flat_map(|it| &it.policies);
+    is_open(cached) && holds(request) && policies.any(|entry| entry.grant.is_none())
 }
 
 /// One that cannot be read may hold anything.

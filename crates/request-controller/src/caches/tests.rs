@@ -359,7 +359,7 @@ fn news_about_the_status_of_a_policy_wakes_nobody_and_looks_share_what_was_parse
 }
 
 #[test]
-fn an_object_wakes_what_is_granted_while_another_policy_is_undecided() {
+fn an_object_concerns_what_is_granted_while_another_policy_is_undecided() {
     let undecided = json!({"phase": "Granted", "policies": [
         {"policy": {}, "grant": {"state": "Granted"}}, {"policy": {}},
     ]});
@@ -369,19 +369,23 @@ fn an_object_wakes_what_is_granted_while_another_policy_is_undecided() {
     for (status, woken) in [
         (granted(), vec![]),
         (decided, vec![]),
-        (undecided, job(Lane::Normal)),
+        (undecided, vec![Job::Request(name())]),
         (json!({"phase": "Revoked"}), vec![]),
+        (Value::Null, vec![]),
     ] {
         let world = World::default();
         *world.write() = with(&status);
         let _ = world.write().kind(&config_maps(), KindState::Starting);
         let _ = watched(&world, about("tools", "ConfigMap"));
         let of_pod = Name::new("apps", "x");
+        let state = world.read();
         assert_eq!(
-            world.write().object(&config_maps(), &of_pod, None),
+            state.may_get_more(&config_maps(), &of_pod),
             woken,
             "{status}"
         );
+        let elsewhere = Name::new("elsewhere", "x");
+        assert_eq!(state.may_get_more(&config_maps(), &elsewhere), []);
     }
 }
 
