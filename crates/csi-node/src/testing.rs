@@ -442,6 +442,8 @@ pub(crate) struct Node {
     pub(crate) facts: Vec<Facts>,
     /// The next publication fails, and leaves something.
     pub(crate) publish_fails: bool,
+    /// The next publication fails when everything but its last step was done.
+    pub(crate) seal_fails: bool,
     /// The next publication waits until something comes through this.
     pub(crate) publish_waits: Option<std::sync::mpsc::Receiver<()>>,
     /// The next publication panics, and leaves something.
@@ -507,6 +509,9 @@ impl Mounter for FakeMounter {
         node.found
             .insert(place.clone(), Found::Published(record.clone()));
         node.facts = facts.to_vec();
+        if std::mem::take(&mut node.seal_fails) {
+            return Err(broken());
+        }
         if passage == Passage::WhileOff {
             node.while_off.insert(place.clone());
         }

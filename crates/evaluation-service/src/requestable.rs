@@ -286,6 +286,10 @@ mod tests {
     fn caches_that_were_never_heard_or_not_lately_know_nothing() {
         let late = now() + MOST;
         assert_eq!(asked(&world(), &question(), late), Requestable::Unknown);
+        // Decisions need no policies, and this does.
+        let half = world();
+        half.hear_what_decides(late);
+        assert_eq!(asked(&half, &question(), late), Requestable::Unknown);
         let mut silent = World::default();
         put(&mut silent, "p", |_| ());
         assert_eq!(said(&silent), Requestable::Unknown);

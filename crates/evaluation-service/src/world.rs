@@ -113,6 +113,14 @@ impl World {
         self.heard.oldest(SOURCES)
     }
 
+    /// The caches that decide show the cluster as of this moment.
+    #[cfg(test)]
+    pub(crate) fn hear_what_decides(&self, moment: Timestamp) {
+        for source in 0..DECIDING {
+            self.heard.note(source, moment);
+        }
+    }
+
     /// All caches show the cluster as of this moment.
     #[cfg(test)]
     pub(crate) fn hear_everything(&self, moment: Timestamp) {

@@ -194,6 +194,40 @@ fn a_role_with_many_bindings_is_looked_up_by_the_user() {
     assert_eq!(who.subjects.len(), 1);
 }
 
+/// The bindings of a role end where those of the next one begin, however many it has.
+#[test]
+fn many_bindings_of_one_role_say_nothing_about_its_neighbours() {
+    for bindings in [1, 8, 9, 100] {
+        let mut index = RbacIndex::default();
+        let other = |index: &mut RbacIndex, number: usize| {
+            grant(index, number);
+            let mut binding = binding(number, &format!("grant-{number}"));
+            for subject in binding.subjects.iter_mut().flatten() {
+                subject.name = "other".to_owned();
+            }
+            index.apply(&binding).unwrap();
+        };
+        other(&mut index, 1000);
+        grant(&mut index, 0);
+        for number in 1..bindings {
+            index.apply(&binding(number, "grant-0")).unwrap();
+        }
+        other(&mut index, 1001);
+        let allowed = |user: &str, number: usize| {
+            let (user, resource) = (User::service_account("apps", user), pod(number));
+            let question = Attributes {
+                user: &user,
+                verb: "*",
+                target: Target::Resource(harbor(&resource)),
+            };
+            index.allowing(&question).count()
+        };
+        assert_eq!(allowed("pipeline", 0), bindings);
+        assert_eq!((allowed("other", 1000), allowed("other", 1001)), (1, 1));
+        assert_eq!(allowed("other", 0), 0, "{bindings} bindings");
+    }
+}
+
 #[test]
 fn a_rule_with_two_long_lists_takes_no_room_for_their_product() {
     let numbered =

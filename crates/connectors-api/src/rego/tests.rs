@@ -202,6 +202,14 @@ fn what_could_never_decide_is_refused_when_it_is_written() {
             function("rand.intn"),
         ),
         (
+            "package approval\noutput := {\"state\": \"passed\"} if { input.x; abs(rand.intn(\"a\", 2)) == 1 }",
+            function("rand.intn"),
+        ),
+        (
+            "package approval\noutput := {\"state\": \"passed\"} if { input.x; count([1 | x := [abs(time.now_ns())]]) == 1 }",
+            function("time.now_ns"),
+        ),
+        (
             "package approval\noutput := {\"at\": time.now_ns()}",
             function("time.now_ns"),
         ),

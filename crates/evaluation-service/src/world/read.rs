@@ -188,10 +188,16 @@ mod tests {
 
     #[test]
     fn nothing_is_missing_that_decides() {
-        let read: Role = Rbac::parse(&stored(role("a", POD_FORM))).unwrap();
-        assert_eq!(read, role("a", POD_FORM));
-        let read: RoleBinding = Rbac::parse(&stored(role_binding("a"))).unwrap();
-        assert_eq!(read, role_binding("a"));
+        for going in [None, Some(Time(jiff::Timestamp::UNIX_EPOCH))] {
+            let mut written = role("a", POD_FORM);
+            written.metadata.deletion_timestamp = going.clone();
+            let read: Role = Rbac::parse(&stored(&written)).unwrap();
+            assert_eq!(read, written);
+            let mut written = role_binding("a");
+            written.metadata.deletion_timestamp = going;
+            let read: RoleBinding = Rbac::parse(&stored(&written)).unwrap();
+            assert_eq!(read, written);
+        }
         let asked = request("a", "Granted");
         let read: AccessRequest = Strict::parse(&stored(&asked)).unwrap();
         assert_eq!(read.metadata.managed_fields, None);

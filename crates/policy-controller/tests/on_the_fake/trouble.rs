@@ -215,27 +215,29 @@ async fn two_that_lead_agree_though_one_is_far_behind() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_taken_away_keeps_nothing_else_from_going() {
     let cluster = Cluster::new();
-    let stray = |uid: &str, role: &str, finalizers: Value| {
+    let stray = |uid: &str, name: &str, role: &str, finalizers: Value| {
         let labels = json!({"app.kubernetes.io/managed-by": "connectors-approval", "connectors.alauda.io/accessPolicyUid": uid});
         cluster.put(json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": format!("policy-{uid}"), "namespace": TOOLS, "labels": labels, "finalizers": finalizers},
+            "metadata": {"name": name, "namespace": TOOLS, "labels": labels, "finalizers": finalizers},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
             "subjects": [{"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}],
         }));
     };
     // Nobody may write a binding to a Role that is missing, not even to empty it.
-    stray("a", "missing", json!(["example.com/keep"]));
+    stray("a", "policy-a", "missing", json!(["example.com/keep"]));
     cluster.server.delete("rolebindings", TOOLS, "policy-a");
-    stray("b", "policy-b", json!([]));
+    // Others of the same policy, before it and behind it.
+    stray("a", "policy-0", "policy-0", json!([]));
+    stray("a", "policy-z", "policy-z", json!([]));
+    stray("b", "policy-b", "policy-b", json!([]));
     let _process = cluster.start("one");
     sleep(Duration::from_millis(100)).await;
-    let left = |uid: &str| {
-        let name = format!("policy-{uid}");
-        cluster.server.get("rolebindings", TOOLS, &name).is_some()
-    };
-    assert!(left("a"));
-    assert!(!left("b"));
+    let left = |name: &str| cluster.server.get("rolebindings", TOOLS, name).is_some();
+    assert!(left("policy-a"));
+    for name in ["policy-0", "policy-z", "policy-b"] {
+        assert!(!left(name), "{name}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -114,7 +114,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn task(approvers: &Value, state: &str) -> Value {
+pub(super) fn task(approvers: &Value, state: &str) -> Value {
     let mut task = gate("task", state);
     task["apiVersion"] = "openshift-pipelines.org/v1alpha1".into();
     task["kind"] = "ApprovalTask".into();
@@ -122,7 +122,7 @@ fn task(approvers: &Value, state: &str) -> Value {
     task
 }
 
-fn about_tasks(question: Question) -> Question {
+pub(super) fn about_tasks(question: Question) -> Question {
     question.with(|it| {
         it.check()["selector"]["objectRef"] =
             json!({"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"});

@@ -1,5 +1,6 @@
 //! Rego modules, as far as they can be judged without running one.
 
+use super::approvals::{about_tasks, task};
 use super::*;
 use crate::shared_fields::FieldPath;
 
@@ -76,6 +77,27 @@ fn a_module_is_not_asked_about_what_does_not_count() {
 }
 
 #[test]
+fn a_module_that_approves_waives_no_approver_whatever_it_says() {
+    for words in [None, Some(""), Some("all well")] {
+        for (approvers, expected) in [
+            (json!([]), (Failed, JudgeReason::QuorumNotMet)),
+            (
+                json!([{"name": "alice", "type": "User", "input": "approve"}]),
+                (Passed, JudgeReason::Approved),
+            ),
+        ] {
+            let asked = about_tasks(with_rego(question()))
+                .with(|it| it.check()["approvers"] = json!({"users": ["alice"]}))
+                .found([task(&approvers, "approved")]);
+            let judgement = prepare(asked)
+                .unwrap()
+                .finish([Ok(answer("approved", words))]);
+            assert_eq!(judgement.said(), expected, "{words:?} {approvers}");
+        }
+    }
+}
+
+#[test]
 fn an_empty_module_is_none() {
     let judgement = question()
         .with(|it| it.check()["state"] = json!({"rego": ""}))
@@ -90,24 +112,27 @@ fn a_module_of_another_namespace_sees_what_is_shared_of_an_object() {
     let mut object = gate("a", "approved");
     object["data"] = json!({"verdict": "yes", "hidden": "secret-thing"});
     object["metadata"]["labels"]["team"] = "secret-team".into();
-    let asked = |namespace: &str, shared: &[&str]| {
+    let asked = |stage: Stage, namespace: &str, shared: &[&str]| {
         let paths = shared.iter().map(|it| FieldPath::parse(it).unwrap());
         let shared = BTreeMap::from([("gate".to_owned(), paths.collect())]);
         let question = with_rego(question()).found([object.clone()]);
         let question = question.with(|it| {
             it.policy["metadata"]["namespace"] = namespace.into();
             it.shared = shared.clone();
+            it.stage = stage;
         });
         let prepared = prepare(question).unwrap();
         prepared.rego_jobs().next().unwrap().input.clone()
     };
-    assert_eq!(asked("devops", &[]), object);
-    let seen = asked("tools", &[]);
-    assert_eq!(seen["status"], json!({"state": "approved"}));
-    assert_eq!(seen["metadata"]["labels"], json!({"run": "r1"}));
-    assert!(!seen.to_string().contains("secret"), "{seen}");
-    let seen = asked("tools", &["data.verdict"]);
-    assert_eq!(seen["data"], json!({"verdict": "yes"}));
+    for stage in [Stage::BeforeGrant, Stage::AfterGrant] {
+        assert_eq!(asked(stage, "devops", &[]), object);
+        let seen = asked(stage, "tools", &[]);
+        assert_eq!(seen["status"], json!({"state": "approved"}));
+        assert_eq!(seen["metadata"]["labels"], json!({"run": "r1"}));
+        assert!(!seen.to_string().contains("secret"), "{seen}");
+        let seen = asked(stage, "tools", &["data.verdict"]);
+        assert_eq!(seen["data"], json!({"verdict": "yes"}));
+    }
 }
 
 #[test]

@@ -203,6 +203,16 @@ async fn a_mount_that_fails_leaves_nothing_and_one_that_does_is_not_final() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_mount_that_fails_at_its_last_step_is_not_final_and_the_next_call_looks_after_it() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    world.mounter.node().seal_fails = true;
+    let result = publish(&world).await;
+    assert!(!is_final(code(&result)) && mounted(&world), "{result:?}");
+    publish(&world).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_leaves_nothing_and_the_volume_free() {
     let world = World::new();
     world.evaluator.says("tools/harbor", Some(granted()));
@@ -338,6 +348,16 @@ async fn no_log_line_no_error_and_no_metric_holds_the_token() {
         .secrets
         .insert(tokens.to_owned(), "the-token".to_owned());
     say(call(&world, in_context).await);
+    for odd in [
+        r#""the-token""#,
+        r#"{"connectors.alauda.io": "the-token"}"#,
+        r#"{"connectors.alauda.io": {"token": ["the-token"]}}"#,
+        r#"{"connectors.alauda.io": {"the-token": 1}}"#,
+    ] {
+        let mut request = request();
+        request.secrets.insert(tokens.to_owned(), odd.to_owned());
+        say(call(&world, request).await);
+    }
     let logged = String::from_utf8(LINES.lock().unwrap().clone()).unwrap();
     assert!(
         logged.contains("unpublished") && logged.contains("not published"),

@@ -237,3 +237,29 @@ fn a_split_with_other_rules_takes_back_first() {
     let steps = go(cluster(&before), &after);
     assert_eq!(words(&steps)[0], "delete RoleBinding");
 }
+
+#[test]
+fn a_rule_about_all_connectors_is_within_none_that_names_some() {
+    let rule = |names: serde_json::Value| -> PolicyRule {
+        serde_json::from_value(json!({
+            "apiGroups": ["connectors.alauda.io"], "resources": ["connectors/apis"], "verbs": ["get"],
+            "resourceNames": names,
+        }))
+        .unwrap()
+    };
+    let wanted = [rule(json!(["git"])), rule(json!(["harbor"]))];
+    for (names, is_within) in [
+        (json!(["git"]), true),
+        (json!(["git", "harbor"]), true),
+        (json!(["git", "other"]), false),
+        (json!([]), false),
+        (json!(null), false),
+    ] {
+        let found = [rule(names.clone())];
+        assert_eq!(
+            covers(Some(found.iter()), &wanted.iter()),
+            is_within,
+            "{names}"
+        );
+    }
+}
