@@ -76,7 +76,8 @@ fn lines(request: &Value) -> Vec<String> {
         lines.extend(evidence(policy).map(|it| format!("{name} rests on {it}")));
         lines.extend(lasts(policy).map(|it| format!("{name} lasts {it} s")));
     }
-    for time in ["grantedAt", "revokedAt", "expiresAt"] {
+    // When it was granted is not among them: it may have ended before that was recorded.
+    for time in ["revokedAt", "expiresAt"] {
         if request["status"][time].is_string() {
             lines.push(time.to_owned());
         }
