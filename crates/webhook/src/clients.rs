@@ -43,7 +43,14 @@ mod tests {
         let names = |names: &[&str]| named(names.iter().map(|&it| it.to_owned()).collect());
         assert!(names(&[])(&api_server));
         assert!(names(&["other", "kube-apiserver"])(&api_server));
-        for none in [names(&["other"]), names(&["kube-apiserve"]), names(&[""])] {
+        for none in [
+            names(&["other"]),
+            names(&["kube-apiserve"]),
+            names(&["ube-apiserver"]),
+            names(&["kube-apiserver-2"]),
+            names(&["Kube-apiserver"]),
+            names(&[""]),
+        ] {
             assert!(!none(&api_server));
         }
         assert!(!names(&["kube-apiserver"])(&certificate(None)));

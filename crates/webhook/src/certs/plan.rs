@@ -6,7 +6,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::x509::{Authority, BACKDATED, Pair, Root};
+use super::x509::{Authority, BACKDATED, Pair, Root, Validity};
 
 /// The kubelet brings a new bundle to pods within about two minutes. Until then, what clients trust
 /// already stays in use.
@@ -108,9 +108,12 @@ pub(crate) fn plan(stored: &Stored, namespace: &str, now: Timestamp) -> Step {
         let names = server.names(namespace);
         let state = state(pair.as_ref(), authority, &wanted, &names, now);
         match state {
-            State::Useless => return Step::Issue(server),
-            State::Due if spread => return Step::Issue(server),
-            State::Due | State::Good => {}
+            State::Useless | State::Due => return Step::Issue(server),
+            // A bundle that is written again and again never spreads, and what has ended is accepted by nobody.
+            State::Older { until } if spread || until.duration_since(now) <= SPREADING => {
+                return Step::Issue(server);
+            }
+            State::Older { .. } | State::Good => {}
         }
     }
     Step::Rest
@@ -121,8 +124,12 @@ pub(crate) fn plan(stored: &Stored, namespace: &str, now: Timestamp) -> Step {
 enum State {
     /// Nobody accepts it: waiting makes nothing better.
     Useless,
-    /// It works, and has to be replaced.
+    /// It works, and is old. Whoever accepts it accepts one of the same authority: waiting makes nothing better.
     Due,
+    /// It works until then, and an earlier authority signed it: first callers learn of the later one.
+    Older {
+        until: Timestamp,
+    },
     Good,
 }
 
@@ -136,8 +143,10 @@ fn state(
     let Some(pair) = pair.filter(|pair| pair.verified(trusted, names, now)) else {
         return State::Useless;
     };
-    let current = pair.verified(std::slice::from_ref(&authority.root), names, now);
-    if current && pair.validity.fresh(now, SERVING_DUE) {
+    let Validity { until, .. } = pair.validity;
+    if !pair.verified(std::slice::from_ref(&authority.root), names, now) {
+        State::Older { until }
+    } else if pair.validity.fresh(now, SERVING_DUE) {
         State::Good
     } else {
         State::Due

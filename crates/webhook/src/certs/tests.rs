@@ -14,6 +14,8 @@ use crate::{
 };
 use x509::{Authority, Pair, Root};
 
+mod stored;
+
 /// One replica.
 struct Replica {
     keeper: Keeper,

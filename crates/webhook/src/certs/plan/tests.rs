@@ -3,6 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod late;
+
 const NAMESPACE: &str = "connectors-system";
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
