@@ -62,6 +62,12 @@ impl Admission {
             },
         }
     }
+
+    /// Places that are taken, and addresses that take or await some.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> usize {
+        self.connectors.lookups.taken() + self.policies.rego.peers()
+    }
 }
 
 /// How long an object waits to be counted. It was judged before, and is not to be late for that.

@@ -17,6 +17,8 @@ mod clients;
 mod error;
 mod evaluator;
 mod metrics;
+#[cfg(test)]
+mod oracle;
 mod review;
 mod server;
 mod shares;

@@ -77,6 +77,11 @@ impl Limits {
     }
 
     #[cfg(test)]
+    pub(crate) fn all_counted(&self) -> u64 {
+        Limit::ALL.into_iter().map(|it| self.counted(it)).sum()
+    }
+
+    #[cfg(test)]
     pub(crate) fn counted(&self, limit: Limit) -> u64 {
         self.metrics.counted(limit)
     }
@@ -143,5 +148,17 @@ mod tests {
         }
         tokio::time::advance(TOLD_AGAIN).await;
         assert!(limits.is_news(Limit::Memory) && !limits.is_news(Limit::Memory));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_has_its_share_without_pause_is_told_of_in_each_period() {
+        let limits = Limits::for_tests();
+        let mut told = 0;
+        let step = TOLD_AGAIN / 100;
+        for _ in 0..10 * 100 {
+            told += u32::from(limits.is_news(Limit::Rego));
+            tokio::time::advance(step).await;
+        }
+        assert_eq!(told, 10);
     }
 }

@@ -159,6 +159,12 @@ impl Scales {
         self.trees.take(peer, weight, deadline).await
     }
 
+    /// How many addresses hold or wait for room.
+    #[cfg(test)]
+    pub(crate) fn peers(&self) -> usize {
+        self.bodies.of_peer.peers() + self.trees.of_peer.peers()
+    }
+
     /// Kibibytes that are taken, of bodies and of trees.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> [usize; 2] {

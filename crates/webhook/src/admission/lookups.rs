@@ -94,6 +94,12 @@ impl Places {
         }
     }
 
+    /// Places that are taken, and addresses that take or await one.
+    #[cfg(test)]
+    fn taken(&self, all: usize) -> usize {
+        all - self.of_all.available_permits() + self.of_peer.peers()
+    }
+
     /// First the address's own: what waits there takes nothing from others.
     async fn take(&self, peer: IpAddr) -> Result<Place, Unanswered> {
         let of_peer = self.of_peer.take(peer, 1).await;
@@ -115,6 +121,13 @@ impl Lookups {
             names: Places::new(NAMES, NAMES_OF_PEER, limits),
             classes: Arc::new(Semaphore::new(CLASS_LOOKS)),
         }
+    }
+
+    /// Places that are taken, and addresses that take or await one.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> usize {
+        let classes = CLASS_LOOKS - self.classes.available_permits();
+        self.calls.taken(MOST_CALLS) + self.names.taken(NAMES) + classes
     }
 
     /// Whether the user of a review may get a pod, whether or not it exists.

@@ -118,7 +118,11 @@ impl Policies {
         deadline: Instant,
     ) -> Vec<String> {
         let granted = policy.pointer("/spec/checkGrantedPermission");
-        let names_nobody = granted.is_some_and(|it| it.get("requesters").is_none());
+        // {} counts as absent.
+        let granted = granted
+            .and_then(Value::as_object)
+            .filter(|it| !it.is_empty());
+        let names_nobody = granted.is_some_and(|it| !it.contains_key("requesters"));
         let selecting = selecting(policy);
         if !names_nobody && selecting.is_empty() {
             return Vec::new();

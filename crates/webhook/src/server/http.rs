@@ -137,6 +137,14 @@ impl Handler {
         all.into_iter().flat_map(Scales::taken).sum()
     }
 
+    /// Places that reviews take now, of any sort, and addresses that take or await some.
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> usize {
+        let all = [&self.policies, &self.requests, &self.connectors];
+        let peers: usize = all.into_iter().map(Scales::peers).sum();
+        self.taken() + peers + self.admission.taken()
+    }
+
     /// Answers an address within [`ANSWER`].
     pub(crate) async fn answer<B>(&self, peer: IpAddr, request: Request<B>) -> Response<Full<Bytes>>
     where

@@ -495,6 +495,9 @@ async fn whoever_names_nobody_is_warned_where_everybody_may_ask_then() {
         assert_eq!(warned(&open).await, expected, "{value}");
         assert!(!warned(&named).await);
         assert!(!warned(&standing(&json!({}))).await, "it has no checks");
+        let mut empty = standing(&json!({}));
+        empty["spec"]["checkGrantedPermission"] = json!({});
+        assert!(!warned(&empty).await, "it has no checks either");
     }
     api.fail(|called, path| {
         (called == Method::GET && path.contains("configmaps")).then_some(StatusCode::FORBIDDEN)
