@@ -276,7 +276,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
 
     /// Removes a volume. What is not there is removed already.
     pub(crate) async fn unpublish(
-        &self,
+        self: &Arc<Self>,
         request: &NodeUnpublishVolumeRequest,
     ) -> Result<(), UnpublishError> {
         let NodeUnpublishVolumeRequest {
@@ -294,18 +294,20 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             return self.never_ours(target_path).await;
         };
         let lock: Lock = self.locks.take(&place).ok_or(UnpublishError::InFlight)?;
-        let mounter = Arc::clone(&self.mounter);
-        let (id, removed) = (place.volume_id(), place.clone());
-        // The lock goes with the work, which a kubelet that hangs up does not stop.
+        let driver = Arc::clone(self);
+        let id = place.volume_id();
+        // All of it goes with the work, which a kubelet that hangs up does not stop.
         let cleared = tokio::task::spawn_blocking(move || {
-            let cleared = mounter.clear(&place);
+            let cleared = driver.mounter.clear(&place);
+            if cleared.is_ok() {
+                driver.kept.forget(&place);
+                driver.asked.forget(place.pod_uid());
+            }
             drop(lock);
             cleared
         });
         match cleared.await {
             Ok(Ok(())) => {
-                self.kept.forget(&removed);
-                self.asked.forget(removed.pod_uid());
                 info!(volume = id, "unpublished");
                 Ok(())
             }

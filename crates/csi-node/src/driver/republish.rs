@@ -24,7 +24,7 @@ use crate::{
     error::PublishError,
     evaluator::{Evaluator, question},
     kubernetes::{Kubernetes, Word, review},
-    mounter::{Mounter, Passage},
+    mounter::{Found, Mounter, Passage},
     proto::csi::NodePublishVolumeRequest,
     volume::{ConnectorKey, Place, Publish, Wish},
 };
@@ -72,12 +72,14 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             self.kept.forget(place);
         }
         match act {
-            Act::Leave | Act::Fine => {}
-            Act::Refill(admitted) => self.refill(place, record, &wish, &admitted).await,
-            // Once more: the process may have died in the middle.
-            Act::Empty(..) if emptied => {
-                let _ = self.mounting(place, M::empty).await;
+            Act::Refill(admitted) => {
+                if !self.refill(place, record, &wish, &admitted).await {
+                    self.empty_again(place).await;
+                }
             }
+            // Once more, whatever was heard: a process may have died in the middle, or a step have failed.
+            Act::Leave | Act::Empty(..) if emptied => self.empty_again(place).await,
+            Act::Leave | Act::Fine => {}
             Act::Empty(connector, passage) => {
                 self.take_away(place, &wish, &connector, passage).await;
             }
@@ -186,9 +188,16 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
     }
 
-    async fn refill(&self, place: &Place, record: &Record, wish: &Wish, admitted: &[Admitted]) {
+    /// False when the content is not there.
+    async fn refill(
+        &self,
+        place: &Place,
+        record: &Record,
+        wish: &Wish,
+        admitted: &[Admitted],
+    ) -> bool {
         let Ok(facts) = self.facts(wish, admitted).await else {
-            return;
+            return false;
         };
         let record = record.clone();
         let refilled = self
@@ -202,6 +211,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
                 "access is back, and so is the content"
             );
         }
+        refilled.is_ok()
     }
 
     async fn take_away(
@@ -224,6 +234,16 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         };
         let note = format!("connector {connector}: {why}, the content of the volume was removed");
         self.kubernetes.tell(&wish.pod, Word::Revoked, note);
+    }
+
+    /// Nothing stays in a volume that says that it is empty.
+    async fn empty_again(&self, place: &Place) {
+        let emptied = self.mounting(place, |mounter, place| match mounter.look(place)? {
+            Found::Emptied(_) => mounter.empty(place),
+            Found::Nothing | Found::Partial | Found::Published(_) => Ok(()),
+        });
+        // What is wrong is in the log, and the next call tries again.
+        let _ = emptied.await;
     }
 
     /// A volume that was mounted while nothing was gated keeps its content, and the pod is told once.
