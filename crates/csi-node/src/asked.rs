@@ -136,6 +136,49 @@ mod tests {
         assert_eq!(known, ["new", "waiting"]);
     }
 
+    /// The kubelet's longest pause, for ten lifetimes of what is remembered, while other pods come and go.
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_asks_without_pause_has_its_share_once_however_long_that_is() {
+        let asked = Asked::default();
+        assert_eq!(full(&asked, "greedy"), MOST_OF_A_POD);
+        for round in 0..150 {
+            advance(Duration::from_mins(2)).await;
+            let other = format!("pod-{round}");
+            asked
+                .count(&other, &connector(0), Permission::Apis)
+                .unwrap();
+            let again = asked.count(
+                "greedy",
+                &connector(round % MOST_OF_A_POD),
+                Permission::Apis,
+            );
+            assert_eq!(again, Ok(()), "{round}");
+            let more = asked.count("greedy", &connector(99), Permission::Apis);
+            assert_eq!(more, Err(Full::Requests), "{round}");
+        }
+        // Those that asked once are gone.
+        assert!(asked.census() <= 17, "{}", asked.census());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_only_alike_is_counted_apart() {
+        let asked = Asked::default();
+        for pod in ["uid-1", "uid-10", "UID-1"] {
+            assert_eq!(full(&asked, pod), MOST_OF_A_POD, "{pod}");
+        }
+        asked.forget("uid-1");
+        for pod in ["uid-10", "UID-1"] {
+            let more = asked.count(pod, &connector(99), Permission::Apis);
+            assert_eq!(more, Err(Full::Requests), "{pod}");
+        }
+        // The same name in another namespace is another connector.
+        for namespace in ["tools", "tools-2"] {
+            let key = key(&format!("{namespace}/harbor"));
+            asked.count("uid-1", &key, Permission::Apis).unwrap();
+        }
+        assert_eq!(asked.pods()["uid-1"].requests.len(), 2);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_memory_has_an_end() {
         let asked = Asked::default();

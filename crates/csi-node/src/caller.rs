@@ -183,4 +183,50 @@ mod tests {
         }
         assert_eq!(proven(json!({})), Err(CallerError::NotAuthenticated));
     }
+
+    /// Names that begin or end like the right one, or differ in case, are other names.
+    #[test]
+    fn refuses_a_token_of_a_pod_whose_names_are_only_alike() {
+        let alike = |right: &str| {
+            let shorter = right[..right.len() - 1].to_owned();
+            let rest = right[1..].to_owned();
+            let first_upper = right.replacen(|it: char| it.is_ascii_lowercase(), "X", 1);
+            let upper = right.to_ascii_uppercase();
+            let spaced = format!("{right} ");
+            let longer = [
+                format!("{right}0"),
+                format!("0{right}"),
+                format!("{right}-{right}"),
+            ];
+            let others = [shorter, rest, first_upper, upper, spaced, String::new()];
+            others.into_iter().chain(longer)
+        };
+        for claim in ["pod-name", "pod-uid", "node-name"] {
+            let pointer = format!("/user/extra/authentication.kubernetes.io~1{claim}/0");
+            let mut changed = review();
+            let right = changed
+                .pointer(&pointer)
+                .unwrap()
+                .as_str()
+                .unwrap()
+                .to_owned();
+            for other in alike(&right) {
+                *changed.pointer_mut(&pointer).unwrap() = json!(other);
+                assert!(proven(changed.clone()).is_err(), "{claim} {other:?}");
+            }
+        }
+        for part in ["shop", "builder", "system:serviceaccount"] {
+            for other in alike(part) {
+                let mut changed = review();
+                let user = "system:serviceaccount:shop:builder".replace(part, &other);
+                changed["user"]["username"] = json!(user);
+                assert!(proven(changed).is_err(), "{user}");
+            }
+        }
+        for other in alike("connectors.alauda.io") {
+            let mut changed = review();
+            changed["audiences"] = json!([other]);
+            assert!(proven(changed).is_err(), "{other:?}");
+        }
+    }
 }

@@ -170,6 +170,23 @@ mod tests {
         assert_eq!(usual, Record::new(&at("tool"), &wish(&["a/b"])));
         let mut proxy = wish(&["a/b"]);
         proxy.permission = Permission::Proxy;
+        let pod = |change: fn(&mut Pod)| {
+            let mut wish = wish(&["a/b"]);
+            change(&mut wish.pod);
+            wish
+        };
+        // Every part of the pod counts, and what begins alike is another.
+        for other in [
+            pod(|pod| pod.namespace.push_str("-2")),
+            pod(|pod| pod.name.push('0')),
+            pod(|pod| pod.uid.push('0')),
+            pod(|pod| pod.uid.make_ascii_uppercase()),
+            pod(|pod| pod.service_account.push_str("-2")),
+            wish(&["a/b-2"]),
+            wish(&["a-2/b"]),
+        ] {
+            assert_ne!(usual, Record::new(&at("tool"), &other), "{other:?}");
+        }
         let mut account = wish(&["a/b"]);
         account.pod.service_account = "other".to_owned();
         for (place, other) in [

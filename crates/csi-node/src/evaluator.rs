@@ -82,3 +82,68 @@ pub(crate) fn question(wish: &Wish, connector: &ConnectorKey) -> AccessQuestion 
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use connectors_api::{AccessResource, Permission};
+
+    use super::*;
+    use crate::{kubernetes::review, testing::wish};
+
+    /// What is asked of both services, for one wish.
+    fn asked(wish: &Wish) -> (AccessQuestion, String, String) {
+        let Wish {
+            pod,
+            connectors,
+            permission,
+        } = wish;
+        let reviewed = |resource| {
+            let review = review(pod, &connectors[0], &resource);
+            serde_json::to_string(&review).unwrap()
+        };
+        (
+            question(wish, &connectors[0]),
+            reviewed(AccessResource::standing(*permission)),
+            reviewed(AccessResource::pod(*permission, &pod.namespace, &pod.name)),
+        )
+    }
+
+    #[test]
+    fn asks_about_the_whole_of_a_pod_and_of_its_connector() {
+        type Change = fn(&mut Wish);
+        let changes: [(&str, Change, [bool; 3]); 7] = [
+            ("namespace", |it| it.pod.namespace.push_str("-2"), [true; 3]),
+            (
+                "account",
+                |it| it.pod.service_account.push_str("-2"),
+                [true; 3],
+            ),
+            (
+                "permission",
+                |it| it.permission = Permission::Proxy,
+                [true; 3],
+            ),
+            (
+                "connector",
+                |it| it.connectors[0].name.push_str("-2"),
+                [true; 3],
+            ),
+            (
+                "namespace of the connector",
+                |it| it.connectors[0].namespace.push_str("-2"),
+                [true; 3],
+            ),
+            ("name", |it| it.pod.name.push('0'), [true, false, true]),
+            // Reviews know no UIDs.
+            ("uid", |it| it.pod.uid.push('0'), [true, false, false]),
+        ];
+        let usual = asked(&wish(&["tools/harbor"]));
+        for (what, change, expected) in changes {
+            let mut other = wish(&["tools/harbor"]);
+            change(&mut other);
+            let other = asked(&other);
+            let differs = [usual.0 != other.0, usual.1 != other.1, usual.2 != other.2];
+            assert_eq!(differs, expected, "{what}");
+        }
+    }
+}

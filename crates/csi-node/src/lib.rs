@@ -22,6 +22,8 @@ mod kubernetes;
 mod locks;
 mod metrics;
 mod mounter;
+#[cfg(test)]
+mod oracle;
 mod room;
 mod server;
 mod service;

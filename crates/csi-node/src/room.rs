@@ -115,6 +115,12 @@ impl Room {
         pods.len() + namespaces.len()
     }
 
+    /// How many places of the node are free.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.places.available_permits()
+    }
+
     fn held(&self) -> MutexGuard<'_, Counts> {
         // Counts change by single steps.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)

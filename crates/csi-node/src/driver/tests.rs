@@ -3,6 +3,8 @@
 mod calls;
 mod churn;
 mod gate;
+mod lapses;
+mod lists;
 mod republish;
 mod standing;
 mod switched;

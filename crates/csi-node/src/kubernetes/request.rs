@@ -113,7 +113,14 @@ mod tests {
 
     #[test]
     fn a_request_about_anything_else_is_another() {
-        let changes: [fn(&mut AccessRequest); 9] = [
+        let changes: [fn(&mut AccessRequest); 15] = [
+            // What begins alike, or differs in case, is another.
+            |r| r.spec.subject.name.push_str("-2"),
+            |r| r.spec.connector_ref.name.push_str("-2"),
+            |r| r.spec.context.object_ref.name.push('0'),
+            |r| r.spec.context.object_ref.uid = Some("uid-10".to_owned()),
+            |r| r.spec.context.object_ref.uid = Some("UID-1".to_owned()),
+            |r| r.spec.context.object_ref.uid = Some(String::new()),
             |r| r.metadata.namespace = Some("other".to_owned()),
             |r| r.spec.subject.name = "other".to_owned(),
             |r| r.spec.subject.namespace = Some("other".to_owned()),

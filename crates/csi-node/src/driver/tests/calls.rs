@@ -2,6 +2,9 @@
 
 use std::{io, sync::Mutex};
 
+use connectors_api::{Permission, config::OnEnable};
+use futures::FutureExt;
+
 use super::*;
 use crate::room::Full;
 
@@ -61,6 +64,46 @@ async fn a_volume_is_locked_until_its_mount_is_done_whoever_hangs_up() {
         .await
         .unwrap();
     assert_eq!(world.mounter.node().found.get(&place("tool")), None);
+}
+
+/// The kubelet hangs up while the file system works, and does not come back: its pod's folder is gone by then.
+#[tokio::test]
+async fn a_removal_that_nobody_waits_for_takes_everything_of_the_volume_with_it() {
+    let world = World::new();
+    let connector = key("tools/harbor");
+    world.evaluator.says("tools/harbor", Some(granted()));
+    for waits_for_nothing in [false, true] {
+        publish(&world).await.unwrap();
+        let driver = Arc::clone(&world.driver);
+        driver.kept.is_news(&place("tool"), OnEnable::Keep);
+        driver
+            .asked
+            .count("uid-1", &connector, Permission::Apis)
+            .unwrap();
+        let request = unpublish_request();
+        let mut call = Box::pin(driver.unpublish(&request));
+        {
+            // The file system is busy for as long as this is there.
+            let _busy = world.mounter.node();
+            let first = call.as_mut().now_or_never();
+            assert!(first.is_none());
+        }
+        if waits_for_nothing {
+            drop(call);
+        } else {
+            call.await.unwrap();
+        }
+        let ends = async {
+            while driver.locks.census() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), ends)
+            .await
+            .unwrap();
+        assert_eq!(world.mounter.node().found.get(&place("tool")), None);
+        assert_eq!((driver.kept.census(), driver.asked.census()), (0, 0));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -329,6 +329,44 @@ fn a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell() {
 }
 
 #[test]
+fn no_half_of_the_content_stays_when_a_refill_that_broke_off_is_taken_back() {
+    if !inside("no_half_of_the_content_stays_when_a_refill_that_broke_off_is_taken_back") {
+        return;
+    }
+    let scene = scene();
+    let empty = || {
+        scene.mounter.empty(&scene.place).unwrap();
+        scene.assert_emptied();
+    };
+    scene.publish();
+    empty();
+    // Of a process that died before the last step.
+    let parent = parent(&scene.place).unwrap().unwrap();
+    let Target::Mounted(root) = target(&scene.place, &parent).unwrap() else {
+        panic!("not mounted");
+    };
+    remount(&root, hardened()).unwrap();
+    root.write_facts(&scene.facts[..1]).unwrap();
+    assert!(scene.read("tools_harbor/address").is_some());
+    drop(root);
+    empty();
+    // One that fails: it has more to write than a volume holds.
+    let mut facts = scene.facts.clone();
+    facts[1].address = "x".repeat(17 << 20);
+    scene
+        .mounter
+        .refill(&scene.place, &scene.record, &facts)
+        .unwrap_err();
+    assert_eq!(scene.look(), Found::Emptied(scene.record.clone()));
+    empty();
+    scene
+        .mounter
+        .refill(&scene.place, &scene.record, &scene.facts)
+        .unwrap();
+    scene.assert_complete();
+}
+
+#[test]
 fn emptied_content_is_gone_and_comes_back_through_the_same_mount() {
     if !inside("emptied_content_is_gone_and_comes_back_through_the_same_mount") {
         return;
