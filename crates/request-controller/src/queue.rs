@@ -58,6 +58,8 @@ pub struct Tenants {
     pub asker: String,
 }
 
+/// When, and a number that no two of them share.
+type Timer = (Instant, u64);
 type TenantsOf<J> = Box<dyn Fn(&J) -> Tenants + Send + Sync>;
 
 /// The queue. Shared by reference.
@@ -81,8 +83,9 @@ struct State<J> {
     /// Where each thing stands in line, and since when. A line may hold stale places.
     waiting: HashMap<J, (Lane, Instant)>,
     running: HashMap<J, Running>,
-    timers: BTreeMap<(Instant, u64), (J, Lane)>,
-    timer_of: HashMap<J, (Instant, u64)>,
+    timers: BTreeMap<Timer, (J, Lane)>,
+    /// The times of each thing, by the lane's place: one that is urgent waits for no place in the other lane.
+    timer_of: HashMap<J, [Option<Timer>; 2]>,
     failures: HashMap<J, Failed>,
     changes: HashMap<J, Changed>,
     next: u64,
@@ -207,7 +210,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         self.timer.notify_one();
     }
 
-    /// Has something looked at after some time, unless it comes up sooner. One time per thing.
+    /// Has something looked at after some time, unless it comes up sooner. One time per thing and lane.
     pub fn wake_after(&self, job: J, lane: Lane, pause: Duration) {
         self.state().set_timer(job, lane, Instant::now() + pause);
         self.timer.notify_one();
@@ -350,7 +353,12 @@ impl<J: Clone + Eq + Hash> Queue<J> {
             && entry.key().0 <= now
         {
             let (job, lane) = entry.remove();
-            state.timer_of.remove(&job);
+            if let Some(times) = state.timer_of.get_mut(&job) {
+                times[index(lane)] = None;
+                if times.iter().all(Option::is_none) {
+                    state.timer_of.remove(&job);
+                }
+            }
             due.push((job, lane));
         }
         due
@@ -449,7 +457,7 @@ impl<J: Clone + Eq + Hash> State<J> {
                 continue;
             };
             self.waiting.remove(&job);
-            self.drop_timer(&job);
+            self.drop_timers(&job);
             self.owners[index(lane)].take(tenants.owner.clone());
             self.askers[index(lane)].take(tenants.asker.clone());
             let running = Running {
@@ -462,22 +470,31 @@ impl<J: Clone + Eq + Hash> State<J> {
         }
     }
 
+    /// Of several times the soonest counts, and what becomes urgent keeps the time that it has. A time that is not urgent
+    /// takes none away that is: it may come sooner, and the place that it leads to may come later.
     fn set_timer(&mut self, job: J, lane: Lane, at: Instant) {
-        if let Some(key) = self.timer_of.get(&job).filter(|(sooner, _)| *sooner <= at) {
-            if let Some((_, waits)) = self.timers.get_mut(key) {
-                *waits = lane.min(*waits);
-            }
+        let times = self.timer_of.get(&job).copied().unwrap_or_default();
+        let sooner = |lane: Lane| times[index(lane)].filter(|(sooner, _)| *sooner <= at);
+        if sooner(Lane::Urgent).or(sooner(lane)).is_some() {
             return;
         }
-        self.drop_timer(&job);
+        let at = sooner(Lane::Normal).map_or(at, |(sooner, _)| sooner);
+        match lane {
+            Lane::Urgent => self.drop_timers(&job),
+            Lane::Normal => {
+                if let Some(later) = times[index(lane)] {
+                    self.timers.remove(&later);
+                }
+            }
+        }
         self.next += 1;
         let key = (at, self.next);
-        self.timer_of.insert(job.clone(), key);
+        self.timer_of.entry(job.clone()).or_default()[index(lane)] = Some(key);
         self.timers.insert(key, (job, lane));
     }
 
-    fn drop_timer(&mut self, job: &J) {
-        if let Some(key) = self.timer_of.remove(job) {
+    fn drop_timers(&mut self, job: &J) {
+        for key in self.timer_of.remove(job).into_iter().flatten().flatten() {
             self.timers.remove(&key);
         }
     }

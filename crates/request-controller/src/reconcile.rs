@@ -244,7 +244,13 @@ impl Reconciler {
         let was = phase(&seen.request);
         let idle = plan.is_idle();
         let next = plan.status.as_ref().and_then(|it| it.phase).or(was);
-        let events = self.applier.apply(seen, plan).await?;
+        let applied = self.applier.apply(seen, plan).await;
+        if let (Err(_), Some(pause)) = (&applied, requeue) {
+            // What failed is tried again after pauses that grow, and an end that comes by time waits for none of them.
+            let job = Job::Request(name.clone());
+            self.queue.wake_after(job, self.lane(name), pause);
+        }
+        let events = applied?;
         if !idle {
             let granted = events
                 .iter()
@@ -263,12 +269,16 @@ impl Reconciler {
         let Paced { tell, again } = self.pace(name, &seen.request, (events, wait), next);
         self.events.tell(&seen.request, tell).await;
         let again = [requeue, again].into_iter().flatten().min();
-        let lane = if self.world.read().requests.holds(name) {
+        Ok(again.map(|pause| (pause, self.lane(name))))
+    }
+
+    /// Where a request is looked at: what holds something goes first.
+    fn lane(&self, name: &Name) -> Lane {
+        if self.world.read().requests.holds(name) {
             Lane::Urgent
         } else {
             Lane::Normal
-        };
-        Ok(again.map(|pause| (pause, lane)))
+        }
     }
 
     /// What is told now of a request that waits; it is forgotten with the wait.

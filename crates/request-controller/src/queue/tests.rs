@@ -186,6 +186,88 @@ async fn of_two_times_the_sooner_counts_and_a_look_forgets_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_sooner_look_for_which_nobody_waits_takes_no_urgent_time_away() {
+    use Lane::{Normal, Urgent};
+    let (soon, late) = (Duration::from_secs(2), Duration::from_secs(9));
+    for (times, urgent_at) in [
+        ([(Urgent, late), (Normal, soon)], late),
+        ([(Urgent, soon), (Normal, late)], soon),
+        ([(Urgent, late), (Urgent, soon)], soon),
+        ([(Urgent, soon), (Urgent, late)], soon),
+        // What becomes urgent keeps its sooner time.
+        ([(Normal, soon), (Urgent, late)], soon),
+        ([(Normal, late), (Urgent, soon)], soon),
+    ] {
+        let queue = with_timers();
+        let started = Instant::now();
+        for (lane, pause) in times {
+            queue.wake_after("a", lane, pause);
+        }
+        // Every worker of the other lane is busy.
+        assert_eq!(queue.take(Urgent).await.job, "a", "{times:?}");
+        let took = started.elapsed();
+        let bound = urgent_at..urgent_at + Duration::from_millis(3);
+        assert!(bound.contains(&took), "{times:?}: {took:?}");
+        queue.done(&"a", Looked::Done);
+        tokio::time::sleep(2 * late).await;
+        assert_eq!((now(&queue, Urgent), now(&queue, Normal)), (None, None));
+        let state = queue.state();
+        assert!(state.timers.is_empty() && state.timer_of.is_empty());
+    }
+}
+
+/// In which lane something waits that was woken twice, by where it is meanwhile.
+#[tokio::test(start_paused = true)]
+async fn what_is_woken_twice_is_looked_at_once_in_the_more_urgent_lane() {
+    use Lane::{Normal, Urgent};
+    for first in [Normal, Urgent] {
+        for second in [Normal, Urgent] {
+            for before in ["new", "running", "failed", "awaits its time"] {
+                let queue = with_timers();
+                match before {
+                    "running" => {
+                        queue.wake("a", Normal);
+                        let _ = queue.take(Normal).await;
+                    }
+                    "failed" => fail_often(&queue).await,
+                    "awaits its time" => queue.wake_after("a", Normal, Duration::from_mins(1)),
+                    _ => {}
+                }
+                queue.wake("a", first);
+                queue.wake("a", second);
+                queue.done(&"a", Looked::Done);
+                let lane = first.min(second);
+                let said = format!("{before}: {first:?}, {second:?}");
+                let taken = tokio::time::timeout(LATER * 2, queue.take(lane)).await;
+                assert_eq!(taken.expect(&said).job, "a", "{said}");
+                queue.done(&"a", Looked::Done);
+                tokio::time::sleep(Duration::from_mins(3)).await;
+                let again = (now(&queue, Urgent), now(&queue, Normal));
+                assert_eq!(again, (None, None), "{said}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_gives_up_waiting_takes_nothing_with_it() {
+    let queue = queue();
+    for polls in 1..4 {
+        let given_up = {
+            let mut waits = std::pin::pin!(queue.take(Lane::Normal));
+            for _ in 0..polls {
+                assert!(futures::poll!(&mut waits).is_pending());
+            }
+            queue.wake("a", Lane::Normal);
+            // Woken, and gone before it looks.
+            polls
+        };
+        assert_eq!(now(&queue, Lane::Normal), Some("a"), "{given_up} polls");
+        queue.done(&"a", Looked::Done);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_failed_waits_for_its_pause_though_it_comes_up_again_and_what_is_urgent_not_long() {
     for (lane, most) in [(Lane::Normal, LATER), (Lane::Urgent, SOON)] {
         let queue = with_timers();

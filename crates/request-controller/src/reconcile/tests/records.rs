@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 
 use http::StatusCode;
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
-use super::{UPDATE, end_pod, grant_name};
+use super::{UPDATE, end_pod, grant_name, look};
 use crate::{
     api::Name,
     apply::ApplyError,
+    queue::Lane,
     reconcile::ReconcileError,
     seen::OLDEST,
     testing::{ApiServer, Cluster},
@@ -283,4 +284,38 @@ async fn a_binding_that_somebody_widened_and_nobody_can_delete_loses_its_role() 
     let error = controller.grant(&name).await.unwrap_err().to_string();
     assert_eq!(error, format!("RoleBinding {name} cannot be deleted"));
     assert!(cluster.server.all("roles").is_empty());
+}
+
+/// Two policies grant, for one minute and for three. That the first end cannot be recorded is tried again less and less
+/// often, and the second comes in its time all the same.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_comes_by_time_does_not_wait_for_what_failed_before_it() {
+    let cluster = Cluster::new();
+    let mut policy = cluster.server.named("accesspolicies", "p").unwrap();
+    for (name, limit) in [("p", "1m"), ("q", "3m")] {
+        policy["metadata"]["name"] = name.into();
+        policy["metadata"]["uid"] = format!("{name}-uid").into();
+        policy["spec"]["checkGrantedPermission"]["spec"]["limits"] = json!({"maxDuration": limit});
+        cluster.server.put("accesspolicies", policy.clone());
+    }
+    cluster.approval("approved");
+    cluster.look().await.unwrap();
+    assert_eq!(cluster.managed().len(), 4);
+    cluster.now.lock().unwrap().wall += jiff::SignedDuration::from_mins(1);
+    cluster
+        .server
+        .refuse("PUT accessrequests/status", StatusCode::FORBIDDEN);
+    let controller = cluster.controller();
+    look(&controller).await.unwrap_err();
+    assert_eq!(cluster.managed().len(), 2, "carried out all the same");
+    let queue = &controller.queue;
+    queue.open(Lane::Urgent);
+    let begun = Instant::now();
+    tokio::select! {
+        _ = queue.take(Lane::Urgent) => {}
+        () = queue.run_timers() => {}
+        () = tokio::time::sleep(Duration::from_mins(10)) => {}
+    }
+    let took = begun.elapsed().as_secs();
+    assert!((119..=120).contains(&took), "{took} s");
 }
