@@ -1,6 +1,7 @@
 //! All reads about one request: from the caches first, and from the API server when it may matter.
 
 mod judge;
+mod list_turns;
 mod objects;
 mod policy_lists;
 mod remembered;
@@ -352,7 +353,11 @@ impl Observer {
             // A duplicate is one for good, so the other one must really be there.
             let live = self.live.request(&other_name).await?;
             let there = live.is_some_and(|it| {
-                it.is_ok_and(|it| it.metadata.uid == other.metadata.uid && !is_invalid(&it))
+                it.is_ok_and(|it| {
+                    it.metadata.uid == other.metadata.uid
+                        && it.metadata.deletion_timestamp.is_none()
+                        && !is_invalid(&it)
+                })
             });
             if !there {
                 return Ok(TupleSeen {

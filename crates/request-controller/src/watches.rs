@@ -1,5 +1,8 @@
 //! The watches of fixed kinds, and how their events reach the caches and the queue.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     fmt::Debug,
@@ -375,25 +378,5 @@ fn facts(pod: &Pod) -> PodFacts {
         account: account
             .filter(|it| !it.is_empty())
             .unwrap_or_else(|| "default".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn an_account_whose_labels_cannot_be_read_is_found_by_no_selector() {
-        let labels = |labels: serde_json::Value| {
-            let account = json!({"metadata": {"name": "a", "labels": labels}});
-            let account: Guarded<ServiceAccount, Named> =
-                serde_json::from_str(&account.to_string()).unwrap();
-            labels_in(Change::There(Name::new("devops", "a"), account)).1
-        };
-        assert_eq!(labels(json!({})), Some(BTreeMap::new()));
-        assert!(labels(json!({"a": "b"})).is_some());
-        assert_eq!(labels(json!({"a": "x".repeat(9000)})), None);
     }
 }

@@ -27,6 +27,7 @@ pub mod name;
 pub mod peers;
 pub mod process;
 pub mod readiness;
+pub mod rest;
 pub mod retry;
 pub mod reviews;
 pub mod shared_cache;

@@ -1,5 +1,8 @@
 //! Single writes: each with its precondition, each only while this process leads, each counted.
 
+#[cfg(test)]
+mod tests;
+
 use std::{fmt::Debug, time::Duration};
 
 use connectors_api::{AccessRequest, access_request::AccessRequestStatus};

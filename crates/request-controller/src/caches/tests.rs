@@ -486,3 +486,96 @@ fn requests_that_come_and_go_leave_no_index() {
     }
     assert!(state.requests.is_empty());
 }
+
+#[test]
+fn requests_of_the_same_about_a_connector_elsewhere_are_of_another_tuple() {
+    let mut state = with(&Value::Null);
+    let mut other = AccessRequest::clone(&request("r", "other-uid", &Value::Null));
+    other.metadata.namespace = Some("tools-1".to_owned());
+    let elsewhere = Name::new("tools-1", "r");
+    let _ = state.request(&elsewhere, Ok(Arc::new(other)));
+    for name in [name(), elsewhere] {
+        assert_eq!(state.requests.tuple_of(&name), []);
+    }
+}
+
+/// Names that are nearly one: longer, shorter, of another case.
+fn nearly(name: &str) -> Vec<String> {
+    let shorter = &name[..name.len() - 1];
+    let upper = name.to_uppercase();
+    vec![
+        format!("{name}-1"),
+        format!("a-{name}"),
+        shorter.to_owned(),
+        upper,
+    ]
+}
+
+#[test]
+fn news_reach_whom_they_are_about_and_nobody_whose_names_are_nearly_the_same() {
+    type News = fn(&mut State, &Name) -> Wakes;
+    fn some_labels() -> Labels {
+        Labels::from([("a".to_owned(), "b".to_owned())])
+    }
+    let table: [(&str, Name, News); 7] = [
+        ("pod", Name::new("apps", "p"), |state, name| {
+            state.pod(name, Some(pod("u", "1", false)))
+        }),
+        ("connector", Name::new("tools", "harbor"), |state, name| {
+            let seen = ConnectorSeen {
+                uid: "c".to_owned(),
+            };
+            let labels = Labels::new();
+            state.connector(name, Some(ConnectorCached { seen, labels }))
+        }),
+        ("account", Name::new("apps", "builder"), |state, name| {
+            state.account(name, Some(some_labels()))
+        }),
+        ("namespace", Name::new("apps", ""), |state, name| {
+            state.namespace(&name.namespace, Some(some_labels()))
+        }),
+        ("policy", Name::new("tools", ""), |state, name| {
+            let problem = String::new();
+            let metadata = ObjectMeta::default();
+            let policy = PolicyCached {
+                uid: "p".to_owned(),
+                deleting: false,
+                policy: Err(Unreadable { metadata, problem }),
+            };
+            state.policy(&Name::new(&name.namespace, "p"), Some(policy))
+        }),
+        ("object", Name::new("apps", ""), |state, name| {
+            state.object(&config_maps(), &Name::new(&name.namespace, "x"), None)
+        }),
+        // Its name stands in for the UID.
+        ("standing", Name::new("", "r-uid"), |state, name| {
+            state.stands(BTreeSet::from([name.name.clone()]))
+        }),
+    ];
+    for (what, exact, news) in table {
+        let told = |name: &Name| {
+            let world = World::default();
+            *world.write() = with(&Value::Null);
+            let _ = world.write().kind(&config_maps(), KindState::Starting);
+            let _ = watched(&world, about("tools", "ConfigMap"));
+            news(&mut world.write(), name)
+        };
+        assert_eq!(told(&exact), job(Lane::Normal), "{what}");
+        let Name { namespace, name } = &exact;
+        let places = nearly_or_none(namespace).into_iter();
+        let places = places.map(|it| Name::new(&it, name));
+        let names = nearly_or_none(name).into_iter();
+        let names = names.map(|it| Name::new(namespace, &it));
+        for other in places.chain(names) {
+            assert_eq!(told(&other), [], "{what} {other}");
+        }
+    }
+}
+
+fn nearly_or_none(name: &str) -> Vec<String> {
+    if name.is_empty() {
+        Vec::new()
+    } else {
+        nearly(name)
+    }
+}

@@ -1,5 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
+use connectors_api::access_policy::ObjectKind;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::ApiResource;
 use serde_json::json;
 use service_kit::{
     lease::Leadership,
@@ -11,8 +14,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::lead;
-use crate::{queue::Lane, reconcile::Reconciler, testing::Cluster};
+use super::{KINDS, lead};
+use crate::{caches::KindState, queue::Lane, reconcile::Reconciler, testing::Cluster};
 
 struct Led {
     readiness: Readiness,
@@ -176,4 +179,37 @@ async fn whoever_stops_leading_starts_nothing_more() {
     );
     sleep(Duration::from_mins(1)).await;
     assert_eq!(cluster.server.calls(), calls);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_of_which_nobody_says_anything_holds_no_leader_up() {
+    let listing = KindState::Listing(ApiResource::erase::<ConfigMap>(&()));
+    for state in [None, Some(KindState::Starting), Some(listing)] {
+        let cluster = Cluster::granted().await;
+        cluster.server.change("pods", "deploy-1", |pod| {
+            pod["status"]["phase"] = "Succeeded".into();
+        });
+        let mut other = cluster.server.named("accesspolicies", "p").unwrap();
+        other["metadata"]["name"] = "q".into();
+        other["metadata"]["uid"] = "q-uid".into();
+        let checks = &mut other["spec"]["checkGrantedPermission"]["spec"]["checks"];
+        checks[0]["selector"]["objectRef"] =
+            json!({"apiVersion": "example.com/v1", "kind": "Nowhere"});
+        cluster.server.put("accesspolicies", other);
+        let controller = Arc::new(cluster.controller());
+        if let Some(state) = state.clone() {
+            let kind = ObjectKind {
+                api_version: "example.com/v1".to_owned(),
+                kind: "Nowhere".to_owned(),
+            };
+            let _ = controller.world.write().kind(&kind, state);
+        }
+        let led = start(&controller);
+        led.leadership.send_replace(Leadership::Leader {
+            until: Instant::now() + Duration::from_hours(1),
+        });
+        sleep(KINDS + Duration::from_secs(5)).await;
+        assert!(cluster.managed().is_empty(), "{state:?}");
+        assert_eq!(led.readiness.status(), Status::Ready, "{state:?}");
+    }
 }

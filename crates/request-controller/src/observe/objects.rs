@@ -2,19 +2,19 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use connectors_api::access_policy::ObjectKind;
 use kube::{ResourceExt as _, core::ApiResource};
-use service_kit::{
-    fair::{TenantTurn, TenantTurns},
-    report,
-};
+use service_kit::report;
 use tokio::time::{Duration, Instant, timeout, timeout_at};
 use tracing::warn;
 
-use super::{ObserveError, Via};
+use super::{
+    ObserveError, Via,
+    list_turns::{ListTurn, ListTurns, Pause},
+};
 use crate::{
     api::{Live, Name, NotListed},
     caches::{Kept, KindState, World},
@@ -39,6 +39,7 @@ pub(super) struct Look {
     pub(super) via: Via,
     pub(super) until: Instant,
     lists: AtomicUsize,
+    has_rested: AtomicBool,
 }
 
 impl Look {
@@ -47,6 +48,17 @@ impl Look {
             via,
             until: Instant::now() + LOOK,
             lists: AtomicUsize::new(0),
+            has_rested: AtomicBool::new(false),
+        }
+    }
+
+    /// A look rests once, before the first large list. A live look follows one that has rested.
+    fn pause(&self) -> Pause {
+        let has_rested = self.has_rested.swap(true, Ordering::Relaxed);
+        if has_rested || self.via == Via::Api {
+            Pause::None
+        } else {
+            Pause::Rests
         }
     }
 
@@ -55,15 +67,12 @@ impl Look {
     }
 }
 
-/// Looks that read large lists of one namespace at the same time: each holds up to some megabytes.
-const LARGE_AT_ONCE: usize = 2;
-
 /// Where objects are read.
 pub(super) struct CheckObjects {
     pub(super) world: Arc<World>,
     pub(super) live: Live,
     /// By the namespace of the objects.
-    turns: TenantTurns<String>,
+    turns: ListTurns,
 }
 
 impl CheckObjects {
@@ -71,7 +80,7 @@ impl CheckObjects {
         Self {
             world,
             live,
-            turns: TenantTurns::of(LARGE_AT_ONCE),
+            turns: ListTurns::default(),
         }
     }
 
@@ -81,7 +90,7 @@ impl CheckObjects {
         wanted: &[Wanted],
         namespace: &str,
         look: &Look,
-    ) -> Result<Option<TenantTurn<String>>, ObserveError> {
+    ) -> Result<Option<ListTurn<'_>>, ObserveError> {
         let is_large = {
             let state = self.world.read();
             let mut kinds = wanted.iter().filter_map(|it| state.kinds.get(&it.kind));
@@ -90,7 +99,7 @@ impl CheckObjects {
         if !is_large {
             return Ok(None);
         }
-        let turn = timeout_at(look.until, self.turns.take(namespace.to_owned())).await;
+        let turn = timeout_at(look.until, self.turns.take(namespace, look.pause())).await;
         turn.map(Some)
             .map_err(|_| ObserveError::Crowded(namespace.to_owned()))
     }
@@ -346,11 +355,19 @@ mod tests {
         // What is kept waits for nobody.
         assert!(turn("quiet").await.unwrap().is_none());
         drop(first);
-        let look = Look::begin(Via::Caches);
+        let look = Look::begin(Via::Api);
         let third = objects.turn(&wanted, "loud", &look).await.unwrap();
         assert!(third.is_some());
         drop((second, third));
         assert_eq!(objects.turns.tenants(), 0);
+    }
+
+    #[test]
+    fn a_cached_look_rests_once_and_a_live_look_never() {
+        let look = Look::begin(Via::Caches);
+        let pauses = [look.pause(), look.pause()];
+        assert_eq!(pauses, [Pause::Rests, Pause::None]);
+        assert_eq!(Look::begin(Via::Api).pause(), Pause::None);
     }
 
     #[test]

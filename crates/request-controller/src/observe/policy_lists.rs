@@ -1,31 +1,31 @@
-//! How many looks read the policies of one namespace at the same time.
+//! Which looks read the policies of one namespace, when it has many.
 
 use std::sync::Arc;
 
-use service_kit::fair::{TenantTurn, TenantTurns};
 use tokio::time::{Duration, timeout};
 
-use super::ObserveError;
+use super::{
+    ObserveError,
+    list_turns::{ListTurn, ListTurns, Pause},
+};
 use crate::{api::POLICY_PAGE, caches::World};
 
 /// No more policies than one page are little text, however long each is.
 const FEW: usize = POLICY_PAGE as usize;
-/// Lists of more policies of one namespace at the same time.
-const AT_ONCE: usize = 2;
 /// A look that waits longer is given up and begun again later.
 const LIMIT: Duration = Duration::from_secs(8);
 
 /// The turns of namespaces.
 pub(super) struct PolicyLists {
     world: Arc<World>,
-    turns: TenantTurns<String>,
+    turns: ListTurns,
 }
 
 impl PolicyLists {
     pub(super) fn new(world: Arc<World>) -> Self {
         Self {
             world,
-            turns: TenantTurns::of(AT_ONCE),
+            turns: ListTurns::default(),
         }
     }
 
@@ -33,7 +33,8 @@ impl PolicyLists {
     pub(super) async fn turn(
         &self,
         namespace: &str,
-    ) -> Result<Option<TenantTurn<String>>, ObserveError> {
+        pause: Pause,
+    ) -> Result<Option<ListTurn<'_>>, ObserveError> {
         let count = {
             let state = self.world.read();
             state.policies.count(namespace)
@@ -41,7 +42,7 @@ impl PolicyLists {
         if count <= FEW {
             return Ok(None);
         }
-        let turn = timeout(LIMIT, self.turns.take(namespace.to_owned())).await;
+        let turn = timeout(LIMIT, self.turns.take(namespace, pause)).await;
         turn.map(Some)
             .map_err(|_| ObserveError::CrowdedPolicies(namespace.to_owned()))
     }
@@ -49,11 +50,36 @@ impl PolicyLists {
 
 #[cfg(test)]
 mod tests {
-    use kube::api::ObjectMeta;
-    use service_kit::watches::Unreadable;
+    use std::{
+        convert::Infallible,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use connectors_api::AccessRequest;
+    use futures::future::join_all;
+    use http::{Request, Response};
+    use kube::{Client, api::ObjectMeta, client::Body};
+    use serde_json::json;
+    use service_kit::{
+        retry::{Backoff, Policy},
+        watches::Unreadable,
+    };
+    use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::{api::Name, caches::PolicyCached, testing::Cluster};
+    use crate::{
+        api::{Live, Name},
+        caches::PolicyCached,
+        observe::{Via, list_turns::AT_ONCE},
+        testing::Cluster,
+    };
+
+    const ONCE: Policy = Policy {
+        attempts: 1,
+        attempt: Duration::from_secs(3),
+        total: Duration::from_secs(3),
+        pauses: Backoff::new(Duration::from_millis(1), Duration::from_millis(2)),
+    };
 
     #[tokio::test(start_paused = true)]
     async fn two_looks_at_a_time_list_the_policies_of_a_namespace_that_has_many() {
@@ -73,17 +99,87 @@ mod tests {
             }
         }
         let lists = PolicyLists::new(Arc::clone(&controller.world));
-        let first = lists.turn("loud").await.unwrap();
-        let second = lists.turn("loud").await.unwrap();
+        let first = lists.turn("loud", Pause::None).await.unwrap();
+        let second = lists.turn("loud", Pause::None).await.unwrap();
         assert!(first.is_some() && second.is_some());
-        let third = lists.turn("loud").await;
+        let third = lists.turn("loud", Pause::None).await;
         assert!(matches!(third, Err(ObserveError::CrowdedPolicies(_))));
         for few in ["quiet", "nobody"] {
-            assert!(lists.turn(few).await.unwrap().is_none());
+            assert!(lists.turn(few, Pause::None).await.unwrap().is_none());
         }
         drop(first);
-        assert!(lists.turn("loud").await.unwrap().is_some());
+        assert!(lists.turn("loud", Pause::None).await.unwrap().is_some());
         drop(second);
         assert_eq!(lists.turns.tenants(), 0);
+    }
+
+    /// Lists that are being read, and the most that were at the same time.
+    #[derive(Default)]
+    struct Reading {
+        now: AtomicUsize,
+        most: AtomicUsize,
+        ended: AtomicUsize,
+    }
+
+    /// An API server that takes its time for each list of policies.
+    fn slow(reading: &Arc<Reading>) -> Client {
+        let reading = Arc::clone(reading);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let reading = Arc::clone(&reading);
+            async move {
+                let now = reading.now.fetch_add(1, Ordering::SeqCst) + 1;
+                reading.most.fetch_max(now, Ordering::SeqCst);
+                sleep(Duration::from_secs(1)).await;
+                reading.now.fetch_sub(1, Ordering::SeqCst);
+                reading.ended.fetch_add(1, Ordering::SeqCst);
+                let page = json!({"metadata": {}, "items": []});
+                let page = Body::from(page.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::new(page))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    /// The turn lasts as long as the list is read, and ends with a look that is given up in the middle.
+    #[tokio::test(start_paused = true)]
+    async fn no_more_than_two_lists_of_many_policies_are_read_at_a_time_whoever_gives_up() {
+        for (count, most) in [(FEW, 4), (FEW + 1, AT_ONCE)] {
+            let cluster = Cluster::new();
+            let mut controller = cluster.controller();
+            for number in 0..count - 1 {
+                let cached = PolicyCached {
+                    uid: number.to_string(),
+                    deleting: false,
+                    policy: Err(Unreadable {
+                        metadata: ObjectMeta::default(),
+                        problem: String::new(),
+                    }),
+                };
+                let name = Name::new("tools", &number.to_string());
+                let _ = controller.world.write().policy(&name, Some(cached));
+            }
+            let reading = Arc::new(Reading::default());
+            controller.observer.live = Live::new(slow(&reading), ONCE);
+            let request = cluster.server.named("accessrequests", "request").unwrap();
+            let request: AccessRequest = serde_json::from_value(request).unwrap();
+            let observer = &controller.observer;
+            let look = || observer.policies(&request, Via::Api);
+            let all = join_all((0..4).map(|_| look())).await;
+            assert!(all.iter().all(Result::is_ok));
+            assert_eq!(
+                reading.most.load(Ordering::SeqCst),
+                most,
+                "{count} policies"
+            );
+            // Given up while it waits for its turn, and while it reads.
+            for given_up_after in [0, 500, 1500] {
+                let limit = Duration::from_millis(given_up_after);
+                let _ = timeout(limit, join_all((0..4).map(|_| look()))).await;
+                assert_eq!(observer.policy_lists.turns.tenants(), 0);
+            }
+            let begun = Instant::now();
+            look().await.unwrap();
+            assert_eq!(begun.elapsed().as_secs(), 1, "nobody has a turn any more");
+        }
     }
 }

@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use serde_json::Value;
 use service_kit::watches::Unreadable;
 
-use super::{ObserveError, Observer, Via, pod_and_uid, was_granted};
+use super::{ObserveError, Observer, Via, list_turns::Pause, pod_and_uid, was_granted};
 use crate::{
     api::Name,
     caches::Labels,
@@ -146,7 +146,13 @@ impl Observer {
             let policy = |(uid, policy)| Policy { uid, policy };
             return Ok(kept.into_iter().map(policy).collect());
         }
-        let _turn = self.policy_lists.turn(namespace).await?;
+        // A live look follows one that has rested.
+        let pause = if via == Via::Caches && !was_granted(request) {
+            Pause::Rests
+        } else {
+            Pause::None
+        };
+        let _turn = self.policy_lists.turn(namespace, pause).await?;
         // What was read may be newer than the cache.
         let keep = |policy: Result<AccessPolicy, Box<Unreadable>>| match policy {
             Ok(policy) if policy.metadata.deletion_timestamp.is_some() => None,

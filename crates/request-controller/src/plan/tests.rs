@@ -9,4 +9,5 @@ mod rows;
 mod scene;
 mod selection;
 mod standing;
+mod times;
 mod words;

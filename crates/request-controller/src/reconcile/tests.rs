@@ -1,6 +1,7 @@
 mod answers;
 mod attacks;
 mod crashes;
+mod deleting;
 mod guards;
 mod records;
 mod standing;
@@ -436,7 +437,7 @@ async fn a_sweep_removes_what_no_request_describes_and_leaves_what_is_not_ours()
     assert_eq!(cluster.managed(), ["Role \"standing\""]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_that_cannot_be_read_says_so_once_and_keeps_nothing() {
     let unknown = |it: &mut Value| it["spec"]["connectorNmae"] = "x".into();
     let cluster = Cluster::new();
@@ -459,7 +460,9 @@ async fn a_request_that_cannot_be_read_says_so_once_and_keeps_nothing() {
         .await
         .unwrap();
     controller.queue.open(crate::queue::Lane::Urgent);
-    let taken = controller.queue.take(crate::queue::Lane::Urgent).await;
+    let urgent = controller.queue.take(crate::queue::Lane::Urgent);
+    let taken = tokio::time::timeout(Duration::from_secs(1), urgent).await;
+    let taken = taken.expect("its grant is to be looked at");
     controller.look(&taken).await.unwrap();
     assert!(cluster.managed().is_empty());
     assert_eq!(cluster.status(), before);

@@ -155,6 +155,10 @@ fn result(object: &Value) -> ObjectResult {
     }
 }
 
+fn is_going(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
     pub(crate) leads: Arc<AtomicBool>,
@@ -367,10 +371,14 @@ impl Cluster {
         for policy in self.server.all("accesspolicies") {
             let parsed =
                 <Strict as Parse<connectors_api::AccessPolicy>>::parse(&policy.to_string());
+            let parsed = parsed.map(|it| Arc::new(CompiledPolicy::of(it, None)));
             let cached = PolicyCached {
                 uid: policy["metadata"]["uid"].as_str().unwrap().to_owned(),
-                deleting: false,
-                policy: Ok(Arc::new(CompiledPolicy::of(parsed.unwrap(), None))),
+                deleting: is_going(&policy),
+                policy: parsed.map_err(|problem| Unreadable {
+                    metadata: serde_json::from_value(policy["metadata"].clone()).unwrap(),
+                    problem,
+                }),
             };
             let _ = state.policy(&name(&policy), Some(cached));
         }
@@ -384,7 +392,8 @@ impl Cluster {
                     .labels()
                     .clone(),
             };
-            let _ = state.connector(&name(&connector), Some(cached));
+            let cached = (!is_going(&connector)).then_some(cached);
+            let _ = state.connector(&name(&connector), cached);
         }
         for pod in self.server.all("pods") {
             let typed: Pod = serde_json::from_value(pod.clone()).unwrap();

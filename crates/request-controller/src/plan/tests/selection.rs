@@ -293,3 +293,60 @@ fn what_had_to_hold_only_once_is_not_looked_at_again() {
         .collect();
     assert_eq!(names, ["other"]);
 }
+
+/// In any order: what ended must not wait for what nobody can look at.
+#[test]
+fn a_check_that_stopped_holding_ends_the_grant_whatever_is_known_of_the_others() {
+    let names = ["a", "b", "c"];
+    let states = [
+        (Looked::There, Passed),
+        (Looked::Unknown, Passed),
+        (Looked::There, Pending),
+    ];
+    let one = entry("All", Latch::Auto, 1);
+    let mut entry = one.clone();
+    let checks = &mut entry.policy.0["spec"]["checkGrantedPermission"]["spec"]["checks"];
+    let check = checks[0].clone();
+    *checks = names
+        .iter()
+        .map(|name| {
+            let mut check = check.clone();
+            check["name"] = (*name).into();
+            check
+        })
+        .collect();
+    entry.check_refs = names
+        .iter()
+        .map(|name| {
+            let mut reference = one.check_refs[0].clone();
+            (*name).clone_into(&mut reference.name);
+            reference.ref_.as_mut().unwrap().uid = Some((*name).to_owned());
+            reference
+        })
+        .collect();
+    for number in 0..27 {
+        let of = [number % 3, number / 3 % 3, number / 9].map(|it: usize| &states[it]);
+        let looked = names.iter().zip(of);
+        let looked = looked.map(|(name, (looked, _))| ((*name).to_owned(), looked.clone()));
+        let looked: BTreeMap<_, _> = looked.collect();
+        let mut said = said(Passed, &[]);
+        let result = said.checks.remove(0);
+        said.checks = names
+            .iter()
+            .zip(of)
+            .map(|(name, (_, verdict))| CheckResult {
+                check: (*name).to_owned(),
+                verdict: verdict::to_wire(*verdict).into(),
+                ..result.clone()
+            })
+            .collect();
+        let held = held::held(&entry, &looked, Some(&said));
+        if of.iter().any(|it| it.1 == Pending) {
+            assert!(matches!(held, Held::Lapsed { .. }), "{of:?}: {held:?}");
+        } else if of.iter().any(|it| it.0 == Looked::Unknown) {
+            assert_eq!(held, Held::Unknown, "{of:?}");
+        } else {
+            assert_eq!(held, Held::Holds, "{of:?}");
+        }
+    }
+}
