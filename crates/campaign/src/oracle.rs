@@ -45,6 +45,8 @@ pub enum Rule {
     Shape,
     /// I5: a no is final.
     Final,
+    /// Nothing is taken back for no reason.
+    Lost,
     /// The end is as it is without faults.
     End,
     /// No more is written than has to be.
@@ -65,6 +67,7 @@ impl fmt::Display for Rule {
             Self::Tenants => "I3",
             Self::Shape => "I4",
             Self::Final => "I5",
+            Self::Lost => "lost",
             Self::End => "end",
             Self::Writes => "writes",
             Self::Idle => "idle",
@@ -131,6 +134,12 @@ impl Allowance {
                 until
             }
         })
+    }
+
+    /// Whether nothing goes wrong in all of a plan, so that whatever is done has a reason that everybody can see.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.incidents.is_empty() && !self.races && !self.two_lead
     }
 
     /// Whether something that went wrong is felt at that time, or a moment later.

@@ -2,12 +2,16 @@
 
 mod changes;
 mod common;
+mod kept;
 mod lives;
 mod meddling;
+mod namesakes;
+mod pages;
 mod races;
 mod refusals;
 mod standing;
 mod switch;
+mod times;
 
 use std::time::Duration;
 
@@ -62,6 +66,10 @@ pub fn all() -> Vec<Scenario> {
     all.extend(meddling::MEDDLING);
     all.extend(switch::SWITCH);
     all.extend(standing::STANDING);
+    all.extend(pages::PAGES);
+    all.extend(kept::KEPT);
+    all.extend(namesakes::NAMESAKES);
+    all.extend(times::TIMES);
     all
 }
 

@@ -1,5 +1,7 @@
 //! The cluster of a scenario, and what people and other controllers do in it.
 
+mod others;
+
 use std::sync::{
     Arc,
     atomic::{AtomicI64, AtomicUsize, Ordering},
@@ -10,6 +12,8 @@ use serde_json::{Value, json};
 use testkit::{ApiServer, Kind};
 
 use crate::neighbour::LOUD;
+
+pub use others::{ASKERS, Asker, MORE_APPS, MORE_TOOLS, OWNERS};
 
 /// Where the connector, its policies and its requests are.
 pub const TOOLS: &str = "tools";

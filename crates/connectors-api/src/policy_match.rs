@@ -1,5 +1,7 @@
 //! Does a policy apply to a request: does it select the connector, and does it accept the asker?
 
+#[cfg(test)]
+mod namesakes;
 mod requesters;
 
 use std::collections::BTreeMap;

@@ -145,6 +145,28 @@ mod tests {
     }
 
     #[test]
+    fn requests_for_nearly_the_same_are_of_other_tuples() {
+        let base = request("a", None, None).spec;
+        let tuple = |change: &dyn Fn(&mut AccessRequestSpec)| {
+            let mut spec = base.clone();
+            change(&mut spec);
+            RequestTuple::of(&spec)
+        };
+        let exact = tuple(&|_| ());
+        for other in ["u-1", "U", "uu"] {
+            let pod = tuple(&|it| it.context.object_ref.uid = Some(other.to_owned()));
+            assert_ne!(pod, exact);
+        }
+        for (name, other) in [("s", "S"), ("s", "ss"), ("s", "s-1")] {
+            assert_eq!(base.subject.name, name);
+            assert_ne!(tuple(&|it| it.subject.name = other.to_owned()), exact);
+        }
+        for other in ["C", "cc", "c-1", ""] {
+            assert_ne!(tuple(&|it| it.connector_ref.name = other.to_owned()), exact);
+        }
+    }
+
+    #[test]
     fn every_part_of_the_tuple_counts() {
         let base = request("a", None, None).spec;
         let tuple = RequestTuple::of(&base);

@@ -195,6 +195,41 @@ mod tests {
     }
 
     #[test]
+    fn keys_and_values_that_are_nearly_the_same_are_others() {
+        let labels = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+        let is = |operator: &str, values: &[&str]| {
+            selector(json!({"matchExpressions": [
+                {"key": "team", "operator": operator, "values": values},
+            ]}))
+        };
+        let equal = selector(json!({"matchLabels": {"team": "sre"}}));
+        let (within, exists) = (is("In", &["sre"]), is("Exists", &[]));
+        let (beside, absent) = (is("NotIn", &["sre"]), is("DoesNotExist", &[]));
+        for other in crate::testing::nearly("sre") {
+            let labels = labels("team", &other);
+            assert!(
+                !equal.matches(&labels) && !within.matches(&labels),
+                "{other:?}"
+            );
+            assert!(
+                exists.matches(&labels) && beside.matches(&labels),
+                "{other:?}"
+            );
+        }
+        for other in crate::testing::nearly("team") {
+            let labels = labels(&other, "sre");
+            assert!(
+                !equal.matches(&labels) && !within.matches(&labels),
+                "{other:?}"
+            );
+            assert!(
+                !exists.matches(&labels) && absent.matches(&labels),
+                "{other:?}"
+            );
+        }
+    }
+
+    #[test]
     fn what_requires_nothing_selects_nothing() {
         let labels = [("a".to_owned(), "b".to_owned())].into();
         for nothing in [

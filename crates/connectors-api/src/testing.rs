@@ -25,3 +25,21 @@ pub(crate) fn json_values() -> impl Strategy<Value = Value> {
         ]
     })
 }
+
+/// Names that are nearly this one, and are others: longer, shorter, of another case, with something before them.
+pub(crate) fn nearly(name: &str) -> Vec<String> {
+    let shorter = |it: usize| name.get(..it).unwrap_or_default().to_owned();
+    let first = name.get(..1).unwrap_or_default().to_uppercase();
+    let rest = name.get(1..).unwrap_or_default();
+    let mut all = vec![
+        format!("{name}-1"),
+        format!("{name}."),
+        format!("a-{name}"),
+        format!("{first}{rest}"),
+        name.to_uppercase(),
+        rest.to_owned(),
+        String::new(),
+    ];
+    all.extend((1..name.len()).map(shorter));
+    all
+}

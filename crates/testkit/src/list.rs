@@ -84,7 +84,8 @@ pub(crate) fn list(
     visible: u64,
 ) -> Result<Value, Refusal> {
     let selection = Selection::of(kind, on, asked)?;
-    let view = view(store, asked, visible)?;
+    let mut view = view(store, asked, visible)?;
+    view.limit = view.limit.min(store.most_of_a_page);
     let objects = store.at_version(kind, &on.namespace, view.version);
     Ok(page(kind, &view, &selection, &objects))
 }

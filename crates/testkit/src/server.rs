@@ -153,6 +153,12 @@ impl ApiServer {
         state.store.compacted = state.store.version();
     }
 
+    /// Pages of lists have so many objects at most, however many are asked for: with few objects, a list has several.
+    /// A list without a limit comes whole.
+    pub fn page_at_most(&self, objects: usize) {
+        self.lock().store.most_of_a_page = objects;
+    }
+
     /// Puts the process behind a server that is behind. That concerns its watches, and its reads that accept
     /// any version; all others are of now.
     pub fn set_watch_lag(&self, process: &str, lag: Option<Lag>) {

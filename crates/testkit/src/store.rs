@@ -60,6 +60,8 @@ pub(crate) struct Store {
     pub(crate) history: Vec<Change>,
     /// Versions up to this one can neither be watched from nor listed.
     pub(crate) compacted: u64,
+    /// A page of a list has no more objects, whatever is asked for.
+    pub(crate) most_of_a_page: usize,
     /// Something was written since the last look of the garbage collector that may be its business.
     pub(crate) unsettled: bool,
     serial: u64,
@@ -76,6 +78,7 @@ impl Store {
             log: Vec::new(),
             history: Vec::new(),
             compacted: 0,
+            most_of_a_page: usize::MAX,
             unsettled: false,
             serial: 0,
         }

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::history::{is_going, list, text};
-use crate::stage::{APPS, TOOLS};
+use super::history::{is_going, list, namespace, text};
 
 /// The labels under which a connector's class counts.
 const CLASS: [&str; 2] = [
@@ -79,16 +78,17 @@ impl Asked<'_> {
             Some(selector) => self.account.is_some() && matches(selector, label),
             None => text(requester, "/name") == account,
         };
-        let home = |key: &str| match key {
-            NAMESPACE_NAME => APPS.to_owned(),
+        let home = text(self.request, "/spec/subject/namespace");
+        let labels = |key: &str| match key {
+            NAMESPACE_NAME => home.to_owned(),
             _ => String::new(),
         };
         let is_there = match requester.get("namespaceSelector") {
-            Some(selector) => matches(selector, home),
+            Some(selector) => matches(selector, labels),
             None => match text(requester, "/namespace") {
                 // That of the policy.
-                "" => TOOLS == APPS,
-                namespace => namespace == APPS,
+                "" => namespace(self.request) == home,
+                named => named == home,
             },
         };
         text(requester, "/kind") == "ServiceAccount" && is_it && is_there
@@ -108,6 +108,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::stage::{APPS, TOOLS};
 
     fn problem(edit: impl FnOnce(&mut Value)) -> Option<&'static str> {
         let mut policy = json!({
@@ -118,7 +119,10 @@ mod tests {
         });
         edit(&mut policy);
         let asked = Asked {
-            request: &json!({"spec": {"subject": {"name": "builder"}, "permission": "apis"}}),
+            request: &json!({
+                "metadata": {"namespace": TOOLS},
+                "spec": {"subject": {"name": "builder", "namespace": APPS}, "permission": "apis"},
+            }),
             connector: &json!({
                 "metadata": {"name": "harbor", "labels": {"stage": "prod"}},
                 "spec": {"connectorClassName": "registry"},
@@ -191,6 +195,14 @@ mod tests {
             ),
             (
                 json!([{"kind": "ServiceAccount", "name": "build", "namespace": APPS}]),
+                others,
+            ),
+            (
+                json!([{"kind": "ServiceAccount", "name": "builder", "namespace": "app"}]),
+                others,
+            ),
+            (
+                json!([{"kind": "ServiceAccount", "name": "builder", "namespace": "apps-1"}]),
                 others,
             ),
             (

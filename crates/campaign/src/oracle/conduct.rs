@@ -6,7 +6,7 @@ use serde_json::Value;
 use testkit::{CallFault, CallRecord, ChangeKind, ChangeRecord, Verb};
 
 use super::history::{Snapshot, is_going, label, list, text};
-use crate::stage::{APPS, SECOND_SYSTEM, SYSTEM, TOOLS};
+use crate::stage::{ASKERS, SECOND_SYSTEM, SYSTEM};
 
 /// How long a holder of the lease may write after he renewed it last: he gives up well before the others take it.
 const LEASE: Duration = Duration::from_secs(10);
@@ -181,8 +181,9 @@ pub(super) fn shown(request: &Value) -> Option<String> {
     let mut entries = list(request, "/status/policies")
         .iter()
         .filter(is_undecided);
+    let owner = text(request, "/metadata/namespace");
     if let Some(entry) = entries.find(|it| !list(it, "/checkRefs").is_empty()) {
-        return Some(format!("{TOOLS} is shown {}", entry["checkRefs"]));
+        return Some(format!("{owner} is shown {}", entry["checkRefs"]));
     }
     let mut conditions = list(request, "/status/conditions").iter();
     let ready = conditions.find(|it| text(it, "/type") == "Ready")?;
@@ -195,13 +196,14 @@ pub(super) fn shown(request: &Value) -> Option<String> {
     .contains(&text(ready, "/reason"));
     let message = text(ready, "/message");
     let says = OF_APPROVALS.iter().any(|it| message.contains(it));
-    (is_awaited && says).then(|| format!("{TOOLS} is told: {message}"))
+    (is_awaited && says).then(|| format!("{owner} is told: {message}"))
 }
 
 /// What is wrong with an event: a pod of another namespace learns what becomes of its request and what approvals in its
 /// own namespace say, and nothing else.
 pub(super) fn told(event: &Value) -> Option<String> {
-    if text(event, "/metadata/namespace") != APPS {
+    let home = text(event, "/metadata/namespace");
+    if !ASKERS.contains(&home) {
         return None;
     }
     let (action, note) = (text(event, "/action"), text(event, "/note"));
@@ -209,5 +211,5 @@ pub(super) fn told(event: &Value) -> Option<String> {
     let mut pairs = words.iter().zip(words.iter().skip(1));
     let names = pairs.any(|(what, name)| NAMED.contains(what) && name.ends_with(':'));
     (action != UNSAID || names || note.contains(REQUEST))
-        .then(|| format!("a pod of {APPS} is told {action}: {note}"))
+        .then(|| format!("a pod of {home} is told {action}: {note}"))
 }

@@ -60,6 +60,11 @@ pub(super) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     list.map(Vec::as_slice).unwrap_or_default()
 }
 
+/// The namespace that an object is in.
+pub(super) fn namespace(object: &Value) -> &str {
+    text(object, "/metadata/namespace")
+}
+
 /// Whether somebody deleted it, and something keeps it.
 pub(super) fn is_going(object: &Value) -> bool {
     let going = object.pointer("/metadata/deletionTimestamp");

@@ -7,10 +7,9 @@ use testkit::{CallRecord, Verb};
 
 use super::{
     applies::Asked,
-    history::{is_going, list, text},
+    history::{is_going, list, namespace, text},
     truth::{self, Evidence},
 };
-use crate::stage::{APPS, TOOLS};
 
 /// How old a read may be when the write is sent.
 const FRESH: Duration = Duration::from_secs(5);
@@ -29,8 +28,7 @@ impl<'a> Reads<'a> {
         let newest = call
             .query
             .get("resourceVersion")
-            .is_none_or(String::is_empty)
-            && call.query.get("continue").is_none_or(String::is_empty);
+            .is_none_or(String::is_empty);
         // That something is not there is an answer.
         let answered = matches!(call.code, Some(200 | 404)) && call.answer.is_some();
         if answered && newest && call.point.verb != Verb::Watch {
@@ -76,13 +74,18 @@ struct Before<'r, 'a> {
 
 impl<'a> Before<'_, 'a> {
     /// The newest first.
-    fn reads(&self) -> impl Iterator<Item = &'a CallRecord> {
+    fn calls(&self) -> impl Iterator<Item = &'a CallRecord> {
         let all = self.calls.iter().rev().copied();
         all.filter(|read| {
             read.point.process == self.by
                 && read.begun <= self.sent
                 && self.sent <= read.begun + FRESH
         })
+    }
+
+    /// The same, of each list its first page.
+    fn reads(&self) -> impl Iterator<Item = &'a CallRecord> {
+        self.calls().filter(|it| token(it).is_empty())
     }
 
     fn evidence(
@@ -93,7 +96,9 @@ impl<'a> Before<'_, 'a> {
     ) -> Result<Evidence, String> {
         let pod = text(request, "/spec/context/objectRef/name");
         let uid = text(request, "/spec/context/objectRef/uid");
-        let read = self.last_read("pods", APPS, Some(pod), |it| {
+        let (owner, home) = (namespace(request), truth::home(request));
+        let account = text(request, "/spec/subject/name");
+        let read = self.last_read("pods", home, Some(pod), |it| {
             text(it, "/metadata/name") == pod
         });
         match read {
@@ -107,26 +112,31 @@ impl<'a> Before<'_, 'a> {
             Some(it) if is_going(it) => {
                 return Err("the pod that was read was being deleted".to_owned());
             }
+            Some(it)
+                if text(it, "/spec/serviceAccountName") != account
+                    || text(request, "/spec/subject/namespace") != home =>
+            {
+                return Err("the pod that was read has another account".to_owned());
+            }
             Some(_) => {}
         }
         let name = text(request, "/spec/connectorRef/name");
-        let connector = self.last_read("connectors", TOOLS, Some(name), |it| {
-            text(it, "/metadata/name") == name
+        let connector = self.last_read("connectors", owner, Some(name), |it| {
+            text(it, "/metadata/name") == name && !is_going(it)
         });
         let Some(connector) = connector else {
             return Err("the connector was not read live".to_owned());
         };
-        let policy = self.last_read("accesspolicies", TOOLS, None, |it| {
+        let policy = self.last_read("accesspolicies", owner, None, |it| {
             text(it, "/metadata/uid") == policy_uid
         });
         let Some(policy) = policy else {
             return Err("the policy was not read live".to_owned());
         };
-        let account = text(request, "/spec/subject/name");
         let asked = Asked {
             request,
             connector,
-            account: self.last_read("serviceaccounts", APPS, Some(account), |it| {
+            account: self.last_read("serviceaccounts", home, Some(account), |it| {
                 text(it, "/metadata/name") == account
             }),
             anybody,
@@ -135,7 +145,7 @@ impl<'a> Before<'_, 'a> {
             return Err(problem.to_owned());
         }
         let mut evidence = truth::passes(policy, pod, |check| {
-            self.last_list(&truth::plural(check), &truth::selector(check, pod))
+            self.last_list(home, &truth::plural(check), &truth::selector(check, pod))
         })?;
         text(connector, "/metadata/uid").clone_into(&mut evidence.connector);
         Ok(evidence)
@@ -156,26 +166,51 @@ impl<'a> Before<'_, 'a> {
                 && point.namespace == namespace
                 && (whole || point.verb == Verb::Get && Some(point.name.as_str()) == name)
         };
-        let read = self.reads().find(could)?;
-        let answer = read.answer.as_deref()?;
-        if read.point.verb == Verb::List {
-            list(answer, "/items").iter().find(|it| is_it(it))
-        } else {
-            is_it(answer).then_some(answer)
-        }
+        self.reads().filter(could).find_map(|read| {
+            if read.point.verb == Verb::List {
+                let items = self.items(read)?;
+                Some(items.into_iter().find(|it| is_it(it)))
+            } else {
+                Some(read.answer.as_deref().filter(|it| is_it(it)))
+            }
+        })?
     }
 
-    /// The objects of the last list of the pod's namespace by these labels.
-    fn last_list(&self, resource: &str, selector: &str) -> Option<Vec<&'a Value>> {
-        let read = self.reads().find(|it| {
+    /// The objects of the last list of a namespace by these labels.
+    fn last_list(&self, home: &str, resource: &str, selector: &str) -> Option<Vec<&'a Value>> {
+        let mut lists = self.reads().filter(|it| {
             it.point.resource == resource
-                && it.point.namespace == APPS
+                && it.point.namespace == home
                 && it.point.verb == Verb::List
                 && it
                     .query
                     .get("labelSelector")
                     .is_some_and(|it| it == selector)
-        })?;
-        Some(list(read.answer.as_deref()?, "/items").iter().collect())
+        });
+        lists.find_map(|it| self.items(it))
     }
+
+    /// All objects of a list, whose pages show what was there at the first one. None if the process has not read to its
+    /// end: that is no list, whatever its first pages say.
+    fn items(&self, first: &'a CallRecord) -> Option<Vec<&'a Value>> {
+        let mut page = first.answer.as_deref()?;
+        let mut items: Vec<_> = list(page, "/items").iter().collect();
+        loop {
+            let next = text(page, "/metadata/continue");
+            if next.is_empty() {
+                return Some(items);
+            }
+            page = self
+                .calls()
+                .find(|it| token(it) == next)?
+                .answer
+                .as_deref()?;
+            items.extend(list(page, "/items"));
+        }
+    }
+}
+
+/// Where a page of a list goes on; empty for the first one. No two lists of different kinds or versions have the same.
+fn token(read: &CallRecord) -> &str {
+    read.query.get("continue").map_or("", String::as_str)
 }

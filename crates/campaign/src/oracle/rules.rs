@@ -14,11 +14,14 @@ use super::{
     conduct::{self, Conduct},
     configured::Configured,
     ends::Ends,
-    history::{Snapshot, is_going, label, list, text},
+    history::{Snapshot, is_going, label, list, namespace, text},
     reads::Reads,
     truth::{self, Known},
 };
-use crate::stage::{APPS, DECOY, SECOND_SYSTEM, SYSTEM, TOOLS};
+use crate::stage::{ASKERS, DECOY, OWNERS, SECOND_SYSTEM, SYSTEM};
+
+/// Times that people read have no parts of a second.
+const WHOLE: Duration = Duration::from_secs(1);
 
 struct Judge<'a> {
     allowance: &'a Allowance,
@@ -36,6 +39,8 @@ struct Judge<'a> {
     limits: BTreeMap<String, Duration>,
     /// When a policy first gave something to a request; by the UIDs of both.
     first: BTreeMap<(String, String), Duration>,
+    /// When requests were made.
+    made: BTreeMap<String, Duration>,
     /// Requests as they were last.
     last: BTreeMap<String, Arc<Value>>,
     /// When the write was sent that a change comes from.
@@ -61,6 +66,7 @@ pub(super) fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Se
         expired: BTreeSet::new(),
         limits: BTreeMap::new(),
         first: BTreeMap::new(),
+        made: BTreeMap::new(),
         last: BTreeMap::new(),
         sent: Duration::ZERO,
         reads: Reads::default(),
@@ -159,8 +165,9 @@ impl<'a> Judge<'a> {
             point.resource.as_str(),
             "signoffs" | "latecomers" | "configmaps"
         );
-        let elsewhere = ![APPS, SYSTEM, SECOND_SYSTEM, ""].contains(&point.namespace.as_str());
-        if approvals && elsewhere {
+        let place = point.namespace.as_str();
+        let is_here = ASKERS.contains(&place) || [SYSTEM, SECOND_SYSTEM, ""].contains(&place);
+        if approvals && !is_here {
             let what = format!("{} of {} are read", point.resource, point.namespace);
             self.complain(Rule::Tenants, at, what);
         }
@@ -170,10 +177,11 @@ impl<'a> Judge<'a> {
     /// I3: what the controller writes is about the connector's namespace, or an event on a pod.
     fn tenants(&mut self, at: Duration, call: &CallRecord) {
         let point = &call.point;
+        let place = point.namespace.as_str();
         let allowed = match point.resource.as_str() {
-            "leases" => [SYSTEM, SECOND_SYSTEM].contains(&point.namespace.as_str()),
-            "events" => [TOOLS, APPS].contains(&point.namespace.as_str()),
-            "roles" | "rolebindings" | "accessrequests" => point.namespace == TOOLS,
+            "leases" => [SYSTEM, SECOND_SYSTEM].contains(&place),
+            "events" => OWNERS.contains(&place) || ASKERS.contains(&place),
+            "roles" | "rolebindings" | "accessrequests" => OWNERS.contains(&place),
             _ => false,
         };
         if !allowed {
@@ -208,7 +216,9 @@ impl<'a> Judge<'a> {
     /// Whether a binding is in force: one that cannot be deleted is not, without its Role.
     fn gives(&self, binding: &Value) -> bool {
         let name = text(binding, "/metadata/name");
-        !self.allowance.kept || self.snapshot.get("roles", TOOLS, name).is_some()
+        let role = self.snapshot.get("roles", namespace(binding), name);
+        // A Role that a finalizer keeps is as good as gone: nobody can do more than delete it.
+        !self.allowance.kept || role.is_some_and(|it| !is_going(it))
     }
 
     /// Whether a binding is in force after its time.
@@ -278,16 +288,57 @@ impl<'a> Judge<'a> {
                     self.complain(Rule::Tenants, at, what);
                 }
             }
-            (ChangeKind::Deleted, _, Some(before)) => self.gone(at, before),
+            (ChangeKind::Deleted, _, Some(before)) => self.gone(at, &change.by, before),
             _ => {}
         }
     }
 
-    fn gone(&mut self, at: Duration, binding: &Value) {
+    fn gone(&mut self, at: Duration, by: &str, binding: &Value) {
         self.seen.revocations += 1;
-        let uid = text(binding, "/metadata/uid");
+        let [uid, name] = ["/metadata/uid", "/metadata/name"].map(|it| text(binding, it));
         if let Some((since, why)) = self.overdue.remove(uid) {
             self.took(at, since, &why);
+            return;
+        }
+        // Half of a grant is none: it is written anew, both of it.
+        let role = self.snapshot.get("roles", namespace(binding), name);
+        let is_whole = !is_going(binding) && role.is_some_and(|it| !is_going(it));
+        let has_no_reason = is_whole && !self.ends_by_time(at, uid);
+        if has_no_reason && self.allowance.is_plain() && self.conduct.is_controller(by) {
+            let what = format!("{name} is taken back for no reason");
+            self.complain(Rule::Lost, at, what);
+        }
+    }
+
+    /// Whether the time of a binding is over, as far as times in whole seconds say.
+    fn ends_by_time(&self, at: Duration, uid: &str) -> bool {
+        let end = self.limits.get(uid);
+        self.expired.contains(uid) || end.is_some_and(|it| *it <= at + WHOLE)
+    }
+
+    /// Nobody loses anything by another one's end: what ends has a reason of its own.
+    fn ended_for_nothing(&mut self, at: Duration, request: &Value) {
+        let uid = text(request, "/metadata/uid");
+        let ends = |policy: &str| {
+            let policy = (uid.to_owned(), policy.to_owned());
+            truth::is_terminal(request) || self.ended.contains_key(&policy)
+        };
+        let is_lost = |binding: &Value| {
+            let (snapshot, known) = (&self.snapshot, &self.known);
+            label(binding, "accessRequestUid") == uid
+                && ends(label(binding, "accessPolicyUid"))
+                && !self.ends_by_time(at, text(binding, "/metadata/uid"))
+                && truth::reason_beside_its_record(snapshot, binding, request, known).is_none()
+        };
+        let lost = self
+            .snapshot
+            .all("rolebindings")
+            .find(|it| is_lost(it))
+            .map(|it| text(it, "/metadata/name").to_owned());
+        if let Some(name) = lost {
+            let phase = text(request, "/status/phase");
+            let what = format!("{name} ends for no reason, and its request is {phase}");
+            self.complain(Rule::Lost, at, what);
         }
     }
 
@@ -313,12 +364,6 @@ impl<'a> Judge<'a> {
     /// I1, I3 and I5 of a new binding.
     fn granted(&mut self, at: Duration, by: &str, binding: &Value) {
         self.seen.grants += 1;
-        let subjects =
-            serde_json::json!([{"kind": "ServiceAccount", "name": "builder", "namespace": APPS}]);
-        if binding["subjects"] != subjects {
-            let what = format!("a binding for {}", binding["subjects"]);
-            self.complain(Rule::Tenants, at, what);
-        }
         if label(binding, "accessPolicy").starts_with(DECOY) {
             let what = format!("a binding for policy {}", label(binding, "accessPolicy"));
             self.complain(Rule::Tenants, at, what);
@@ -335,6 +380,12 @@ impl<'a> Judge<'a> {
             self.complain(Rule::Final, at, "a binding for no request".to_owned());
             return;
         };
+        let is_beside = namespace(binding) == namespace(&request);
+        if binding["subjects"] != truth::subjects(&request) || !is_beside {
+            let (subjects, place) = (&binding["subjects"], namespace(binding));
+            let what = format!("a binding in {place} for {subjects}");
+            self.complain(Rule::Tenants, at, what);
+        }
         let ended = self.ended.get(&(uid.clone(), policy.clone()));
         let ended = [ended, self.terminal.get(&uid)].into_iter().flatten().min();
         if let Some(since) = ended
@@ -377,6 +428,7 @@ impl<'a> Judge<'a> {
     fn one_of_a_tuple(&mut self, at: Duration, request: &Value) {
         let of = |it: &Value| {
             let pointers = [
+                "/metadata/namespace",
                 "/spec/subject",
                 "/spec/connectorRef",
                 "/spec/context",
@@ -415,9 +467,15 @@ impl<'a> Judge<'a> {
         if let Some(what) = conduct::shown(after).filter(|_| change.by != "cluster") {
             self.complain(Rule::Tenants, at, what);
         }
+        if change.kind == ChangeKind::Added {
+            self.made.insert(change.uid.clone(), at);
+        }
         for entry in list(after, "/status/policies") {
             if text(entry, "/grant/state") == "Ended" {
                 let policy = text(entry, "/policy/metadata/uid").to_owned();
+                if text(entry, "/grant/reason") == "PendingTimeout" {
+                    self.waited(at, &change.uid, &policy);
+                }
                 self.ended.entry((change.uid.clone(), policy)).or_insert(at);
             }
         }
@@ -436,6 +494,9 @@ impl<'a> Judge<'a> {
                 self.complain(Rule::Final, at, what.to_owned());
             }
         }
+        if change.by != "cluster" && self.allowance.is_plain() {
+            self.ended_for_nothing(at, after);
+        }
         if truth::is_terminal(after) {
             self.terminal.entry(change.uid.clone()).or_insert(at);
         }
@@ -452,6 +513,22 @@ impl<'a> Judge<'a> {
                 let what = format!("recorded as gone, and its {left} are there");
                 self.complain(Rule::Revoked, at, what);
             }
+        }
+    }
+
+    /// A policy's time to wait begins when the request is made, whoever writes what meanwhile.
+    fn waited(&mut self, at: Duration, request: &str, policy: &str) {
+        let known = (request.to_owned(), policy.to_owned());
+        let made = self.made.get(request).copied().unwrap_or_default();
+        let policy = self.snapshot.by_uid("accesspolicies", policy);
+        let Some(limit) = policy.and_then(truth::most_waiting) else {
+            return;
+        };
+        let is_late = at > self.allowance.until(made + limit);
+        if is_late && self.allowance.true_clock && !self.ended.contains_key(&known) {
+            let took = at.saturating_sub(made);
+            let what = format!("it waited {took:?}, and may wait {limit:?}");
+            self.complain(Rule::Final, at, what);
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use testkit::{CallRecord, Entry, Verb, What};
 
 use super::history::{is_going, label, list, text};
-use crate::stage::Stage;
+use crate::stage::{Stage, TOOLS};
 
 /// What is there at the end, without what differs from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,11 @@ impl EndState {
     #[must_use]
     pub fn of(stage: &Stage) -> Self {
         let requests = stage.list("accessrequests").into_iter().map(|it| {
-            let name = text(&it, "/metadata/name").to_owned();
+            let [place, name] = ["/metadata/namespace", "/metadata/name"].map(|at| text(&it, at));
+            let name = match place {
+                TOOLS => name.to_owned(),
+                _ => format!("{place}/{name}"),
+            };
             (name, lines(&it))
         });
         let managed = ["rolebindings", "roles"].into_iter().flat_map(|plural| {
@@ -33,7 +37,11 @@ impl EndState {
             all.map(move |it| {
                 let (request, policy) = (label(&it, "accessRequest"), label(&it, "accessPolicy"));
                 let given = [&it["rules"], &it["subjects"]].map(ToString::to_string);
-                format!("{plural} of {request} for {policy}: {}", given.concat())
+                let place = text(&it, "/metadata/namespace");
+                format!(
+                    "{plural} in {place} of {request} for {policy}: {}",
+                    given.concat()
+                )
             })
         });
         Self {

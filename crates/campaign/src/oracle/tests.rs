@@ -1,3 +1,4 @@
+mod others;
 mod promises;
 
 use std::time::Duration;

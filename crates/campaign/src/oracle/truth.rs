@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::history::{Snapshot, is_going, label, list, text};
+use super::history::{Snapshot, is_going, label, list, namespace, text};
 use crate::stage::{APPS, CONNECTOR, TOOLS};
 
 /// What a binding was written on: the policy as it was then, and the UIDs of the approvals of each check.
@@ -61,7 +61,17 @@ pub(super) fn selector(check: &Value, pod: &str) -> String {
     labels.collect::<Vec<_>>().join(",")
 }
 
+/// How long a policy lets a request wait.
+pub(super) fn most_waiting(policy: &Value) -> Option<Duration> {
+    let limit = "/spec/checkGrantedPermission/spec/limits/pendingTimeout";
+    time(text(policy, limit))
+}
+
+/// What is being deleted counts as deleted.
 fn selects(check: &Value, object: &Value, pod: &str) -> bool {
+    if is_going(object) {
+        return false;
+    }
     let mut labels = labels(check, pod).peekable();
     labels.peek().is_some() && labels.all(|(key, value)| object["metadata"]["labels"][key] == value)
 }
@@ -83,8 +93,13 @@ fn is_blown_up(object: &Value) -> bool {
     object["spec"]["noise"].is_string()
 }
 
+/// What a scenario makes deep is deeper than anybody reads.
+fn is_deep(object: &Value) -> bool {
+    object.get("deep").is_some()
+}
+
 fn approves(object: &Value) -> bool {
-    if is_blown_up(object) {
+    if is_blown_up(object) || is_deep(object) {
         return false;
     }
     let state = [text(object, "/status/state"), text(object, "/data/state")];
@@ -148,7 +163,8 @@ pub(super) fn passes<'a>(
 impl Evidence {
     /// Whether the Role of a binding, if there is one, allows what the policy's rules do.
     fn allows_what(&self, snapshot: &Snapshot, binding: &Value) -> bool {
-        let role = snapshot.get("roles", TOOLS, text(binding, "/metadata/name"));
+        let name = text(binding, "/metadata/name");
+        let role = snapshot.get("roles", namespace(binding), name);
         role.is_none_or(|it| verbs(list(it, "/rules")) == self.verbs)
     }
 
@@ -160,10 +176,11 @@ impl Evidence {
 
 impl CheckEvidence {
     fn holds(&self, snapshot: &Snapshot) -> bool {
-        let holds = |uid: &String| match snapshot.by_uid(&self.plural, uid) {
-            Some(object) => approves(object),
-            None => !self.while_holds,
+        let there = |uid: &String| {
+            let object = snapshot.by_uid(&self.plural, uid);
+            object.filter(|it| !is_going(it))
         };
+        let holds = |uid: &String| there(uid).map_or(!self.while_holds, approves);
         if self.any {
             self.approvals.iter().any(holds)
         } else {
@@ -198,29 +215,44 @@ pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) 
     let Some(request) = request_of(snapshot, binding) else {
         return Some("its request is not there".to_owned());
     };
+    if namespace(request) != namespace(binding) {
+        return Some("its request is elsewhere".to_owned());
+    }
+    if is_deep(request) {
+        return Some("nobody can read its request".to_owned());
+    }
     if is_going(request) {
         return Some("its request is being deleted".to_owned());
     }
     if is_terminal(request) {
         return Some(format!("its request is {}", text(request, "/status/phase")));
     }
+    reason_beside_its_record(snapshot, binding, request, known)
+}
+
+/// The same, whatever the request's status says.
+pub(super) fn reason_beside_its_record(
+    snapshot: &Snapshot,
+    binding: &Value,
+    request: &Value,
+    known: &Known,
+) -> Option<String> {
     if let Some(why) = pod_problem(snapshot, request) {
         return Some(why);
     }
     let connector = snapshot.get(
         "connectors",
-        TOOLS,
+        namespace(request),
         text(request, "/spec/connectorRef/name"),
     );
+    let connector = connector.filter(|it| !is_going(it));
     let evidence = known.get(text(binding, "/metadata/uid"));
     let uid = evidence.map_or("", |it| it.connector.as_str());
     if connector.is_none_or(|it| text(it, "/metadata/uid") != uid) {
         return Some("its connector is not there".to_owned());
     }
-    if snapshot
-        .by_uid("accesspolicies", label(binding, "accessPolicyUid"))
-        .is_none()
-    {
+    let policy = snapshot.by_uid("accesspolicies", label(binding, "accessPolicyUid"));
+    if policy.is_none_or(is_going) {
         return Some("its policy is not there".to_owned());
     }
     if !is_as_decided(snapshot, binding, request) {
@@ -238,23 +270,35 @@ pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) 
 /// Whether a binding and its Role give what a grant gives, to whom it is for.
 fn is_as_decided(snapshot: &Snapshot, binding: &Value, request: &Value) -> bool {
     let name = text(binding, "/metadata/name");
-    let role = snapshot.get("roles", TOOLS, name);
-    let subjects = json!([{"kind": "ServiceAccount", "name": "builder", "namespace": APPS}]);
-    binding["subjects"] == subjects
+    let role = snapshot.get("roles", namespace(binding), name);
+    binding["subjects"] == subjects(request)
         && text(binding, "/roleRef/kind") == "Role"
         && text(binding, "/roleRef/name") == name
         // Without one it gives nothing.
         && role.is_none_or(|it| is_shaped(it, request))
 }
 
+/// Whom a grant for a request is bound to: the account that asks, and nobody else.
+pub(super) fn subjects(request: &Value) -> Value {
+    let [name, home] =
+        ["/spec/subject/name", "/spec/subject/namespace"].map(|it| text(request, it));
+    json!([{"kind": "ServiceAccount", "name": name, "namespace": home}])
+}
+
+/// Where the pod of a request is.
+pub(super) fn home(request: &Value) -> &str {
+    text(request, "/spec/context/objectRef/namespace")
+}
+
 /// Whether a Role is about one pod's use of the connector.
 pub(super) fn is_shaped(role: &Value, request: &Value) -> bool {
     let pod = text(request, "/spec/context/objectRef/name");
-    let resource = format!("connectors/apis/v1/pod/{APPS}/{pod}");
+    let resource = format!("connectors/apis/v1/pod/{}/{pod}", home(request));
+    let connector = text(request, "/spec/connectorRef/name");
     let rules = list(role, "/rules");
     let shaped = |rule: &Value| {
         rule["apiGroups"] == json!(["connectors.alauda.io"])
-            && rule["resourceNames"] == json!([CONNECTOR])
+            && rule["resourceNames"] == json!([connector])
             && rule["resources"] == json!([resource])
             && rule.get("nonResourceURLs").is_none()
     };
@@ -265,7 +309,7 @@ pub(super) fn is_shaped(role: &Value, request: &Value) -> bool {
 pub(super) fn pod_of<'a>(snapshot: &'a Snapshot, request: &Value) -> Option<&'a Value> {
     let name = text(request, "/spec/context/objectRef/name");
     let uid = text(request, "/spec/context/objectRef/uid");
-    let pod = snapshot.get("pods", APPS, name)?;
+    let pod = snapshot.get("pods", home(request), name)?;
     (text(pod, "/metadata/uid") == uid).then_some(pod)
 }
 
@@ -273,7 +317,7 @@ pub(super) fn pod_of<'a>(snapshot: &'a Snapshot, request: &Value) -> Option<&'a 
 pub(super) fn pod_problem(snapshot: &Snapshot, request: &Value) -> Option<String> {
     let name = text(request, "/spec/context/objectRef/name");
     match pod_of(snapshot, request) {
-        None if snapshot.get("pods", APPS, name).is_some() => {
+        None if snapshot.get("pods", home(request), name).is_some() => {
             Some("its pod is another one".to_owned())
         }
         None => Some("its pod is not there".to_owned()),

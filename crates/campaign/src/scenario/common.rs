@@ -219,6 +219,8 @@ pub(super) const GRANTED: Step = Until("granted", granted);
 pub(super) const REVOKED: Step = Until("revoked", revoked);
 /// Longer than a controller needs for anything that it knows of.
 pub(super) const A_WHILE: Step = Rest(Duration::from_secs(5));
+/// Everything is compared once meanwhile.
+pub(super) const LONGER_THAN_A_SWEEP: Step = Rest(Duration::from_mins(6));
 /// Two things at nearly the same time.
 pub(super) const A_MOMENT: Step = Rest(Duration::from_millis(1));
 

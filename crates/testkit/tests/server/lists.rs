@@ -88,6 +88,31 @@ async fn the_pages_of_a_list_show_one_version() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_with_a_limit_has_as_many_pages_as_the_server_makes_of_it() {
+    let server = server();
+    let client = admin(&server);
+    for name in ["a", "b", "c"] {
+        server.create(map(name, &json!({})));
+    }
+    server.page_at_most(1);
+    let mut found = Vec::new();
+    let mut token = String::new();
+    for _ in 0..3 {
+        let path = format!("{MAPS}?limit=500&continue={token}");
+        let (_, page) = get(&client, &path).await;
+        found.extend(names(&page).into_iter().map(str::to_owned));
+        let next = page["metadata"]["continue"].as_str().unwrap_or_default();
+        token = next.to_owned();
+    }
+    assert_eq!(
+        (found, token.as_str()),
+        (vec!["a".to_owned(), "b".to_owned(), "c".to_owned()], "")
+    );
+    let (_, whole) = get(&client, MAPS).await;
+    assert_eq!(names(&whole), ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_shows_the_version_that_it_is_asked_for() {
     let server = server();
     let client = admin(&server);

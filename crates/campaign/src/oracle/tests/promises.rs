@@ -34,7 +34,7 @@ fn role(stage: &Stage, namespace: &str) -> Role {
     .unwrap()
 }
 
-async fn create_role(stage: &Stage, client: &kube::Client, namespace: &str) {
+pub(super) async fn create_role(stage: &Stage, client: &kube::Client, namespace: &str) {
     let api: Api<Role> = Api::namespaced(client.clone(), namespace);
     let role = role(stage, namespace);
     api.create(&PostParams::default(), &role).await.unwrap();
@@ -217,7 +217,7 @@ async fn a_controller_that_writes_without_the_lease_is_found() {
 }
 
 /// Reads what has to be read before a grant.
-async fn read_live(client: &kube::Client) {
+pub(super) async fn read_live(client: &kube::Client) {
     let ours = "/apis/connectors.alauda.io/v1alpha1";
     for (path, name) in [
         (format!("/api/v1/namespaces/{APPS}/pods"), "deploy"),

@@ -191,3 +191,26 @@ fn approvers_of_a_kind_without_approvals_fail_the_check() {
         (Failed, JudgeReason::ApproversUnsupported)
     );
 }
+
+#[test]
+fn people_and_groups_of_nearly_the_same_name_do_not_approve() {
+    let says = |person: &str, group: &str| {
+        let person = json!({"name": person, "type": "User", "input": "approve"});
+        json!([{"name": group, "type": "Group", "input": "approve", "users": [person]}])
+    };
+    let passes = |wanted: Value, approvers: Value| {
+        let asked = about_tasks(question())
+            .with(|it| it.check()["approvers"] = wanted)
+            .found([task(&approvers, "approved")]);
+        asked.judged().said() == (Passed, JudgeReason::Approved)
+    };
+    let (users, groups) = (json!({"users": ["alice"]}), json!({"groups": ["security"]}));
+    assert!(passes(users.clone(), says("alice", "others")));
+    assert!(passes(groups.clone(), says("bob", "security")));
+    for other in crate::testing::nearly("alice") {
+        assert!(!passes(users.clone(), says(&other, "others")), "{other:?}");
+    }
+    for other in crate::testing::nearly("security") {
+        assert!(!passes(groups.clone(), says("bob", &other)), "{other:?}");
+    }
+}
