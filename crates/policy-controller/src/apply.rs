@@ -101,12 +101,14 @@ impl Applier {
         for Step { write, gives } in steps {
             if *gives {
                 so_far?;
-                if read.elapsed() > FRESH {
-                    return Err(ApplyError::Stale);
-                }
                 so_far = Ok(());
             }
-            match self.write(job, write, &mut versions).await {
+            let policy = if *gives {
+                self.fresh(read).ok_or(ApplyError::Stale)?
+            } else {
+                self.policy
+            };
+            match self.write(job, write, &mut versions, policy).await {
                 Ok(()) => {}
                 Err(error) if *gives => return Err(error),
                 Err(ApplyError::NotLeading) => return Err(ApplyError::NotLeading),
@@ -116,22 +118,34 @@ impl Applier {
         so_far
     }
 
+    /// How a gift is tried on what was read at that time: no attempt begins when that is too old. None if it is now.
+    fn fresh(&self, read: Instant) -> Option<Policy> {
+        let left = FRESH.checked_sub(read.elapsed())?;
+        Some(Policy {
+            total: left.min(self.policy.total),
+            ..self.policy
+        })
+    }
+
     async fn write(
         &self,
         job: &Job,
         write: &Write,
         versions: &mut Versions,
+        policy: Policy,
     ) -> Result<(), ApplyError> {
         match write {
-            Write::Create(Object::Role(role)) => self.create(job, role).await,
-            Write::Create(Object::Binding(binding)) => self.create(job, binding).await,
+            Write::Create(Object::Role(role)) => self.create(job, role, policy).await,
+            Write::Create(Object::Binding(binding)) => self.create(job, binding, policy).await,
             Write::Change(object, pin) => {
                 let name = object.metadata().name.clone().unwrap_or_default();
                 let key = (object.kind(), name.clone());
                 let pin = newest(pin, versions.get(&key));
                 let version = match object {
-                    Object::Role(role) => self.change(job, &name, role, &pin).await?,
-                    Object::Binding(binding) => self.change(job, &name, binding, &pin).await?,
+                    Object::Role(role) => self.change(job, &name, role, &pin, policy).await?,
+                    Object::Binding(binding) => {
+                        self.change(job, &name, binding, &pin, policy).await?
+                    }
                 };
                 versions.insert(key, version);
                 Ok(())
@@ -146,7 +160,12 @@ impl Applier {
         }
     }
 
-    async fn create<K: Written>(&self, job: &Job, object: &K) -> Result<(), ApplyError> {
+    async fn create<K: Written>(
+        &self,
+        job: &Job,
+        object: &K,
+        policy: Policy,
+    ) -> Result<(), ApplyError> {
         self.may_write("create", &K::plural(&()))?;
         let api: Api<K> = self.api(job);
         let name = object.meta().name.clone().unwrap_or_default();
@@ -156,7 +175,7 @@ impl Applier {
         };
         let call = call::<K>("create", job, &name);
         let post = || api.create(&params, object);
-        match self.policy.call(call, post).await {
+        match policy.call(call, post).await {
             Ok(_) => Ok(()),
             // It may be our own, of an attempt that was not answered, or of another leader.
             Err(error) if error.status() == Some(409) => {
@@ -176,6 +195,7 @@ impl Applier {
         name: &str,
         object: &K,
         pin: &Pin,
+        policy: Policy,
     ) -> Result<String, ApplyError> {
         self.may_write("patch", &K::plural(&()))?;
         let api: Api<K> = self.api(job);
@@ -186,7 +206,7 @@ impl Applier {
         let patch = Patch::Apply(&object);
         let call = call::<K>("apply", job, name);
         let send = || api.patch(name, &params, &patch);
-        match self.policy.call(call, send).await {
+        match policy.call(call, send).await {
             Ok(written) => Ok(written.meta().resource_version.clone().unwrap_or_default()),
             Err(error) if matches!(error.status(), Some(404 | 409)) => {
                 Err(conflict::<K>(job, name))
