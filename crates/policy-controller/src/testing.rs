@@ -117,7 +117,10 @@ pub(crate) fn access(there: &Managed) -> Access {
         };
         for holder in binding.subjects.iter().flatten().map(Holder::of) {
             for rule in role.rules.iter().flatten() {
-                for connector in rule.resource_names.iter().flatten() {
+                let names = rule.resource_names.clone().unwrap_or_default();
+                // A rule without names is about every connector.
+                let every = vec!["(every)".to_owned()];
+                for connector in if names.is_empty() { every } else { names } {
                     for resource in rule.resources.iter().flatten() {
                         access.extend(rule.verbs.iter().map(|verb| {
                             let resource = resource.clone();

@@ -79,3 +79,6 @@ pub async fn follow(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -212,6 +212,9 @@ impl<K: Clone + Eq + Hash> Drop for TenantTurn<K> {
 }
 
 #[cfg(test)]
+mod cancelled;
+
+#[cfg(test)]
 mod tests {
     use futures::FutureExt;
     use proptest::prelude::*;

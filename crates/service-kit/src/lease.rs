@@ -12,7 +12,8 @@
 //!
 //! One gap is left: when somebody deletes the object, a replica that starts just then finds no trace of
 //! a holder. It leads at once, for otherwise every first installation would wait. One that was told that
-//! another was faster, and then finds nothing, does wait.
+//! another was faster, and then finds nothing, does wait. It is the same with one that looks late when somebody deletes
+//! the object twice: of a claim in between it has seen nothing.
 
 mod candidate;
 mod leading;

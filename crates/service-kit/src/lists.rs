@@ -127,4 +127,52 @@ mod tests {
                 .all(|it| it.contains("limit=1") && it.contains("labelSelector=run"))
         );
     }
+
+    /// An API server with so many objects, of which one page cannot be had.
+    fn many(count: usize, broken: Option<usize>) -> Api<ConfigMap> {
+        let client = fake_api::client(move |request| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let number = |key: &str| -> Option<usize> {
+                let mut pairs = query.split('&').filter_map(|it| it.split_once('='));
+                pairs.find(|(it, _)| *it == key)?.1.parse().ok()
+            };
+            let start = number("continue").unwrap_or(0);
+            let end = count.min(start + number("limit").unwrap());
+            let items: Vec<_> = (start..end)
+                .map(|it| serde_json::json!({"metadata": {"name": it.to_string()}}))
+                .collect();
+            let next = (end < count).then(|| end.to_string());
+            let page = serde_json::json!({"metadata": {"continue": next}, "items": items});
+            async move {
+                if broken == Some(start) {
+                    return fake_api::refusal(StatusCode::GONE);
+                }
+                fake_api::answer(StatusCode::OK, page.to_string())
+            }
+        });
+        Api::all(client)
+    }
+
+    #[tokio::test]
+    async fn a_list_of_any_length_is_whole_and_names_each_object_once() {
+        let page = usize::try_from(PAGE).unwrap();
+        for count in [0, 1, page - 1, page, page + 1, 2 * page, 3 * page + 7] {
+            let params = ListParams::default();
+            let all = whole(&ONCE, "list", &many(count, None), params)
+                .await
+                .unwrap();
+            let names = all.iter().map(ConfigMap::name_any);
+            assert!(names.eq((0..count).map(|it| it.to_string())), "{count}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_that_breaks_off_is_an_error_and_never_a_part_of_it() {
+        let page = usize::try_from(PAGE).unwrap();
+        for broken in [0, page, 2 * page] {
+            let api = many(3 * page, Some(broken));
+            let found = whole(&ONCE, "list", &api, ListParams::default()).await;
+            assert_eq!(found.unwrap_err().status(), Some(410), "{broken}");
+        }
+    }
 }

@@ -68,7 +68,11 @@ fn the_questions_are_answered_in_every_way() {
     assert!(refused > enough, "{refused} refused");
 }
 
-fn compare(world: &World, index: &RbacIndex, question: &Question) -> Result<(), TestCaseError> {
+pub(crate) fn compare(
+    world: &World,
+    index: &RbacIndex,
+    question: &Question,
+) -> Result<(), TestCaseError> {
     let question = question.attributes();
     let Attributes { user, verb, target } = question;
     let namespace = target.namespace();
@@ -155,7 +159,7 @@ fn key<K: Metadata<Ty = ObjectMeta>>(object: &K) -> (String, String) {
     (namespace.unwrap(), name(object))
 }
 
-fn happen(world: &mut World, index: &mut RbacIndex, change: Change) {
+pub(crate) fn happen(world: &mut World, index: &mut RbacIndex, change: Change) {
     let errors = match change {
         Change::Role(one) => {
             world.roles.insert(key(&one), one.clone());

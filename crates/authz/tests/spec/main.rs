@@ -9,6 +9,7 @@ mod agreement;
 mod answers;
 mod bindings;
 mod build;
+mod crowds;
 mod reasons;
 mod reference;
 mod rules;

@@ -261,6 +261,57 @@ enum Edit {
     Connector(&'static str, Option<Labels>),
     Namespace(&'static str, Option<Labels>),
     Account(&'static str, &'static str, Option<Labels>),
+    /// Somebody's hand on what is there.
+    Damage(Damage, usize),
+}
+
+/// What somebody does to a Role or a RoleBinding.
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    NoNames,
+    MoreVerbs,
+    NoRole,
+    NoBinding,
+    MoreSubjects,
+    OtherRole,
+}
+
+const DAMAGES: [Damage; 6] = [
+    Damage::NoNames,
+    Damage::MoreVerbs,
+    Damage::NoRole,
+    Damage::NoBinding,
+    Damage::MoreSubjects,
+    Damage::OtherRole,
+];
+
+/// Does it to one of those that are there.
+fn damage(there: &mut Managed, damage: Damage, which: usize) {
+    let names: Vec<_> = there.bindings.keys().cloned().collect();
+    let Some(name) = which.checked_rem(names.len()).map(|at| &names[at]) else {
+        return;
+    };
+    let mut role = there.roles.get_mut(name).and_then(|it| it.object.as_mut());
+    let rules = role.as_mut().and_then(|it| it.rules.as_mut());
+    let rules = rules.into_iter().flatten();
+    let binding = there.bindings.get_mut(name);
+    let binding = binding.and_then(|it| it.object.as_mut()).unwrap();
+    match damage {
+        Damage::NoNames => rules.for_each(|it| it.resource_names = None),
+        Damage::MoreVerbs => rules.for_each(|it| it.verbs.push("admin".to_owned())),
+        Damage::MoreSubjects => {
+            let mallory = Holder {
+                kind: "User".to_owned(),
+                namespace: String::new(),
+                name: "mallory".to_owned(),
+            };
+            let subjects = binding.subjects.get_or_insert_default();
+            subjects.push(mallory.subject());
+        }
+        Damage::OtherRole => binding.role_ref.name = "admin".to_owned(),
+        Damage::NoRole => drop(there.roles.remove(name)),
+        Damage::NoBinding => drop(there.bindings.remove(name)),
+    }
 }
 
 fn some_edit() -> BoxedStrategy<Edit> {
@@ -272,6 +323,7 @@ fn some_edit() -> BoxedStrategy<Edit> {
         2 => (namespace(), labels()).prop_map(|(name, it)| Edit::Namespace(name, it)),
         3 => (namespace(), proptest::sample::select(ACCOUNTS.to_vec()), labels())
             .prop_map(|(namespace, name, it)| Edit::Account(namespace, name, it)),
+        2 => (proptest::sample::select(DAMAGES.to_vec()), 0_usize..8).prop_map(|(it, which)| Edit::Damage(it, which)),
     ].boxed()
 }
 
@@ -295,6 +347,7 @@ impl World {
                     .or_default();
                 put(accounts, name, labels);
             }
+            Edit::Damage(..) => {}
         }
     }
 
@@ -338,6 +391,9 @@ fn run(edits: Vec<(Edit, Option<usize>)>) -> Result<(), TestCaseError> {
     };
     let mut there = Managed::default();
     for (edit, crash) in edits {
+        if let Edit::Damage(how, which) = &edit {
+            damage(&mut there, *how, *which);
+        }
         world.edit(edit);
         let (old, new) = (access(&there), reference(&world));
         let steps = world.plan(&there).steps;

@@ -1,3 +1,5 @@
+mod woken;
+
 use std::sync::Arc;
 
 use futures::FutureExt;

@@ -165,3 +165,45 @@ async fn what_is_not_ours_is_not_touched_and_is_told() {
         "PermissionSynced=True PermissionGranted"
     );
 }
+
+/// Whoever undoes it again and again costs two looks a second, and no more.
+#[tokio::test(start_paused = true)]
+async fn what_somebody_undoes_each_time_is_put_right_twice_a_second_at_most() {
+    const TIMES: usize = 12;
+    for plural in ["roles", "rolebindings"] {
+        for deletes in [true, false] {
+            let (cluster, name, _process) = granted().await;
+            let since = cluster.now();
+            let begun = tokio::time::Instant::now();
+            for _ in 0..TIMES {
+                let field = if plural == "roles" {
+                    "rules"
+                } else {
+                    "subjects"
+                };
+                if deletes {
+                    cluster.server.delete(plural, TOOLS, &name);
+                } else {
+                    cluster
+                        .server
+                        .change(plural, TOOLS, &name, |it| it[field] = json!([]));
+                }
+                let is_right = || {
+                    let object = cluster.server.get(plural, TOOLS, &name);
+                    object.is_some_and(|it| it[field].as_array().is_some_and(|it| !it.is_empty()))
+                };
+                while !is_right() {
+                    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                }
+            }
+            let took = begun.elapsed();
+            // Nothing is before the first time, which may be taken for an edit like others.
+            let least = std::time::Duration::from_millis(500) * u32::try_from(TIMES - 2).unwrap();
+            assert!(took >= least, "{plural}, deleted: {deletes}: {took:?}");
+            assert!(took <= least * 2, "{plural}, deleted: {deletes}: {took:?}");
+            let writes = cluster.writes(since);
+            let writes = writes.iter().filter(|it| it.contains(plural));
+            assert_eq!(writes.count(), TIMES, "{plural}, deleted: {deletes}");
+        }
+    }
+}

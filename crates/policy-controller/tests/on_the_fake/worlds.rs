@@ -467,7 +467,7 @@ fn live(changes: &[(Change, bool)]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 20, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_held_is_what_an_obviously_right_function_says(

@@ -318,4 +318,61 @@ mod tests {
             }
         );
     }
+
+    /// Looking again starts no time anew, however often: not that of a silent holder, of a record that vanished, nor of
+    /// one that was never seen.
+    #[test]
+    fn a_time_that_runs_does_not_start_anew_with_another_look() {
+        type Begin = (
+            &'static str,
+            fn(&mut Candidate, Instant),
+            fn() -> Option<Lease>,
+        );
+        let begins: [Begin; 3] = [
+            (
+                "silent",
+                |it, now| it.saw(Some(lease("1", Some("other"), 15)), now),
+                || Some(lease("1", Some("other"), 15)),
+            ),
+            (
+                "vanished",
+                |it, now| {
+                    it.saw(Some(lease("1", Some("other"), 15)), now);
+                    it.saw(None, now);
+                },
+                || None,
+            ),
+            (
+                "never seen",
+                |it, now| {
+                    it.saw(None, now);
+                    it.overtaken(now);
+                },
+                || None,
+            ),
+        ];
+        for (name, begin, seen) in begins {
+            for every in [1, 2, 4, 7, 14] {
+                let (mut candidate, start) = (me(), Instant::now());
+                begin(&mut candidate, start);
+                for second in (every..15).step_by(every as usize) {
+                    candidate.rest();
+                    assert_eq!(candidate.plan(start), Action::Look);
+                    let now = start + SECOND * second;
+                    candidate.saw(seen(), now);
+                    let free = start + SECOND * 15;
+                    assert_eq!(
+                        candidate.plan(now),
+                        Action::Wait(free),
+                        "{name}, each {every} s"
+                    );
+                }
+                assert_eq!(
+                    candidate.plan(start + SECOND * 15),
+                    Action::Write,
+                    "{name}, each {every} s"
+                );
+            }
+        }
+    }
 }

@@ -229,6 +229,25 @@ proptest! {
         }
     }
 
+    /// Each has seen a holder by then. Whoever comes later and finds nothing, or sees nothing of a claim between two
+    /// deletions, is the gap that is known.
+    #[test]
+    fn never_two_lead_whenever_the_record_is_deleted(
+        processes in processes(30),
+        deletion in 200..RUN,
+    ) {
+        let quick = Fate { there: 1, back: 1, meanwhile: 0, frozen: 0, lost: false };
+        let begun = |(skew, fates): (i64, Vec<Fate>)| (skew, [vec![quick; 6], fates].concat());
+        let mut world = World::new(Terms::default(), processes.into_iter().map(begun).collect());
+        for tick in 0..RUN {
+            if tick == deletion {
+                world.server.lease = None;
+            }
+            let leaders = world.tick(tick);
+            prop_assert!(leaders.len() <= 1, "{leaders:?} lead after {:?}", TICK * tick);
+        }
+    }
+
     #[test]
     fn somebody_leads_throughout_when_calls_are_quick_and_nobody_sleeps(skews in vec(-86_400_i64..86_400, 2..4)) {
         let quick = Fate { there: 1, back: 1, meanwhile: 0, frozen: 0, lost: false };

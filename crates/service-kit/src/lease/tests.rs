@@ -1,3 +1,5 @@
+mod ends;
+
 use std::{
     sync::{
         Arc, Mutex,

@@ -1,6 +1,7 @@
-use std::{cell::RefCell, io, time::Duration};
+use std::{cell::RefCell, io, rc::Rc, time::Duration};
 
 use kube::core::{Status, response::StatusDetails};
+use proptest::{collection::vec, prelude::*};
 use tokio::time::{Instant, sleep};
 
 use super::{Backoff, CallError, Policy, Verdict, verdict};
@@ -147,4 +148,73 @@ async fn a_silent_server_costs_the_total_time_and_no_more() {
         "cannot delete role a/b, tried 3 times: no answer in time"
     );
     assert_eq!(error.status(), None);
+}
+
+/// What one attempt meets.
+#[derive(Clone, Copy, Debug)]
+enum Meets {
+    /// An error after so many milliseconds.
+    Error(u64),
+    /// To come back after so many seconds.
+    Busy(u32),
+    Nothing,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The time of all attempts is counted from the first, whatever each of them meets.
+    #[test]
+    fn no_order_of_troubles_takes_more_attempts_or_time_than_there_are(
+        meets in vec(
+            prop_oneof![
+                (0..12_000_u64).prop_map(Meets::Error),
+                (0..9_u32).prop_map(Meets::Busy),
+                Just(Meets::Nothing),
+            ],
+            0..8,
+        ),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let begun = Rc::new(RefCell::new(Vec::new()));
+            let started = Instant::now();
+            let attempt = || {
+                let mut begun = begun.borrow_mut();
+                let meets = meets.get(begun.len()).copied();
+                begun.push(started.elapsed());
+                async move {
+                    match meets {
+                        None => Ok("done"),
+                        Some(Meets::Error(millis)) => {
+                            sleep(Duration::from_millis(millis)).await;
+                            Err(status(503))
+                        }
+                        Some(Meets::Busy(seconds)) => Err(come_back(429, seconds)),
+                        Some(Meets::Nothing) => std::future::pending().await,
+                    }
+                }
+            };
+            let result = POLICY.call("get pod a/b", attempt).await;
+            let begun = begun.borrow();
+            prop_assert!(started.elapsed() <= POLICY.total, "{:?}", started.elapsed());
+            prop_assert!(begun.len() <= POLICY.attempts as usize);
+            prop_assert_eq!(result.is_ok(), begun.len() == meets.len() + 1);
+            let gaps = begun.windows(2).map(|it| it[1].saturating_sub(it[0]));
+            for (attempt, next) in gaps.enumerate() {
+                let least = match meets[attempt] {
+                    Meets::Error(millis) => Duration::from_millis(millis).min(POLICY.attempt),
+                    Meets::Busy(seconds) => Duration::from_secs(seconds.into()),
+                    Meets::Nothing => POLICY.attempt,
+                };
+                let most = least + Duration::from_secs(1);
+                prop_assert!(least < next && next <= most, "attempt {attempt}: {next:?}");
+            }
+            Ok(())
+        })?;
+    }
 }

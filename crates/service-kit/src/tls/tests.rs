@@ -1,3 +1,5 @@
+mod follow;
+
 use std::{
     fs,
     os::unix::fs::symlink,

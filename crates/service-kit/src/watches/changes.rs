@@ -70,7 +70,10 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use k8s_openapi::api::core::v1::Pod;
+    use proptest::{collection::vec, prelude::*, sample::subsequence};
 
     use super::*;
 
@@ -109,5 +112,82 @@ mod tests {
         assert_eq!(told(&mut changes, Event::Delete(pod("b"))), gone);
         assert_eq!(told(&mut changes, Event::Init), begins);
         assert_eq!(told(&mut changes, Event::InitDone), (vec![], ends));
+    }
+
+    /// Names that begin with other names, in two namespaces of which one begins with the other.
+    const NAMES: [(&str, &str); 6] = [
+        ("team", "p"),
+        ("team", "p-2"),
+        ("team", "P"),
+        ("team-2", "p"),
+        ("team-2", "p-2"),
+        ("", "p"),
+    ];
+
+    fn named((namespace, name): (&str, &str)) -> Pod {
+        let mut pod = pod(name);
+        pod.metadata.namespace = Some(namespace.to_owned()).filter(|it| !it.is_empty());
+        pod
+    }
+
+    /// A list, which may break off, and what changes afterwards.
+    #[derive(Clone, Debug)]
+    struct Watched {
+        list: Vec<(&'static str, &'static str)>,
+        is_whole: bool,
+        later: Vec<(usize, bool)>,
+    }
+
+    fn watched() -> impl Strategy<Value = Watched> {
+        let list = subsequence(NAMES.to_vec(), 0..=NAMES.len());
+        let later = vec((0..NAMES.len(), any::<bool>()), 0..5);
+        (list, any::<bool>(), later).prop_map(|(list, is_whole, later)| Watched {
+            list,
+            is_whole,
+            // A watch follows a whole list only.
+            later: if is_whole { later } else { Vec::new() },
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_cache_holds_what_the_last_whole_list_and_the_changes_after_it_name(watches in vec(watched(), 1..8)) {
+            let mut changes = Changes::default();
+            let mut cache = BTreeSet::new();
+            let mut truth = BTreeSet::new();
+            let mut take = |event: Event<Pod>, cache: &mut BTreeSet<Name>| {
+                for change in changes.of(event).0 {
+                    match change {
+                        Change::There(name, _) => cache.insert(name),
+                        Change::Gone(name) => cache.remove(&name),
+                    };
+                }
+            };
+            for Watched { list, is_whole, later } in watches {
+                let before = cache.clone();
+                take(Event::Init, &mut cache);
+                for name in &list {
+                    take(Event::InitApply(named(*name)), &mut cache);
+                }
+                // Nothing is gone before the list is whole.
+                prop_assert!(cache.is_superset(&before));
+                if is_whole {
+                    truth = list.iter().map(|it| Name::of(&named(*it))).collect();
+                    take(Event::InitDone, &mut cache);
+                    prop_assert_eq!(&cache, &truth);
+                }
+                for (place, is_there) in later {
+                    let pod = named(NAMES[place]);
+                    if is_there {
+                        truth.insert(Name::of(&pod));
+                        take(Event::Apply(pod), &mut cache);
+                    } else {
+                        truth.remove(&Name::of(&pod));
+                        take(Event::Delete(pod), &mut cache);
+                    }
+                    prop_assert_eq!(&cache, &truth);
+                }
+            }
+        }
     }
 }

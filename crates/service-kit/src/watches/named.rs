@@ -139,4 +139,37 @@ mod tests {
         let problem = <Named as Parse<ServiceAccount>>::parse(r#"{"metadata": "secret"}"#);
         assert!(!problem.unwrap_err().contains("secret"));
     }
+
+    /// Whatever of an object is kept, it says whether the object is being deleted, and whose it is.
+    #[test]
+    fn what_is_being_deleted_says_so_however_little_of_it_is_read() {
+        type Read = fn(&str) -> Result<ServiceAccount, String>;
+        let json = |rest: &str| {
+            format!(
+                r#"{{"metadata": {{"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7",
+                    "labels": {{"k": "v"}}, "finalizers": ["example.com/keep"]{rest}}}}}"#
+            )
+        };
+        let going = json(r#", "deletionTimestamp": "2026-01-01T00:00:00Z""#);
+        let null = json(r#", "deletionTimestamp": null"#);
+        for (parser, parse) in [
+            ("Named", <Named as Parse<ServiceAccount>>::parse as Read),
+            ("Labelled", <Labelled as Parse<ServiceAccount>>::parse),
+            ("Plain", <Plain as Parse<ServiceAccount>>::parse),
+        ] {
+            let metadata = |text: &str| parse(text).unwrap().metadata;
+            assert!(metadata(&going).deletion_timestamp.is_some(), "{parser}");
+            assert!(metadata(&null).deletion_timestamp.is_none(), "{parser}");
+            assert!(metadata(&json("")).deletion_timestamp.is_none(), "{parser}");
+            let ObjectMeta {
+                name,
+                namespace,
+                uid,
+                resource_version,
+                ..
+            } = metadata(&going);
+            let identity = [name, namespace, uid, resource_version].map(Option::unwrap);
+            assert_eq!(identity, ["a", "n", "u", "7"], "{parser}");
+        }
+    }
 }

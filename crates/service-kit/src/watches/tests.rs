@@ -1,3 +1,5 @@
+mod relists;
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
