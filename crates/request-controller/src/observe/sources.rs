@@ -160,6 +160,7 @@ impl Observer {
                 uid: policy.metadata.uid.clone().unwrap_or_default(),
                 policy: Some(self.world.parsed(policy)),
             }),
+            Err(unreadable) if unreadable.metadata.deletion_timestamp.is_some() => None,
             Err(unreadable) => Some(Policy {
                 uid: unreadable.metadata.uid.unwrap_or_default(),
                 policy: None,

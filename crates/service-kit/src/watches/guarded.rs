@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -58,7 +58,7 @@ pub struct Guarded<K, P = Plain> {
 #[derive(Clone, Debug, Error)]
 #[error("{problem}")]
 pub struct Unreadable {
-    /// Its name, namespace, UID and resource version; nothing else.
+    /// Its name, namespace, UID and resource version, and since when it is being deleted; nothing else.
     pub metadata: ObjectMeta,
     /// What is wrong with it.
     pub problem: String,
@@ -79,6 +79,7 @@ struct Identity {
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
+    deletion_timestamp: Option<Time>,
 }
 
 impl<K, P: Parse<K>> Guarded<K, P> {
@@ -101,6 +102,7 @@ fn name(json: &str) -> ObjectMeta {
         namespace: metadata.namespace,
         uid: metadata.uid,
         resource_version: metadata.resource_version,
+        deletion_timestamp: metadata.deletion_timestamp,
         ..ObjectMeta::default()
     }
 }
@@ -165,7 +167,7 @@ impl<K: Resource, P> Resource for Guarded<K, P> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-    use kube::{ResourceExt, core::DeserializeGuard, core::ObjectList};
+    use kube::{Resource, ResourceExt, core::DeserializeGuard, core::ObjectList};
 
     use super::{Guarded, without_value};
 
@@ -222,6 +224,27 @@ mod tests {
             "{problem}"
         );
         assert!(!problem.contains("hunter2"), "{problem}");
+    }
+
+    #[test]
+    fn an_unreadable_object_says_whether_it_is_being_deleted() {
+        for (metadata, is_deleted) in [
+            (r#"{"name":"x"}"#, false),
+            (r#"{"name":"x","deletionTimestamp":null}"#, false),
+            (
+                r#"{"name":"x","deletionTimestamp":"2026-03-01T10:00:05Z"}"#,
+                true,
+            ),
+        ] {
+            let json = format!(r#"{{"metadata":{metadata},"spec":"none"}}"#);
+            let pod: Guarded<Pod> = serde_json::from_str(&json).unwrap();
+            assert!(pod.object.is_err());
+            assert_eq!(
+                pod.meta().deletion_timestamp.is_some(),
+                is_deleted,
+                "{metadata}"
+            );
+        }
     }
 
     #[test]

@@ -70,6 +70,25 @@ async fn what_is_being_deleted_ends_a_grant_as_its_deletion_does() {
     }
 }
 
+/// What cannot be read keeps its grants while it is there, and not once it is being deleted.
+#[tokio::test]
+async fn a_policy_that_cannot_be_read_any_more_keeps_nothing_once_it_is_being_deleted() {
+    for (kept, expected) in [(false, ("Granted", 2)), (true, ("Revoked", 0))] {
+        let cluster = Cluster::new();
+        cluster.approval("approved");
+        cluster.look().await.unwrap();
+        cluster.server.change("accesspolicies", "p", |it| {
+            it["spec"]["checkGrantedPermission"] = "unreadable".into();
+        });
+        if kept {
+            keep(&cluster.server, "accesspolicies", "p");
+        }
+        cluster.look().await.unwrap();
+        let found = (cluster.phase(), cluster.managed().len());
+        assert_eq!((found.0.as_str(), found.1), expected, "kept: {kept}");
+    }
+}
+
 #[tokio::test]
 async fn nobody_is_the_duplicate_of_a_request_that_is_being_deleted() {
     for caches_know in [false, true] {
