@@ -151,9 +151,10 @@ fn try_all(mut faults: Vec<&Fault>) -> anyhow::Result<Vec<Row<'_>>> {
     faults.sort_by_key(|it| (&it.package, &it.file, &it.name));
     let copy = Copy::refreshed()?;
     println!("the copy is {}", copy.root().display());
-    for (package, tests) in fault::by_package(&faults) {
+    for (place, tests) in fault::by_place(&faults) {
+        let package = place.package;
         let began = Instant::now();
-        trial::passes(&copy, package, &tests)
+        trial::passes(&copy, place, &tests)
             .with_context(|| format!("{package} without any fault"))?;
         println!(
             "{package}: {} tests pass without any fault, {} s",

@@ -4,6 +4,7 @@
 use connectors_api::AccessRequest;
 use evaluation_api::access::{AccessQuestion, ConnectorName, PodRef, ServiceAccountName};
 use futures::{StreamExt, stream};
+use hyper::body::Bytes;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
@@ -25,7 +26,8 @@ const AT_ONCE: usize = 24;
 #[derive(Clone)]
 pub(crate) struct Question {
     pub(crate) asked: AccessQuestion,
-    pub(crate) review: SubjectAccessReview,
+    /// The review for the API server, as JSON.
+    pub(crate) review: Bytes,
     /// What the answer is to be.
     pub(crate) is_allowed: bool,
 }
@@ -106,7 +108,7 @@ fn question(namespace: &str, number: usize, is_allowed: bool) -> Question {
     };
     Question {
         asked,
-        review,
+        review: serde_json::to_vec(&review).unwrap().into(),
         is_allowed,
     }
 }

@@ -24,13 +24,14 @@ use std::time::{Duration, Instant};
 
 use evaluation_api::access::{AccessQuestion, Permitted};
 use evaluation_api::client::Client as Evaluation;
-use kube::Api;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use ask::{Asker, Way};
 use grants::Question;
 use service::{Program, Running};
+use support::connection::Connection;
 use support::load::{self, Caller as _, Times};
 use support::place::Place;
 use support::process::worked_here;
@@ -113,15 +114,19 @@ impl Bench {
 
     fn ways(&self, service: &Running, questions: &Arc<[Question]>) -> Ways {
         let ways = self.one.block_on(async {
-            let tls = (0..CONNECTIONS)
-                .map(|_| Way::Service(self.program.over_tls(service, self.token.clone())));
-            let socket = (0..CONNECTIONS).map(|_| Way::Service(Program::over_socket(service)));
-            // Its connections are as many as it has requests at one time.
-            let reviews = Way::Review(Api::all(self.place.client().await));
+            let tls = (0..CONNECTIONS).map(|_| self.program.over_tls(service, self.token.clone()));
+            let socket = (0..CONNECTIONS).map(|_| Program::over_socket(service));
+            let service = |client| Way::Service(Box::new(client));
+            // HTTP/1.1 carries one call at a time: each caller gets a connection.
+            let mut reviews = Vec::new();
+            for _ in 0..CALLERS {
+                let connection = Connection::to_api_server(&self.place.kubeconfig).await;
+                reviews.push(Way::Review(Arc::new(Mutex::new(connection))));
+            }
             [
-                ("TLS", tls.collect()),
-                ("Unix socket", socket.collect()),
-                ("SubjectAccessReview", vec![reviews]),
+                ("TLS", tls.map(service).collect()),
+                ("Unix socket", socket.map(service).collect()),
+                ("SubjectAccessReview", reviews),
             ]
         });
         let asker = |way| Asker {

@@ -9,15 +9,13 @@ use connectors_api::check_state::ObjectState;
 use evaluation_api::v1::CheckVerdict;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
 use serde::Deserialize;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::sleep;
 
+use crate::support::connection::Connection;
 use crate::ways::verdict;
 
 /// How long it may take to be there.
@@ -31,7 +29,7 @@ pub(crate) struct Opa {
 }
 
 /// One connection, kept from question to question.
-pub(crate) struct Connection(SendRequest<Full<Bytes>>);
+pub(crate) struct Questions(Connection);
 
 /// What it answers; no `result` where the rule says nothing.
 #[derive(Deserialize)]
@@ -76,13 +74,13 @@ impl Opa {
     }
 
     /// Over the loopback interface, as soon as it is there.
-    pub(crate) async fn connect(&self) -> Connection {
+    pub(crate) async fn connect(&self) -> Questions {
         let began = Instant::now();
         loop {
             match TcpStream::connect(&self.address).await {
                 Ok(stream) => {
                     stream.set_nodelay(true).unwrap();
-                    return Connection::over(stream).await;
+                    return Questions(Connection::over(stream).await);
                 }
                 Err(error) => assert!(began.elapsed() < PATIENCE, "OPA: {error}"),
             }
@@ -91,8 +89,9 @@ impl Opa {
     }
 
     /// Over its Unix socket, when it is there.
-    pub(crate) async fn connect_to_socket(&self) -> Connection {
-        Connection::over(UnixStream::connect(&self.socket).await.unwrap()).await
+    pub(crate) async fn connect_to_socket(&self) -> Questions {
+        let stream = UnixStream::connect(&self.socket).await.unwrap();
+        Questions(Connection::over(stream).await)
     }
 }
 
@@ -103,13 +102,7 @@ impl Drop for Opa {
     }
 }
 
-impl Connection {
-    async fn over(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        Self(sender)
-    }
-
+impl Questions {
     /// What is sent about an object, which may be no JSON.
     pub(crate) fn question(object: &str) -> Bytes {
         format!("{{\"input\":{object}}}").into()
@@ -122,10 +115,7 @@ impl Connection {
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(question))
             .unwrap();
-        self.0.ready().await.unwrap();
-        let response = self.0.send_request(request).await.unwrap();
-        let status = response.status();
-        let answer = response.into_body().collect().await.unwrap().to_bytes();
+        let (status, answer) = self.0.send(request).await;
         match status {
             StatusCode::OK => state(&answer).map_or(CheckVerdict::Failed, |it| verdict(&it)),
             StatusCode::BAD_REQUEST => CheckVerdict::Failed,

@@ -13,7 +13,7 @@ use evaluation_service::evaluate::policies::{Found, Policies};
 use hyper::body::Bytes;
 
 use crate::check::Check;
-use crate::opa::{Connection, Opa};
+use crate::opa::{Opa, Questions};
 use crate::service::{Program, Running};
 
 /// Longer than any evaluation takes.
@@ -32,7 +32,7 @@ pub(crate) enum Way {
     /// By the service, whole: policy, pod and object go in, checks and rules come out.
     Service(Client),
     /// By the server of Open Policy Agent.
-    Opa(Connection),
+    Opa(Questions),
 }
 
 /// One object, as each of them is given it. Made before the clock runs.
@@ -47,7 +47,7 @@ impl Question {
     pub(crate) fn new(check: &Check, number: usize, object: String) -> Self {
         Self {
             asked: check.question(number, object.as_bytes()),
-            posted: Connection::question(&object),
+            posted: Questions::question(&object),
             object,
         }
     }

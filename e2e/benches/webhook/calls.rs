@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use http::Request;
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::installed::{Connection, NODE_PLUGIN};
+use crate::installed::NODE_PLUGIN;
+use crate::support::connection::Connection;
 use crate::support::load::Caller;
 
 /// Who writes policies and connectors.
@@ -169,10 +170,7 @@ impl Caller for Reviewer {
         let url = format!("https://webhook{}", kind.path());
         let request = Request::post(url).header("content-type", "application/json");
         let request = request.body(Full::from(review.to_string())).unwrap();
-        let mut connection = connection.lock().await;
-        connection.ready().await.unwrap();
-        let answer = connection.send_request(request).await.unwrap();
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let (_, body) = connection.lock().await.send(request).await;
         let answer: Answered = serde_json::from_slice(&body).unwrap();
         let Response { allowed, patch } = answer.response;
         assert!(allowed, "{kind:?} {number}");

@@ -2,21 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use e2e::{Deadline, install, poll};
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
+use crate::support::connection::Connection;
 use crate::support::place::Place;
 use crate::support::process::{Process, free_address};
 
@@ -24,9 +18,6 @@ use crate::support::process::{Process, free_address};
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Namespaces with this label are the webhook's; the others are as if there were none.
 const LABEL: &str = "bench-webhook";
-
-/// Carries one review at a time.
-pub(crate) type Connection = SendRequest<Full<Bytes>>;
 
 /// A running webhook that the API server calls for the objects of one namespace.
 pub(crate) struct Installed<'a> {
@@ -115,20 +106,14 @@ impl<'a> Replica<'a> {
         for root in CertificateDer::pem_slice_iter(bundle.unwrap().as_bytes()) {
             roots.add(root.unwrap()).unwrap();
         }
-        let mut tls = ClientConfig::builder()
+        let tls = ClientConfig::builder()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let connector = TlsConnector::from(Arc::new(tls));
-        let name = ServerName::try_from(format!("webhook.{namespace}.svc")).unwrap();
+        let name = format!("webhook.{namespace}.svc");
         let mut connections = Vec::new();
         for _ in 0..count {
-            let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
-            stream.set_nodelay(true).unwrap();
-            let stream = connector.connect(name.clone(), stream).await.unwrap();
-            let (connection, work) = handshake(TokioIo::new(stream)).await.unwrap();
-            tokio::spawn(work);
-            connections.push(connection);
+            let connection = Connection::over_tls(self.port, tls.clone(), name.clone());
+            connections.push(connection.await);
         }
         connections
     }

@@ -29,6 +29,8 @@ pub(super) struct Fault {
     pub(super) replace: String,
     /// The package whose tests see it.
     pub(super) package: String,
+    /// The test program of its folder `tests` that has these tests; none where they are beside the code.
+    pub(super) program: Option<String>,
     /// Full names of those tests. Each has to fail.
     pub(super) tests: Vec<String>,
     /// What the campaign sees of it.
@@ -76,17 +78,32 @@ pub(super) fn in_folder(folder: &Path) -> anyhow::Result<Vec<Fault>> {
     Ok(faults)
 }
 
-/// The tests that some faults name, by package.
-pub(super) fn by_package<'a>(faults: &[&'a Fault]) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
-    let mut packages: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+/// Where the tests of a fault are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place<'a> {
+    pub(super) package: &'a str,
+    /// None for the tests beside the code.
+    pub(super) program: Option<&'a str>,
+}
+
+/// The tests that some faults name, by where they are.
+pub(super) fn by_place<'a>(faults: &[&'a Fault]) -> BTreeMap<Place<'a>, BTreeSet<&'a str>> {
+    let mut places: BTreeMap<Place<'_>, BTreeSet<&str>> = BTreeMap::new();
     for fault in faults {
-        let tests = packages.entry(&fault.package).or_default();
+        let tests = places.entry(fault.place()).or_default();
         tests.extend(fault.tests.iter().map(String::as_str));
     }
-    packages
+    places
 }
 
 impl Fault {
+    pub(super) fn place(&self) -> Place<'_> {
+        Place {
+            package: &self.package,
+            program: self.program.as_deref(),
+        }
+    }
+
     pub(super) fn read(name: &str, text: &str) -> anyhow::Result<Self> {
         let mut fields = fields::read(text)?;
         let mut take = |key: &str| {
@@ -100,6 +117,11 @@ impl Fault {
         };
         let with = take("with").ok();
         let unseen = take("unseen").ok();
+        let program = match take("program").ok() {
+            None => None,
+            Some(Field::Text(program)) => Some(program),
+            Some(Field::List(_)) => bail!("program is a list"),
+        };
         let campaign = match (with, unseen) {
             (None, None) => Campaign::Finds { with: Vec::new() },
             (Some(Field::List(with)), None) => Campaign::Finds { with },
@@ -120,6 +142,7 @@ impl Fault {
             find: text("find")?,
             replace: text("replace")?,
             package: text("package")?,
+            program,
             tests,
             campaign,
         };

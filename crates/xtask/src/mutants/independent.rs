@@ -33,7 +33,7 @@ pub(super) fn try_all(folder: &Path) -> anyhow::Result<()> {
             seconds(began)
         );
     }
-    let mut missed = Vec::new();
+    let (mut missed, mut broken) = (Vec::new(), Vec::new());
     for (number, fault) in faults.iter().enumerate() {
         let began = Instant::now();
         let original = copy.plant(fault)?;
@@ -44,16 +44,22 @@ pub(super) fn try_all(folder: &Path) -> anyhow::Result<()> {
         copy.restore(fault, &original)?;
         let (number, of) = (number + 1, faults.len());
         let (name, took) = (&fault.name, seconds(began));
-        if let Some(by) = found? {
-            println!("{number}/{of} {name}: caught by {by} ({took} s)");
-        } else {
-            println!("{number}/{of} {name}: MISSED ({took} s)");
-            missed.push(name.as_str());
+        match found? {
+            Found::By(tests) => println!("{number}/{of} {name}: caught by {tests} ({took} s)"),
+            Found::Missed => {
+                println!("{number}/{of} {name}: MISSED ({took} s)");
+                missed.push(name.as_str());
+            }
+            Found::NotBuilt(why) => {
+                println!("{number}/{of} {name}: does not compile: {why} ({took} s)");
+                broken.push(name.as_str());
+            }
         }
     }
-    let (caught, all) = (faults.len() - missed.len(), faults.len());
-    println!("{caught} of {all} are caught");
+    let all = faults.len() - broken.len();
+    println!("{} of {all} are caught", all - missed.len());
     ensure!(missed.is_empty(), "missed: {}", missed.join(", "));
+    ensure!(broken.is_empty(), "no faults yet: {}", broken.join(", "));
     Ok(())
 }
 
@@ -77,12 +83,20 @@ fn sound(copy: &Copy, package: &str) -> anyhow::Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// Who found a fault.
-fn ask(copy: &Copy, fault: &Fault, kinds: &[Kind]) -> anyhow::Result<Option<String>> {
+/// What became of a fault.
+enum Found {
+    By(String),
+    Missed,
+    /// It is no catch, and the others are tried all the same.
+    NotBuilt(String),
+}
+
+/// Asks all tests of a package about a fault.
+fn ask(copy: &Copy, fault: &Fault, kinds: &[Kind]) -> anyhow::Result<Found> {
     for kind in kinds {
         match trial::of_all(copy, &fault.package, *kind).context("the tests")? {
-            Said::NotBuilt(why) => anyhow::bail!("{} does not compile: {why}", fault.name),
-            Said::Hung => return Ok(Some("a test that came to no end".to_owned())),
+            Said::NotBuilt(why) => return Ok(Found::NotBuilt(why)),
+            Said::Hung => return Ok(Found::By("a test that came to no end".to_owned())),
             Said::Failed(tests) if tests.is_empty() => {}
             Said::Failed(tests) => {
                 let named: Vec<_> = tests.iter().take(NAMED).map(String::as_str).collect();
@@ -90,9 +104,9 @@ fn ask(copy: &Copy, fault: &Fault, kinds: &[Kind]) -> anyhow::Result<Option<Stri
                     0 => String::new(),
                     more => format!(" and {more} more"),
                 };
-                return Ok(Some(named.join(", ") + &more));
+                return Ok(Found::By(named.join(", ") + &more));
             }
         }
     }
-    Ok(None)
+    Ok(Found::Missed)
 }

@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-use super::{copy::Copy, fault::Fault};
+use super::{
+    copy::Copy,
+    fault::{Fault, Place},
+};
 
 /// No named test takes a tenth of that, beside other work at the lowest priority either.
 const TESTS: &str = "180";
@@ -118,11 +121,11 @@ impl Ran {
 
 /// Tries the fault that is planted.
 pub(super) fn of(copy: &Copy, fault: &Fault) -> anyhow::Result<Outcome> {
-    if let Err(problem) = build(copy, &fault.package)? {
+    if let Err(problem) = build(copy, fault.place())? {
         return Ok(Outcome::NotBuilt(problem));
     }
     let tests: Vec<_> = fault.tests.iter().map(String::as_str).collect();
-    let output = test(copy, &fault.package, &tests)?;
+    let output = test(copy, fault.place(), &tests)?;
     if output
         .status
         .code()
@@ -151,12 +154,12 @@ pub(super) fn of(copy: &Copy, fault: &Fault) -> anyhow::Result<Outcome> {
 }
 
 /// Fails unless all these tests are there and pass.
-pub(super) fn passes(copy: &Copy, package: &str, tests: &BTreeSet<&str>) -> anyhow::Result<()> {
-    if let Err(problem) = build(copy, package)? {
+pub(super) fn passes(copy: &Copy, place: Place<'_>, tests: &BTreeSet<&str>) -> anyhow::Result<()> {
+    if let Err(problem) = build(copy, place)? {
         anyhow::bail!("it does not compile: {problem}");
     }
     let tests: Vec<_> = tests.iter().copied().collect();
-    let output = test(copy, package, &tests)?;
+    let output = test(copy, place, &tests)?;
     let ran = Ran::read(&String::from_utf8_lossy(&output.stdout));
     let missing: Vec<_> = tests
         .iter()
@@ -203,8 +206,8 @@ pub(super) fn of_all(copy: &Copy, package: &str, kind: Kind) -> anyhow::Result<S
     Ok(Said::Failed(ran.failed))
 }
 
-fn build(copy: &Copy, package: &str) -> anyhow::Result<Result<(), String>> {
-    let mut command = cargo_test(copy, package, BUILD);
+fn build(copy: &Copy, place: Place<'_>) -> anyhow::Result<Result<(), String>> {
+    let mut command = cargo_test(copy, place, BUILD);
     command.arg("--no-run");
     built(command)
 }
@@ -221,26 +224,22 @@ pub(super) fn built(mut command: Command) -> anyhow::Result<Result<(), String>> 
     Ok(Err(lines.get(end..).unwrap_or_default().join("\n")))
 }
 
-fn test(copy: &Copy, package: &str, tests: &[&str]) -> anyhow::Result<Output> {
-    let mut command = cargo_test(copy, package, TESTS);
+fn test(copy: &Copy, place: Place<'_>, tests: &[&str]) -> anyhow::Result<Output> {
+    let mut command = cargo_test(copy, place, TESTS);
     command
         .args(["--", "--exact", "--test-threads", "2"])
         .args(tests);
     command.output().context("cargo test")
 }
 
-fn cargo_test(copy: &Copy, package: &str, limit: &str) -> Command {
+fn cargo_test(copy: &Copy, place: Place<'_>, limit: &str) -> Command {
     let mut command = cargo(copy, limit);
-    command.args([
-        "test",
-        "--locked",
-        "--jobs",
-        "2",
-        "--all-features",
-        "--lib",
-        "--package",
-        package,
-    ]);
+    command.args(["test", "--locked", "--jobs", "2", "--all-features"]);
+    command.args(["--package", place.package]);
+    match place.program {
+        None => command.arg("--lib"),
+        Some(program) => command.args(["--test", program]),
+    };
     command
 }
 
