@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::clock;
 use connectors_api::{AccessPolicy, AccessRequest, connector};
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -11,7 +12,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client};
-use service_kit::clock;
 use service_kit::readiness::Readiness;
 use service_kit::shutdown::{Stop, Tasks};
 use service_kit::watches::{Guarded, Labelled, Parse, Unreadable, Watch, WatchMetrics};
@@ -185,6 +185,8 @@ fn take<K: Source, P>(
 
 #[cfg(test)]
 mod churn;
+#[cfg(test)]
+mod going;
 
 #[cfg(test)]
 mod tests {

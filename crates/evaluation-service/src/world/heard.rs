@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use crate::clock;
 use http::Request;
 use http::header::{ACCEPT, HeaderValue};
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::client::Body;
-use service_kit::clock;
 
 use super::SOURCES;
 

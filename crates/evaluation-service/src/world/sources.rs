@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 
 use authz::{IndexError, Listing, RbacObject};
-use connectors_api::{AccessPolicy, AccessRequest, connector};
+use connectors_api::labels::MANAGED_BY;
+use connectors_api::{AccessPolicy, AccessRequest, connector, names};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -87,6 +88,9 @@ macro_rules! rbac_sources {
             // A yes rests on one role and one binding, of which one may be newer than the other at any
             // time: so each counts as it comes, and a long list is neither held nor taken in at once.
             fn list(self, shared: &Shared, listing: &mut Listing<Self>) {
+                if is_ours_and_going(&self.metadata) {
+                    return;
+                }
                 shared.change(|world| {
                     complain(listing.show(&mut world.rbac, &self).err());
                     Vec::new()
@@ -120,8 +124,20 @@ rbac_sources! {
 
 fn apply_rbac<K: RbacObject>(world: &mut World, object: &K) -> Vec<Change> {
     let changes = of_namespace(object.metadata());
-    complain(world.rbac.apply(object).err());
+    if is_ours_and_going(object.metadata()) {
+        world.rbac.delete(object);
+    } else {
+        complain(world.rbac.apply(object).err());
+    }
     changes
+}
+
+/// What is ours counts as deleted once it has a deletion timestamp, however long a finalizer keeps it. A role, too: the
+/// index does not tell of one that it is going.
+fn is_ours_and_going(metadata: &ObjectMeta) -> bool {
+    let labels = metadata.labels.as_ref();
+    let manager = labels.and_then(|labels| labels.get(MANAGED_BY));
+    metadata.deletion_timestamp.is_some() && manager.is_some_and(|it| it == names::MANAGED_BY)
 }
 
 impl Source for AccessRequest {
