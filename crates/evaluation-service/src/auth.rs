@@ -16,6 +16,7 @@ mod turns;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock;
 use connectors_api::names::GROUP;
 use evaluation_api::TOKEN_AUDIENCE;
 use http::HeaderMap;
@@ -27,7 +28,6 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
-use service_kit::clock;
 use service_kit::retry::{CallError, Policy};
 use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -372,5 +372,7 @@ impl Inner {
     }
 }
 
+#[cfg(test)]
+mod hung_up;
 #[cfg(test)]
 mod tests;

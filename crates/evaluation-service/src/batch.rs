@@ -163,13 +163,26 @@ impl<'a> Neighbour<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use connectors_api::config::Config;
     use evaluation_api::access::Permission;
     use evaluation_api::v1::BatchCheckAccessRequest;
+    use http::header::AUTHORIZATION;
+    use http::{HeaderMap, Request, Response};
+    use http_body_util::{BodyExt, Full};
+    use hyper::body::Bytes;
+    use kube::Client;
+    use kube::client::Body;
     use prost::Message;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::clock;
     use crate::fixtures::{POD_FORM, question, request, role, role_binding};
+    use crate::shares::CallerLimits;
 
     fn world() -> World {
         let mut world = World::default();
@@ -296,6 +309,66 @@ mod tests {
             panic!("{:?}", answer.refusals);
         };
         assert_eq!(refusal.reason, "FIELD_MISSING");
+    }
+
+    /// May ask about the namespaces whose number is even.
+    fn half_allowed() -> Callers {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let mut review: Value = serde_json::from_slice(&body).unwrap();
+            let namespace = &review["spec"]["resourceAttributes"]["namespace"];
+            let number = namespace.as_str().and_then(|it| it.strip_prefix("n-"));
+            review["status"] = match number.map(|it| it.parse::<usize>().unwrap()) {
+                Some(number) => json!({"allowed": number.is_multiple_of(2)}),
+                None => json!({
+                    "authenticated": true, "audiences": ["connectors-evaluation"], "user": {"username": "ci"},
+                }),
+            };
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
+        });
+        let limits = CallerLimits {
+            calls: 1,
+            streams: 1,
+        };
+        Callers::new(Client::new(service, "default"), metrics(), limits)
+    }
+
+    async fn somebody(callers: &Callers) -> Caller {
+        let exp = clock::now().as_second() + 60;
+        let claims = json!({"aud": "connectors-evaluation", "exp": exp}).to_string();
+        let bearer = format!("Bearer e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims));
+        let header = (AUTHORIZATION, bearer.parse().unwrap());
+        let caller = callers.authenticate(&HeaderMap::from_iter([header])).await;
+        caller.map_err(|it| it.to_string()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn however_many_namespaces_there_are_each_is_reviewed_for_itself() {
+        let callers = half_allowed();
+        let caller = somebody(&callers).await;
+        for count in [0, 1, 2, REVIEWS, REVIEWS + 1, 3 * REVIEWS, 200] {
+            let of = |number: usize| {
+                let mut asked = question();
+                asked.connector.namespace = format!("n-{number}");
+                v1::AccessQuestion::from(asked)
+            };
+            // Each twice, and its neighbours between.
+            let numbers: Vec<_> = (0..count).chain(0..count).collect();
+            let message = BatchCheckAccessRequest {
+                questions: numbers.iter().map(|it| of(*it)).collect(),
+                details: false,
+            };
+            let message = message.encode_to_vec();
+            let mut batch = Batch::read(&message).map_err(|it| it.to_string()).unwrap();
+            batch.authorize(&callers, &caller).await;
+            let answer = batch.answer(&World::default(), Timestamp::UNIX_EPOCH, &metrics());
+            let denied = i32::from(AccessDecision::Denied);
+            let expected = numbers.iter().map(|it| denied * i32::from(it % 2 == 0));
+            assert_eq!(answer.decisions, expected.collect::<Vec<_>>(), "{count}");
+            let refused = answer.refusals.iter().map(|it| it.question);
+            let odd = (0..).zip(&numbers).filter(|(_, it)| **it % 2 == 1);
+            assert!(refused.eq(odd.map(|it| it.0)), "{count}");
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub mod who_can;
 pub mod world;
 
 mod batch;
+mod clock;
 mod explain;
 mod gate;
 mod health;
@@ -38,6 +39,8 @@ mod watched;
 
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod oracle;
 
 use std::env;
 use std::process::ExitCode;

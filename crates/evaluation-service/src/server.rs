@@ -143,7 +143,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, gate: Gate, stop: Stop)
 }
 
 /// Serves the calls of one connection.
-async fn converse<S>(stream: S, gate: Gate, stop: Stop)
+pub(crate) async fn converse<S>(stream: S, gate: Gate, stop: Stop)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

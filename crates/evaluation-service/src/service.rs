@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock;
 use evaluation_api::LONGEST_MESSAGE;
 use evaluation_api::access::{
     AccessAnswer, AccessQuestion, AccessTarget, TokenAnswer, TokenQuestion,
@@ -16,7 +17,6 @@ use evaluation_api::v1::{
 };
 use jiff::Timestamp;
 use prost::Message;
-use service_kit::clock;
 use service_kit::readiness::{Readiness, Status as Ready};
 use service_kit::shutdown::Stop;
 use tokio::sync::mpsc;

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock;
 use evaluation_api::access::AccessQuestion;
 use evaluation_api::v1::{
     Subscribe, Unsubscribe, WatchAccessRequest, WatchAccessResponse, watch_access_request::Action,
     watch_access_response::Event,
 };
-use service_kit::clock;
 use service_kit::shutdown::Stop;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::mpsc;

@@ -1,5 +1,6 @@
 mod files;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
@@ -359,6 +360,35 @@ async fn after_the_end_of_a_stream_answers_are_stale_and_questions_asked_again()
     let new = world.client.watcher().watch(question("new"));
     assert_eq!(stream.hear_subscription().await.1, "new");
     drop(new);
+}
+
+/// Also more than fit between what is said and what is written.
+#[tokio::test]
+async fn every_question_is_asked_again_however_many_there_are() {
+    let mut world = World::new().await;
+    let watcher = world.client.watcher();
+    let mut all = Vec::new();
+    for count in [1, 2, 63, 64, 65, 200] {
+        while all.len() < count {
+            all.push(watcher.watch(question(&format!("c-{}", all.len()))));
+        }
+        let mut stream = world.server.next_stream().await;
+        let mut asked = BTreeMap::new();
+        for _ in 0..count {
+            let (id, name) = stream.hear_subscription().await;
+            asked.insert(name, id);
+        }
+        assert_eq!(asked.len(), count);
+        let last = count - 1;
+        stream.answer(asked[&format!("c-{last}")], "here").await;
+        assert_eq!(next_reason(&mut all[last]).await, "here");
+        let end = Status::unavailable("begin again");
+        stream.said.send(Err(end)).await.unwrap();
+        assert_eq!(next(&mut all[last]).await, Event::Disconnected);
+        for question in &all {
+            assert_eq!(question.latest(), Some(Event::Disconnected));
+        }
+    }
 }
 
 #[tokio::test]

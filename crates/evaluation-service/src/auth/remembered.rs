@@ -78,6 +78,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_is_used_without_a_pause_is_forgotten_in_time_as_well() {
+        let holds = Duration::from_secs(10);
+        let remembered = Remembered::new(holds);
+        let (mut found, mut put) = (0, 0);
+        // Ten lifetimes, in each of which it is looked at a hundred times.
+        for _ in 0..1000 {
+            if remembered.get(&1).is_none() {
+                remembered.put(1, "one");
+                put += 1;
+            } else {
+                found += 1;
+            }
+            advance(holds / 100).await;
+        }
+        assert_eq!((put, found), (10, 990));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn never_too_much_is_remembered_and_the_oldest_goes_first() {
         let remembered = Remembered::new(Duration::from_hours(1));
         for key in 0..REMEMBERED + 10 {

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::clock;
 use connectors_api::names::{is_dns_label, is_dns_subdomain};
 use evaluation_api::POD_TOKEN_AUDIENCE;
 use evaluation_api::access::{PodRef, ServiceAccountName};
 use k8s_openapi::api::authentication::v1::UserInfo;
-use service_kit::clock;
 
 use super::token::{Looks, looks};
 use super::{Caller, Callers, owner};

@@ -130,6 +130,37 @@ async fn a_flood_of_unknown_tokens_keeps_no_known_caller_waiting() {
     callers.authenticate(&good).await.unwrap();
 }
 
+/// However many callers ask, each as much as it may, and the API server answers none of it.
+#[tokio::test(start_paused = true)]
+async fn questions_about_tokens_keep_nobody_from_being_authenticated() {
+    let (callers, answers) = callers();
+    let good = claiming("good");
+    callers.authenticate(&good).await.unwrap();
+    advance(TOKEN_HOLDS).await;
+    let exp = clock::now().as_second() + 3600;
+    let claims = json!({"aud": evaluation_api::POD_TOKEN_AUDIENCE, "exp": exp, "sub": "slow"});
+    let slow = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let mut asking = tokio::task::JoinSet::new();
+    for number in 0..20 {
+        let user = UserInfo {
+            username: Some(format!("asks-{number}")),
+            ..UserInfo::default()
+        };
+        let caller = callers.0.caller(user).unwrap();
+        for _ in 0..20 {
+            let (callers, caller, slow) = (callers.clone(), caller.clone(), slow.clone());
+            asking.spawn(async move { callers.owner_of(&caller, &slow).await.map(|_| ()) });
+        }
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(callers.0.subject_reviews.available_permits(), 0);
+    let before = Instant::now();
+    callers.authenticate(&good).await.unwrap();
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    assert_eq!(callers.0.access_reviews.available_permits(), ACCESS_REVIEWS);
+    assert_eq!(answers.load(Ordering::Relaxed), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_that_come_together_cause_one_review() {
     let (callers, answers) = callers();

@@ -76,6 +76,37 @@ fn a_change_concerns_its_own_questions() {
     assert!(!questions.is_dirty());
 }
 
+/// However many are looked at in vain before it has its turn.
+#[test]
+fn the_one_answer_that_changed_is_found_wherever_it_is() {
+    const AT_ONCE: usize = 64;
+    for count in [1, 2, 63, 64, 65, 127, 128, 129, 1000] {
+        let mut questions = questions();
+        for id in 0..count {
+            questions.take_id(id).unwrap();
+            let question = about("tools", &format!("pod-{id}"));
+            questions.open(id, question).unwrap();
+        }
+        questions.allow("tools");
+        news(&mut questions, "x");
+        for changed in [0, count / 2, count - 1] {
+            let uid = format!("pod-{changed}");
+            for reason in ["y", "x"] {
+                questions.touch(&Change::Everything);
+                let mut said_anew = Vec::new();
+                while questions.is_dirty() {
+                    let answer = |question: &AccessQuestion| {
+                        let is_changed = question.pod.as_ref().unwrap().uid == uid;
+                        said(if is_changed { reason } else { "x" })
+                    };
+                    said_anew.extend(questions.news(AT_ONCE, answer).map(|it| it.0));
+                }
+                assert_eq!(said_anew, [changed], "of {count}");
+            }
+        }
+    }
+}
+
 #[test]
 fn an_id_is_used_once_even_if_its_question_is_over() {
     let mut questions = three();
