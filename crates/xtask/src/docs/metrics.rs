@@ -18,7 +18,8 @@ pub(super) struct Family {
 pub(super) fn families(files: &BTreeMap<String, String>) -> Vec<Family> {
     let shipped = files.iter().filter_map(|(path, text)| {
         let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
-        let is_code = is_of(file, "rs") && !file.contains("test");
+        let is_test = file.contains("test") || file.starts_with("oracle");
+        let is_code = is_of(file, "rs") && !is_test;
         // Of a file with tests, what stands before them.
         let code = text.split("#[cfg(test)]\nmod tests {").next()?;
         is_code.then_some((name, code.split("#[test]").next()?))
@@ -103,6 +104,10 @@ fn families_are_read_with_their_labels_and_whose_they_are() {
              held.with_label_values(&[\"none\"]);",
         ),
         file("crates/kit/src/lib.rs", "TlsMetrics::register(registry)?;"),
+        file(
+            "crates/kit/src/oracle/service.rs",
+            "TlsMetrics::register(&registry).unwrap();",
+        ),
         file(
             "crates/kit/src/metrics/tests.rs",
             "registry.register(Box::new(gauge(\"kit_test\", \"A test\")))",

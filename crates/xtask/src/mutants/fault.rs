@@ -209,7 +209,11 @@ impl Fault {
             .map(|it| it.to_string())
             .into_iter()
             .collect();
-        let sources = sources(&repository.join("crates").join(&self.package).join("src"))?;
+        let package = repository.join("crates").join(&self.package);
+        let sources = match &self.program {
+            None => sources(&package.join("src"))?,
+            Some(program) => sources(&package.join("tests").join(program))?,
+        };
         for test in &self.tests {
             let function = format!("fn {}(", test.rsplit("::").next().unwrap_or(test));
             if !sources.contains(&function) {
