@@ -82,8 +82,13 @@ impl Service {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
+    /// Waits for the end of the process and keeps its standard input open:
+    /// `Child::wait` would close it, and the service would drain instead.
     fn code(mut self) -> Option<i32> {
-        self.process.wait().unwrap().code()
+        let input = self.process.stdin.take();
+        let status = self.process.wait().unwrap();
+        drop(input);
+        status.code()
     }
 }
 
