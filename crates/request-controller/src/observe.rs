@@ -20,6 +20,7 @@ use connectors_api::{
     request_order,
 };
 use evaluation_api::v1::EvaluationStage;
+use futures::{join, try_join};
 use service_kit::{fair::TenantTurns, report, retry::CallError};
 use thiserror::Error;
 use tokio::task::yield_now;
@@ -158,10 +159,15 @@ impl Observer {
             return Ok(None);
         };
         let config = self.world.config().unwrap_or(Config::CLOSED);
-        let (pod, whole) = self.pod(&request, via).await?;
+        // Side by side: each is a round trip, and a grant waits for all of them.
+        let ((pod, whole), grants, tuple) = try_join!(
+            self.pod(&request, via),
+            self.grants(&request, via),
+            self.tuple(name, &request, via)
+        )?;
         let mut seen = Observed {
-            grants: self.grants(&request, via).await?,
-            tuple: self.tuple(name, &request, via).await?,
+            grants,
+            tuple,
             over_limit: self
                 .world
                 .read()
@@ -180,15 +186,24 @@ impl Observer {
         if is_decided_by_itself(&seen) {
             return Ok(Some(seen));
         }
-        let Some((connector, labels)) = self.connector(&seen.request, via).await? else {
+        let was_granted = was_granted(&seen.request);
+        let is_beyond = seen.over_limit && !was_granted;
+        let standing = async {
+            if is_beyond {
+                return StandingSeen::Unknown;
+            }
+            self.standing(&seen.request, via).await
+        };
+        let (connector, standing) = join!(self.connector(&seen.request, via), standing);
+        let Some((connector, labels)) = connector? else {
             return Ok(Some(seen));
         };
         seen.connector = Some(connector);
-        let was_granted = was_granted(&seen.request);
-        if seen.over_limit && !was_granted {
+        if is_beyond {
             return Ok(Some(seen));
         }
-        seen.standing = self.standing(&seen.request, via).await;
+        seen.standing = standing;
+        // After the connector: listing may wait for a turn or fail, and what depends on a deleted connector ends anyway.
         let policies = self.policies(&seen.request, via).await?;
         let look = Look::begin(via);
         let Some(whole) = whole.map(WholePod::from) else {

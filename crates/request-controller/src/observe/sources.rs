@@ -9,6 +9,7 @@ use connectors_api::{
     policy_match::{self, Applies, Asker, Wanted},
     policy_order::{MOST_PER_CONNECTOR, PolicyAge},
 };
+use futures::try_join;
 use kube::ResourceExt;
 use serde_json::Value;
 use service_kit::watches::Unreadable;
@@ -256,11 +257,11 @@ impl Observer {
             return Ok((account, state.namespaces.get(namespace).cloned()));
         }
         // What cannot be read is found by no selector.
-        let account = self.live.account(&account).await?.and_then(Result::ok);
-        let home = self.live.namespace(namespace).await?.and_then(Result::ok);
+        let (account, home) =
+            try_join!(self.live.account(&account), self.live.namespace(namespace))?;
         Ok((
-            account.map(|it| it.labels().clone()),
-            home.map(|it| it.labels().clone()),
+            account.and_then(Result::ok).map(|it| it.labels().clone()),
+            home.and_then(Result::ok).map(|it| it.labels().clone()),
         ))
     }
 
