@@ -1,4 +1,4 @@
-//! The controller as it ships, in this process, as often as it is started.
+//! The production controller, in this process, with any number of instances.
 
 use std::{
     collections::BTreeMap,
@@ -12,14 +12,10 @@ use std::{
 use futures::stream;
 use jiff::SignedDuration;
 use prometheus::Registry;
-use request_controller::{
-    apply::Clock,
-    controller::{self, Settings},
-    plan::whole_seconds,
-    seen::Now,
-};
+use request_controller::controller::{self, Settings};
 use service_kit::{
     client::bounded,
+    clock::{Clock, Now, whole_seconds},
     lease::Terms,
     readiness::Readiness,
     shutdown::{Signal, Tasks},
@@ -37,12 +33,12 @@ use crate::{
     stage::Stage,
 };
 
-/// How long the kubelet takes to start a container again.
+/// The time that the kubelet takes to restart a container.
 const RESTART: Duration = Duration::from_secs(2);
-/// How often everything is compared.
+/// The interval of sweeps.
 pub const SWEEP: Duration = Duration::from_mins(5);
 
-/// Everything that processes of a run share.
+/// The processes of a run, and what they share.
 #[derive(Clone)]
 pub struct Processes {
     stage: Stage,
@@ -52,7 +48,7 @@ pub struct Processes {
 }
 
 struct Running {
-    /// Its place in the installation: namespace and pod.
+    /// Its location in the installation: namespace and pod.
     place: (String, String),
     dead: Arc<AtomicBool>,
     task: JoinHandle<()>,
@@ -60,7 +56,7 @@ struct Running {
 }
 
 impl Processes {
-    /// None yet.
+    /// Without any process.
     #[must_use]
     pub fn new(stage: Stage, oracle: Oracle, retention: Duration) -> Self {
         Self {
@@ -119,7 +115,7 @@ impl Processes {
         })
     }
 
-    /// Ends a process as a kill does: at once, whatever it was about to do.
+    /// Kills a process: at once, whatever it was about to do.
     pub fn kill(&self, process: &str) {
         self.stage.server.kill(process);
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +125,7 @@ impl Processes {
         }
     }
 
-    /// Kills whatever runs, and says what that was.
+    /// Kills all running processes, and returns them.
     #[must_use]
     pub fn kill_all(&self) -> Vec<String> {
         let alive = self.alive();
@@ -149,7 +145,7 @@ impl Processes {
         alive.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Starts whatever was killed again, for ever.
+    /// Restarts killed processes, forever.
     pub async fn restart(self, mut killed: UnboundedReceiver<String>) {
         while let Some(process) = killed.recv().await {
             self.kill(&process);
@@ -161,7 +157,7 @@ impl Processes {
         }
     }
 
-    /// Starts a successor of that process, in its place.
+    /// Starts the successor of a process, in the same location.
     pub fn start_again(&self, process: &str) {
         let place = {
             let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +182,7 @@ impl Processes {
         alive
     }
 
-    /// What went wrong inside of processes that were not killed.
+    /// Problems inside of processes that were not killed.
     #[must_use]
     pub fn complaints(&self) -> Vec<String> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,10 +4,9 @@
 //! by server-side apply, pinned to the UID and the version that was read, so that a decision made on
 //! something else changes nothing and nothing that was deleted comes back.
 
-use std::{collections::HashMap, fmt::Debug, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt::Debug, time::Duration};
 
 use connectors_api::{AccessPolicy, AccessPolicyStatus};
-use jiff::Timestamp;
 use k8s_openapi::{
     NamespaceResourceScope,
     api::rbac::v1::{Role, RoleBinding},
@@ -18,7 +17,10 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
-use service_kit::retry::{CallError, Policy};
+use service_kit::{
+    controller::Leads,
+    retry::{CallError, Policy},
+};
 use thiserror::Error;
 use tokio::time::Instant;
 
@@ -32,12 +34,6 @@ use crate::{
 
 /// How old what was read may be when something is given on it.
 const FRESH: Duration = Duration::from_secs(5);
-
-/// What the wall clock says, in whole seconds, as statuses have it.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
-/// Whether this process may write at this very moment.
-pub type Leads = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Why not everything was written. Whatever it was, the next look starts over.
 #[derive(Debug, Error)]

@@ -8,6 +8,12 @@ use std::{
 use kube::Client;
 use prometheus::Registry;
 use service_kit::{
+    clock::Clock,
+    controller::{
+        Leads, leader, measure,
+        queue::{Pauses, Queue, Shares, Tenants, Urgency},
+        worker,
+    },
     lease::{Election, Terms as LeaseTerms},
     readiness::Readiness,
     retry::{Backoff, Policy},
@@ -18,21 +24,20 @@ use service_kit::{
 use tokio::time::Instant;
 
 use crate::{
-    apply::{Applier, Clock, Leads},
+    apply::Applier,
     checks::{
         facts::{Facts, Validator},
         inspector::Inspector,
         rights::{self, RightsChanges},
     },
     events::Events,
-    lead,
+    lead::Leading,
     live::Live,
     metrics::Metrics,
     plan::tell,
-    queue::{Limits, Queue},
     reconcile::Reconciler,
     seen::{MostSelected, Owner},
-    watches::{self, Feeds},
+    watches::{self, PolicyFeeds},
     world::{Job, World},
 };
 
@@ -40,10 +45,17 @@ use crate::{
 const LEASE: &str = "policy-controller";
 /// How many policies are looked at at a time.
 const WORKERS: usize = 16;
-/// No namespace keeps more of them busy, and one worker in four is left to what may have to be taken back.
-const LIMITS: Limits = Limits {
-    namespace: WORKERS / 2,
-    normal: WORKERS - WORKERS / 4,
+/// Of these, the workers that are left to urgent jobs.
+const URGENT_WORKERS: usize = WORKERS / 4;
+/// No namespace keeps more of them busy.
+const SHARES: Shares = Shares::Together(WORKERS / 2);
+/// A policy that failed, or that another process undoes each time, is looked at twice a second at most. A failed look
+/// may have left something to take back.
+const PAUSES: Pauses = Pauses {
+    again: [Duration::from_millis(500); 2],
+    urgent_retry: Duration::from_mins(2),
+    retry_as: Some(Urgency::Urgent),
+    changes: 0,
 };
 /// A look that waits longer for the API server gives its place to another one.
 const CALLS: Policy = Policy {
@@ -98,7 +110,7 @@ pub fn start(
     let live = Live::new(client.clone(), CALLS, most_selected);
     let reconciler = Arc::new(Reconciler {
         world: Arc::new(World::of(most_selected)),
-        queue: Arc::new(Queue::shared(LIMITS, |job: &Job| &job.namespace)),
+        queue: Arc::new(queue()),
         applier: Applier::new(
             client.clone(),
             CALLS,
@@ -123,7 +135,7 @@ pub fn start(
     };
     checks.start(tasks, &reconciler);
     let (caches, all_taken) = Readiness::starting();
-    let feeds = Feeds {
+    let feeds = PolicyFeeds {
         client,
         namespace: namespace.into(),
         world: Arc::clone(&reconciler.world),
@@ -131,27 +143,27 @@ pub fn start(
         deleted: deleted(reconciler.events.clone(), Arc::clone(&reconciler.leads)),
         metrics: watch_metrics,
     };
-    tasks.spawn_infallible("watches", feeds.start([readiness, &caches], &stop));
+    tasks.spawn_infallible("watches", feeds.start(&[readiness, &caches], &stop));
     all_taken.ready();
-    let leading = lead::lead(
-        Arc::clone(&reconciler),
+    let leading = leader::follow(
+        Leading {
+            reconciler: Arc::clone(&reconciler),
+            caches,
+            every: sweep_every,
+        },
         election.leadership(),
-        async move { caches.ready().await },
         readiness.part("first sweep"),
-        sweep_every,
         tasks.stop(),
     );
     tasks.spawn_infallible("leading", leading);
-    let world = Arc::clone(&reconciler.world);
-    let gauges = gauges(
-        world,
-        Arc::clone(&reconciler.queue),
-        reconciler.metrics.clone(),
-        stop,
-    );
-    tasks.spawn_infallible("gauges", gauges);
+    tasks.spawn_infallible("gauges", gauges(Arc::clone(&reconciler), stop));
     work(tasks, &reconciler, election);
     Ok(())
+}
+
+/// A queue whose workers are shared among the namespaces of the policies.
+pub(crate) fn queue() -> Queue<Job> {
+    Queue::shared(SHARES, PAUSES, |job: &Job| Tenants::one(&job.namespace))
 }
 
 /// What looks at policies' checks needs that.
@@ -188,12 +200,21 @@ impl Checking {
 
 /// Starts the workers, and the election that lasts as long as they do.
 fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
-    let workers = std::iter::repeat_with(|| {
+    let workers = workers().map(|urgencies| {
         let (reconciler, stop) = (Arc::clone(reconciler), tasks.stop());
-        tokio::spawn(async move { reconciler.work(stop).await })
+        tokio::spawn(async move { worker::work(&*reconciler, urgencies, stop).await })
     });
-    let workers = workers.take(WORKERS).collect();
+    let workers = workers.collect();
     election.spawn_with(tasks, workers);
+}
+
+/// What each worker takes.
+fn workers() -> impl Iterator<Item = &'static [Urgency]> {
+    let urgent = std::iter::repeat_n(&Urgency::ALL[..1], URGENT_WORKERS);
+    urgent.chain(std::iter::repeat_n(
+        &Urgency::ALL[..],
+        WORKERS - URGENT_WORKERS,
+    ))
 }
 
 /// That a policy was deleted is told by the leader alone.
@@ -209,18 +230,19 @@ fn deleted(events: Events, leads: Leads) -> watches::Deleted {
 }
 
 /// Counts what the caches and the queue show.
-async fn gauges(world: Arc<World>, queue: Arc<Queue<Job>>, metrics: Metrics, stop: Stop) {
-    const PERIOD: Duration = Duration::from_secs(5);
+async fn gauges(reconciler: Arc<Reconciler>, stop: Stop) {
     let number = |count: usize| count.try_into().unwrap_or(i64::MAX);
-    loop {
+    let measurement = || {
+        let Reconciler {
+            world,
+            queue,
+            metrics,
+            ..
+        } = &*reconciler;
         metrics.policies.set(number(world.read().policies()));
         metrics.waiting.set(number(queue.depth()));
-        tokio::select! {
-            biased;
-            () = stop.stopped() => return,
-            () = tokio::time::sleep(PERIOD) => {}
-        }
-    }
+    };
+    measure(Duration::from_secs(5), stop, measurement).await;
 }
 
 #[cfg(test)]
@@ -229,7 +251,9 @@ mod tests {
 
     #[test]
     fn the_workers_are_shared_as_the_documents_say() {
-        let Limits { namespace, normal } = LIMITS;
-        assert_eq!((namespace, normal), (WORKERS / 2, WORKERS * 3 / 4));
+        let of = |urgency| workers().filter(|it| it.contains(&urgency)).count();
+        assert_eq!(of(Urgency::Urgent), WORKERS);
+        assert_eq!(of(Urgency::Normal), WORKERS * 3 / 4);
+        assert_eq!(SHARES, Shares::Together(WORKERS / 2));
     }
 }

@@ -29,7 +29,6 @@ pub mod live;
 pub mod metrics;
 pub mod parsers;
 pub mod plan;
-pub mod queue;
 pub mod reconcile;
 pub mod seen;
 #[cfg(test)]
@@ -40,7 +39,6 @@ pub mod world;
 use std::{sync::Arc, time::Duration};
 
 use evaluation_api::client::Client as EvaluationClient;
-use jiff::{Timestamp, Unit};
 use service_kit::{
     clock,
     lease::Terms as LeaseTerms,
@@ -81,7 +79,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let settings = Settings {
         client: shell.client.clone(),
         validator: Arc::new(evaluator),
-        clock: Arc::new(|| whole_seconds(clock::now())),
+        clock: clock::system(),
         namespace,
         identity,
         lease: LeaseTerms::default(),
@@ -95,10 +93,4 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         &shell.readiness,
     )?;
     Ok(shell.run(DRAIN).await)
-}
-
-/// As statuses have it; the API server keeps no more.
-#[must_use]
-pub fn whole_seconds(time: Timestamp) -> Timestamp {
-    time.round(Unit::Second).unwrap_or(time)
 }

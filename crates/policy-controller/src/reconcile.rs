@@ -6,19 +6,27 @@
 use std::{
     collections::{BTreeMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
-    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use connectors_api::policy_reason::{Event, PermissionSynced};
-use futures::FutureExt;
 use kube::core::Status;
-use service_kit::{report, retry::CallError, shutdown::Stop};
+use service_kit::{
+    clock::Clock,
+    controller::{
+        Leads,
+        queue::{Looked, Queue, Taken, Urgency},
+        unless_panicked,
+        worker::{self, Controller, LookError, Notice},
+    },
+    report,
+    retry::CallError,
+};
 use thiserror::Error;
-use tracing::{Instrument, debug, error, info, info_span, warn};
+use tracing::{Instrument, debug, error, info_span, warn};
 
 use crate::{
-    apply::{Applier, ApplyError, Clock, Leads},
+    apply::{Applier, ApplyError},
     checks::{Checks, Inspections},
     events::Events,
     live::{Live, PolicyLive},
@@ -29,7 +37,6 @@ use crate::{
         status::Known,
         wanted,
     },
-    queue::{Done, Queue, Taken, Urgency},
     seen::{Kind, Managed, Name, Owner},
     world::{Job, World},
 };
@@ -48,22 +55,8 @@ pub enum ReconcileError {
     Panicked,
 }
 
-impl ReconcileError {
-    /// Whether it happens where nothing is wrong: somebody else was first, or leads now.
-    const fn is_routine(&self) -> bool {
-        matches!(
-            self,
-            Self::Apply(ApplyError::Conflict(_) | ApplyError::NotLeading)
-        )
-    }
-
-    /// Whether reading took longer than what was read may be used.
-    const fn is_late(&self) -> bool {
-        matches!(self, Self::Apply(ApplyError::Stale))
-    }
-
-    /// One word for metrics.
-    const fn cause(&self) -> &'static str {
+impl LookError for ReconcileError {
+    fn word(&self) -> &'static str {
         match self {
             Self::Read(_) => "read",
             Self::Apply(ApplyError::Conflict(_)) => "conflict",
@@ -72,6 +65,17 @@ impl ReconcileError {
             Self::Apply(ApplyError::NotLeading) => "not-leading",
             Self::Apply(ApplyError::Call(_)) => "apply",
             Self::Panicked => "panic",
+        }
+    }
+
+    fn notice(&self) -> Notice {
+        match self {
+            // The first time, the log tells it with the status of the policy.
+            Self::Apply(ApplyError::Stale) => Notice::Told,
+            Self::Apply(ApplyError::Conflict(_) | ApplyError::NotLeading) => Notice::Routine,
+            Self::Read(_)
+            | Self::Apply(ApplyError::Call(_) | ApplyError::NameTaken(..))
+            | Self::Panicked => Notice::Problem,
         }
     }
 }
@@ -110,69 +114,51 @@ pub struct Reconciler {
     pub leads: Leads,
 }
 
-impl Reconciler {
-    /// Takes jobs, one after the other, until it is time to end.
-    pub async fn work(&self, stop: Stop) {
-        loop {
-            let taken = tokio::select! {
-                biased;
-                () = stop.stopped() => return,
-                taken = self.queue.take() => taken,
-            };
-            let done = self.look(&taken).await;
-            let done = done.unwrap_or_else(|problem| self.failed(&taken.job, &problem));
-            self.queue.done(&taken.job, done);
-        }
+impl Controller for Reconciler {
+    type Job = Job;
+
+    fn queue(&self) -> &Queue<Job> {
+        &self.queue
     }
 
-    async fn look(&self, taken: &Taken<Job>) -> Result<Done, ReconcileError> {
+    async fn look(&self, taken: &Taken<Job>) -> Looked {
         let Job { namespace, uid } = &taken.job;
         let span = info_span!("policy", namespace, uid);
         let look = async {
             // A process that does not lead starts nothing.
             let is_unseen = self.unseen().remove(&taken.job);
             if !(self.leads)() || (!is_unseen && self.is_settled(&taken.job)) {
-                return Ok(Done::Well);
+                return Ok(());
             }
-            let done = self.reconcile(&taken.job, Tells::OfPolicies).await;
-            if done.is_ok() {
-                let time = taken.since.elapsed();
-                self.metrics.syncing.observe(time.as_secs_f64());
-            }
-            done
+            self.reconcile(&taken.job, Tells::OfPolicies).await?;
+            let time = taken.since.elapsed();
+            self.metrics.syncing.observe(time.as_secs_f64());
+            Ok(())
         };
-        self.alone(look.instrument(span)).await
+        let Err(problem) = self.alone(look.instrument(span)).await else {
+            return Looked::Done;
+        };
+        worker::failed(&taken.job, &problem, &self.metrics.failures);
+        match problem {
+            ReconcileError::Apply(ApplyError::Stale) => Looked::Late,
+            ReconcileError::Read(_) | ReconcileError::Apply(_) | ReconcileError::Panicked => {
+                Looked::Failed
+            }
+        }
     }
+}
 
+impl Reconciler {
     /// One policy must not stop the work on all others.
     async fn alone(
         &self,
-        look: impl Future<Output = Result<Done, ReconcileError>>,
-    ) -> Result<Done, ReconcileError> {
-        let looked = AssertUnwindSafe(look).catch_unwind().await;
-        looked.unwrap_or_else(|_| {
+        look: impl Future<Output = Result<(), ReconcileError>> + Send,
+    ) -> Result<(), ReconcileError> {
+        unless_panicked(look).await.unwrap_or_else(|| {
             self.metrics.panics.inc();
             error!("a look panicked");
             Err(ReconcileError::Panicked)
         })
-    }
-
-    /// How a failed look goes on, with a line for people.
-    fn failed(&self, job: &Job, problem: &ReconcileError) -> Done {
-        let failures = &self.metrics.failures;
-        failures.with_label_values(&[problem.cause()]).inc();
-        let why = report(problem);
-        if problem.is_late() {
-            // The status of the policy tells it, and the first time the log.
-            debug!(?job, problem = why, "it is looked at again");
-            return Done::Late;
-        }
-        if problem.is_routine() {
-            info!(?job, problem = why, "it is looked at again");
-        } else {
-            warn!(?job, problem = why, "it is looked at again");
-        }
-        Done::Failed
     }
 
     fn unseen(&self) -> MutexGuard<'_, HashSet<Job>> {
@@ -210,12 +196,12 @@ impl Reconciler {
         let generation = policy.metadata.generation;
         let checks = self.inspections.checks(job, generation, &policy.spec);
         let known = Known::of(&wanted, checks);
-        let status = known.status(generation, policy.status.as_ref(), (self.clock)());
+        let status = known.status(generation, policy.status.as_ref(), (self.clock)().wall);
         are_same && status.is_none()
     }
 
     /// Reads everything live, decides and writes.
-    async fn reconcile(&self, job: &Job, tells: Tells) -> Result<Done, ReconcileError> {
+    async fn reconcile(&self, job: &Job, tells: Tells) -> Result<(), ReconcileError> {
         let (name, keys) = {
             let state = self.world.read();
             let name = state.policy_of(job).map(|(name, _)| name.name.clone());
@@ -254,11 +240,11 @@ impl Reconciler {
             }
         }
         written?;
-        Ok(if is_restored {
-            Done::Restored
-        } else {
-            Done::Well
-        })
+        if is_restored {
+            // Two processes that undo each other's work would do so without end.
+            self.queue.changed(job);
+        }
+        Ok(())
     }
 
     fn checks(&self, job: &Job, policy: &PolicyLive) -> Checks {
@@ -270,7 +256,8 @@ impl Reconciler {
 
     async fn tell_status(&self, policy: &PolicyLive, known: &Known) -> Result<(), ApplyError> {
         let last = policy.status.as_ref();
-        let Some((status, told)) = plan::status(known, policy.generation, last, (self.clock)())
+        let Some((status, told)) =
+            plan::status(known, policy.generation, last, (self.clock)().wall)
         else {
             return Ok(());
         };
@@ -292,7 +279,7 @@ impl Reconciler {
         let mut swept = Swept::default();
         for job in managed.difference(&policies) {
             match self.alone(self.reconcile(job, Tells::Everything)).await {
-                Ok(_) => swept.removed += 1,
+                Ok(()) => swept.removed += 1,
                 Err(error) => {
                     warn!(?job, error = report(&error), "what no policy owns stays");
                     swept.left.push(job.clone());

@@ -1,22 +1,19 @@
 //! The watches, and how their events reach the caches and the queue.
 
-use std::{fmt::Debug, sync::Arc};
+use std::sync::Arc;
 
 use connectors_api::{AccessPolicy, config::CONFIG_MAP, connector};
-use futures::{Stream, StreamExt, future::BoxFuture};
-use k8s_openapi::api::{
-    core::v1::{Namespace, ServiceAccount},
-    rbac::v1::{Role, RoleBinding},
-};
-use kube::{
-    Api, Client, Resource,
-    runtime::watcher::{Config, Event},
-};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::{Api, Client, Resource, runtime::watcher::Config};
 use service_kit::{
     config_map::{self, Heard},
+    controller::{
+        feeds::{Fed, Feeds},
+        queue::Queue,
+    },
     readiness::{Part, Readiness},
     shutdown::Stop,
-    watches::{Change, Changes, Guarded, Labelled, Listing, Named, Parse, Watch, WatchMetrics},
+    watches::{Change, Guarded, Labelled, Named, WatchMetrics},
 };
 
 use tracing::warn;
@@ -25,7 +22,6 @@ use crate::{
     live::{job_in, managed_by_us},
     parsers::Strict,
     plan::objects::{Fingerprint, of_binding, of_role},
-    queue::Queue,
     seen::{Kind, Labels, Name},
     world::{Job, ManagedCached, PolicyCached, Wakes, World},
 };
@@ -35,7 +31,7 @@ pub type Deleted = Arc<dyn Fn(Name, PolicyCached) + Send + Sync>;
 
 /// Everything that the watches need.
 #[derive(Clone)]
-pub struct Feeds {
+pub struct PolicyFeeds {
     /// The client.
     pub client: Client,
     /// The namespace of the installation.
@@ -44,111 +40,68 @@ pub struct Feeds {
     pub world: Arc<World>,
     /// The queue.
     pub queue: Arc<Queue<Job>>,
-    /// Who hears of deleted policies.
+    /// Called with deleted policies.
     pub deleted: Deleted,
     /// The watches' own troubles.
     pub metrics: WatchMetrics,
 }
 
-impl Feeds {
-    /// Follows every kind until it is time to end. The caches are complete when both are ready.
-    pub fn start(&self, ready: [&Readiness; 2], stop: &Stop) -> impl Future<Output = ()> + use<> {
+impl PolicyFeeds {
+    /// Follows every kind until the process is to end. The caches are complete when all of these are ready.
+    pub fn start(&self, ready: &[&Readiness], stop: &Stop) -> impl Future<Output = ()> + use<> {
         let client = || self.client.clone();
-        let all = || Config::default();
-        let managed = Config::default().labels(&managed_by_us());
-        let part = |name: &str| ready.map(|it| it.part(name));
-        let feeds = [
-            self.feed(
-                "accesspolicies",
-                Api::<Guarded<AccessPolicy, Strict>>::all(client()),
-                all(),
-                part("accesspolicies"),
-                Self::policy,
-            ),
-            self.feed(
-                "connectors",
-                Api::<Guarded<connector::Selectable, Labelled>>::all(client()),
-                all(),
-                part("connectors"),
-                Self::connector,
-            ),
-            self.feed(
-                "namespaces",
-                Api::<Guarded<Namespace, Named>>::all(client()),
-                all(),
-                part("namespaces"),
-                Self::namespace,
-            ),
-            self.feed(
-                "serviceaccounts",
-                Api::<Guarded<ServiceAccount, Named>>::all(client()),
-                all(),
-                part("serviceaccounts"),
-                Self::account,
-            ),
-            self.feed(
-                "roles",
-                Api::<Guarded<Role>>::all(client()),
-                managed.clone(),
-                part("roles"),
-                |feeds, change| feeds.object(Kind::Role, change, of_role),
-            ),
-            self.feed(
-                "rolebindings",
-                Api::<Guarded<RoleBinding>>::all(client()),
-                managed,
-                part("rolebindings"),
-                |feeds, change| feeds.object(Kind::RoleBinding, change, of_binding),
-            ),
-            self.configuration(part("configuration"), stop.clone()),
-        ];
-        let feeds = futures::future::join_all(feeds);
-        let stop = stop.clone();
-        async move {
-            tokio::select! {
-                biased;
-                () = stop.stopped() => {}
-                _ = feeds => {}
+        let all = Config::default;
+        let managed = || Config::default().labels(&managed_by_us());
+        let mut feeds = Feeds::new(&self.metrics);
+        let taken = self.taken(Self::policy);
+        feeds.follow(("accesspolicies", ready), Api::all(client()), all(), taken);
+        let taken = self.taken(Self::connector);
+        feeds.follow(("connectors", ready), Api::all(client()), all(), taken);
+        let taken = self.taken(Self::namespace);
+        feeds.follow(("namespaces", ready), Api::all(client()), all(), taken);
+        let taken = self.taken(Self::account);
+        feeds.follow(("serviceaccounts", ready), Api::all(client()), all(), taken);
+        let taken = self.taken(|feeds, change| feeds.object(Kind::Role, change, of_role));
+        feeds.follow(("roles", ready), Api::all(client()), managed(), taken);
+        let taken = self.taken(|feeds, change| feeds.object(Kind::RoleBinding, change, of_binding));
+        feeds.follow(
+            ("rolebindings", ready),
+            Api::all(client()),
+            managed(),
+            taken,
+        );
+        let configured = ready.iter().map(|it| it.part("configuration")).collect();
+        feeds.beside(self.clone().configuration(configured, stop.clone()));
+        feeds.run(stop.clone())
+    }
+
+    /// What a change means for the caches, and then for the queue.
+    fn taken<K: 'static>(
+        &self,
+        take: fn(&Self, Change<K>) -> Wakes,
+    ) -> impl FnMut(Fed<K>) + Send + use<K> {
+        let feeds = self.clone();
+        move |fed| {
+            if let Fed::Change(change) = fed {
+                feeds.wake(take(&feeds, change));
             }
         }
     }
 
-    fn feed<K, P>(
-        &self,
-        name: &'static str,
-        api: Api<Guarded<K, P>>,
-        config: Config,
-        ready: [Part; 2],
-        take: fn(&Self, Change<Guarded<K, P>>) -> Wakes,
-    ) -> BoxFuture<'static, ()>
-    where
-        K: Resource + Clone + Debug + Send + 'static,
-        P: Parse<K> + 'static,
-        Guarded<K, P>: Resource,
-    {
-        let watch = Watch {
-            name,
-            config,
-            ready: None,
-            metrics: &self.metrics,
-        };
-        let events = watch.start(api);
-        let feeds = self.clone();
-        Box::pin(async move { feeds.drain(events, ready, take).await })
+    fn wake(&self, wakes: Wakes) {
+        for (job, urgency) in wakes {
+            self.queue.wake(job, urgency);
+        }
     }
 
     /// Nothing is given or taken before it is known what the installation says, or that it says nothing.
-    fn configuration(&self, ready: [Part; 2], stop: Stop) -> BoxFuture<'static, ()> {
-        let feeds = self.clone();
-        Box::pin(async move {
-            let mut ready = Vec::from(ready);
-            let hear = |heard| {
-                feeds.hear(&heard);
-                ready.drain(..).for_each(Part::ready);
-            };
-            let (client, metrics) = (feeds.client.clone(), &feeds.metrics);
-            config_map::follow(client, &feeds.namespace, CONFIG_MAP, metrics, &stop, hear).await;
-        })
+    async fn configuration(self, mut ready: Vec<Part>, stop: Stop) {
+        let hear = |heard| {
+            self.hear(&heard);
+            ready.drain(..).for_each(Part::ready);
+        };
+        let (client, metrics) = (self.client.clone(), &self.metrics);
+        config_map::follow(client, &self.namespace, CONFIG_MAP, metrics, &stop, hear).await;
     }
 
     fn hear(&self, heard: &Heard) {
@@ -160,32 +113,7 @@ impl Feeds {
         for problem in problems {
             warn!(%problem, "configuration");
         }
-        for (job, urgency) in wakes {
-            self.queue.wake(job, urgency);
-        }
-    }
-
-    /// The parts are released when the caches hold the list, not when the watch has sent it.
-    async fn drain<K: Resource>(
-        &self,
-        events: impl Stream<Item = Event<K>>,
-        ready: [Part; 2],
-        take: fn(&Self, Change<K>) -> Wakes,
-    ) {
-        let mut ready = Vec::from(ready);
-        let mut events = std::pin::pin!(events);
-        let mut changes = Changes::default();
-        while let Some(event) = events.next().await {
-            let (list, listing) = changes.of(event);
-            for change in list {
-                for (job, urgency) in take(self, change) {
-                    self.queue.wake(job, urgency);
-                }
-            }
-            if listing == Some(Listing::Ends) {
-                ready.drain(..).for_each(Part::ready);
-            }
-        }
+        self.wake(wakes);
     }
 
     fn policy(&self, change: Change<Guarded<AccessPolicy, Strict>>) -> Wakes {

@@ -16,11 +16,10 @@ use connectors_api::{
     policy_match::{self, Wanted},
     policy_order::{MOST_PER_CONNECTOR, PolicyAge},
 };
-use service_kit::byte_budget::ByteBudget;
+use service_kit::{byte_budget::ByteBudget, controller::queue::Urgency};
 
 use crate::{
     plan::objects::Fingerprint,
-    queue::Urgency,
     seen::{Kind, Labels, MostSelected, Name, Surroundings},
 };
 

@@ -6,12 +6,10 @@
 mod removal;
 mod writes;
 
-use std::sync::Arc;
-
 use connectors_api::{AccessRequest, access_request::AccessRequestStatus};
 use jiff::Timestamp;
 use kube::core::ApiResource;
-use service_kit::{report, retry::CallError};
+use service_kit::{clock::Clock, report, retry::CallError};
 use thiserror::Error;
 use tracing::{info, warn};
 
@@ -19,7 +17,7 @@ use crate::{
     api::{Live, Name},
     metrics::Metrics,
     plan::{self, Action, Grant, NotOurs, Plan, Told, grant},
-    seen::{Freshness, GrantKind, Now, Observed},
+    seen::{Freshness, GrantKind, Observed},
 };
 
 pub use writes::Writes;
@@ -29,12 +27,6 @@ const ASKED: usize = 3;
 
 /// How often an end is recorded anew when others write the request too.
 const ENDED: usize = 5;
-
-/// What tells the time.
-pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
-
-/// Whether this process may write at this very moment.
-pub type Leads = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Why not everything was done. Whatever it was, the next look starts over.
 #[derive(Debug, Error)]

@@ -24,11 +24,10 @@ use connectors_api::{
     config::{Config, ConfigProblem, Knowledge},
     shared_fields::SharedFields,
 };
-use service_kit::watches::Unreadable;
+use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use crate::{
     api::Name,
-    queue::Lane,
     seen::{ConnectorSeen, GrantKind, Managed, PodFacts},
 };
 
@@ -47,7 +46,7 @@ pub enum Job {
 }
 
 /// Jobs and how urgent they are.
-pub type Wakes = Vec<(Job, Lane)>;
+pub type Wakes = Vec<(Job, Urgency)>;
 
 /// A pod as the cache keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,7 +255,7 @@ impl State {
     pub fn grants_under(&self, uid: &str) -> Wakes {
         let grants = self.grants_of.get(uid).into_iter().flatten();
         grants
-            .map(|(_, name)| (Job::Grant(name.clone()), Lane::Urgent))
+            .map(|(_, name)| (Job::Grant(name.clone()), Urgency::Urgent))
             .collect()
     }
 
@@ -357,7 +356,7 @@ impl State {
         let mut wakes = Wakes::new();
         if let Some(grant) = grant {
             self.grants_of.entry(uid(grant)).or_default().insert(key);
-            wakes.push((Job::Grant(name.clone()), Lane::Urgent));
+            wakes.push((Job::Grant(name.clone()), Urgency::Urgent));
         }
         let requests = before.iter().filter_map(|uid| self.requests.by_uid(uid));
         let requests: Vec<_> = requests.cloned().collect();

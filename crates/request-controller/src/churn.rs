@@ -9,14 +9,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
-use service_kit::watches::{Parse as _, Unreadable};
+use service_kit::{
+    controller::queue::{Looked, Queue, Urgency},
+    watches::{Parse as _, Unreadable},
+};
 use tokio::time::advance;
 
 use crate::{
     api::Name,
-    caches::{ConnectorCached, Job, KindState, PodCached, PolicyCached, State, Wakes},
+    caches::{ConnectorCached, Job, KindState, PodCached, PolicyCached, State, Wakes, World},
     check_object::AsText,
-    queue::{Lane, Looked, Queue, Tenants},
+    controller::queue,
     seen::{ConnectorSeen, GrantKind, Managed, ManagedObject, PodFacts, Unread},
 };
 
@@ -25,7 +28,6 @@ const SECONDS: usize = DAYS * 24 * 60 * 60;
 /// Things of one kind that are there at the same time, at most.
 const THINGS: usize = 40;
 const KINDS: usize = 8;
-const LANES: [Lane; 2] = [Lane::Urgent, Lane::Normal];
 
 fn config_maps() -> ObjectKind {
     ObjectKind {
@@ -143,8 +145,8 @@ fn look(queue: &Queue<Job>, wakes: Wakes, dice: &mut StdRng) {
     for (job, lane) in wakes {
         queue.wake(job, lane);
     }
-    for lane in LANES {
-        while let Some(taken) = queue.take(lane).now_or_never() {
+    for lane in Urgency::ALL {
+        while let Some(taken) = queue.take(&[lane]).now_or_never() {
             if dice.random_range(0..5) == 0 {
                 queue.changed(&taken.job);
             }
@@ -161,20 +163,10 @@ fn look(queue: &Queue<Job>, wakes: Wakes, dice: &mut StdRng) {
 
 #[tokio::test(start_paused = true)]
 async fn every_map_is_as_it_was_after_three_days_of_churn() {
-    let queue = Arc::new(Queue::shared([18, 18], |job: &Job| {
-        let (Job::Request(name) | Job::Grant(name)) = job;
-        Tenants {
-            owner: name.namespace.clone(),
-            asker: String::new(),
-        }
-    }));
-    for lane in LANES {
+    let queue = queue(Arc::new(World::default()));
+    for lane in Urgency::ALL {
         queue.open(lane);
     }
-    let timers = tokio::spawn({
-        let queue = Arc::clone(&queue);
-        async move { queue.run_timers().await }
-    });
     let (mut state, mut dice) = (State::default(), StdRng::seed_from_u64(7));
     let jobs = queue.census();
     let watched = KindState::Watching(ApiResource::erase::<ConfigMap>(&()));
@@ -199,14 +191,12 @@ async fn every_map_is_as_it_was_after_three_days_of_churn() {
     // What failed is tried again until it succeeds; then no map of the queue holds it.
     for _ in 0..100 {
         advance(Duration::from_mins(3)).await;
-        tokio::task::yield_now().await;
-        for lane in LANES {
-            while let Some(taken) = queue.take(lane).now_or_never() {
+        for lane in Urgency::ALL {
+            while let Some(taken) = queue.take(&[lane]).now_or_never() {
                 queue.done(&taken.job, Looked::Done);
             }
         }
     }
-    timers.abort();
     let (left, last) = (queue.census(), jobs.len() - 1);
     assert_eq!(left[..last], jobs[..last]);
     // What was changed once is remembered until there is much of it.

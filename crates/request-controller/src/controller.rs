@@ -9,6 +9,12 @@ use jiff::SignedDuration;
 use kube::Client;
 use prometheus::Registry;
 use service_kit::{
+    clock::Clock,
+    controller::{
+        Leads, leader, measure,
+        queue::{Pauses, Queue, Shares, Tenants, Urgency},
+        worker,
+    },
     lease::{Election, Terms as LeaseTerms},
     readiness::Readiness,
     retry::{Backoff, Policy},
@@ -19,25 +25,31 @@ use tokio::runtime::Handle;
 
 use crate::{
     api::Live,
-    apply::{Applier, Clock, Leads, Writes},
+    apply::{Applier, Writes},
     caches::{Job, Wakes, World},
     dynamic,
     evaluator::Evaluator,
     events::Events,
-    lead,
+    lead::Leading,
     metrics::Metrics,
     observe::Observer,
     plan::{self, Terms},
-    queue::{Lane, Queue, Tenants},
     reconcile::Reconciler,
     standing::Asker,
-    watches::{self, Feeds},
+    watches::{self, RequestFeeds},
 };
 
 /// The leader's lease.
 const LEASE: &str = "request-controller";
 /// How many requests are looked at at a time.
 const WORKERS: usize = 24;
+/// How long a job waits that failed, or that another process undoes each time. What is urgent hurries.
+const PAUSES: Pauses = Pauses {
+    again: [Duration::from_millis(500), Duration::from_secs(5)],
+    urgent_retry: Duration::from_secs(10),
+    retry_as: None,
+    changes: 16,
+};
 /// How long what is granted waits until it is looked at for what another policy may grant, too.
 const MORE: Duration = Duration::from_secs(2);
 /// How many that hold something, besides.
@@ -136,12 +148,14 @@ pub fn start(
         watch_metrics,
         namespace,
     );
-    let leading = lead::lead(
-        Arc::clone(&reconciler),
+    let leading = leader::follow(
+        Leading {
+            reconciler: Arc::clone(&reconciler),
+            caches,
+            every: sweep_every,
+        },
         election.leadership(),
-        caches,
         readiness.part("first sweep"),
-        sweep_every,
         tasks.stop(),
     );
     tasks.spawn_infallible("leading", leading);
@@ -151,8 +165,8 @@ pub fn start(
 
 /// A queue whose jobs are shared among the namespaces that cause them: none has more than half of a lane's workers.
 pub(crate) fn queue(world: Arc<World>) -> Queue<Job> {
-    let most = [URGENT_WORKERS / 2, WORKERS / 2];
-    Queue::shared(most, move |job| {
+    let most = Shares::Each([URGENT_WORKERS / 2, WORKERS / 2]);
+    Queue::shared(most, PAUSES, move |job| {
         let (Job::Request(name) | Job::Grant(name)) = job;
         let asker = match job {
             Job::Request(name) => world.read().requests.pod_namespace(name),
@@ -176,11 +190,9 @@ fn watch(
 ) -> Readiness {
     let stop = tasks.stop();
     let (caches, all_taken) = Readiness::starting();
-    let both = [readiness, &caches];
-    let configured = vec![readiness.part("connectors-config")];
     let sink = sink(reconciler);
     let world = &reconciler.world;
-    let feeds = Feeds {
+    let feeds = RequestFeeds {
         client: client.clone(),
         world: Arc::clone(world),
         sink: Arc::clone(&sink),
@@ -188,9 +200,9 @@ fn watch(
         metrics: metrics.clone(),
         namespace,
         told: reconciler.metrics.clone(),
-        configured: Arc::new(Mutex::new(configured)),
     };
-    tasks.spawn_infallible("watches", feeds.start(both, &stop));
+    let watches = feeds.start(readiness, &caches, stop.clone());
+    tasks.spawn_infallible("watches", watches);
     all_taken.ready();
     let kinds = dynamic::follow(
         client,
@@ -200,8 +212,7 @@ fn watch(
         stop.clone(),
     );
     tasks.spawn_infallible("check-kinds", kinds);
-    let gauges = gauges(Arc::clone(world), reconciler.metrics.clone(), stop);
-    tasks.spawn_infallible("gauges", gauges);
+    tasks.spawn_infallible("gauges", gauges(Arc::clone(reconciler), stop));
     caches
 }
 
@@ -220,7 +231,7 @@ fn later(reconciler: &Reconciler) -> dynamic::Later {
     let queue = Arc::clone(&reconciler.queue);
     Arc::new(move |jobs| {
         for job in jobs {
-            queue.wake_after(job, Lane::Normal, MORE);
+            queue.wake_after(job, Urgency::Normal, MORE);
         }
     })
 }
@@ -232,35 +243,22 @@ fn work(
     election: Election,
     threads: &[Handle; 2],
 ) {
-    let stop = tasks.stop();
-    let timers = {
-        let (queue, stop) = (Arc::clone(&reconciler.queue), stop.clone());
-        async move {
-            tokio::select! {
-                biased;
-                () = stop.stopped() => {}
-                () = queue.run_timers() => {}
-            }
-        }
-    };
-    tasks.spawn_infallible("timers", timers);
     let [urgent, normal] = threads;
-    let workers: Vec<_> = workers()
-        .map(|lane| {
-            let (reconciler, stop) = (Arc::clone(reconciler), stop.clone());
-            let threads = match lane {
-                Lane::Urgent => urgent,
-                Lane::Normal => normal,
-            };
-            threads.spawn(async move { reconciler.work(lane, stop).await })
-        })
-        .collect();
+    let workers = workers().map(|urgency| {
+        let (reconciler, stop) = (Arc::clone(reconciler), tasks.stop());
+        let threads = match urgency {
+            Urgency::Urgent => urgent,
+            Urgency::Normal => normal,
+        };
+        threads.spawn(async move { worker::work(&*reconciler, &[urgency], stop).await })
+    });
+    let workers = workers.collect();
     election.spawn_with(tasks, workers);
 }
 
-fn workers() -> impl Iterator<Item = Lane> {
-    let urgent = std::iter::repeat_n(Lane::Urgent, URGENT_WORKERS);
-    urgent.chain(std::iter::repeat_n(Lane::Normal, WORKERS))
+fn workers() -> impl Iterator<Item = Urgency> {
+    let urgent = std::iter::repeat_n(Urgency::Urgent, URGENT_WORKERS);
+    urgent.chain(std::iter::repeat_n(Urgency::Normal, WORKERS))
 }
 
 /// That a decision was deleted is told by the leader alone.
@@ -276,17 +274,13 @@ fn deleted(reconciler: Arc<Reconciler>) -> watches::Deleted {
 }
 
 /// Counts what the caches show.
-async fn gauges(world: Arc<World>, metrics: Metrics, stop: Stop) {
-    const PERIOD: Duration = Duration::from_secs(5);
+async fn gauges(reconciler: Arc<Reconciler>, stop: Stop) {
     let number = |count: usize| count.try_into().unwrap_or(i64::MAX);
-    loop {
+    let measurement = || {
+        let Reconciler { world, metrics, .. } = &*reconciler;
         let counts = world.read().requests.counts();
         metrics.pending.set(number(counts.pending));
         metrics.granted.set(number(counts.granted));
-        tokio::select! {
-            biased;
-            () = stop.stopped() => return,
-            () = tokio::time::sleep(PERIOD) => {}
-        }
-    }
+    };
+    measure(Duration::from_secs(5), stop, measurement).await;
 }

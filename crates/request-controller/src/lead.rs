@@ -7,22 +7,19 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use service_kit::{
-    chance,
-    lease::Leadership,
+    controller::{
+        leader::{Leader, about},
+        queue::Urgency,
+    },
     readiness::{Part, Readiness},
     report,
     retry::Backoff,
-    shutdown::Stop,
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::{
     caches::{Job, KindState},
-    queue::Lane,
     reconcile::Reconciler,
     sweep::Swept,
 };
@@ -36,47 +33,36 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 /// The pauses before what a sweep could not remove is tried again, while nobody else would.
 const LEFT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
-/// Leads whenever this process is the leader, until it is time to end.
-pub async fn lead(
-    reconciler: Arc<Reconciler>,
-    mut leadership: watch::Receiver<Leadership>,
-    caches: Readiness,
-    first_sweep: Part,
-    every: Duration,
-    stop: Stop,
-) {
-    let mut first_sweep = Some(first_sweep);
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.stopped() => return,
-            known = Leadership::known(&mut leadership) => if !known { return },
-        }
-        if leadership.borrow().is_leader() {
-            reconciler.queue.close();
-            let led = tokio::select! {
-                biased;
-                () = stop.stopped() => return,
-                () = Leadership::lost(leadership.clone()) => false,
-                () = begin(&reconciler, &caches, every) => true,
-            };
-            if led {
-                if let Some(part) = first_sweep.take() {
-                    part.ready();
-                }
-                tokio::select! {
-                    biased;
-                    () = stop.stopped() => return,
-                    () = Leadership::lost(leadership.clone()) => {}
-                    () = go_on(&reconciler, every) => {}
-                }
-            }
-            info!("starting no more work: another process leads");
-            reconciler.queue.close();
-        } else if let Some(part) = first_sweep.take() {
-            // Somebody else leads, and sweeps.
+/// What leads.
+pub struct Leading {
+    /// What looks at requests.
+    pub reconciler: Arc<Reconciler>,
+    /// Whether the caches are complete.
+    pub caches: Readiness,
+    /// How often everything managed is compared with the requests.
+    pub every: Duration,
+}
+
+impl Leader for Leading {
+    async fn lead(&self, first_sweep: &mut Option<Part>) {
+        let Self {
+            reconciler,
+            caches,
+            every,
+        } = self;
+        begin(reconciler, caches, *every).await;
+        if let Some(part) = first_sweep.take() {
             part.ready();
         }
+        loop {
+            about(*every).await;
+            swept(reconciler, PAUSES).await;
+            wake_all(reconciler);
+        }
+    }
+
+    fn pause(&self) {
+        self.reconciler.queue.close();
     }
 }
 
@@ -94,15 +80,15 @@ async fn begin(reconciler: &Reconciler, caches: &Readiness, every: Duration) {
         "looking at everything that holds something"
     );
     for name in holding {
-        reconciler.queue.wake(Job::Request(name), Lane::Urgent);
+        reconciler.queue.wake(Job::Request(name), Urgency::Urgent);
     }
-    reconciler.queue.open(Lane::Urgent);
+    reconciler.queue.open(Urgency::Urgent);
     let deadline = Instant::now() + FIRST_LOOK;
-    while !reconciler.queue.is_drained(Lane::Urgent) && Instant::now() < deadline {
+    while !reconciler.queue.is_drained(Urgency::Urgent) && Instant::now() < deadline {
         sleep(MOMENT).await;
     }
     wake_all(reconciler);
-    reconciler.queue.open(Lane::Normal);
+    reconciler.queue.open(Urgency::Normal);
 }
 
 /// Until every cache is known. A kind that nobody serves for long keeps no stray grant in force.
@@ -162,15 +148,6 @@ async fn swept(reconciler: &Reconciler, mut pauses: Backoff) -> Swept {
                 sleep(pauses.pause()).await;
             }
         }
-    }
-}
-
-async fn go_on(reconciler: &Reconciler, every: Duration) {
-    loop {
-        // Not all replicas of all installations at the same moment.
-        sleep(every.mul_f64(0.9 + chance::fraction() / 5.0)).await;
-        swept(reconciler, PAUSES).await;
-        wake_all(reconciler);
     }
 }
 

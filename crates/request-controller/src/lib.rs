@@ -33,7 +33,6 @@ pub mod lead;
 pub mod metrics;
 pub mod observe;
 pub mod plan;
-pub mod queue;
 pub mod reconcile;
 pub mod seen;
 pub mod standing;
@@ -53,14 +52,12 @@ use service_kit::{
     shutdown::Outcome,
     tls::{ClientTls, TlsMetrics},
 };
-use tokio::{runtime::Handle, time::Instant};
-
-use controller::Settings;
-use evaluator::EvaluationService;
-use seen::Now;
+use tokio::runtime::Handle;
 
 pub use args::Args;
+use controller::Settings;
 pub use error::StartError;
+use evaluator::EvaluationService;
 
 /// Shorter than the kubelet waits.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -98,7 +95,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
             client: evaluator,
             runtime: Handle::current(),
         }),
-        clock: Arc::new(now),
+        clock: clock::system(),
         namespace,
         identity,
         lease: LeaseTerms::default(),
@@ -114,12 +111,4 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         &shell.readiness,
     )?;
     Ok(shell.run(DRAIN).await)
-}
-
-/// This moment; the wall clock in whole seconds, as statuses have it.
-fn now() -> Now {
-    Now {
-        wall: plan::whole_seconds(clock::now()),
-        mono: Instant::now(),
-    }
 }

@@ -8,7 +8,7 @@ use connectors_api::{
 };
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
-use crate::plan::seconds_between;
+use service_kit::clock::seconds_between;
 
 /// What is counted and measured.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use connectors_api::{
 };
 use evaluation_api::v1::EvaluationStage;
 use futures::{join, try_join};
-use service_kit::{fair::TenantTurns, report, retry::CallError};
+use service_kit::{clock::Clock, fair::TenantTurns, report, retry::CallError};
 use thiserror::Error;
 use tokio::task::yield_now;
 use tracing::warn;
@@ -34,7 +34,6 @@ use sources::Applying;
 
 use crate::{
     api::{Live, Name},
-    apply::Clock,
     caches::{World, pod_of},
     evaluator::Evaluator,
     plan::{

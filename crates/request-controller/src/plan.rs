@@ -27,13 +27,12 @@ use connectors_api::{
 use jiff::{SignedDuration, Timestamp};
 
 pub use grant::Grant;
-pub use settle::{
-    NotOurs, finished, granted, not_written, seconds_between, unreadable, whole_seconds,
-};
+pub use settle::{NotOurs, finished, granted, not_written, unreadable};
 pub use tell::Told;
 
-use crate::seen::{Freshness, GrantKind, Now, Observed};
+use crate::seen::{Freshness, GrantKind, Observed};
 use outcome::Outcome;
+use service_kit::clock::Now;
 
 /// What does not depend on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

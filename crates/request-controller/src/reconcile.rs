@@ -6,21 +6,28 @@ mod tests;
 
 use std::{
     collections::HashMap,
-    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use connectors_api::{AccessRequest, access_request::Phase};
-use futures::FutureExt;
-use service_kit::{report, retry::CallError, shutdown::Stop};
+use service_kit::{
+    clock::Clock,
+    controller::{
+        Leads,
+        queue::{Looked, Queue, Taken, Urgency},
+        unless_panicked,
+        worker::{self, Controller, LookError, Notice},
+    },
+    retry::CallError,
+};
 use thiserror::Error;
 use tokio::time::Instant;
-use tracing::{Instrument, debug, error, info, info_span, warn};
+use tracing::{Instrument, debug, error, info_span, warn};
 
 use crate::{
     api::{Live, Name},
-    apply::{Applier, ApplyError, Clock, Leads},
+    apply::{Applier, ApplyError},
     caches::{Job, World},
     events::Events,
     metrics::Metrics,
@@ -29,7 +36,6 @@ use crate::{
         self, Terms, Told, grant,
         pace::{Pace, Paced},
     },
-    queue::{Lane, Looked, Queue, Taken},
     seen::Managed,
 };
 
@@ -56,17 +62,8 @@ pub enum ReconcileError {
     Panicked,
 }
 
-impl ReconcileError {
-    /// Whether it happens where nothing is wrong: somebody else was first, or leads now.
-    const fn is_routine(&self) -> bool {
-        matches!(
-            self,
-            Self::Apply(ApplyError::Conflict(_) | ApplyError::NotLeading)
-        )
-    }
-
-    /// One word for metrics.
-    const fn cause(&self) -> &'static str {
+impl LookError for ReconcileError {
+    fn word(&self) -> &'static str {
         match self {
             Self::Observe(_) => "observe",
             Self::Apply(ApplyError::Conflict(_)) => "conflict",
@@ -84,12 +81,11 @@ impl ReconcileError {
         }
     }
 
-    /// How soon that has to be tried again.
-    const fn looked(&self) -> Looked {
+    fn notice(&self) -> Notice {
         match self {
-            Self::Apply(ApplyError::Unrecorded(_)) => Looked::FailedSafely,
+            Self::Apply(ApplyError::Conflict(_) | ApplyError::NotLeading) => Notice::Routine,
             Self::Observe(_) | Self::Apply(_) | Self::Call(_) | Self::TooSlow | Self::Panicked => {
-                Looked::Failed
+                Notice::Problem
             }
         }
     }
@@ -121,47 +117,18 @@ pub struct Reconciler {
     pub paces: Mutex<HashMap<Name, (String, Pace)>>,
 }
 
-impl Reconciler {
-    /// Takes jobs of one lane, one after the other, until it is time to end.
-    pub async fn work(&self, lane: Lane, stop: Stop) {
-        loop {
-            let taken = tokio::select! {
-                biased;
-                () = stop.stopped() => return,
-                taken = self.queue.take(lane) => taken,
-            };
-            // A process that does not lead starts nothing.
-            let done = if (self.leads)() {
-                self.look(&taken).await
-            } else {
-                Ok(None)
-            };
-            let looked = match &done {
-                Ok(again) => {
-                    if let Some((pause, lane)) = again {
-                        self.queue.wake_after(taken.job.clone(), *lane, *pause);
-                    }
-                    Looked::Done
-                }
-                Err(problem) => {
-                    self.metrics
-                        .failures
-                        .with_label_values(&[problem.cause()])
-                        .inc();
-                    let (job, why) = (&taken.job, report(problem));
-                    if problem.is_routine() {
-                        info!(?job, problem = why, "it is looked at again");
-                    } else {
-                        warn!(?job, problem = why, "it is looked at again");
-                    }
-                    problem.looked()
-                }
-            };
-            self.queue.done(&taken.job, looked);
-        }
+impl Controller for Reconciler {
+    type Job = Job;
+
+    fn queue(&self) -> &Queue<Job> {
+        &self.queue
     }
 
-    async fn look(&self, taken: &Taken<Job>) -> Result<Option<(Duration, Lane)>, ReconcileError> {
+    async fn look(&self, taken: &Taken<Job>) -> Looked {
+        // A process that does not lead starts nothing.
+        if !(self.leads)() {
+            return Looked::Done;
+        }
         let look = async {
             match &taken.job {
                 Job::Request(name) => {
@@ -175,22 +142,40 @@ impl Reconciler {
             }
         };
         // One object must not stop the work on all others.
-        AssertUnwindSafe(look)
-            .catch_unwind()
-            .await
-            .unwrap_or_else(|_| {
-                self.metrics.panics.inc();
-                error!(job = ?taken.job, "a look panicked");
-                Err(ReconcileError::Panicked)
-            })
+        let looked = unless_panicked(look).await.unwrap_or_else(|| {
+            self.metrics.panics.inc();
+            error!(job = ?taken.job, "a look panicked");
+            Err(ReconcileError::Panicked)
+        });
+        match looked {
+            Ok(again) => {
+                if let Some((pause, urgency)) = again {
+                    self.queue.wake_after(taken.job.clone(), urgency, pause);
+                }
+                Looked::Done
+            }
+            Err(problem) => {
+                worker::failed(&taken.job, &problem, &self.metrics.failures);
+                match problem {
+                    ReconcileError::Apply(ApplyError::Unrecorded(_)) => Looked::FailedSafely,
+                    ReconcileError::Observe(_)
+                    | ReconcileError::Apply(_)
+                    | ReconcileError::Call(_)
+                    | ReconcileError::TooSlow
+                    | ReconcileError::Panicked => Looked::Failed,
+                }
+            }
+        }
     }
+}
 
+impl Reconciler {
     /// Looks at one request. Returns when to look again.
     pub async fn request(
         &self,
         name: &Name,
         since: Instant,
-    ) -> Result<Option<(Duration, Lane)>, ReconcileError> {
+    ) -> Result<Option<(Duration, Urgency)>, ReconcileError> {
         let seen = match self.observer.cached(name).await {
             Ok(Some(seen)) => seen,
             Ok(None) => {
@@ -238,7 +223,7 @@ impl Reconciler {
         seen: &crate::seen::Observed,
         mut plan: plan::Plan,
         since: Instant,
-    ) -> Result<Option<(Duration, Lane)>, ReconcileError> {
+    ) -> Result<Option<(Duration, Urgency)>, ReconcileError> {
         let requeue = plan.requeue;
         let wait = plan.wait.take();
         let was = phase(&seen.request);
@@ -248,7 +233,7 @@ impl Reconciler {
         if let (Err(_), Some(pause)) = (&applied, requeue) {
             // What failed is tried again after pauses that grow, and an end that comes by time waits for none of them.
             let job = Job::Request(name.clone());
-            self.queue.wake_after(job, self.lane(name), pause);
+            self.queue.wake_after(job, self.urgency(name), pause);
         }
         let events = applied?;
         if !idle {
@@ -269,15 +254,15 @@ impl Reconciler {
         let Paced { tell, again } = self.pace(name, &seen.request, (events, wait), next);
         self.events.tell(&seen.request, tell).await;
         let again = [requeue, again].into_iter().flatten().min();
-        Ok(again.map(|pause| (pause, self.lane(name))))
+        Ok(again.map(|pause| (pause, self.urgency(name))))
     }
 
     /// Where a request is looked at: what holds something goes first.
-    fn lane(&self, name: &Name) -> Lane {
+    fn urgency(&self, name: &Name) -> Urgency {
         if self.world.read().requests.holds(name) {
-            Lane::Urgent
+            Urgency::Urgent
         } else {
-            Lane::Normal
+            Urgency::Normal
         }
     }
 
@@ -324,7 +309,7 @@ impl Reconciler {
         {
             // It may have to be written again, or to be recorded as gone.
             self.queue
-                .wake(Job::Request(Name::of(request)), Lane::Urgent);
+                .wake(Job::Request(Name::of(request)), Urgency::Urgent);
         }
         Ok(removed)
     }

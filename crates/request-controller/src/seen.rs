@@ -11,7 +11,6 @@ use connectors_api::{
     labels, names,
     reason::AccessCheckReady,
 };
-use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
@@ -21,23 +20,6 @@ pub const OLDEST: Duration = Duration::from_secs(5);
 
 /// Finalizers by which a deletion waits for the garbage collector. A deletion in the background drops them.
 const WAITS_FOR_COLLECTION: [&str; 2] = ["foregroundDeletion", "orphan"];
-
-/// This moment: for people and deadlines on the wall clock, for ages on a clock that never jumps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// What the wall clock shows.
-    pub wall: Timestamp,
-    /// What the monotonic clock shows.
-    pub mono: Instant,
-}
-
-impl Now {
-    /// How long ago an earlier moment was, on the clock that never jumps.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Duration {
-        self.mono.saturating_duration_since(earlier.mono)
-    }
-}
 
 /// Where the values come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

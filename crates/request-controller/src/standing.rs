@@ -13,12 +13,11 @@ use evaluation_api::{
     MOST_QUESTIONS,
     access::{AccessQuestion, ConnectorName, ServiceAccountName},
 };
-use service_kit::{report, shutdown::Stop};
+use service_kit::{controller::Leads, report, shutdown::Stop};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::{
-    apply::Leads,
     caches::{Wakes, World},
     dynamic::Sink,
     evaluator::{Evaluator, Unanswered},

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::{AccessRequest, labels, names};
-use service_kit::report;
+use service_kit::{controller::queue::Urgency, report};
 use tracing::{info, warn};
 
 use crate::{
@@ -12,7 +12,6 @@ use crate::{
     apply::ApplyError,
     caches::{Job, holds, pod_of},
     plan::grant::keep,
-    queue::Lane,
     reconcile::{ReconcileError, Reconciler},
     seen::GrantKind,
 };
@@ -29,7 +28,7 @@ pub struct Swept {
 }
 
 /// What is managed for requests; the policy-controller's objects have no such UID.
-fn ours() -> String {
+pub(crate) fn ours() -> String {
     format!(
         "{}={},{}",
         labels::MANAGED_BY,
@@ -74,7 +73,7 @@ impl Reconciler {
                 // One object that cannot be removed keeps neither the others nor the start of the work.
                 Err(error) => {
                     warn!(object = %name, error = report(&error), "not removed; it is tried again");
-                    self.queue.wake(Job::Grant(name.clone()), Lane::Urgent);
+                    self.queue.wake(Job::Grant(name.clone()), Urgency::Urgent);
                     swept.left += 1;
                 }
             }
@@ -87,7 +86,7 @@ impl Reconciler {
             }
         }
         for name in self.without_pod(requests.values()) {
-            self.queue.wake(Job::Request(name), Lane::Urgent);
+            self.queue.wake(Job::Request(name), Urgency::Urgent);
         }
         self.metrics
             .orphaned

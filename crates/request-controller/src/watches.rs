@@ -3,26 +3,16 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeMap,
-    fmt::Debug,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use connectors_api::{AccessPolicy, AccessRequest, config::CONFIG_MAP, connector, labels, names};
-use futures::{Stream, StreamExt};
-use k8s_openapi::api::{
-    core::v1::{ConfigMap, Namespace, Pod, ServiceAccount},
-    rbac::v1::{Role, RoleBinding},
-};
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    runtime::watcher::{Config, Event},
-};
+use connectors_api::{AccessPolicy, AccessRequest, config::CONFIG_MAP, connector};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
+use kube::{Api, Client, Resource, ResourceExt, runtime::watcher::Config};
 use service_kit::{
+    controller::feeds::{Fed, Feeds},
     readiness::{Part, Readiness},
     shutdown::Stop,
-    watches::{Change, Changes, Guarded, Labelled, Listing, Named, Parse, Watch, WatchMetrics},
+    watches::{Change, Guarded, Labelled, Listing, Named, Parse, WatchMetrics},
 };
 use tracing::{info, warn};
 
@@ -33,24 +23,22 @@ use crate::{
     metrics::Metrics,
     observe::is_finished,
     seen::{ConnectorSeen, GrantKind, Managed, PodFacts},
+    sweep,
 };
-
-/// For kinds of which nothing follows from what is not there yet.
-fn any_order(_: &Feeds, _: bool) {}
 
 /// Called with a request that was deleted after it had decided.
 pub type Deleted = Arc<dyn Fn(Arc<AccessRequest>) + Send + Sync>;
 
 /// Everything that the watches need.
 #[derive(Clone)]
-pub struct Feeds {
+pub struct RequestFeeds {
     /// The client.
     pub client: Client,
     /// The caches.
     pub world: Arc<World>,
-    /// The queue.
+    /// Puts jobs into the queue.
     pub sink: Sink,
-    /// Who hears of deleted requests.
+    /// Called with deleted requests.
     pub deleted: Deleted,
     /// The watches' own troubles.
     pub metrics: WatchMetrics,
@@ -58,158 +46,69 @@ pub struct Feeds {
     pub namespace: String,
     /// Where it is told what is known of the configuration.
     pub told: Metrics,
-    /// Released once the switch is known.
-    pub configured: Arc<Mutex<Vec<Part>>>,
 }
 
-impl Feeds {
-    /// Follows every fixed kind until it is time to end.
-    pub fn start(&self, ready: [&Readiness; 2], stop: &Stop) -> impl Future<Output = ()> + use<> {
-        let managed = format!(
-            "{}={},{}",
-            labels::MANAGED_BY,
-            names::MANAGED_BY,
-            labels::ACCESS_REQUEST_UID
-        );
-        let managed = Config::default().labels(&managed);
-        let config = Config::default().fields(&format!("metadata.name={CONFIG_MAP}"));
+impl RequestFeeds {
+    /// Follows every fixed kind until the process is to end. The process is ready when its switch is known.
+    pub fn start(
+        &self,
+        process: &Readiness,
+        caches: &Readiness,
+        stop: Stop,
+    ) -> impl Future<Output = ()> + use<> {
         let client = || self.client.clone();
-        let part = |name: &str| ready.map(|it| it.part(name)).into();
-        let all = [
-            self.feed(
-                "accessrequests",
-                Api::<Guarded<AccessRequest, Strict>>::all(client()),
-                Config::default(),
-                part("accessrequests"),
-                Self::request,
-                Self::requests_are_listed,
-            ),
-            self.feed(
-                "accesspolicies",
-                Api::<Guarded<AccessPolicy, Strict>>::all(client()),
-                Config::default(),
-                part("accesspolicies"),
-                Self::policy,
-                any_order,
-            ),
-            self.feed(
-                "connectors",
-                Api::<Guarded<connector::Selectable, Labelled>>::all(client()),
-                Config::default(),
-                part("connectors"),
-                Self::connector,
-                any_order,
-            ),
-            self.feed(
-                "pods",
-                Api::<Guarded<Pod, PodFields>>::all(client()),
-                Config::default(),
-                part("pods"),
-                Self::pod,
-                any_order,
-            ),
-            self.feed(
-                "serviceaccounts",
-                Api::<Guarded<ServiceAccount, Named>>::all(client()),
-                Config::default(),
-                part("serviceaccounts"),
-                Self::account,
-                any_order,
-            ),
-            self.feed(
-                "namespaces",
-                Api::<Guarded<Namespace, Named>>::all(client()),
-                Config::default(),
-                part("namespaces"),
-                Self::namespace,
-                any_order,
-            ),
-            self.feed(
-                "roles",
-                Api::<Guarded<Role>>::all(client()),
-                managed.clone(),
-                part("roles"),
-                Self::role,
-                any_order,
-            ),
-            self.feed(
-                "rolebindings",
-                Api::<Guarded<RoleBinding>>::all(client()),
-                managed,
-                part("rolebindings"),
-                Self::binding,
-                any_order,
-            ),
-            self.feed(
-                "configmaps",
-                Api::<Guarded<ConfigMap>>::namespaced(client(), &self.namespace),
-                config,
-                // What holds something can end without it; that it is there is another question.
-                vec![ready[1].part("configmaps")],
-                Self::config,
-                any_order,
-            ),
-        ];
-        let all = futures::future::join_all(all);
-        let stop = stop.clone();
-        async move {
-            tokio::select! {
-                biased;
-                () = stop.stopped() => {}
-                _ = all => {}
+        let all = Config::default;
+        let managed = || Config::default().labels(&sweep::ours());
+        let both: &[_] = &[process, caches];
+        let mut feeds = Feeds::new(&self.metrics);
+        let taken = {
+            let feeds = self.clone();
+            move |fed| match fed {
+                Fed::Listing(listing) => feeds.requests_are_listed(listing == Listing::Begins),
+                Fed::Change(change) => (feeds.sink)(feeds.request(change)),
             }
-        }
-    }
-
-    fn feed<K, P>(
-        &self,
-        name: &'static str,
-        api: Api<Guarded<K, P>>,
-        config: Config,
-        ready: Vec<Part>,
-        take: fn(&Self, Change<Guarded<K, P>>) -> Wakes,
-        is_listed: fn(&Self, bool),
-    ) -> futures::future::BoxFuture<'static, ()>
-    where
-        K: Resource + Clone + Debug + Send + 'static,
-        P: Parse<K> + 'static,
-        Guarded<K, P>: ResourceExt,
-    {
-        let watch = Watch {
-            name,
-            config,
-            ready: None,
-            metrics: &self.metrics,
         };
-        let events = watch.start(api);
-        let feeds = self.clone();
-        Box::pin(async move { feeds.drain(events, ready, take, is_listed).await })
+        feeds.follow(("accessrequests", both), Api::all(client()), all(), taken);
+        let taken = self.taken(Self::policy);
+        feeds.follow(("accesspolicies", both), Api::all(client()), all(), taken);
+        let taken = self.taken(Self::connector);
+        feeds.follow(("connectors", both), Api::all(client()), all(), taken);
+        let taken = self.taken(Self::pod);
+        feeds.follow(("pods", both), Api::all(client()), all(), taken);
+        let taken = self.taken(Self::account);
+        feeds.follow(("serviceaccounts", both), Api::all(client()), all(), taken);
+        let taken = self.taken(Self::namespace);
+        feeds.follow(("namespaces", both), Api::all(client()), all(), taken);
+        let taken = self.taken(|feeds, change| feeds.grant(GrantKind::Role, change, role));
+        feeds.follow(("roles", both), Api::all(client()), managed(), taken);
+        let taken =
+            self.taken(|feeds, change| feeds.grant(GrantKind::RoleBinding, change, binding));
+        feeds.follow(("rolebindings", both), Api::all(client()), managed(), taken);
+        let taken = {
+            let feeds = self.clone();
+            let mut configured = vec![process.part("connectors-config")];
+            move |fed| {
+                if let Fed::Change(change) = fed {
+                    (feeds.sink)(feeds.config(change, &mut configured));
+                }
+            }
+        };
+        let api = Api::namespaced(client(), &self.namespace);
+        let config = all().fields(&format!("metadata.name={CONFIG_MAP}"));
+        // What holds something can end without it; that it is there is another question.
+        feeds.follow(("configmaps", &[caches]), api, config, taken);
+        feeds.run(stop)
     }
 
-    /// The part is released when the caches hold the list, not when the watch has sent it.
-    async fn drain<K, P>(
+    /// What a change means for the caches, and then for the queue.
+    fn taken<K: 'static>(
         &self,
-        events: impl Stream<Item = Event<Guarded<K, P>>>,
-        mut ready: Vec<Part>,
-        take: fn(&Self, Change<Guarded<K, P>>) -> Wakes,
-        is_listed: fn(&Self, bool),
-    ) where
-        Guarded<K, P>: ResourceExt,
-    {
-        let mut events = std::pin::pin!(events);
-        let mut changes = Changes::default();
-        while let Some(event) = events.next().await {
-            let (list, listing) = changes.of(event);
-            if listing == Some(Listing::Begins) {
-                is_listed(self, true);
-            }
-            for change in list {
-                let wakes = take(self, change);
-                (self.sink)(wakes);
-            }
-            if listing == Some(Listing::Ends) {
-                is_listed(self, false);
-                ready.drain(..).for_each(Part::ready);
+        take: fn(&Self, Change<K>) -> Wakes,
+    ) -> impl FnMut(Fed<K>) + Send + use<K> {
+        let feeds = self.clone();
+        move |fed| {
+            if let Fed::Change(change) = fed {
+                (feeds.sink)(take(&feeds, change));
             }
         }
     }
@@ -295,14 +194,6 @@ impl Feeds {
         self.world.write().namespace(&name.name, labels)
     }
 
-    fn role(&self, change: Change<Guarded<Role>>) -> Wakes {
-        self.grant(GrantKind::Role, change, role)
-    }
-
-    fn binding(&self, change: Change<Guarded<RoleBinding>>) -> Wakes {
-        self.grant(GrantKind::RoleBinding, change, binding)
-    }
-
     fn grant<K>(
         &self,
         kind: GrantKind,
@@ -316,7 +207,7 @@ impl Feeds {
         self.world.write().grant(kind, &name, grant.as_ref())
     }
 
-    fn config(&self, change: Change<Guarded<ConfigMap>>) -> Wakes {
+    fn config(&self, change: Change<Guarded<ConfigMap>>, configured: &mut Vec<Part>) -> Wakes {
         let Change::There(_, map) = change else {
             self.told.config_present.set(0);
             warn!("the configuration is gone; the last known values hold");
@@ -342,9 +233,7 @@ impl Feeds {
         self.told.enabled.set(enabled.into());
         info!(config = ?known, "configuration");
         if known.is_some() {
-            let parts = self.configured.lock();
-            let mut parts = parts.unwrap_or_else(PoisonError::into_inner);
-            parts.drain(..).for_each(Part::ready);
+            configured.drain(..).for_each(Part::ready);
         }
         wakes
     }

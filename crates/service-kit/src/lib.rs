@@ -17,6 +17,7 @@ pub mod chance;
 pub mod client;
 pub mod clock;
 pub mod config_map;
+pub mod controller;
 pub mod deadline;
 pub mod events;
 pub mod fair;

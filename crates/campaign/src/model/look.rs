@@ -1,6 +1,6 @@
-//! What a controller would have read, as real values, and what the real `plan` makes of it.
+//! The observations of a controller as real values, and the decision of the real `plan` about them.
 //!
-//! The part of the controller that reads is played here: which reads lead to which part of an observation.
+//! This module replaces the part of the controller that reads: it maps reads to parts of an observation.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,8 +19,8 @@ use request_controller::{
         select,
     },
     seen::{
-        ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, Managed, Now, OLDEST,
-        Observed, PodFacts, PodSeen, PolicySeen, StandingSeen, TupleSeen,
+        ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, Managed, OLDEST, Observed,
+        PodFacts, PodSeen, PolicySeen, StandingSeen, TupleSeen,
     },
 };
 use tokio::time::Instant;
@@ -31,13 +31,14 @@ use super::{
     state::{Check, Covered, Kind, Late, Life, POLICIES, RequestId},
     tables::{Age, Planned, Tables, exists, policy_of, remember},
 };
+use service_kit::clock::Now;
 
 const TERMS: Terms = Terms {
     retention: SignedDuration::from_hours(24 * 7),
 };
 
 impl Tables {
-    /// What is to be done about a request that was seen like this: the number of the plan.
+    /// The plan for a request with this observation, as a number.
     pub(super) fn decide(&self, seen: &Seen, age: Age, late: Late) -> u32 {
         remember(&self.looks, &(*seen, age, late), || {
             let mono = Instant::now();
@@ -170,7 +171,7 @@ impl Tables {
         Some(observed)
     }
 
-    /// Whether what policies and checks say changes nothing any more.
+    /// True when policies and checks cannot change the outcome any more.
     #[must_use]
     pub(super) fn is_decided_by_itself(&self, seen: &Seen) -> bool {
         self.status(seen.status).is_terminal()
@@ -178,7 +179,7 @@ impl Tables {
             || seen.tuple.0.is_some()
     }
 
-    /// Whether the check of a policy is looked at.
+    /// True when the check of a policy is evaluated.
     #[must_use]
     pub(super) fn asks(&self, seen: &Seen, policy: u8) -> bool {
         let ended = self.status(seen.status).ended & 1 << policy != 0;
@@ -186,7 +187,7 @@ impl Tables {
     }
 }
 
-/// A policy that was granted on before.
+/// A policy that a grant exists for.
 fn frozen(seen: &Seen, observed: &Observed, entry: &MatchedPolicy) -> Option<FrozenSeen> {
     let status = observed.request.status.as_ref()?;
     let grant = entry.grant.as_ref()?;
@@ -233,7 +234,7 @@ fn held(seen: &Seen, policy: u8, entry: &MatchedPolicy) -> Held {
     held::held(entry, &looked, said.as_ref())
 }
 
-/// What the checks of a policy say before a grant.
+/// The result of a policy's checks before a grant.
 fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
     let life = seen.policies[usize::from(policy)];
     let slot = seen.id.slot();
@@ -283,7 +284,7 @@ fn is_written(observed: &Observed, entry: &MatchedPolicy) -> bool {
     kinds.len() == GrantKind::ALL.len() && state == Some(GrantState::Granted)
 }
 
-/// The policies that are not asked anew: a bit for each.
+/// The policies that are not evaluated again: a bit for each.
 fn settled(request: &AccessRequest, frozen: &[FrozenSeen]) -> u8 {
     let Some(status) = &request.status else {
         return 0;
@@ -305,7 +306,7 @@ fn settled(request: &AccessRequest, frozen: &[FrozenSeen]) -> u8 {
     settled
 }
 
-/// Of a request that nothing was read for yet.
+/// The observation of a request before anything is read.
 #[must_use]
 pub(super) fn unseen(id: RequestId, status: u16) -> Seen {
     Seen {

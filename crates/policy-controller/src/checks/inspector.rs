@@ -17,7 +17,11 @@ use connectors_api::{
 };
 use futures::FutureExt;
 use serde_json::Value;
-use service_kit::shutdown::Stop;
+use service_kit::{
+    controller::Leads,
+    controller::queue::{Queue, Urgency},
+    shutdown::Stop,
+};
 use tokio::time::{Instant, sleep};
 use tracing::error;
 
@@ -28,11 +32,7 @@ use super::{
     suspects::Suspects,
     verdict::{self, Found, OpenBy, Verdict},
 };
-use crate::{
-    apply::Leads,
-    queue::{Queue, Urgency},
-    world::{Job, World},
-};
+use crate::world::{Job, World};
 
 /// How soon a new policy is looked at.
 const PACE: Duration = Duration::from_secs(1);

@@ -232,6 +232,26 @@ async fn service_accounts_come_go_and_get_other_labels() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn selectors_of_the_own_and_of_other_namespaces_find_their_accounts_side_by_side() {
+    let by_label = |role: &str| json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"role": role}}});
+    let own = by_label("builder");
+    let mut elsewhere = by_label("tester");
+    elsewhere["namespaceSelector"] = json!({"matchLabels": {"cpaas.io/project": "devops"}});
+    for subjects in [[&own, &elsewhere], [&elsewhere, &own]] {
+        let cluster = Cluster::new();
+        cluster.account(TOOLS, "builder", json!({"role": "builder"}));
+        cluster.account("devops-ns1", "builder", json!({"role": "tester"}));
+        cluster.policy("p", json!({}), json!(subjects));
+        let _process = cluster.start("one");
+        soon().await;
+        for account in ["system:serviceaccount:tools:builder", BUILDER] {
+            let may = cluster.may(account, "read", "harbor").await;
+            assert!(may, "{account}: {subjects:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn policies_are_edited_and_deleted() {
     let cluster = Cluster::new();
     cluster.server.collect_garbage(None);

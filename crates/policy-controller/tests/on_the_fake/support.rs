@@ -17,18 +17,21 @@ use policy_controller::{
     checks::facts::Validator,
     controller::{self, Settings},
     seen::MostSelected,
-    whole_seconds,
 };
 use prometheus::Registry;
 use serde_json::{Value, json};
 use service_kit::{
     client::bounded,
+    clock::{Now, whole_seconds},
     lease::Terms,
     readiness::Readiness,
     shutdown::{Signal, Tasks},
 };
 use testkit::{ApiServer, CallRecord, Caller, Entry, Verb, What};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 
 /// Where the policies and the connectors are.
 pub(crate) const TOOLS: &str = "tools";
@@ -186,7 +189,10 @@ impl Cluster {
         let settings = Settings {
             client: bounded(self.server.client(&caller)),
             validator: self.validator.clone(),
-            clock: Arc::new(move || whole_seconds(clock.now())),
+            clock: Arc::new(move || Now {
+                wall: whole_seconds(clock.now()),
+                mono: Instant::now(),
+            }),
             namespace: namespace.to_owned(),
             identity: pod.to_owned(),
             lease: Terms::default(),

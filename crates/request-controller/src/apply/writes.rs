@@ -20,9 +20,9 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use service_kit::retry::Policy;
+use service_kit::{controller::Leads, retry::Policy};
 
-use super::{ApplyError, Leads};
+use super::ApplyError;
 use crate::{api::Name, metrics::Metrics, seen::GrantKind};
 
 /// Writes to the API server.

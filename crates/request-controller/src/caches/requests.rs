@@ -12,13 +12,13 @@ use connectors_api::{
     request_order::RequestTuple,
 };
 use jiff::Timestamp;
-use service_kit::watches::Unreadable;
+use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use super::{
     Job, Wakes,
     request_room::{self, RequestRoom},
 };
-use crate::{api::Name, plan::grant::is_terminal, queue::Lane};
+use crate::{api::Name, plan::grant::is_terminal};
 
 /// A request as the cache keeps it.
 #[derive(Clone, Debug)]
@@ -241,9 +241,9 @@ impl Requests {
     pub fn wakes(&self, names: impl IntoIterator<Item = Name>) -> Wakes {
         let wake = |name: Name| {
             let lane = if self.holds(&name) {
-                Lane::Urgent
+                Urgency::Urgent
             } else {
-                Lane::Normal
+                Urgency::Normal
             };
             (Job::Request(name), lane)
         };

@@ -46,7 +46,7 @@ fn pod(uid: &str, version: &str, finished: bool) -> PodCached {
     }
 }
 
-fn job(lane: Lane) -> Wakes {
+fn job(lane: Urgency) -> Wakes {
     vec![(Job::Request(name()), lane)]
 }
 
@@ -55,11 +55,11 @@ fn what_may_have_to_be_taken_back_is_urgent() {
     let revoking = json!({"phase": "Revoked"});
     let revoked = json!({"phase": "Revoked", "revokedAt": "2026-03-01T10:00:00Z"});
     for (status, lane) in [
-        (Value::Null, Lane::Normal),
-        (json!({"phase": "Pending"}), Lane::Normal),
-        (granted(), Lane::Urgent),
-        (revoking, Lane::Urgent),
-        (revoked, Lane::Normal),
+        (Value::Null, Urgency::Normal),
+        (json!({"phase": "Pending"}), Urgency::Normal),
+        (granted(), Urgency::Urgent),
+        (revoking, Urgency::Urgent),
+        (revoked, Urgency::Normal),
     ] {
         let mut state = with(&status);
         let pod_name = Name::new("apps", "p");
@@ -87,17 +87,17 @@ fn a_granted_request_does_not_care_for_other_changes_of_its_pod() {
     assert_eq!(state.pod(&pod_name, Some(pod("u", "2", false))), []);
     assert_eq!(
         state.pod(&pod_name, Some(pod("u", "3", true))),
-        job(Lane::Urgent)
+        job(Urgency::Urgent)
     );
     assert_eq!(
         state.pod(&pod_name, Some(pod("v", "4", true))),
-        job(Lane::Urgent)
+        job(Urgency::Urgent)
     );
     let mut waiting = with(&Value::Null);
     let _ = waiting.pod(&pod_name, Some(pod("u", "1", false)));
     assert_eq!(
         waiting.pod(&pod_name, Some(pod("u", "2", false))),
-        job(Lane::Normal)
+        job(Urgency::Normal)
     );
 }
 
@@ -122,12 +122,22 @@ fn the_end_of_a_policy_reaches_what_it_granted_and_an_edit_does_not() {
     ] {
         let mut state = with(&granted());
         let _ = state.policy(&name, policy("a", false));
-        let expected = if reaches { job(Lane::Urgent) } else { vec![] };
+        let expected = if reaches {
+            job(Urgency::Urgent)
+        } else {
+            vec![]
+        };
         assert_eq!(state.policy(&name, change.clone()), expected, "{change:?}");
     }
     let mut waiting = with(&Value::Null);
-    assert_eq!(waiting.policy(&name, policy("a", false)), job(Lane::Normal));
-    assert_eq!(waiting.policy(&name, policy("a", false)), job(Lane::Normal));
+    assert_eq!(
+        waiting.policy(&name, policy("a", false)),
+        job(Urgency::Normal)
+    );
+    assert_eq!(
+        waiting.policy(&name, policy("a", false)),
+        job(Urgency::Normal)
+    );
     assert_eq!(waiting.policy(&Name::new("elsewhere", "p"), None), []);
 }
 
@@ -141,7 +151,7 @@ fn what_a_deleted_request_held_is_looked_at() {
     let label = connectors_api::labels::ACCESS_REQUEST_UID.to_owned();
     role.metadata.labels = Some(BTreeMap::from([(label, "r-uid".to_owned())]));
     let grant = Name::new("tools", "car-1");
-    let urgent = (Job::Grant(grant.clone()), Lane::Urgent);
+    let urgent = (Job::Grant(grant.clone()), Urgency::Urgent);
     assert_eq!(
         state.grant(GrantKind::Role, &grant, Some(&role)),
         std::slice::from_ref(&urgent)
@@ -203,8 +213,8 @@ fn a_request_finds_those_of_its_tuple() {
         &Name::new("tools", "s"),
         Ok(request("s", "s-uid", &Value::Null)),
     );
-    let second = (Job::Request(Name::new("tools", "s")), Lane::Normal);
-    assert_eq!(wakes, [second, (Job::Request(name()), Lane::Normal)]);
+    let second = (Job::Request(Name::new("tools", "s")), Urgency::Normal);
+    assert_eq!(wakes, [second, (Job::Request(name()), Urgency::Normal)]);
 }
 
 fn config_maps() -> ObjectKind {
@@ -446,7 +456,7 @@ fn long_requests_are_kept_within_the_share_of_their_pods_namespace() {
     let _ = state.kind(&config_maps(), KindState::Starting);
     let woken = state.object(&config_maps(), &Name::new("apps", "other"), None);
     let long = Job::Request(Name::new("tools", "r8"));
-    assert_eq!(woken, [(long, Lane::Urgent)]);
+    assert_eq!(woken, [(long, Urgency::Urgent)]);
     assert_eq!(state.wanted_kinds().len(), 1);
     for number in 0..10 {
         let _ = state.request_gone(&Name::new("tools", &format!("r{number}")));
@@ -560,7 +570,7 @@ fn news_reach_whom_they_are_about_and_nobody_whose_names_are_nearly_the_same() {
             let _ = watched(&world, about("tools", "ConfigMap"));
             news(&mut world.write(), name)
         };
-        assert_eq!(told(&exact), job(Lane::Normal), "{what}");
+        assert_eq!(told(&exact), job(Urgency::Normal), "{what}");
         let Name { namespace, name } = &exact;
         let places = nearly_or_none(namespace).into_iter();
         let places = places.map(|it| Name::new(&it, name));

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ApiResource;
 use serde_json::json;
 use service_kit::{
+    controller::{leader, queue::Urgency, worker},
     lease::Leadership,
     readiness::{Readiness, Status},
     shutdown::Tasks,
@@ -14,8 +15,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{KINDS, lead};
-use crate::{caches::KindState, queue::Lane, reconcile::Reconciler, testing::Cluster};
+use super::{KINDS, Leading};
+use crate::{caches::KindState, reconcile::Reconciler, testing::Cluster};
 
 struct Led {
     readiness: Readiness,
@@ -34,22 +35,24 @@ fn start_with(controller: &Arc<Reconciler>, caches: Readiness) -> Led {
     let (readiness, start) = Readiness::starting();
     let (leadership, known) = watch::channel(Leadership::Follower);
     let mut tasks = Tasks::new();
-    let leading = lead(
-        Arc::clone(controller),
+    let leading = leader::follow(
+        Leading {
+            reconciler: Arc::clone(controller),
+            caches,
+            every: Duration::from_mins(5),
+        },
         known,
-        caches,
         readiness.part("first sweep"),
-        Duration::from_mins(5),
         tasks.stop(),
     );
     tasks.spawn("leading", async move {
         leading.await;
         Ok::<(), std::io::Error>(())
     });
-    for lane in [Lane::Urgent, Lane::Normal] {
+    for urgency in Urgency::ALL {
         let (controller, stop) = (Arc::clone(controller), tasks.stop());
         tasks.spawn("worker", async move {
-            controller.work(lane, stop).await;
+            worker::work(&*controller, &[urgency], stop).await;
             Ok::<(), std::io::Error>(())
         });
     }
@@ -175,7 +178,7 @@ async fn whoever_stops_leading_starts_nothing_more() {
     cluster.fill(&controller);
     controller.queue.wake(
         crate::caches::Job::Request(Cluster::request()),
-        Lane::Urgent,
+        Urgency::Urgent,
     );
     sleep(Duration::from_mins(1)).await;
     assert_eq!(cluster.server.calls(), calls);

@@ -22,8 +22,9 @@ use super::{
     policy::{self, Followed, Moment, Standing, Waiting},
     select, tell,
 };
-use crate::seen::{Held, Now, Observed, PodSeen};
+use crate::seen::{Held, Observed, PodSeen};
 use draft::Draft;
+use service_kit::clock::Now;
 
 /// A request that waits for leave, or for somebody to repair something, has no event that wakes it.
 const PATIENT: Duration = Duration::from_secs(30);

@@ -7,8 +7,7 @@
 use std::time::Duration;
 
 use super::{Told, tell::Kind};
-use crate::seen::Now;
-
+use service_kit::clock::Now;
 /// So many changes of what is awaited are told of one request
 const MOST: usize = 4;
 /// within this time.

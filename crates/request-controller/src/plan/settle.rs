@@ -5,7 +5,7 @@ use connectors_api::{
     access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase},
     reason::{AccessCheckReady, AccessPermissionSync, AccessPolicyMatched, Ready},
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -175,18 +175,4 @@ pub(super) fn digest(request: &AccessRequest, status: &AccessRequestStatus) -> S
     });
     let digest = Sha256::digest(made_from.to_string());
     format!("sha256:{}", grant::hex(&digest))
-}
-
-/// A time as statuses have it: in whole seconds, like every other time of Kubernetes.
-#[must_use]
-pub fn whole_seconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
-/// How long it took from one moment to another, in seconds; never less than none.
-#[must_use]
-pub fn seconds_between(from: Timestamp, to: Timestamp) -> f64 {
-    to.duration_since(from)
-        .max(SignedDuration::ZERO)
-        .as_secs_f64()
 }

@@ -10,6 +10,10 @@ mod waits;
 use std::{sync::atomic::Ordering, time::Duration};
 
 use serde_json::{Value, json};
+use service_kit::controller::{
+    queue::{Looked, Urgency},
+    worker::Controller,
+};
 use tokio::time::Instant;
 
 use super::{ReconcileError, Reconciler};
@@ -459,11 +463,12 @@ async fn a_request_that_cannot_be_read_says_so_once_and_keeps_nothing() {
         .request(&Cluster::request(), Instant::now())
         .await
         .unwrap();
-    controller.queue.open(crate::queue::Lane::Urgent);
-    let urgent = controller.queue.take(crate::queue::Lane::Urgent);
+    controller.queue.open(Urgency::Urgent);
+    let urgent = controller.queue.take(&[Urgency::Urgent]);
     let taken = tokio::time::timeout(Duration::from_secs(1), urgent).await;
     let taken = taken.expect("its grant is to be looked at");
-    controller.look(&taken).await.unwrap();
+    let looked = Controller::look(&controller, &taken).await;
+    assert_eq!(looked, Looked::Done);
     assert!(cluster.managed().is_empty());
     assert_eq!(cluster.status(), before);
 }
@@ -514,7 +519,7 @@ async fn what_is_recorded_has_the_time_at_which_it_was_done() {
         let time = cluster.status()[field].clone();
         time.as_str().unwrap().parse().unwrap()
     };
-    let now = crate::plan::whole_seconds(cluster.now.lock().unwrap().wall);
+    let now = service_kit::clock::whole_seconds(cluster.now.lock().unwrap().wall);
     assert_eq!(at(&cluster, "grantedAt"), now);
     end_pod(&cluster.server);
     cluster.restart().await;

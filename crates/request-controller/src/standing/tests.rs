@@ -60,7 +60,7 @@ async fn requests_that_wait_are_asked_about_in_one_call_and_looked_at_when_the_a
     woken.sort_by_key(|(job, _)| format!("{job:?}"));
     let expected = ["pending", "request"].map(|name| {
         let job = Job::Request(crate::api::Name::new("tools", name));
-        (job, crate::queue::Lane::Normal)
+        (job, service_kit::controller::queue::Urgency::Normal)
     });
     assert_eq!(woken, expected);
     assert_eq!(calls(&cluster), [2]);

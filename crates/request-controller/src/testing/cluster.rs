@@ -27,6 +27,7 @@ use kube::{ResourceExt, core::ApiResource};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use service_kit::{
+    clock::Now,
     retry::{Backoff, Policy},
     watches::{Guarded, Parse, Plain, Unreadable},
 };
@@ -45,7 +46,7 @@ use crate::{
     observe::Observer,
     plan::Terms,
     reconcile::{ReconcileError, Reconciler},
-    seen::{ConnectorSeen, GrantKind, Now, PodFacts, StandingSeen},
+    seen::{ConnectorSeen, GrantKind, PodFacts, StandingSeen},
 };
 
 const CALLS: Policy = Policy {
@@ -294,9 +295,9 @@ impl Cluster {
         let live = Live::new(client.clone(), CALLS);
         let metrics = Metrics::register(&Registry::new()).unwrap();
         let leads = Arc::clone(&self.leads);
-        let leads: crate::apply::Leads = Arc::new(move || leads.load(Ordering::SeqCst));
+        let leads: service_kit::controller::Leads = Arc::new(move || leads.load(Ordering::SeqCst));
         let now = Arc::clone(&self.now);
-        let clock: crate::apply::Clock = Arc::new(move || *now.lock().unwrap());
+        let clock: service_kit::clock::Clock = Arc::new(move || *now.lock().unwrap());
         let writes = Writes::new(client.clone(), CALLS, Arc::clone(&leads), metrics.clone());
         let reconciler = Reconciler {
             observer: Observer::new(

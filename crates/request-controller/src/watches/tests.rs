@@ -3,7 +3,8 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{caches::Job, queue::Lane};
+use crate::caches::Job;
+use service_kit::controller::queue::Urgency;
 
 #[test]
 fn an_account_whose_labels_cannot_be_read_is_found_by_no_selector() {
@@ -18,12 +19,12 @@ fn an_account_whose_labels_cannot_be_read_is_found_by_no_selector() {
     assert_eq!(labels(json!({"a": "x".repeat(9000)})), None);
 }
 
-fn feeds() -> Feeds {
+fn feeds() -> RequestFeeds {
     let nobody = tower::service_fn(|_: http::Request<Body>| async {
         Err::<http::Response<Body>, _>(std::io::Error::from(std::io::ErrorKind::NotFound))
     });
     let registry = Registry::new();
-    Feeds {
+    RequestFeeds {
         client: Client::new(nobody, "default"),
         world: Arc::default(),
         sink: Arc::new(|_| {}),
@@ -31,7 +32,6 @@ fn feeds() -> Feeds {
         metrics: WatchMetrics::register(&registry).unwrap(),
         namespace: "connectors-system".to_owned(),
         told: Metrics::register(&registry).unwrap(),
-        configured: Arc::default(),
     }
 }
 
@@ -80,7 +80,7 @@ async fn the_caches_have_no_connector_and_no_policy_that_is_being_deleted() {
     }
 }
 
-type Take = fn(&Feeds, &Value) -> Wakes;
+type Take = fn(&RequestFeeds, &Value) -> Wakes;
 
 #[tokio::test]
 async fn that_something_begins_to_be_deleted_is_told_at_once_to_those_who_hold_it() {
@@ -108,7 +108,7 @@ async fn that_something_begins_to_be_deleted_is_told_at_once_to_those_who_hold_i
         ),
         (request(), |feeds, it| feeds.request(there(it))),
     ];
-    let job = (Job::Request(Name::new("tools", "r")), Lane::Urgent);
+    let job = (Job::Request(Name::new("tools", "r")), Urgency::Urgent);
     for (object, take) in table {
         let feeds = feeds();
         let _ = feeds.request(there(&request()));
@@ -143,11 +143,15 @@ async fn the_caches_say_of_a_grant_that_it_is_being_deleted() {
                 "connectors.alauda.io/accessRequestUid": "r-uid",
             }},
         });
-        let mut binding = metadata.clone();
-        binding["roleRef"] =
+        let mut bound = metadata.clone();
+        bound["roleRef"] =
             json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "g"});
-        let _ = feeds.role(there(&kept(metadata, is_kept)));
-        let _ = feeds.binding(there(&kept(binding, is_kept)));
+        let _ = feeds.grant(GrantKind::Role, there(&kept(metadata, is_kept)), role);
+        let _ = feeds.grant(
+            GrantKind::RoleBinding,
+            there(&kept(bound, is_kept)),
+            binding,
+        );
         let state = feeds.world.read();
         assert_eq!(state.grants.len(), 2);
         assert!(state.grants.values().all(|it| it.is_going() == is_kept));

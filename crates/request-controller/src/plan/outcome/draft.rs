@@ -20,8 +20,9 @@ use crate::{
         policy::{self, Followed, Moment, Standing, Waiting},
         settle, tell,
     },
-    seen::{Now, Observed, PodSeen},
+    seen::{Observed, PodSeen},
 };
+use service_kit::clock::Now;
 
 /// The status under construction.
 pub(super) struct Draft<'a> {

@@ -8,8 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     plan::{conditions, policy::Followed},
-    seen::{Freshness, Now, Observed, StandingSeen},
+    seen::{Freshness, Observed, StandingSeen},
 };
+use service_kit::clock::Now;
 
 /// How long it stays after its end: for people, and for mounts that ask what became of it.
 const STAYS: SignedDuration = SignedDuration::from_mins(1);

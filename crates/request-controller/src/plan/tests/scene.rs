@@ -18,9 +18,10 @@ use tokio::time::Instant;
 use crate::plan::{Action, Plan, Terms, conditions, finished, grant, granted, plan};
 use crate::seen::{
     Answer, CheckSeen, ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, LeftOut,
-    Managed, ManagedObject, Now, ObjectSeen, Observed, PodFacts, PodSeen, PolicySeen, StandingSeen,
+    Managed, ManagedObject, ObjectSeen, Observed, PodFacts, PodSeen, PolicySeen, StandingSeen,
     TupleSeen,
 };
+use service_kit::clock::Now;
 
 pub(super) const TERMS: Terms = Terms {
     retention: SignedDuration::from_hours(168),

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::scene::{Scene, answer, policy_object, request};
 use crate::plan::{
     conditions::{self, shortened},
-    finished, seconds_between, select, tell,
+    finished, select, tell,
 };
 use crate::seen::{Held, Judged, Miss, NearMiss};
 
@@ -284,15 +284,6 @@ fn that_a_pod_may_ask_anew_is_told_when_what_had_decided_is_deleted() {
     assert!(notes(&Scene::new()).is_empty(), "nobody had decided");
     let gone = rejected.with(|seen| seen.pod = crate::seen::PodSeen::Gone);
     assert!(notes(&gone.carried_out()).is_empty(), "no pod can ask");
-}
-
-#[test]
-fn time_never_runs_backwards() {
-    let at = |millis| Timestamp::from_millisecond(millis).unwrap();
-    for (from, to, seconds) in [(0, 0, 0.0), (500, 2000, 1.5), (2000, 500, 0.0)] {
-        let told = seconds_between(at(from), at(to));
-        assert!((told - seconds).abs() < 1e-9, "{from} to {to}: {told}");
-    }
 }
 
 #[test]

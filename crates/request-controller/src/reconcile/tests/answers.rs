@@ -14,9 +14,10 @@ use crate::{
     evaluator::{Evaluator, Unanswered},
     observe::Observer,
     reconcile::Reconciler,
-    seen::{Freshness, Now, StandingSeen},
+    seen::{Freshness, StandingSeen},
     testing::Cluster,
 };
+use service_kit::clock::Now;
 
 /// Says something to each question about checks, or nothing for ever; nothing to any other.
 #[derive(Default)]

@@ -8,10 +8,10 @@ use super::{UPDATE, end_pod, grant_name};
 use crate::{
     apply::ApplyError,
     caches::Job,
-    queue::Lane,
     reconcile::ReconcileError,
     testing::{ApiServer, Cluster},
 };
+use service_kit::controller::queue::Urgency;
 
 const KINDS: [(&str, &str); 2] = [("rolebindings", "RoleBinding"), ("roles", "Role")];
 
@@ -101,8 +101,8 @@ async fn an_object_that_cannot_be_removed_holds_up_neither_the_sweep_nor_its_cou
     let swept = controller.sweep().await.unwrap();
     assert_eq!((swept.removed, swept.left), (2, 1));
     assert_eq!(cluster.managed(), ["Role \"car-kept\""], "{name}");
-    controller.queue.open(Lane::Urgent);
-    let again = controller.queue.take(Lane::Urgent).await;
+    controller.queue.open(Urgency::Urgent);
+    let again = controller.queue.take(&[Urgency::Urgent]).await;
     let kept = crate::api::Name::new("tools", "car-kept");
     assert_eq!(again.job, Job::Grant(kept), "it is tried again on its own");
 }
@@ -159,14 +159,14 @@ async fn a_sweep_has_requests_looked_at_whose_pod_is_over_whatever_their_status_
         end(&cluster.server);
         let controller = cluster.controller();
         controller.sweep().await.unwrap();
-        controller.queue.open(Lane::Urgent);
-        let taken = controller.queue.take(Lane::Urgent).await;
+        controller.queue.open(Urgency::Urgent);
+        let taken = controller.queue.take(&[Urgency::Urgent]).await;
         assert_eq!(taken.job, Job::Request(Cluster::request()));
     }
     let cluster = Cluster::granted().await;
     let controller = cluster.controller();
     controller.sweep().await.unwrap();
-    assert!(controller.queue.is_drained(Lane::Urgent));
+    assert!(controller.queue.is_drained(Urgency::Urgent));
 }
 
 #[tokio::test]

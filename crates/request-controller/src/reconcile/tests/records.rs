@@ -10,11 +10,11 @@ use super::{UPDATE, end_pod, grant_name, look};
 use crate::{
     api::Name,
     apply::ApplyError,
-    queue::Lane,
     reconcile::ReconcileError,
     seen::OLDEST,
     testing::{ApiServer, Cluster},
 };
+use service_kit::controller::queue::Urgency;
 
 async fn failure(cluster: &Cluster) -> ApplyError {
     match cluster.look().await.unwrap_err() {
@@ -309,11 +309,10 @@ async fn an_end_that_comes_by_time_does_not_wait_for_what_failed_before_it() {
     look(&controller).await.unwrap_err();
     assert_eq!(cluster.managed().len(), 2, "carried out all the same");
     let queue = &controller.queue;
-    queue.open(Lane::Urgent);
+    queue.open(Urgency::Urgent);
     let begun = Instant::now();
     tokio::select! {
-        _ = queue.take(Lane::Urgent) => {}
-        () = queue.run_timers() => {}
+        _ = queue.take(&[Urgency::Urgent]) => {}
         () = tokio::time::sleep(Duration::from_mins(10)) => {}
     }
     let took = begun.elapsed().as_secs();

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{collection::vec, prelude::*, sample::select};
+use tokio::time::advance;
 
+use super::one_line::{End, Jobs, done, opened, taken};
 use super::*;
 
 const JOBS: [&str; 4] = ["a1", "a2", "a11", "b1"];
@@ -15,7 +17,7 @@ const STEP: Duration = Duration::from_millis(50);
 enum Doing {
     Wake(&'static str, Urgency),
     /// A look ends, if there is one.
-    End(&'static str, Done),
+    End(&'static str, End),
     /// So many steps pass.
     Pass(u32),
     /// A worker that waits hangs up.
@@ -24,11 +26,11 @@ enum Doing {
 
 fn doings() -> impl Strategy<Value = Vec<Doing>> {
     let job = || select(JOBS.to_vec());
-    let done = select(vec![Done::Well, Done::Restored, Done::Failed, Done::Late]);
+    let end = select(vec![End::Well, End::Restored, End::Failed, End::Late]);
     let doing = prop_oneof![
         3 => job().prop_map(|job| Doing::Wake(job, Urgency::Normal)),
         3 => job().prop_map(|job| Doing::Wake(job, Urgency::Urgent)),
-        5 => (job(), done).prop_map(|(job, done)| Doing::End(job, done)),
+        5 => (job(), end).prop_map(|(job, end)| Doing::End(job, end)),
         3 => (0..40_u32).prop_map(Doing::Pass),
         1 => Just(Doing::HangUp),
     ];
@@ -97,16 +99,16 @@ async fn happens(doings: Vec<Doing>) -> Result<(), TestCaseError> {
                 outside.wake(job, urgency);
                 queue.wake(job, urgency);
             }
-            Doing::End(job, done) => {
+            Doing::End(job, end) => {
                 if outside.running.contains(job) {
-                    queue.done(&job, done);
+                    done(&queue, job, end);
                     outside.end(job);
                 }
             }
             Doing::Pass(steps) => pass(&queue, &mut outside, steps).await?,
             Doing::HangUp => {
                 // It waits for what is to come, and never hears of it.
-                let mut waits = Box::pin(queue.take());
+                let mut waits = Box::pin(queue.take(&Urgency::ALL));
                 prop_assert!(waits.as_mut().now_or_never().is_none());
                 outside.wake("b1", Urgency::Normal);
                 queue.wake("b1", Urgency::Normal);
@@ -118,7 +120,7 @@ async fn happens(doings: Vec<Doing>) -> Result<(), TestCaseError> {
     // The longest pause is two minutes. Whatever was woken is looked at by then, and leaves nothing.
     for _ in 0..3 {
         for job in outside.running.clone() {
-            queue.done(&job, Done::Well);
+            done(&queue, job, End::Well);
             outside.end(job);
         }
         pass(&queue, &mut outside, 20).await?;
@@ -131,7 +133,7 @@ async fn happens(doings: Vec<Doing>) -> Result<(), TestCaseError> {
         outside.any
     );
     for job in outside.running.clone() {
-        queue.done(&job, Done::Well);
+        done(&queue, job, End::Well);
     }
     prop_assert_eq!(queue.depth(), 0);
     Ok(())
@@ -154,7 +156,7 @@ proptest! {
 /// Every way in which the first and the second call for a look may meet.
 #[tokio::test(start_paused = true)]
 async fn a_second_call_makes_a_look_no_later_and_no_less_urgent() {
-    for done in [Done::Well, Done::Restored, Done::Failed, Done::Late] {
+    for end in [End::Well, End::Restored, End::Failed, End::Late] {
         for (first, second) in [
             (Urgency::Urgent, Urgency::Normal),
             (Urgency::Normal, Urgency::Urgent),
@@ -165,17 +167,17 @@ async fn a_second_call_makes_a_look_no_later_and_no_less_urgent() {
                 queue.wake("a", Urgency::Normal);
                 assert_eq!(taken(&queue), Some("a"));
                 if !is_running {
-                    queue.done(&"a", done);
+                    done(&queue, "a", end);
                 }
                 // It is not urgent, and came before.
                 queue.wake("b", Urgency::Normal);
                 queue.wake("a", first);
                 queue.wake("a", second);
                 if is_running {
-                    queue.done(&"a", done);
+                    done(&queue, "a", end);
                 }
                 advance(SOON).await;
-                let name = format!("{done:?}, {first:?} then {second:?}, running: {is_running}");
+                let name = format!("{end:?}, {first:?} then {second:?}, running: {is_running}");
                 assert_eq!(taken(&queue), Some("a"), "{name}");
                 assert_eq!(taken(&queue), Some("b"), "{name}");
             }
@@ -189,7 +191,9 @@ async fn a_worker_that_hangs_up_takes_no_news_along() {
     for gone in 0..3 {
         for is_told in [false, true] {
             let queue = opened();
-            let mut waits: Vec<_> = (0..3).map(|_| Box::pin(queue.take())).collect();
+            let mut waits: Vec<_> = (0..3)
+                .map(|_| Box::pin(queue.take(&Urgency::ALL)))
+                .collect();
             for wait in &mut waits {
                 assert!(wait.as_mut().now_or_never().is_none());
             }

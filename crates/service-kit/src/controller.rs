@@ -1,0 +1,45 @@
+//! What every controller is made of: a queue of jobs, workers, watches that fill it, and the order in which a leader
+//! begins.
+//!
+//! Owns: when a job is looked at, by how many workers, and after which pauses. Refuses to know: what a job is, and what
+//! a look at it does.
+//!
+//! Invariant: one worker looks at a job at a time; a job that comes up meanwhile is looked at once more; an urgent job
+//! never waits for a job that is not.
+
+pub mod feeds;
+pub mod leader;
+pub mod queue;
+pub mod worker;
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use tokio::time::sleep;
+
+use crate::shutdown::Stop;
+
+/// Whether this process leads. The answer changes at any time, so every write asks anew.
+pub type Leads = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Repeats a measurement until the process is to end.
+pub async fn measure(every: Duration, stop: Stop, measurement: impl Fn()) {
+    loop {
+        measurement();
+        tokio::select! {
+            biased;
+            () = stop.stopped() => return,
+            () = sleep(every) => {}
+        }
+    }
+}
+
+/// The result of a look, or none if it panicked: one object must not stop the work on all others.
+pub fn unless_panicked<'a, T: 'a>(
+    look: impl Future<Output = T> + Send + 'a,
+) -> BoxFuture<'a, Option<T>> {
+    AssertUnwindSafe(look)
+        .catch_unwind()
+        .map(Result::ok)
+        .boxed()
+}

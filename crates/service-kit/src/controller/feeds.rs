@@ -1,0 +1,98 @@
+//! Watches that fill the caches of a controller.
+
+use std::{fmt::Debug, pin::pin};
+
+use futures::{
+    StreamExt,
+    future::{BoxFuture, join_all},
+};
+use kube::{Api, Resource, runtime::watcher::Config};
+
+use crate::{
+    readiness::{Part, Readiness},
+    shutdown::Stop,
+    watches::{Change, Changes, Guarded, Listing, Parse, Watch, WatchMetrics},
+};
+
+/// One step of a watch.
+#[derive(Debug)]
+pub enum Fed<K> {
+    /// A list of all objects begins or ends.
+    Listing(Listing),
+    /// One object changed.
+    Change(Change<K>),
+}
+
+/// The watches of a controller, which run together.
+pub struct Feeds<'a> {
+    metrics: &'a WatchMetrics,
+    all: Vec<BoxFuture<'static, ()>>,
+}
+
+impl<'a> Feeds<'a> {
+    /// None yet.
+    #[must_use]
+    pub const fn new(metrics: &'a WatchMetrics) -> Self {
+        Self {
+            metrics,
+            all: Vec::new(),
+        }
+    }
+
+    /// Follows a kind. The part named after it is released in all of these when the caches hold the first list, not when
+    /// the watch has sent it.
+    pub fn follow<K, P>(
+        &mut self,
+        (name, ready): (&'static str, &[&Readiness]),
+        api: Api<Guarded<K, P>>,
+        config: Config,
+        mut take: impl FnMut(Fed<Guarded<K, P>>) + Send + 'static,
+    ) where
+        K: Resource + Clone + Debug + Send + 'static,
+        P: Parse<K> + 'static,
+        Guarded<K, P>: Resource,
+    {
+        let watch = Watch {
+            name,
+            config,
+            ready: None,
+            metrics: self.metrics,
+        };
+        let events = watch.start(api);
+        let mut ready: Vec<_> = ready.iter().map(|it| it.part(name)).collect();
+        self.all.push(Box::pin(async move {
+            let mut events = pin!(events);
+            let mut changes = Changes::default();
+            while let Some(event) = events.next().await {
+                let (list, listing) = changes.of(event);
+                if listing == Some(Listing::Begins) {
+                    take(Fed::Listing(Listing::Begins));
+                }
+                for change in list {
+                    take(Fed::Change(change));
+                }
+                if listing == Some(Listing::Ends) {
+                    take(Fed::Listing(Listing::Ends));
+                    ready.drain(..).for_each(Part::ready);
+                }
+            }
+        }));
+    }
+
+    /// Runs something beside the watches.
+    pub fn beside(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.all.push(Box::pin(task));
+    }
+
+    /// Follows all of them until the process is to end.
+    pub fn run(self, stop: Stop) -> impl Future<Output = ()> + use<> {
+        let all = join_all(self.all);
+        async move {
+            tokio::select! {
+                biased;
+                () = stop.stopped() => {}
+                _ = all => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What a process does while it leads, and what it does not while another one leads.
+
+use std::time::Duration;
+
+use tokio::{sync::watch, time::sleep};
+use tracing::info;
+
+use crate::{chance, lease::Leadership, readiness::Part, shutdown::Stop};
+
+/// A controller, as the leader election sees it.
+pub trait Leader: Send {
+    /// Leads until this is dropped: begins, releases the part once the first sweep is over, and goes on.
+    fn lead(&self, first_sweep: &mut Option<Part>) -> impl Future<Output = ()> + Send;
+
+    /// Starts no more work, and forgets what waits.
+    fn pause(&self);
+}
+
+/// Leads whenever this process is the leader, until it is to end.
+pub async fn follow(
+    leader: impl Leader,
+    mut leadership: watch::Receiver<Leadership>,
+    first_sweep: Part,
+    stop: Stop,
+) {
+    let mut first_sweep = Some(first_sweep);
+    let led = async {
+        while Leadership::known(&mut leadership).await {
+            if leadership.borrow().is_leader() {
+                leader.pause();
+                tokio::select! {
+                    biased;
+                    () = Leadership::lost(leadership.clone()) => {}
+                    () = leader.lead(&mut first_sweep) => {}
+                }
+                info!("starting no more work: another process leads");
+                leader.pause();
+            } else if let Some(part) = first_sweep.take() {
+                // Another process leads, and sweeps.
+                part.ready();
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.stopped() => {}
+        () = led => {}
+    }
+}
+
+/// Waits for about this long. Replicas of all installations must not sweep at the same moment.
+pub async fn about(period: Duration) {
+    sleep(period.mul_f64(0.9 + chance::fraction() / 5.0)).await;
+}
