@@ -1,4 +1,4 @@
-//! Runs many plans, each compared with the undisturbed run of its scenario.
+//! Runs many plans, and compares each with the undisturbed run of its scenario.
 
 use std::{
     collections::BTreeMap,
@@ -20,35 +20,35 @@ use crate::{
     scenario::{self, Scenario},
 };
 
-/// A plan that broke a promise.
+/// A plan that violated a rule.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The shortest plan that still does.
+    /// The shortest plan that still violates one.
     pub plan: Plan,
-    /// What was broken.
+    /// The violated rules.
     pub violations: Vec<Violation>,
 }
 
-/// What a campaign came to.
+/// The results of a campaign.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Plans per family.
     pub plans: BTreeMap<Family, usize>,
     /// Scenarios.
     pub scenarios: usize,
-    /// Times that something went wrong.
+    /// Faults that occurred.
     pub faults: usize,
     /// Bindings that were written.
     pub grants: usize,
-    /// Bindings that were taken back.
+    /// Bindings that were revoked.
     pub revocations: usize,
-    /// The longest time that a binding outlived its reason, and the plan of it.
+    /// The longest time that a binding existed without a reason, and its plan.
     pub longest: Option<(Duration, Plan)>,
-    /// What failed.
+    /// The plans that failed.
     pub failures: Vec<Failure>,
 }
 
-/// What everything is compared with.
+/// The reference of a scenario's plans.
 pub struct Undisturbed {
     /// The scenario.
     pub scenario: Scenario,
@@ -56,7 +56,7 @@ pub struct Undisturbed {
     pub outcome: Outcome,
 }
 
-/// The undisturbed runs, or what is wrong with them.
+/// The undisturbed runs, or their violations.
 pub fn undisturbed(scenarios: &[Scenario]) -> Result<Vec<Undisturbed>, Vec<Failure>> {
     let mut all = Vec::new();
     let mut failures = Vec::new();
@@ -87,7 +87,7 @@ pub fn undisturbed(scenarios: &[Scenario]) -> Result<Vec<Undisturbed>, Vec<Failu
     }
 }
 
-/// Without a fault nothing is written that changes nothing.
+/// Without a fault, no write may leave its object unchanged.
 fn redundant(outcome: &Outcome) -> Option<Violation> {
     let redundant = &outcome.writes.redundant;
     (!redundant.is_empty()).then(|| Violation {
@@ -97,7 +97,7 @@ fn redundant(outcome: &Outcome) -> Option<Violation> {
     })
 }
 
-/// Runs a plan; a panic is a broken promise as well.
+/// Runs a plan; a panic counts as a violation too.
 fn attempt(scenario: &Scenario, plan: &Plan) -> Result<Outcome, Violation> {
     let broken = |what: String| Violation {
         rule: Rule::Process,
@@ -115,7 +115,7 @@ fn attempt(scenario: &Scenario, plan: &Plan) -> Result<Outcome, Violation> {
     }
 }
 
-/// Everything that is wrong with a run.
+/// All violations of a run.
 #[must_use]
 pub fn judged(reference: &Undisturbed, plan: &Plan) -> (Vec<Violation>, Option<Outcome>) {
     let outcome = match attempt(&reference.scenario, plan) {
@@ -149,7 +149,7 @@ pub fn judged(reference: &Undisturbed, plan: &Plan) -> (Vec<Violation>, Option<O
     (violations, Some(outcome))
 }
 
-/// A known plan whose point is never reached proves nothing any more.
+/// A known plan that never reaches its point tests nothing any more.
 fn unmet(plan: &Plan, outcome: Option<&Outcome>) -> Option<Violation> {
     let is_at_a_point = |it: &Fault| matches!(it, Fault::Call { .. } | Fault::Event { .. });
     let met = outcome.is_none_or(|outcome| outcome.met.faults > 0);
@@ -160,7 +160,7 @@ fn unmet(plan: &Plan, outcome: Option<&Outcome>) -> Option<Violation> {
     })
 }
 
-/// Makes a failing plan as short as it gets.
+/// Reduces a failing plan as far as possible.
 fn shrunk(reference: &Undisturbed, plan: Plan, violations: Vec<Violation>) -> Failure {
     let mut failure = Failure { plan, violations };
     loop {
@@ -179,28 +179,28 @@ fn shrunk(reference: &Undisturbed, plan: Plan, violations: Vec<Violation>) -> Fa
     }
 }
 
-/// Whether more plans are begun.
+/// Whether further plans are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Going {
-    /// They are.
+    /// Further plans are started.
     On,
-    /// Only those that have begun are finished.
+    /// Only plans in progress are finished.
     Ends,
 }
 
-/// A plan that was run.
+/// A finished plan.
 pub struct Done<'a> {
-    /// How many were begun so far, and how many there are.
+    /// The number of plans started so far, and the total.
     pub of: (usize, usize),
     /// The plan.
     pub plan: &'a Plan,
-    /// How long it took, its shrinking included.
+    /// Its duration, including the reduction.
     pub took: Duration,
-    /// What it broke.
+    /// Its failure, if it failed.
     pub failure: Option<&'a Failure>,
 }
 
-/// Runs plans on as many threads as there are processors, and says how far it is.
+/// Runs plans on as many threads as there are processors, and reports the progress.
 pub fn execute(
     references: &[Undisturbed],
     plans: &[(Family, Plan)],
@@ -220,7 +220,7 @@ pub fn execute(
                 return;
             };
             let Some(reference) = by_name.get(plan.scenario.as_str()) else {
-                // A plan that is not run would count as one that holds.
+                // A plan that is not run would otherwise count as one without violations.
                 let violations = vec![Violation {
                     rule: Rule::Stuck,
                     at: Duration::ZERO,
@@ -292,7 +292,7 @@ impl Report {
         self.failures.extend(failure);
     }
 
-    /// How many plans were run.
+    /// The number of plans that were run.
     #[must_use]
     pub fn total(&self) -> usize {
         self.plans.values().sum()
@@ -333,7 +333,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The scenarios of these names; all when there are none.
+/// The scenarios with these names; all if there are none.
 #[must_use]
 pub fn chosen(names: &[String]) -> Vec<Scenario> {
     let all = scenario::all().into_iter();

@@ -1,4 +1,5 @@
-//! All plans of a scenario, from what its undisturbed run met; and random ones made of several.
+//! All plans of a scenario, derived from the calls and events of its undisturbed run, and random combinations
+//! of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,50 +12,50 @@ use crate::{
     scenario::Scenario,
 };
 
-/// Of calls that are made again and again, the first are enough.
+/// Of repeated calls, the first few are enough.
 const OFTEN: usize = 3;
-/// The most conflicts in a row.
+/// The most consecutive conflicts.
 const CONFLICTS: usize = 20;
-/// How often in a row a lease is not renewed: some leaders stay, some have to go.
+/// The numbers of consecutive failed lease renewals: with some the leader stays, with others it must give up.
 const UNRENEWED: [usize; 3] = [2, 6, 20];
-/// The most versions that an API server is behind.
+/// The most versions that an API server lags behind.
 const BEHIND: u64 = 5;
 /// The most faults of a random plan.
 const MOST: usize = 4;
 
-/// Which question a plan asks; the table of a campaign has a row for each.
+/// The family of a plan; the table of a campaign has a row for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// The process dies around a write.
+    /// The process is killed before or after a write.
     CrashAtWrite,
-    /// The process dies around another call, or before a step.
+    /// The process is killed before or after another call, or before a step.
     Crash,
-    /// A write fails, or its outcome is not known.
+    /// A write fails, or its outcome is unknown.
     Write,
-    /// Another call does.
+    /// Another call fails.
     Read,
-    /// Many of these in a row.
+    /// Many consecutive failures.
     Rows,
     /// A line of a watch is lost, repeated or late, or its stream ends.
     Event,
     /// The evaluator misbehaves.
     Evaluator,
-    /// What is true of the whole run: two leaders, an API server that is behind, no garbage collection.
+    /// A fault of the whole run: two leaders, an API server that lags behind, no garbage collection.
     Whole,
-    /// Another tenant is as busy as it may be.
+    /// Another tenant causes the maximum load.
     Neighbour,
     /// The clock jumps.
     Clock,
-    /// From some step on nothing is recorded, or nothing deleted, however often it is tried.
+    /// From some step on, every attempt to record or to delete something is refused.
     Refused,
-    /// Found something once, or is there for one guard.
+    /// A plan that once found a bug, or that tests one guard.
     Known,
-    /// Several of these.
+    /// A combination of several.
     Mixed,
 }
 
 impl Family {
-    /// For tables.
+    /// The name in tables.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -83,7 +84,7 @@ fn is_write(call: &CallId) -> bool {
         && call.resource != "leases"
 }
 
-/// Every plan with one fault.
+/// All plans with one fault.
 #[must_use]
 pub fn singles(scenario: &Scenario, undisturbed: &Outcome) -> Vec<(Family, Plan)> {
     let mut faults = Vec::new();
@@ -116,7 +117,7 @@ pub fn singles(scenario: &Scenario, undisturbed: &Outcome) -> Vec<(Family, Plan)
         }
         if write {
             let rows = (2..=CONFLICTS).map(|times| call_fault(call, CallTrouble::Conflict, times));
-            // More than the client repeats by itself.
+            // More than the client retries by itself.
             let others = [
                 CallTrouble::Unavailable,
                 CallTrouble::LoseAnswer,
@@ -153,7 +154,7 @@ pub fn singles(scenario: &Scenario, undisturbed: &Outcome) -> Vec<(Family, Plan)
     }
     for from in 0..undisturbed.asked_for_standing {
         for hearsay in Hearsay::ALL {
-            // A yes that is said twice is believed.
+            // A positive answer is believed if it is given twice.
             let most = if hearsay == Hearsay::Yes { 1 } else { 5 };
             for calls in BTreeSet::from([1, most]) {
                 let fault = Fault::Standing {
@@ -198,14 +199,14 @@ fn call_fault(at: &CallId, what: CallTrouble, times: usize) -> Fault {
     }
 }
 
-/// Of many plans some, always the same: as many of each family, spread over all of it.
+/// A deterministic selection of plans: equally many of each family, spread evenly.
 #[must_use]
 pub fn some(plans: Vec<(Family, Plan)>, most: usize) -> Vec<(Family, Plan)> {
     let mut families: BTreeMap<Family, Vec<Plan>> = BTreeMap::new();
     for (family, plan) in plans {
         families.entry(family).or_default().push(plan);
     }
-    // What a small family leaves over is there for the others.
+    // Other families get what a small family does not use.
     let mut by_size: Vec<_> = families.into_iter().collect();
     by_size.sort_by_key(|(_, plans)| plans.len());
     let (mut left, mut open) = (most, by_size.len());
@@ -214,7 +215,7 @@ pub fn some(plans: Vec<(Family, Plan)>, most: usize) -> Vec<(Family, Plan)> {
         let share = (left / open.max(1)).min(plans.len());
         let number = plans.len();
         let picked = plans.into_iter().enumerate().filter(|(index, _)| {
-            // Where the whole number of steps grows, one is taken.
+            // Takes a plan wherever the integer part of the running share increases.
             (index + 1) * share / number > index * share / number
         });
         chosen.extend(picked.map(|(_, plan)| (family, plan)));
@@ -228,7 +229,7 @@ pub fn some(plans: Vec<(Family, Plan)>, most: usize) -> Vec<(Family, Plan)> {
 #[must_use]
 pub fn mixed(singles: &[(Family, Plan)], seed: u64) -> Option<Plan> {
     let mut random = StdRng::seed_from_u64(seed);
-    // Each kind of trouble as often as every other, however many points there are for it.
+    // Every kind of fault is equally likely, however many points there are for it.
     let families: BTreeSet<Family> = singles.iter().map(|(family, _)| *family).collect();
     let family = *families.iter().collect::<Vec<_>>().choose(&mut random)?;
     let of_family: Vec<_> = singles.iter().filter(|(it, _)| it == family).collect();
@@ -243,7 +244,7 @@ pub fn mixed(singles: &[(Family, Plan)], seed: u64) -> Option<Plan> {
         let (_, other) = same.choose(&mut random)?;
         let fits = |fault: &Fault| {
             let spells = plan.faults.iter().any(|it| it.spell().is_some());
-            // One evaluator is under one spell, and of it goes one rumour.
+            // The evaluator has at most one spell and one rumour.
             let second_spell = spells && fault.spell().is_some();
             let rumours = plan.faults.iter().any(|it| it.rumour().is_some());
             let second_rumour = rumours && fault.rumour().is_some();
@@ -255,7 +256,7 @@ pub fn mixed(singles: &[(Family, Plan)], seed: u64) -> Option<Plan> {
     Some(plan)
 }
 
-/// The same plan with one fault less, in all ways.
+/// All plans with one fault less.
 pub fn smaller(plan: &Plan) -> impl Iterator<Item = Plan> + '_ {
     let fewer = (0..plan.faults.len()).map(|without| {
         let mut smaller = plan.clone();

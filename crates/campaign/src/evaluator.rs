@@ -1,4 +1,4 @@
-//! Who answers what checks say: the real judge in this process, and the ways in which it can be away.
+//! The evaluator of checks: the real judge in this process, and the ways in which it can fail.
 
 mod hearsay;
 
@@ -40,33 +40,35 @@ use hearsay::standing;
 
 pub use hearsay::{Hearsay, Rumour};
 
-/// Questions that the service answers at the same time: more than a tenant may ask, and fewer than two may.
+/// The number of questions that the service answers concurrently: more than one tenant may ask, and fewer
+/// than two may.
 const PLACES: usize = 8;
 
-/// How the evaluator misbehaves while a fault lasts.
+/// The misbehaviour of the evaluator during a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mood {
-    /// Nobody is there.
+    /// It cannot be reached.
     Away,
-    /// It says that it is busy.
+    /// It reports that it is busy.
     Busy,
-    /// It refuses the question as such.
+    /// It refuses the question as invalid.
     Refuses,
-    /// It answers after three seconds: late, and just in time.
+    /// It answers after three seconds, just within the deadline.
     Slow,
     /// It never answers.
     Silent,
-    /// A yes without a word of evidence.
+    /// An approval without any evidence.
     BareYes,
-    /// The truth, with rules for another pod.
+    /// The correct verdict, with rules for another pod.
     OtherPod,
-    /// A verdict that no version of the protocol has.
+    /// A verdict that no version of the protocol defines.
     UnknownVerdict,
-    /// Before a grant: that every check is still awaited, whatever its objects say. After it the truth.
+    /// Before a grant, it reports every check as pending, whatever its objects say. After a grant, it answers
+    /// correctly.
     StillPending,
-    /// The truth about the objects that approve, and not a word about the others.
+    /// The correct results for objects that approve, and nothing about the others.
     OnlyYes,
-    /// An answer about checks that nobody asked for.
+    /// An answer about checks that were not in the question.
     OtherChecks,
     /// An empty answer.
     Empty,
@@ -89,7 +91,7 @@ impl Mood {
         Self::Empty,
     ];
 
-    /// One word for plans.
+    /// The word in plans.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -109,14 +111,14 @@ impl Mood {
     }
 }
 
-/// A mood from one question on, for some questions.
+/// A mood that affects some questions, from one question on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spell {
-    /// How it misbehaves.
+    /// The misbehaviour.
     pub mood: Mood,
-    /// The first question that it meets, from 0.
+    /// The first affected question, from 0.
     pub from: usize,
-    /// How many questions.
+    /// The number of affected questions.
     pub questions: usize,
 }
 
@@ -125,24 +127,24 @@ struct State {
     asked: usize,
     met: Vec<Instant>,
     over: bool,
-    /// Whether it has said yes: what was granted on that is another story.
+    /// True once it has approved: after a grant, `StillPending` answers correctly.
     said_yes: bool,
-    /// How many calls were about standing permissions.
+    /// The number of calls about standing permissions.
     rumoured: usize,
 }
 
-/// Shared by all processes of a run.
+/// The evaluator, shared by all processes of a run.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     spell: Option<Spell>,
     rumour: Option<Rumour>,
-    /// Questions that are answered at the same time.
+    /// Limits the questions that are answered concurrently.
     places: Arc<Semaphore>,
     state: Arc<Mutex<State>>,
 }
 
 impl Oracle {
-    /// An evaluator under this spell, and of which there is this rumour, if any.
+    /// An evaluator with this spell and this rumour, if any.
     #[must_use]
     pub fn new(spell: Option<Spell>, rumour: Option<Rumour>) -> Self {
         Self {
@@ -153,25 +155,25 @@ impl Oracle {
         }
     }
 
-    /// How many questions it was asked.
+    /// The number of questions it was asked.
     #[must_use]
     pub fn asked(&self) -> usize {
         self.state().asked
     }
 
-    /// How many calls were about standing permissions.
+    /// The number of calls about standing permissions.
     #[must_use]
     pub fn asked_for_standing(&self) -> usize {
         self.state().rumoured
     }
 
-    /// When questions met the spell.
+    /// The times of the questions that were affected.
     #[must_use]
     pub fn met(&self) -> Vec<Instant> {
         self.state().met.clone()
     }
 
-    /// Ends the spell, however many questions it had left.
+    /// Ends the spell and the rumour, however many questions are left.
     pub fn relieve(&self) {
         self.state().over = true;
     }
@@ -186,7 +188,7 @@ impl Oracle {
         state.asked += 1;
         let spell = self.spell?;
         let meets = (spell.from..spell.from + spell.questions).contains(&at);
-        // It is remembered for up to 45 minutes: once is enough.
+        // The answer is cached for up to 45 minutes, so one is enough.
         let once = spell.mood == Mood::StillPending && (!state.met.is_empty() || state.said_yes);
         let is_over = state.over || once;
         if is_over || !meets {
@@ -210,13 +212,13 @@ impl Oracle {
     }
 }
 
-/// What one process asks.
+/// The evaluator as one process sees it.
 pub struct Asked {
-    /// Who answers.
+    /// The shared evaluator.
     pub oracle: Oracle,
-    /// Whether the process is dead, and hears nothing any more.
+    /// True when the process is dead, and receives no more answers.
     pub dead: Arc<AtomicBool>,
-    /// What is true.
+    /// The cluster, for correct answers.
     pub stage: Stage,
 }
 
@@ -259,7 +261,8 @@ impl Evaluator for Asked {
             }
             let mood = self.oracle.mood();
             tokio::task::yield_now().await;
-            // In the order in which they come, as in the service. Only questions about the neighbour's policies take time.
+            // In order of arrival, as in the service. Only questions about the neighbour's policies take
+            // time.
             let _place = self.oracle.places.acquire().await;
             if neighbour::asks(&question.policy) {
                 sleep(neighbour::QUESTION).await;
@@ -273,7 +276,7 @@ impl Evaluator for Asked {
             }
             let answer = answer.and_then(|it| match verdict::all_known(&it) {
                 Ok(()) => Ok(it),
-                // As the client has it.
+                // As the client reports it.
                 Err(unknown) => Err(CallError::from(unknown).into()),
             });
             if self.dead.load(Ordering::SeqCst) {
@@ -358,7 +361,7 @@ async fn answer(
     }
 }
 
-/// As far as one can tell who only looks for the word.
+/// An approximation that only searches for the word.
 fn approves(object: &[u8]) -> bool {
     let word: &[u8] = br#""state":"approved""#;
     object.windows(word.len()).any(|it| it == word)
@@ -371,7 +374,7 @@ fn refusal(code: Code) -> Unanswered {
     })
 }
 
-/// What the evaluation service says, without the way to it.
+/// The answer of the evaluation service, without the network.
 fn truth(question: &EvaluateChecksRequest) -> Result<EvaluateChecksResponse, Unanswered> {
     let refused = || refusal(Code::InvalidArgument);
     let policy = Policies::default().find(&question.policy);

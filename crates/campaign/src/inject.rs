@@ -1,4 +1,4 @@
-//! Makes a plan's faults happen at the API server, and notes every point at which one could.
+//! Injects a plan's faults at the API server, and records every point at which a fault could be injected.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,30 +12,31 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use crate::neighbour;
 use crate::plan::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan, Undeletable};
 
-/// How late a late call is carried out.
+/// The delay of a late call.
 const LATE_CALL: Duration = Duration::from_secs(4);
-/// Many times more than any run needs. What comes then is not answered, so that time can go on.
+/// A limit far above the calls of any run. Further calls are not answered, so that the virtual time can
+/// advance.
 const MOST_CALLS: usize = 60_000;
 const LATE_EVENT: Duration = Duration::from_secs(2);
 const VERY_LATE_EVENT: Duration = Duration::from_mins(1);
 
-/// What happened, and what could have.
+/// The points that were met, and the faults that occurred.
 #[derive(Clone, Debug, Default)]
 pub struct Met {
     /// Calls in their order, each once.
     pub calls: Vec<CallId>,
     /// Lines of watches in their order, each once.
     pub events: Vec<EventId>,
-    /// How many times something went wrong.
+    /// The number of faults that occurred.
     pub faults: usize,
-    /// When that was, and by which fault of the plan.
+    /// Their times, each with the index of the fault in the plan.
     pub incidents: Vec<(Instant, usize)>,
-    /// How many calls there were.
+    /// The total number of calls.
     pub total: usize,
 }
 
 impl Met {
-    /// Whether somebody calls again and again without a pause.
+    /// True when a process repeats calls without a pause.
     #[must_use]
     pub const fn is_endless(&self) -> bool {
         self.total > MOST_CALLS
@@ -46,16 +47,16 @@ impl Met {
 struct State {
     met: Met,
     known_calls: BTreeSet<CallId>,
-    /// Per fault, how many equal calls met it.
+    /// The number of matching calls of each fault.
     spent: BTreeMap<usize, usize>,
-    /// With what every attempt to record something is refused from now on.
+    /// The status code with which every attempt to record something is refused from now on.
     unrecorded: Option<u16>,
-    /// What nobody can delete from now on.
+    /// The objects whose deletion is refused from now on.
     kept: Option<Undeletable>,
 }
 
 impl State {
-    /// With what a call is refused that is refused each time.
+    /// The status code for a call that is always refused.
     fn refuses(&self, id: &CallId, point: &CallPoint) -> Option<u16> {
         // The plan is about the scenario's own objects.
         if point.namespace == neighbour::LOUD {
@@ -69,18 +70,18 @@ impl State {
     }
 }
 
-/// The faults of a plan.
+/// Injects the faults of a plan.
 pub struct Injector {
     faults: Vec<Fault>,
-    /// How long every call takes.
+    /// The duration of every call.
     price: Option<Duration>,
     state: Mutex<State>,
-    /// Hears of every process that is killed.
+    /// Receives every process that is killed.
     killed: UnboundedSender<String>,
 }
 
 impl Injector {
-    /// The faults of this plan; who hears of killed processes.
+    /// The faults of this plan; `killed` receives the processes that are killed.
     #[must_use]
     pub fn new(plan: &Plan, killed: UnboundedSender<String>) -> Arc<Self> {
         Arc::new(Self {
@@ -91,18 +92,18 @@ impl Injector {
         })
     }
 
-    /// What happened so far.
+    /// The points met, and the faults that occurred so far.
     #[must_use]
     pub fn met(&self) -> Met {
         self.state().met.clone()
     }
 
-    /// From now on nothing can be recorded in a request.
+    /// From now on, every attempt to record something in a request is refused.
     pub fn refuse_records(&self, forbidden: bool) {
         self.state().unrecorded = Some(if forbidden { 403 } else { 409 });
     }
 
-    /// From now on nobody can delete one of these.
+    /// From now on, every deletion of these objects is refused.
     pub fn refuse_deletions(&self, what: Undeletable) {
         self.state().kept = Some(what);
     }
@@ -112,18 +113,18 @@ impl Injector {
     }
 
     fn tell(&self, process: &str) {
-        // Nobody listens after the end of a run.
+        // After the end of a run there is no receiver.
         let _ = self.killed.send(process.to_owned());
     }
 }
 
-/// The identifier of a call; a subresource stands behind a dot.
+/// The identifier of a call; a subresource follows a dot.
 #[must_use]
 pub fn call_id(point: &CallPoint) -> CallId {
     let subresource = point.subresource.iter().map(|it| format!(".{it}"));
     CallId {
         verb: point.verb.as_str().to_owned(),
-        // The path, where a call is about no object.
+        // For a call that is not about an object, the path.
         resource: point.resource.replace('/', "~") + &subresource.collect::<String>(),
         namespace: point.namespace.clone(),
         name: name(&point.resource, &point.name),
@@ -131,7 +132,7 @@ pub fn call_id(point: &CallPoint) -> CallId {
     }
 }
 
-/// The name of an event ends in the time at which it was made up.
+/// The name of an event ends with its time of creation, which is removed.
 fn name(resource: &str, name: &str) -> String {
     match name.rsplit_once('.') {
         Some((about, _)) if resource == "events" => about.to_owned(),
@@ -159,7 +160,7 @@ const fn kind(kind: EventKind) -> &'static str {
     }
 }
 
-/// Whether a call is one of a row that begins with another one.
+/// True when a call belongs to the row that begins with another one.
 fn is_in_row(call: &CallId, first: &CallId) -> bool {
     call.nth >= first.nth
         && call.verb == first.verb

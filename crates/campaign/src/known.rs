@@ -1,4 +1,4 @@
-//! Plans that are run in every campaign: those that found something once, and those that single guards are for.
+//! Plans that run in every campaign: those that once found a bug, and those that test single guards.
 
 use crate::{
     enumerate::Family,
@@ -9,7 +9,7 @@ use crate::{
 const FOUND: &str = include_str!("../regressions.txt");
 const GUARDS: &str = include_str!("../guards.txt");
 
-/// All of them, or the first one that nobody can read.
+/// All of them, or the first one that cannot be parsed.
 pub fn all() -> Result<Vec<Plan>, NoPlan> {
     let lines = FOUND.lines().chain(GUARDS.lines()).map(str::trim);
     lines
@@ -18,7 +18,7 @@ pub fn all() -> Result<Vec<Plan>, NoPlan> {
         .collect()
 }
 
-/// Those about one of these scenarios.
+/// Those for one of these scenarios.
 pub fn about(scenarios: &[Scenario]) -> Result<Vec<(Family, Plan)>, NoPlan> {
     let about = |it: &Plan| scenarios.iter().any(|other| other.name == it.scenario);
     let plans = all()?.into_iter().filter(about);
@@ -29,7 +29,7 @@ pub fn about(scenarios: &[Scenario]) -> Result<Vec<(Family, Plan)>, NoPlan> {
 mod tests {
     use crate::scenario;
 
-    /// A campaign plays the known plans of the scenarios that it is about, so that one of no scenario would never be played.
+    /// A campaign runs the known plans of its scenarios, so a plan without a scenario would never run.
     #[test]
     fn every_known_plan_has_its_scenario() {
         let plans = super::all().unwrap();

@@ -1,8 +1,8 @@
-//! Proof under fault: the request-controller as it ships, crashed, lied to and delayed at every point of
-//! every scenario, and a model of its protocol explored to exhaustion.
+//! Fault injection: the production request-controller is crashed, given wrong answers and delayed at every
+//! point of every scenario, and a model of its protocol is explored exhaustively.
 //!
-//! Owns: scenarios, fault plans, the oracle that judges a run, and the model. Refuses to know: how the
-//! controller decides. Invariant: whatever a run shows is reproduced by the one identifier that it prints.
+//! Owns: scenarios, fault plans, the oracle that judges a run, and the model. Knows nothing of how the
+//! controller decides. Invariant: the identifier that a run prints is enough to reproduce it.
 
 pub mod campaign;
 pub mod enumerate;

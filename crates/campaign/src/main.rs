@@ -18,9 +18,9 @@ use clap::Parser;
 use tracing::subscriber::with_default;
 use tracing_subscriber::EnvFilter;
 
-/// The request-controller as it ships, crashed, lied to and delayed at every point
+/// Runs the production request-controller with faults at every point
 ///
-/// Without arguments every plan with one fault is run: more than a hundred thousand.
+/// Without arguments it runs every plan with one fault: more than a hundred thousand.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask campaign", max_term_width = 100)]
 struct Args {
@@ -29,16 +29,16 @@ struct Args {
     /// With --seeds: the first one
     #[arg(long, value_name = "SEED", default_value_t = 0, requires = "seeds")]
     first: u64,
-    /// With --seeds: starts no more runs after that many minutes
+    /// With --seeds: starts no more runs after this many minutes
     #[arg(long, requires = "seeds")]
     minutes: Option<u64>,
-    /// With --plans, or without anything: only these scenarios
+    /// With --plans, or without arguments: only these scenarios
     #[arg(long = "scenario", value_name = "NAME", conflicts_with_all = ["seeds", "plan", "list", "model"])]
     scenarios: Vec<String>,
-    /// Begins no more plans after one that fails
+    /// Starts no more plans after the first failure
     #[arg(long, conflicts_with_all = ["plan", "list", "model"])]
     until_first: bool,
-    /// With --plan: what is logged
+    /// With --plan: the log filter
     #[arg(
         long,
         value_name = "FILTER",
@@ -51,19 +51,19 @@ struct Args {
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 struct Mode {
-    /// Those that found something once, and of the plans with one fault so many that it makes that many; always the same
+    /// A fixed selection of this many plans: the known ones, filled up with plans with one fault
     #[arg(long, value_name = "COUNT")]
     plans: Option<usize>,
-    /// Plans with two to four faults, each made from a seed
+    /// This many plans with two to four faults, each derived from a seed
     #[arg(long, value_name = "COUNT")]
     seeds: Option<u64>,
-    /// One plan again, by the identifier that a campaign printed, with all that the controller logs
+    /// Repeats one plan, by the identifier that a campaign printed, with the log of the controller
     #[arg(long, value_name = "PLAN")]
     plan: Option<String>,
-    /// The names of the scenarios, with the number of their plans
+    /// Lists the scenarios, with the number of their plans
     #[arg(long)]
     list: bool,
-    /// The model of the protocol, explored: this configuration, or all of them
+    /// Explores the model of the protocol: this configuration, or all of them
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "all")]
     model: Option<String>,
 }
@@ -172,7 +172,7 @@ fn report(
     Ok(!report.failures.is_empty())
 }
 
-/// Says now and then how far it is, and at once what failed.
+/// Reports the progress from time to time, and each failure at once.
 fn progress(after_failure: Going) -> impl Fn(&Done<'_>) -> Going + Sync {
     const PERIOD: Duration = Duration::from_secs(10);
     const SLOW: Duration = Duration::from_secs(5);
@@ -203,7 +203,7 @@ fn again(text: &str, log: &str) -> anyhow::Result<bool> {
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
     let subscriber = subscriber.without_time().finish();
     let (violations, outcome) = if plan.faults.is_empty() {
-        // There is nothing to compare it with.
+        // There is no reference run to compare it with.
         let scenarios = chosen(std::slice::from_ref(&plan.scenario));
         let scenario = scenarios.first().context("no such scenario")?;
         let outcome = with_default(subscriber, || play::run(scenario, &plan))?;

@@ -1,31 +1,34 @@
-//! A model of the grant and its end, with the real decisions inside.
+//! A model of the grant and its end, which uses the real decisions.
 //!
-//! Owns: the API server's objects as small values, two controllers that both believe for ever that they
-//! lead, the node plugin, people, pods, the evaluation service, and the rules. Every order of their steps is
-//! tried, one call to the API server a step. The decisions are not modelled: `plan`, `keep`, `is_exactly`,
-//! `held`, `granted`, `finished` and the evaluation service's `check::answer` are the ones that ship, asked
-//! with real objects and remembered, since they are pure.
+//! Owns: the API server's objects as small values, two controllers that both believe forever that they lead,
+//! the node plugin, people, pods, the evaluation service, and the rules. Every order of their steps is tried;
+//! each call to the API server is one step. The decisions are not modelled: `plan`, `keep`, `is_exactly`,
+//! `held`, `granted`, `finished` and the evaluation service's `check::answer` are the production functions.
+//! They are called with real objects, and their results are memoized, because they are pure.
 //!
-//! What is left out, and why it may be:
-//! - A controller works on one thing at a time, and both at once only on the same pod name: work on
-//!   different pods shares no object that a controller writes, so what holds for each pair holds for all.
-//! - It may look at anything whenever its caches show something to do. Which event wakes it is not in here;
-//!   the campaign has the real queue.
-//! - Its caches keep up, or all of them stop at one moment and catch up at another.
-//! - An object's UID, and a request's version, are only kept as "still the one that was read". A live read
-//!   that is followed by a deletion under the UID that was read is one step: whatever comes between makes
-//!   the deletion fail, which is a step of its own. Connector, policies and grants are read together.
-//! - Who crashes while it only reads has done nothing, so nobody does. Two controllers that are alike do alike.
-//!   The first thing that happens to a pod happens to the first one. Once nothing happens any more, reads of
-//!   what nobody writes are one step with the read before, and one pod name is done before the other.
-//! - Several requests of one pod are made in the order of their creation times.
-//! - The garbage collector never helps. Every write takes effect when it is sent. The switch is on, no pod
-//!   is on its way out, no request is over the limit.
-//! - That a pod is let in changes nothing that anybody reads. So it is no step: in every state the
-//!   evaluation service's rule is asked whether it would be, by what requests gave.
-//! - What caches show of a standing permission is what was heard of it. Each live look asks for it anew.
+//! Simplifications, and why they are sound:
+//! - A controller works on one thing at a time, and both controllers work at once only on the same pod name.
+//!   Work on different pods shares no object that a controller writes, so a result for each pair holds for
+//!   all.
+//! - A controller may look at anything whenever its caches show something to do. The event that triggers this
+//!   is not modelled; the campaign uses the real queue.
+//! - Its caches are up to date, or all of them stop at one time and catch up at another.
+//! - An object's UID and a request's version are represented only as "still the one that was read". A live
+//!   read followed by a deletion with a precondition on the UID that was read is one step: any change in
+//!   between makes the deletion fail, which is a step of its own. Connector, policies and grants are read
+//!   together.
+//! - A controller that only reads does not crash, because it has changed nothing. Two controllers in the same
+//!   state behave alike. The first event of a pod happens to the first pod. When no more events can happen,
+//!   reads of objects that no controller writes are merged with the previous read, and one pod name is
+//!   completed before the other.
+//! - Several requests of one pod are created in the order of their creation times.
+//! - The garbage collector never helps. Every write takes effect when it is sent. The feature is enabled, no
+//!   pod is terminating, and no request is over the limit.
+//! - Admitting a pod changes nothing that is read, so it is not a step. Instead, the rule of the evaluation
+//!   service is evaluated in every state, with the grants of the requests.
+//! - The caches hold the last answer about a standing permission. Each live look asks again.
 //!
-//! Refuses to know: how a decision is made. Invariant: each step of a controller is what its process does
+//! Knows nothing of how a decision is made. Invariant: each step of a controller is the work of its process
 //! between two answers of the API server.
 
 #![allow(
@@ -86,7 +89,7 @@ struct Protocol {
     found: [AtomicBool; 17],
 }
 
-/// What caches showed when they stopped moving.
+/// The contents of caches at the time when they stopped.
 #[derive(Default)]
 struct Views {
     all: RwLock<(Vec<World>, HashMap<World, u32>)>,
@@ -110,28 +113,28 @@ impl Views {
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Action {
-    /// Of nobody's controller.
+    /// An event outside of the controllers.
     Happens(Happening),
-    /// A controller takes up a request.
+    /// A controller starts work on a request.
     Look(usize, RequestId),
-    /// A controller holds the rule against the objects of a policy for a request.
+    /// A controller checks the objects of a policy for a request against the rule about managed objects.
     Enforce(usize, RequestId, u8),
     /// A controller makes its next call.
     Goes(usize, Call),
-    /// It reads a check, or whether there is a standing permission, and the evaluation service does not answer.
+    /// A controller reads a check or a standing permission, and the evaluation service does not answer.
     Silence(usize),
-    /// A controller dies, and starts again with a sweep.
+    /// A controller crashes, and restarts with a sweep.
     Crash(usize),
-    /// What a controller has read gets too old to grant on.
+    /// The reads of a controller become too old to grant on.
     Ages(usize),
-    /// The watches of a controller stop moving.
+    /// The watches of a controller stop.
     FallsBehind(usize),
-    /// They show everything again.
+    /// The watches show everything again.
     CatchesUp(usize),
 }
 
 impl Protocol {
-    /// A model of that size.
+    /// A model of this size.
     fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -142,7 +145,8 @@ impl Protocol {
         }
     }
 
-    /// Whether something is the case for the first time: the checker would keep the last and longest way.
+    /// True when a condition is met for the first time. Otherwise the checker would keep the last and longest
+    /// path.
     fn first(&self, n: usize, is: impl FnOnce() -> bool) -> bool {
         !self.found[n].load(Ordering::Relaxed)
             && is()
@@ -171,7 +175,7 @@ impl Protocol {
         }
     }
 
-    /// Once nothing happens any more, one pod name comes after the other: what is done for one changes nothing
+    /// When no more events can happen, one pod name is processed after the other: work on one changes nothing
     /// that is read for the other.
     fn is_turn_of(&self, state: &State, slot: usize) -> bool {
         let busy = || {
@@ -219,7 +223,7 @@ impl Protocol {
             }
         }
         if faulty {
-            // Who has written nothing yet may as well not have begun.
+            // A crash before the first write has no effect.
             if !matches!(controller.doing, Doing::Idle | Doing::Reading(_)) {
                 actions.push(Action::Crash(c));
             }
@@ -274,7 +278,7 @@ impl Protocol {
             Action::Crash(c) => {
                 state.halved |= Self::is_half_way(&state, &state.controllers[c].doing);
                 state.controllers[c].doing = Doing::Sweeping(Sweep::Started);
-                // Whoever starts lists everything anew.
+                // A restarted process lists everything again.
                 state.controllers[c].behind = None;
             }
             Action::Ages(c) => {
@@ -319,12 +323,12 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        // What follows from a broken rule tells nothing new.
+        // The consequences of a broken rule give no new information.
         if state.broken.is_some() || self.stop.load(Ordering::Relaxed) {
             return;
         }
         for c in 0..state.controllers.len() {
-            // Two that are alike do alike.
+            // Two controllers in the same state behave alike.
             if c == 0 || state.controllers[0] != state.controllers[c] {
                 self.controller_actions(state, c, actions);
             }
@@ -355,7 +359,7 @@ impl Model for Protocol {
             rule::<13>("I5: what held nothing ends with its pod or by a standing permission"),
             seen::<7>("a pod is let in"),
         ];
-        // What cannot be seen with so little going on is not looked for.
+        // Situations that cannot occur with so few events are not expected.
         if happenings > 0 {
             all.push(seen::<8>("a grant is taken back to the last object"));
         }
@@ -396,7 +400,7 @@ fn seen<const N: usize>(name: &'static str) -> Property<Protocol> {
     })
 }
 
-/// Explores everything within the settings, or stops at their number of states or at the first broken rule.
+/// Explores all states within the settings, or stops at the limit of states or at the first broken rule.
 #[must_use]
 pub fn run(settings: Settings) -> Report {
     const PAUSE: Duration = Duration::from_millis(50);
@@ -410,22 +414,22 @@ pub fn run(settings: Settings) -> Report {
     while !checker.is_done() && checker.unique_state_count() < settings.most {
         std::thread::sleep(PAUSE);
     }
-    // What was found so far still gets its rules checked; nothing is added to it.
+    // The rules are still checked for the states found so far, but no states are added.
     let exhausted = checker.is_done();
     checker.model().stop.store(true, Ordering::Relaxed);
     let checker = checker.join();
-    // Ways are told by walking them again.
+    // Paths are reported by following them again.
     checker.model().stop.store(false, Ordering::Relaxed);
     Report::of(&checker, exhausted, started.elapsed())
 }
 
-/// Looks at whether everything comes to rest, within the settings. All states are kept, so they must be few.
+/// Checks that the model settles, within the settings. All states are kept, so there must be few of them.
 #[must_use]
 pub fn settle(settings: Settings) -> Settled {
     Protocol::new(settings).settles()
 }
 
-/// Whether finding something means that a rule is broken.
+/// True when a rule is broken, given whether the checker found an example for its property.
 fn is_broken(expectation: &Expectation, found: bool) -> bool {
     match expectation {
         Expectation::Always | Expectation::Eventually => found,

@@ -1,4 +1,4 @@
-//! Another tenant of the same controller, which keeps it as busy as it may.
+//! Another tenant of the same controller, which causes the maximum load.
 
 use std::time::Duration;
 
@@ -11,38 +11,38 @@ use tokio::{
 
 use crate::stage::{CONNECTOR, OURS, SIGNOFF, Stage};
 
-/// Where it has everything: connector, policies, pods and requests.
+/// The namespace of its connector, policies, pods and requests.
 pub const LOUD: &str = "loud";
-/// What a question about its policies takes: more than the service gives a module.
+/// The duration of a question about its policies: longer than the time limit of a module.
 pub const QUESTION: Duration = Duration::from_secs(1);
-/// What each call to the API server takes beside it.
+/// The duration of each call to the API server in a plan with it.
 pub const CALL: Duration = Duration::from_millis(5);
 
-/// Two for each worker of the lane that grants.
+/// Two for each worker of the granting lane.
 const PODS: usize = 48;
-/// Those that are approved: more than the other lane has workers.
+/// The approved ones: more than the workers of the other lane.
 const APPROVED: usize = 16;
-/// Policies that each pod is judged by.
+/// Policies that each pod is evaluated with.
 const POLICIES: usize = 4;
-/// How often some objects change.
+/// The interval of changes.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How many at a time.
+/// The number of objects changed at a time.
 const AT_ONCE: usize = 6;
-/// How long it goes on after each step of the scenario.
+/// The time that it stays active after each step of the scenario.
 const BURST: Duration = Duration::from_secs(10);
 
-/// How long it takes until everything that it has was changed once.
+/// The time until all of its objects were changed once.
 const BUSY: Duration = Duration::from_secs(4);
-/// How long it is waited for what it is approved, in scenarios in which that may never come.
+/// The limit of waiting for its grants, for scenarios in which they may never be written.
 const SETTLED: Duration = Duration::from_mins(1);
 
-/// The tenant. It changes nothing before `stir` is called, and nothing any more once this is dropped.
+/// The tenant. It changes nothing before `stir` is called, and nothing after this is dropped.
 pub struct Neighbour {
     until: watch::Sender<Instant>,
 }
 
 impl Neighbour {
-    /// Has a connector, policies, pods and requests; some of the pods are approved.
+    /// Creates its connector, policies, pods and requests, and approves some of the pods.
     #[must_use]
     pub fn of(stage: &Stage) -> Self {
         settle(stage);
@@ -51,7 +51,7 @@ impl Neighbour {
         Self { until }
     }
 
-    /// Waits until it has what it is approved: what is granted is looked at by workers of their own.
+    /// Waits until its approved pods are granted: existing grants are handled by separate workers.
     pub async fn settles(&self, stage: &Stage) {
         let limit = Instant::now() + SETTLED;
         while granted(stage) < APPROVED && Instant::now() < limit {
@@ -59,7 +59,7 @@ impl Neighbour {
         }
     }
 
-    /// It changes what it has for a while from now on. Returns when the controller is busy with that.
+    /// Starts changing its objects for a while. Returns when the controller is busy with them.
     pub async fn stir(&self) {
         let now = Instant::now();
         let was_quiet = *self.until.borrow() <= now;
@@ -103,7 +103,7 @@ fn settle(stage: &Stage) {
         }));
         stage.put(json!({
             "apiVersion": OURS, "kind": "AccessRequest",
-            // UIDs of its own: those of the scenario stand in the names of plans.
+            // The UIDs differ from those of the scenario, which are part of the names of plans.
             "metadata": {"name": name, "namespace": LOUD, "uid": format!("request-{name}")},
             "spec": {
                 "subject": {"kind": "ServiceAccount", "namespace": LOUD, "name": "builder"},
@@ -117,7 +117,7 @@ fn settle(stage: &Stage) {
     }
 }
 
-/// Judged again with each change of an approval, after the grant too.
+/// Evaluated again with each change of an approval, also after the grant.
 fn policy(name: &str) -> Value {
     json!({
         "apiVersion": OURS, "kind": "AccessPolicy",
@@ -143,7 +143,7 @@ fn name(number: usize) -> String {
     format!("loud-{number}")
 }
 
-/// Changes objects in turn, while it is stirred: approvals and pods say something new, policies are written again.
+/// Changes objects in turn while active: approvals, pods and policies get a new annotation.
 async fn change(stage: Stage, mut stirred: watch::Receiver<Instant>) {
     let mut round = 0;
     loop {
@@ -172,14 +172,15 @@ fn say_again(stage: &Stage, plural: &str, name: &str, round: usize) {
     });
 }
 
-/// Whether a question is about one of its policies.
+/// True when a question is about one of its policies.
 #[must_use]
 pub fn asks(policy: &[u8]) -> bool {
     let word = format!(r#""namespace":"{LOUD}""#);
     policy.windows(word.len()).any(|it| it == word.as_bytes())
 }
 
-/// What happened to the scenario's own objects. A run with the neighbour promises the others what one without it does.
+/// The log of the scenario's own objects. With the neighbour, other tenants have the same guarantees as
+/// without it.
 #[must_use]
 pub fn without(mut log: Vec<Entry>) -> Vec<Entry> {
     log.retain(|entry| {
@@ -194,7 +195,7 @@ pub fn without(mut log: Vec<Entry>) -> Vec<Entry> {
     log
 }
 
-/// How many of its requests are granted.
+/// The number of its granted requests.
 #[must_use]
 pub fn granted(stage: &Stage) -> usize {
     let requests = stage.server.list("accessrequests").into_iter();
@@ -217,7 +218,7 @@ mod tests {
         let outcome = run(Plan::with("withdrawn", Fault::NoisyNeighbour));
         assert_eq!(outcome.violations, []);
         assert_eq!(outcome.granted_beside, APPROVED);
-        // Everybody else asks a handful of questions.
+        // Other tenants ask only a few questions.
         assert!(outcome.asked > 4 * PODS, "{}", outcome.asked);
         let alone = run(Plan::undisturbed("withdrawn"));
         assert_eq!(alone.granted_beside, 0);

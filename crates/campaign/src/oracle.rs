@@ -1,7 +1,7 @@
-//! Judges a run by what happened at the API server, at every instant of it.
+//! Judges a run by the log of the API server, at every point in time.
 //!
-//! It shares no code with the controller: what a policy asks for and what an approval says is read here
-//! once more, as simply as the scenarios allow.
+//! It shares no code with the controller: it interprets policies and approvals by itself, as simply as the
+//! scenarios allow.
 
 mod applies;
 mod conduct;
@@ -21,41 +21,41 @@ use testkit::Entry;
 
 pub use summary::{EndState, Writes};
 
-/// A broken promise.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// When, since the start of the run.
+    /// The time since the start of the run.
     pub at: Duration,
-    /// What is wrong.
+    /// The description.
     pub what: String,
 }
 
-/// What is promised.
+/// The rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// I1: granted only on what was read live just before.
+    /// I1: grants are based on recent live reads only.
     Fresh,
-    /// I2: gone as soon as its reason is.
+    /// I2: a grant is revoked as soon as its reason is gone.
     Revoked,
-    /// I3: nothing across namespaces that no policy says.
+    /// I3: no effect across namespaces that no policy allows.
     Tenants,
-    /// I4: never more than one pod's use of one connector.
+    /// I4: a grant allows no more than one pod's use of one connector.
     Shape,
-    /// I5: a no is final.
+    /// I5: a rejection is final.
     Final,
-    /// Nothing is taken back for no reason.
+    /// No grant is revoked without a reason.
     Lost,
-    /// The end is as it is without faults.
+    /// The final state is that of the run without faults.
     End,
-    /// No more is written than has to be.
+    /// No more writes than necessary.
     Writes,
-    /// Nothing goes on when nothing happens.
+    /// No activity without events.
     Idle,
-    /// A step of the scenario never came true.
+    /// A condition of the scenario was never met.
     Stuck,
-    /// The process itself.
+    /// The process itself failed.
     Process,
 }
 
@@ -86,44 +86,45 @@ impl fmt::Display for Violation {
 
 /// Without a fault a call takes no time.
 const IN_FLIGHT: Duration = Duration::from_millis(50);
-/// By how much a process may be late that another one races, or that hears of everything late.
+/// The delay of a process that races with another one, or that receives all events late.
 const RACE: Duration = Duration::from_secs(10);
 
-/// Something went wrong, and for some time it may be felt.
+/// A fault that occurred, and the time during which it has effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Incident {
-    /// When.
+    /// The time of the fault.
     pub at: Duration,
-    /// For how long.
+    /// The duration of its effects.
     pub recovery: Duration,
 }
 
-/// How much later than at once something may be taken back.
+/// The permitted delays of a revocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each says one thing about a plan, and no two of them exclude each other"
 )]
 pub struct Allowance {
-    /// Without a fault.
+    /// The delay without a fault.
     pub usual: Duration,
-    /// Everything that went wrong, in its order.
+    /// All faults that occurred, in order.
     pub incidents: Vec<Incident>,
-    /// By how much all watches are late.
+    /// The delay of all watches.
     pub lag: Duration,
     /// Whether another process may have been about to write when the end was recorded.
     pub races: bool,
-    /// Whether two processes lead that do not know of each other.
+    /// Whether two processes lead without knowing of each other.
     pub two_lead: bool,
-    /// Whether the clock by which something ends is the clock of the log.
+    /// Whether ends by time use the same clock as the log.
     pub true_clock: bool,
-    /// Whether one of the two objects of a grant cannot be deleted. Then nothing is in force without the other.
+    /// Whether one of the two objects of a grant cannot be deleted. Then a grant is not in effect without the
+    /// other object.
     pub kept: bool,
 }
 
 impl Allowance {
-    /// Until when something has to be gone that lost its reason at that time. An incident is an excuse for what is due
-    /// while it is felt, and for nothing before or after.
+    /// The time by which a grant must be gone whose reason ended at `since`. An incident excuses only what is
+    /// due while it has effects.
     #[must_use]
     pub fn until(&self, since: Duration) -> Duration {
         let usual = since + self.usual + self.lag;
@@ -136,36 +137,36 @@ impl Allowance {
         })
     }
 
-    /// Whether nothing goes wrong in all of a plan, so that whatever is done has a reason that everybody can see.
+    /// True when nothing goes wrong in the whole plan, so that every action has a reason visible in the log.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.incidents.is_empty() && !self.races && !self.two_lead
     }
 
-    /// Whether something that went wrong is felt at that time, or a moment later.
+    /// True when a fault has effects at that time, or shortly afterwards.
     #[must_use]
     pub fn is_disturbed(&self, at: Duration) -> bool {
         self.until(at) > at + self.usual + self.lag
     }
 
-    /// How much later than an end a write may be sent by somebody who has not heard of it.
+    /// The delay after an end within which a process that does not know of it may still send a write.
     const fn flight(&self) -> Duration {
         if self.races { RACE } else { IN_FLIGHT }
     }
 }
 
-/// What a run proves something about: where this is 0, nothing.
+/// The coverage of a run: where a value is 0, the run proves nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Bindings that were written.
     pub grants: usize,
-    /// Bindings that were taken back.
+    /// Bindings that were revoked.
     pub revocations: usize,
-    /// The longest time that one outlived its reason.
+    /// The longest time that one existed without a reason.
     pub longest: Duration,
 }
 
-/// Judges everything that can be judged without another run.
+/// Checks all rules that need no other run.
 #[must_use]
 pub fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Seen) {
     rules::judge(log, allowance)

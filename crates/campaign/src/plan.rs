@@ -1,4 +1,4 @@
-//! What goes wrong in a run, and the text by which it can be made to go wrong again.
+//! The faults of a run, and the text with which it can be repeated.
 
 mod text;
 
@@ -6,112 +6,113 @@ use crate::evaluator::{Hearsay, Mood, Rumour, Spell};
 
 pub use text::NoPlan;
 
-/// So many failures in a row are overcome within seconds.
+/// Up to this many consecutive failures are overcome within seconds.
 pub const FEW: usize = 4;
 
-/// A scenario, and what goes wrong in it.
+/// A scenario, and the faults in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Plan {
     /// The scenario's name.
     pub scenario: String,
-    /// What goes wrong; nothing in the run that others are compared with.
+    /// The faults; none in the reference run.
     pub faults: Vec<Fault>,
 }
 
-/// One thing that goes wrong.
+/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
-    /// At a call to the API server, and at as many equal ones after it.
+    /// A call to the API server fails, and so do the following equal calls.
     Call {
-        /// Which call.
+        /// The call.
         at: CallId,
-        /// What happens to it.
+        /// The kind of failure.
         what: CallTrouble,
-        /// How many times in a row.
+        /// The number of consecutive failures.
         times: usize,
     },
-    /// At one line of a watch.
+    /// One line of a watch is affected.
     Event {
-        /// Which line.
+        /// The line.
         at: EventId,
-        /// What happens to it.
+        /// The kind of fault.
         what: EventTrouble,
     },
     /// The evaluator misbehaves.
     Evaluator {
-        /// How.
+        /// The misbehaviour.
         mood: Mood,
-        /// From which question on.
+        /// The first affected question.
         from: usize,
-        /// For how many.
+        /// The number of affected questions.
         questions: usize,
     },
     /// The evaluator misbehaves when it is asked about standing permissions.
     Standing {
-        /// How.
+        /// The misbehaviour.
         hearsay: Hearsay,
-        /// From which call on.
+        /// The first affected call.
         from: usize,
-        /// For how many.
+        /// The number of affected calls.
         calls: usize,
     },
-    /// Watches are fed by an API server that is behind by that many versions.
+    /// Watches are served by an API server that lags behind by this many versions.
     Lag(u64),
     /// Two processes lead, all the time.
     TwoLeaders,
-    /// Another tenant is as busy as it may be, and every call takes time.
+    /// Another tenant causes the maximum load, and every call takes time.
     NoisyNeighbour,
-    /// Nothing collects what has lost its owner.
+    /// Objects without an owner are not collected.
     NoGarbageCollection,
-    /// The wall clock jumps by an hour, before that step.
+    /// The wall clock jumps by an hour, before this step.
     ClockJump {
         /// The step, from 0.
         step: usize,
-        /// Into the future or the past.
+        /// True for a jump into the future, false into the past.
         forward: bool,
     },
-    /// The leader is gone for a minute, from before that step on.
+    /// The node of the leader is lost for a minute, from before this step on.
     NodeLost {
         /// The step, from 0.
         step: usize,
     },
-    /// From before that step on nothing can be recorded in a request: somebody is always faster, or it is forbidden.
+    /// From before this step on, every attempt to record something in a request fails: with a conflict, or as
+    /// forbidden.
     Unrecorded {
         /// The step, from 0.
         step: usize,
-        /// Forbidden, and not a conflict.
+        /// True for forbidden, false for a conflict.
         forbidden: bool,
     },
-    /// From before that step on nobody can delete a Role, or a `RoleBinding`: something refuses it each time.
+    /// From before this step on, every deletion of a Role, or of a `RoleBinding`, is refused.
     Kept {
         /// The step, from 0.
         step: usize,
-        /// Which of the two.
+        /// The kind that is affected.
         what: Undeletable,
     },
-    /// The process is killed before that step, and started again.
+    /// The process is killed before this step, and restarted.
     Restart {
         /// The step, from 0.
         step: usize,
     },
 }
 
-/// A call to the API server, by what it is about and which of equal ones it is.
+/// A call to the API server, identified by its target and its number among equal calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId {
     /// Verb.
     pub verb: String,
-    /// Resource, with its subresource behind a dot.
+    /// Resource, with its subresource after a dot.
     pub resource: String,
     /// Namespace; empty for all.
     pub namespace: String,
     /// Name; empty for a list.
     pub name: String,
-    /// How many equal calls came before.
+    /// The number of equal calls before it.
     pub nth: usize,
 }
 
-/// A line of a watch, by what it is about and which of equal ones it is.
+/// A line of a watch, identified by its object and its number among equal lines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId {
     /// The kind of event.
@@ -122,7 +123,7 @@ pub struct EventId {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// How many equal lines came before.
+    /// The number of equal lines before it.
     pub nth: usize,
 }
 
@@ -154,43 +155,43 @@ macro_rules! words {
 }
 
 words! {
-    /// What happens to a call.
+    /// The kind of failure of a call.
     CallTrouble {
-        /// The process dies before it is carried out.
+        /// The process is killed before the call is executed.
         KillBefore = "kill-before",
-        /// The process dies when it was carried out, before it hears of it.
+        /// The process is killed after the call is executed, before it gets the answer.
         KillAfter = "kill-after",
-        /// The connection breaks before it is carried out.
+        /// The connection breaks before the call is executed.
         LoseRequest = "lose-request",
-        /// It is carried out, and the answer is lost.
+        /// The call is executed, and the answer is lost.
         LoseAnswer = "lose-answer",
-        /// It is not carried out, and nobody says so.
+        /// The call is neither executed nor answered.
         HangBefore = "hang-before",
-        /// It is carried out, and nobody says so.
+        /// The call is executed but never answered.
         HangAfter = "hang-after",
-        /// It is carried out after four seconds.
+        /// The call is executed after four seconds.
         Late = "late",
-        /// The answer is no JSON.
+        /// The answer is not JSON.
         Garbage = "garbage",
         /// 403
         Forbidden = "403",
-        /// 410, as when what a list goes on from was compacted.
+        /// 410, as for a list whose continue token was compacted.
         Expired = "410",
         /// 409
         Conflict = "409",
-        /// 429, with a time to wait.
+        /// 429, with a retry time.
         TooMany = "429",
         /// 500
         Internal = "500",
         /// 503
         Unavailable = "503",
-        /// 504, as after a request that etcd may have carried out.
+        /// 504, as for a request that etcd may have executed.
         GatewayTimeout = "504",
     }
 }
 
 words! {
-    /// What cannot be deleted any more.
+    /// The objects that cannot be deleted any more.
     Undeletable {
         /// Roles.
         Roles = "roles",
@@ -200,30 +201,30 @@ words! {
 }
 
 words! {
-    /// What happens to a line of a watch.
+    /// The kind of fault of a watch line.
     EventTrouble {
-        /// It never comes; the stream ends with 410 at the next line.
+        /// It is dropped; the stream ends with 410 at the next line.
         Drop = "drop",
-        /// It comes twice.
+        /// It is sent twice.
         Twice = "twice",
-        /// It and what follows on this stream come two seconds late.
+        /// It and all that follows on this stream is two seconds late.
         Late = "late",
-        /// It and what follows on this stream come a minute late.
+        /// It and all that follows on this stream is a minute late.
         VeryLate = "very-late",
         /// The stream ends with 410 instead.
         Gone = "gone",
-        /// The stream just ends.
+        /// The stream ends.
         Close = "close",
-        /// Nothing comes any more, and nobody says so.
+        /// Nothing more is sent, but the stream stays open.
         Silence = "silence",
-        /// The process dies.
+        /// The process is killed.
         Kill = "kill",
     }
 }
 
 impl Fault {
-    /// Whether it takes minutes until everything is as if it had not been: somebody has to find out by
-    /// himself, or pauses between attempts have grown long.
+    /// True when the effects last for minutes: a process must detect the fault by itself, or its backoff has
+    /// grown long.
     #[must_use]
     pub const fn is_lasting(&self) -> bool {
         match self {
@@ -232,7 +233,7 @@ impl Fault {
                 what,
                 EventTrouble::Silence | EventTrouble::Drop | EventTrouble::VeryLate
             ),
-            // What it said is remembered for minutes, or asked again after one.
+            // Its answer is cached for minutes, or asked for again after a minute.
             Self::Evaluator { .. } | Self::Standing { .. } => true,
             Self::Lag(_)
             | Self::TwoLeaders
@@ -246,16 +247,17 @@ impl Fault {
         }
     }
 
-    /// Whether what it leads to is another story: what is refused for good after a grant, or left out of
-    /// the answer, ends the grant; so do rules for another pod, where it has to be written again.
+    /// True when the fault may change the outcome of the scenario. A final refusal after a grant, or an
+    /// object missing from the answer, ends the grant. So do rules for another pod, if the grant has to be
+    /// written again.
     #[must_use]
     pub fn tells_another_story(&self, timed: bool) -> bool {
-        // Where time itself is part of the story, whatever takes or moves it changes the story.
+        // In a scenario about time, every fault that takes or moves time changes the outcome.
         let moves_time = matches!(self, Self::ClockJump { .. }) || self.is_lasting();
         timed && moves_time || self.lies() || self.is_refused_for_ever()
     }
 
-    /// Whether a process loses what it knew.
+    /// True when a process loses its memory.
     #[must_use]
     pub const fn ends_a_process(&self) -> bool {
         matches!(
@@ -271,13 +273,13 @@ impl Fault {
         )
     }
 
-    /// Whether it is about what the evaluation service says.
+    /// True when it affects the answers of the evaluation service.
     #[must_use]
     pub const fn is_evaluators(&self) -> bool {
         matches!(self, Self::Evaluator { .. } | Self::Standing { .. })
     }
 
-    /// Whether something is refused from then on, as often as it is tried.
+    /// True when something is refused from then on, however often it is tried.
     #[must_use]
     pub const fn is_refused_for_ever(&self) -> bool {
         matches!(self, Self::Unrecorded { .. } | Self::Kept { .. })
@@ -300,7 +302,7 @@ impl Fault {
         })
     }
 
-    /// The spell over the evaluator, if this is one.
+    /// The spell of the evaluator, if this is one.
     #[must_use]
     pub const fn spell(&self) -> Option<Spell> {
         match *self {
@@ -328,7 +330,7 @@ impl Fault {
         }
     }
 
-    /// What is rumoured about standing permissions, if this is it.
+    /// The rumour about standing permissions, if this is one.
     #[must_use]
     pub const fn rumour(&self) -> Option<Rumour> {
         match *self {
@@ -358,7 +360,7 @@ impl Fault {
 }
 
 impl Plan {
-    /// The run that others are compared with.
+    /// The reference run.
     #[must_use]
     pub fn undisturbed(scenario: &str) -> Self {
         Self {
@@ -367,20 +369,20 @@ impl Plan {
         }
     }
 
-    /// Whether another tenant is as busy as it may be.
+    /// True when another tenant causes the maximum load.
     #[must_use]
     pub fn has_neighbour(&self) -> bool {
         self.faults.contains(&Fault::NoisyNeighbour)
     }
 
-    /// Whether the wall clock jumps in it.
+    /// True when the wall clock jumps.
     #[must_use]
     pub fn jumps(&self) -> bool {
         let mut faults = self.faults.iter();
         faults.any(|it| matches!(it, Fault::ClockJump { .. }))
     }
 
-    /// The same with one fault.
+    /// A plan with one fault.
     #[must_use]
     pub fn with(scenario: &str, fault: Fault) -> Self {
         Self {

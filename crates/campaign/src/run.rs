@@ -1,4 +1,4 @@
-//! One run: a scenario, the controller, and what goes wrong, on virtual time.
+//! One run: a scenario, the controller and the faults, on virtual time.
 
 mod patience;
 
@@ -24,56 +24,56 @@ use crate::{
 };
 use patience::{LAG, aftermath, allowance, recovery};
 
-/// How long a step may take to come true where time is part of the story.
+/// The time limit of a step in a scenario about time.
 const LIMIT: Duration = Duration::from_hours(1);
-/// The same where it may not come true at all.
+/// The time limit of a step that may not be reached at all.
 const PATIENCE: Duration = Duration::from_mins(5);
 const GLANCE: Duration = Duration::from_millis(50);
-/// How long everything is left alone at the end, before nothing at all may be written.
+/// The quiet time at the end, after which nothing at all may be written.
 const CALM: Duration = Duration::from_mins(1);
-/// What waits for a time on a clock that was set back waits that much longer.
+/// A wait for a time on a clock that was set back takes this much longer.
 const JUMP: Duration = Duration::from_mins(90);
-/// How long nothing is written then.
+/// The time during which nothing may be written then.
 const IDLE: Duration = Duration::from_mins(10);
-/// How often a process may try in that time, for each object that is left, what is refused every time: what
-/// may be in force is tried every ten seconds.
+/// The limit of attempts of a process in that time, for each remaining object that is always refused: an
+/// object that may be in effect is tried every ten seconds.
 const MOST_ATTEMPTS: usize = 70;
 
-/// How many times more, where an end can neither be carried out nor recorded: with each attempt at the one
-/// there are some at the other.
+/// The factor of attempts if an end can neither be carried out nor recorded: each attempt at the one involves
+/// several at the other.
 const RECORDS: usize = 7;
-/// How many writes two leaders may spend on undoing each other's, each of which waits after a dozen.
+/// The limit of additional writes by two leaders that undo each other's work; each pauses after a dozen.
 const UNDONE: usize = 60;
 
-/// How long a node is gone.
+/// The time that a node is lost.
 const NODE: Duration = Duration::from_mins(1);
 
-/// Every run draws the same numbers.
+/// The random seed, the same for every run.
 const CHANCE: u64 = 1;
 
-/// What a run came to.
+/// The result of a run.
 pub struct Outcome {
-    /// Every call and every change.
+    /// All calls and changes.
     pub log: Vec<Entry>,
-    /// Broken promises that can be seen without another run.
+    /// Violations of rules that need no other run.
     pub violations: Vec<Violation>,
-    /// What the judgement rests on.
+    /// The coverage of the run.
     pub seen: Seen,
-    /// How it ended.
+    /// Its final state.
     pub end: EndState,
-    /// What was written.
+    /// The writes.
     pub writes: Writes,
-    /// How many requests of a neighbour are granted at the end.
+    /// The number of a neighbour's requests that are granted at the end.
     pub granted_beside: usize,
-    /// Where something could go wrong, and what did.
+    /// The points for faults, and the faults that occurred.
     pub met: Met,
-    /// How many questions the evaluator was asked.
+    /// The number of questions to the evaluator.
     pub asked: usize,
-    /// How many calls were about standing permissions.
+    /// The number of calls about standing permissions.
     pub asked_for_standing: usize,
 }
 
-/// Runs a plan of this scenario, on a runtime of its own.
+/// Runs a plan of this scenario, on its own runtime.
 pub fn run(scenario: &Scenario, plan: &Plan) -> std::io::Result<Outcome> {
     chance::fix(CHANCE);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -127,7 +127,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         ..
     } = told;
     let idle_from = started.elapsed();
-    // What is met from here on is no point to break anything at: nothing may follow from it.
+    // Later calls and events are not used as points for faults, because nothing should happen from here on.
     let mut met = injector.met();
     met.faults += oracle.met().len();
     sleep(IDLE).await;
@@ -182,7 +182,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     }
 }
 
-/// How many writes may be tried while nothing happens: none, where nothing is refused every time.
+/// The limit of write attempts while nothing happens: none, unless something is always refused.
 fn most_attempts(stage: &Stage, processes: &Processes, plan: &Plan) -> usize {
     let refused = plan.faults.iter().filter(|it| it.is_refused_for_ever());
     let times = match refused.count() {
@@ -194,14 +194,14 @@ fn most_attempts(stage: &Stage, processes: &Processes, plan: &Plan) -> usize {
     MOST_ATTEMPTS * processes.alive().len() * left.into_iter().sum::<usize>() * times
 }
 
-/// Whether a plan may lead somewhere else than its scenario does.
+/// True when a plan may change the outcome of its scenario.
 #[must_use]
 pub fn is_another_story(scenario: &Scenario, plan: &Plan) -> bool {
     let mut faults = plan.faults.iter();
     faults.any(|it| it.tells_another_story(scenario.timed))
 }
 
-/// How long a step may take to come true: promptly, once nothing is felt any more of all that goes wrong.
+/// The time limit of a step: short, plus the time during which the faults have effects.
 fn limit(scenario: &Scenario, plan: &Plan) -> Duration {
     let felt = |fault: &Fault| aftermath(fault) + recovery(fault);
     let felt = plan.faults.iter().map(felt).sum::<Duration>();
@@ -213,7 +213,7 @@ fn limit(scenario: &Scenario, plan: &Plan) -> Duration {
     usual + felt
 }
 
-/// How many writes more there may be where two lead who cannot know the same.
+/// The number of additional writes if two processes lead that cannot know the same.
 #[must_use]
 pub fn undone(scenario: &Scenario, plan: &Plan) -> usize {
     let two = plan.faults.contains(&Fault::TwoLeaders);
@@ -224,9 +224,9 @@ pub fn undone(scenario: &Scenario, plan: &Plan) -> usize {
     }
 }
 
-/// A scenario that is being played.
+/// A scenario in progress.
 struct Story<'a> {
-    /// Whether the faults may lead somewhere else, where only the promises count.
+    /// Whether the faults may change the outcome, so that only the rules are checked.
     another: bool,
     started: Instant,
     stage: &'a Stage,
@@ -235,13 +235,13 @@ struct Story<'a> {
     injector: &'a Injector,
     neighbour: Option<Neighbour>,
     killed: UnboundedSender<String>,
-    /// What went wrong between steps, and for how long it may be felt.
+    /// Faults between steps, and the duration of their effects.
     incidents: Vec<(Instant, Duration)>,
     violations: Vec<Violation>,
 }
 
 impl Story<'_> {
-    /// Every step, and the end.
+    /// Runs every step, and awaits the end.
     async fn tell(&mut self, scenario: &Scenario) {
         let another = self.another;
         let limit = if another && !scenario.timed {
@@ -294,13 +294,13 @@ impl Story<'_> {
         });
     }
 
-    /// What goes wrong before a step.
+    /// Injects the faults before a step.
     fn before(&mut self, index: usize) {
         for fault in &self.plan.faults {
             match *fault {
                 Fault::Restart { step } if step == index => {
                     for process in self.processes.kill_all() {
-                        // Whoever restarts it lives as long as the run.
+                        // The task that restarts it lives as long as the run.
                         let _ = self.killed.send(process);
                     }
                 }
@@ -319,7 +319,7 @@ impl Story<'_> {
                 }
                 Fault::Kept { step, what } if step == index => {
                     self.injector.refuse_deletions(what);
-                    // Whatever refuses it refuses the cluster's own controllers too.
+                    // The cluster's own controllers cannot delete it either.
                     self.stage.server.collect_garbage(None);
                 }
                 Fault::ClockJump { step, forward } if step == index => {
@@ -349,7 +349,7 @@ fn start(scenario: &Scenario, stage: &Stage, processes: &Processes, plan: &Plan)
     let replicas = ["one", "other"].into_iter().take(scenario.replicas);
     let mut places: Vec<_> = replicas.map(|pod| (SYSTEM, pod)).collect();
     if plan.faults.contains(&Fault::TwoLeaders) {
-        // A lease of its own: neither ever hears of the other one.
+        // It has its own lease, so neither process ever learns of the other.
         places.push((SECOND_SYSTEM, "two"));
     }
     for (namespace, pod) in places {
@@ -359,7 +359,7 @@ fn start(scenario: &Scenario, stage: &Stage, processes: &Processes, plan: &Plan)
                     versions: *versions,
                     at_most: LAG,
                 };
-                // Also for the processes that follow it.
+                // The successors of the process lag behind, too.
                 for generation in 0..4 {
                     stage
                         .server

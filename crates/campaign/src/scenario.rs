@@ -1,4 +1,4 @@
-//! What happens in the cluster, step by step, whatever happens to the controller meanwhile.
+//! The events in the cluster, step by step, independent of the controller's state.
 
 mod changes;
 mod common;
@@ -20,39 +20,39 @@ use crate::stage::Stage;
 #[cfg(test)]
 pub(crate) use standing::stand;
 
-/// One thing that happens, or is waited for.
+/// One event, or one condition to wait for.
 #[derive(Clone, Copy)]
 pub enum Step {
-    /// Somebody does something.
+    /// An action.
     Do(&'static str, fn(&Stage)),
-    /// The next step waits until this is so.
+    /// The next step waits until this condition is met.
     Until(&'static str, fn(&Stage) -> bool),
-    /// The next step waits that long.
+    /// The next step waits this long.
     Rest(Duration),
 }
 
-/// A story.
+/// A scenario.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     /// Its name, part of every plan's identifier.
     pub name: &'static str,
-    /// What is there before a controller starts.
+    /// The state of the cluster before a controller starts.
     pub before: fn(&Stage),
-    /// What happens then.
+    /// The steps after that.
     pub steps: &'static [Step],
-    /// Whether what is true at the end is as it should be.
+    /// The condition that must be met at the end.
     pub ends: fn(&Stage) -> bool,
-    /// How long a decided request is kept after its pod is gone.
+    /// The retention of a decided request after its pod is gone.
     pub retention: Duration,
-    /// Whether what it comes to depends on who is faster; then nothing but `ends` is compared.
+    /// Whether the outcome depends on a race; then only `ends` is checked.
     pub race: bool,
-    /// Whether something in it happens because time has passed on the wall clock.
+    /// Whether some event is caused by passing of time on the wall clock.
     pub timed: bool,
-    /// How long a step may take to come true where nothing goes wrong and time is no part of the story.
+    /// The time limit of a step without faults, if the scenario is not about time.
     pub usual: Duration,
-    /// Whether a process that starts later cannot know what one knows that saw it all.
+    /// Whether a process that starts later cannot know what an earlier one has seen.
     pub remembered: bool,
-    /// How many processes want to lead, of which one does.
+    /// The number of processes that compete for leadership.
     pub replicas: usize,
 }
 

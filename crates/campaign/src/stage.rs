@@ -1,4 +1,4 @@
-//! The cluster of a scenario, and what people and other controllers do in it.
+//! The cluster of a scenario, and the actions of people and other controllers in it.
 
 mod others;
 
@@ -15,17 +15,17 @@ use crate::neighbour::LOUD;
 
 pub use others::{ASKERS, Asker, MORE_APPS, MORE_TOOLS, OWNERS};
 
-/// Where the connector, its policies and its requests are.
+/// The namespace of the connector, its policies and its requests.
 pub const TOOLS: &str = "tools";
-/// Where the pods are.
+/// The namespace of the pods.
 pub const APPS: &str = "apps";
-/// Where the installation is.
+/// The namespace of the installation.
 pub const SYSTEM: &str = "connectors-system";
 /// A second installation's namespace, for a second leader.
 pub const SECOND_SYSTEM: &str = "connectors-system-2";
-/// How the names of policies begin that say nothing to anybody here.
+/// The name prefix of policies that apply to no request here.
 pub const DECOY: &str = "decoy";
-/// The connector that everything is about.
+/// The connector of all scenarios.
 pub const CONNECTOR: &str = "harbor";
 
 /// The group and version of our kinds.
@@ -33,17 +33,17 @@ pub(crate) const OURS: &str = "connectors.alauda.io/v1alpha1";
 /// The group and version of the usual approvals.
 pub(crate) const SIGNOFF: &str = "example.com/v1";
 
-/// How a `ConfigMap` says what was decided.
+/// The Rego module that reads the decision in a `ConfigMap`.
 const VERDICT: &str = r#"package approval
 import rego.v1
 default output := {"state": "pending"}
 output := {"state": input.data.state} if input.data.state
 "#;
 
-/// What the module above reads of `ConfigMap` objects beside pods of another namespace.
+/// The fields that the module above reads of `ConfigMap` objects beside pods of another namespace.
 const SHARED_CHECK_FIELDS: &str =
     r#"[{"apiVersion": "v1", "kind": "ConfigMap", "fields": ["data.state"]}]"#;
-/// When every run begins.
+/// The start time of every run.
 const START: &str = "2026-03-01T10:00:00Z";
 
 /// The cluster of a scenario.
@@ -51,13 +51,13 @@ const START: &str = "2026-03-01T10:00:00Z";
 pub struct Stage {
     /// The API server.
     pub server: ApiServer,
-    /// By how many seconds the controllers' wall clocks are wrong.
+    /// The error of the controllers' wall clocks, in seconds.
     pub skew: Arc<AtomicI64>,
-    /// How many requests were made: a part of their UIDs, and so of the names of plans.
+    /// The number of created requests: a part of their UIDs, and so of the names of plans.
     requests: Arc<AtomicUsize>,
 }
 
-/// How a policy differs from the usual one.
+/// The differences of a policy from the usual one.
 #[derive(Clone, Copy, Default)]
 pub struct PolicyForm<'a> {
     /// `{kind: Signoff}` when absent.
@@ -74,14 +74,14 @@ pub struct PolicyForm<'a> {
     pub label: Option<&'a str>,
     /// The kind of the check objects, another one than the usual.
     pub kind: Option<&'a str>,
-    /// The label of the objects that a second check asks for; there is none when absent.
+    /// The label of the objects that a second check selects; without it there is none.
     pub second: Option<&'a str>,
-    /// What else is different in its spec.
+    /// Other changes of its spec.
     pub edit: Option<fn(&mut Value)>,
 }
 
 impl Stage {
-    /// A cluster with an installation, namespaces and accounts, and nothing else.
+    /// A cluster with an installation, namespaces and accounts only.
     #[must_use]
     pub fn new() -> Self {
         let server = ApiServer::new(START.parse().unwrap_or(Timestamp::UNIX_EPOCH));
@@ -121,7 +121,7 @@ impl Stage {
         stage
     }
 
-    /// What looks as if it let the pod in: policies for others, and an approval in the wrong namespace.
+    /// Decoys: policies for other subjects, and an approval in the wrong namespace.
     fn decoys(&self) {
         let decoy = |namespace: &str, name: &str, account: &str, connector: Value| {
             json!({
@@ -155,7 +155,7 @@ impl Stage {
         }));
     }
 
-    /// What the chart lets the controller do.
+    /// The permissions that the chart gives to the controller.
     fn rights(&self) {
         let rbac = "rbac.authorization.k8s.io";
         let watch = json!(["get", "list", "watch"]);
@@ -200,7 +200,7 @@ impl Stage {
         }
     }
 
-    /// Creates an object as somebody with all rights.
+    /// Creates an object with all permissions.
     pub fn put(&self, object: Value) {
         self.server.create(object);
     }
@@ -214,7 +214,7 @@ impl Stage {
         }));
     }
 
-    /// A policy for pods of `builder`, who may be let in by whatever carries their name as a label.
+    /// A policy for pods of `builder`. Objects with the pod's name as a label approve them.
     pub fn policy(&self, name: &str, form: PolicyForm<'_>) {
         let (api_version, kind) = if form.config_map {
             ("v1", "ConfigMap")
@@ -283,24 +283,24 @@ impl Stage {
         }));
     }
 
-    /// A pod's phase.
+    /// Sets a pod's phase.
     pub fn pod_phase(&self, name: &str, phase: &str) {
         self.server.change("pods", APPS, name, |pod| {
             pod["status"]["phase"] = phase.into();
         });
     }
 
-    /// Deletes a pod; nothing keeps it.
+    /// Deletes a pod; it has no finalizer.
     pub fn delete_pod(&self, name: &str) {
         self.server.delete("pods", APPS, name);
     }
 
-    /// The pod's request, as the node plugin makes it and the webhook completes it.
+    /// The pod's request, as the node plugin creates it and the webhook completes it.
     pub fn request(&self, pod: &str) {
         self.request_named(&format!("for-{pod}"), pod);
     }
 
-    /// The same under another name.
+    /// The same with another name.
     pub fn request_named(&self, name: &str, pod: &str) {
         let uid = self
             .server
@@ -326,12 +326,12 @@ impl Stage {
         self.signoff_labelled(name, "run", pod, state);
     }
 
-    /// The same with a label of one's own.
+    /// The same with another label.
     pub fn signoff_labelled(&self, name: &str, label: &str, pod: &str, state: &str) {
         self.approval_of(SIGNOFF, "Signoff", name, label, pod, state);
     }
 
-    /// An approval object of a kind that arrives later.
+    /// An approval object of a kind that is registered later.
     pub fn latecomer(&self, name: &str, pod: &str, state: &str) {
         self.approval_of(SIGNOFF, "Latecomer", name, "run", pod, state);
     }
@@ -352,7 +352,7 @@ impl Stage {
         }));
     }
 
-    /// An approval that is read by Rego.
+    /// An approval that Rego evaluates.
     pub fn config_map(&self, name: &str, pod: &str, state: &str) {
         self.put(json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -361,7 +361,7 @@ impl Stage {
         }));
     }
 
-    /// An `ApprovalTask` for a pod that says that it is approved, with what its approvers said.
+    /// An approved `ApprovalTask` for a pod, with the inputs of its approvers.
     pub fn approval_task(&self, pod: &str, approvers: &Value) {
         self.put(json!({
             "apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask",
@@ -371,14 +371,14 @@ impl Stage {
         }));
     }
 
-    /// Somebody decides.
+    /// Sets the decision of an approval.
     pub fn decide(&self, name: &str, state: &str) {
         self.server.change("signoffs", APPS, name, |it| {
             it["status"]["state"] = state.into();
         });
     }
 
-    /// A kind of approval objects that arrives later.
+    /// Registers a kind of approval objects.
     pub fn latecomers_arrive(&self) {
         self.server.register(Kind {
             kind: "Latecomer".to_owned(),
@@ -387,18 +387,18 @@ impl Stage {
         });
     }
 
-    /// The same kind, and nobody serves it.
+    /// Registers the same kind, with an unavailable backend.
     pub fn latecomers_are_away(&self) {
         self.latecomers_arrive();
         self.server.take_away("latecomers", "example.com");
     }
 
-    /// The feature switch.
+    /// Sets the feature switch.
     pub fn switch(&self, on: bool) {
         self.configure("enable-connectors-approval", Some(&on.to_string()));
     }
 
-    /// One word of the installation's configuration; none takes it out.
+    /// Sets one value of the installation's configuration, or removes it.
     pub fn configure(&self, key: &str, word: Option<&str>) {
         for namespace in [SYSTEM, SECOND_SYSTEM] {
             self.server
@@ -412,12 +412,12 @@ impl Stage {
         }
     }
 
-    /// The wall clocks of the controllers jump.
+    /// Moves the wall clocks of the controllers.
     pub fn jump(&self, by: SignedDuration) {
         self.skew.fetch_add(by.as_secs(), Ordering::SeqCst);
     }
 
-    /// The request of that name, as it is.
+    /// The current request of that name.
     #[must_use]
     pub fn request_now(&self, name: &str) -> Option<Value> {
         self.server.get("accessrequests", TOOLS, name)
@@ -433,7 +433,7 @@ impl Stage {
             .to_owned()
     }
 
-    /// Objects of a kind that are there, without those of a neighbour.
+    /// The existing objects of a kind, without those of a neighbour.
     #[must_use]
     pub fn list(&self, plural: &str) -> Vec<Value> {
         let mut all = self.server.list(plural);
@@ -441,13 +441,13 @@ impl Stage {
         all
     }
 
-    /// Managed bindings that are there.
+    /// The existing managed bindings.
     #[must_use]
     pub fn bindings(&self) -> Vec<Value> {
         self.managed("rolebindings")
     }
 
-    /// Managed objects of a kind that are there.
+    /// The existing managed objects of a kind.
     #[must_use]
     pub fn managed(&self, plural: &str) -> Vec<Value> {
         let all = self.list(plural).into_iter();

@@ -1,4 +1,4 @@
-//! A run in lines that a person can read: each call that writes or fails, each change, each death.
+//! A run as readable lines: each call that writes or fails, each change, each killed process.
 
 use testkit::{CallFault, Entry, EventFault, What};
 

@@ -265,17 +265,11 @@ impl Running {
     }
 
     fn touch(&mut self, change: Result<Change, RecvError>) -> Result<(), Refused> {
-        match change {
-            Ok(Change::Everything) | Err(RecvError::Lagged(_)) => {
-                self.everything.touch(Instant::now());
-                Ok(())
-            }
-            Ok(change @ (Change::Tuple(_) | Change::Namespace(_))) => {
-                self.questions.touch(&change);
-                Ok(())
-            }
-            Err(RecvError::Closed) => Err(Refused::NotReady),
+        match concerned(change)? {
+            Change::Everything => self.everything.touch(Instant::now()),
+            change @ (Change::Tuple(_) | Change::Namespace(_)) => self.questions.touch(&change),
         }
+        Ok(())
     }
 
     fn news(&mut self) -> Result<Option<WatchAccessResponse>, Refused> {
@@ -305,6 +299,15 @@ impl Running {
     }
 }
 
+/// What a change may concern. The changes that a stream missed may concern every question.
+fn concerned(change: Result<Change, RecvError>) -> Result<Change, Refused> {
+    match change {
+        Ok(change) => Ok(change),
+        Err(RecvError::Lagged(_)) => Ok(Change::Everything),
+        Err(RecvError::Closed) => Err(Refused::NotReady),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,5 +320,19 @@ mod tests {
             together.touch(now + later * TOGETHER / 2);
         }
         assert_eq!(together.0, Some(now + TOGETHER));
+    }
+    #[tokio::test]
+    async fn a_stream_that_missed_changes_looks_at_everything() {
+        let (changes, mut missed) = broadcast::channel(1);
+        for namespace in ["a", "b", "c"] {
+            let _ = changes.send(Change::Namespace(namespace.into()));
+        }
+        let change = concerned(missed.recv().await);
+        assert!(matches!(change, Ok(Change::Everything)), "{change:?}");
+        let change = concerned(missed.recv().await);
+        assert!(matches!(change, Ok(Change::Namespace(_))), "{change:?}");
+        drop(changes);
+        let end = concerned(missed.recv().await);
+        assert!(matches!(end, Err(Refused::NotReady)), "{end:?}");
     }
 }

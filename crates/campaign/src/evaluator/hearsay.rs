@@ -1,4 +1,4 @@
-//! Standing permissions: what is true of them, and what may be said instead.
+//! Standing permissions: the correct answer, and wrong ones.
 
 use evaluation_api::access::{AccessQuestion, Decision};
 use evaluation_service::{check, world};
@@ -7,7 +7,7 @@ use request_controller::seen::StandingSeen;
 
 use crate::stage::Stage;
 
-/// How it misbehaves when it is asked about standing permissions.
+/// The misbehaviour of the evaluator when it is asked about standing permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Hearsay {
     /// The service cannot be reached.
@@ -18,11 +18,11 @@ pub enum Hearsay {
     Slow,
     /// It refuses every question.
     Refuses,
-    /// That there is none.
+    /// It reports that there is none.
     No,
-    /// Once: that there is one for everybody. A service that says so twice is believed.
+    /// Once, it reports one for every account. A service that repeats this is believed.
     Yes,
-    /// An answer to no question.
+    /// An answer without a matching question.
     Nothing,
 }
 
@@ -38,7 +38,7 @@ impl Hearsay {
         Self::Nothing,
     ];
 
-    /// One word for plans.
+    /// The word in plans.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -53,18 +53,18 @@ impl Hearsay {
     }
 }
 
-/// A hearsay from one call on, for some calls.
+/// A misbehaviour that affects some calls, from one call on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rumour {
-    /// How it misbehaves.
+    /// The misbehaviour.
     pub hearsay: Hearsay,
-    /// The first call that it meets, from 0.
+    /// The first affected call, from 0.
     pub from: usize,
-    /// How many calls.
+    /// The number of affected calls.
     pub calls: usize,
 }
 
-/// What the evaluation service says about standing permissions, from the Roles and bindings that are there.
+/// The answer of the evaluation service about standing permissions, from the existing Roles and bindings.
 pub(super) fn standing(stage: &Stage, questions: &[AccessQuestion]) -> Vec<StandingSeen> {
     let mut known = world::World::default();
     for role in stage.server.list("roles") {

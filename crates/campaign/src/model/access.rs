@@ -1,4 +1,4 @@
-//! Whether the node plugin would mount: asked of the evaluation service's own rule.
+//! Decides with the evaluation service's own rule whether the node plugin would mount.
 
 use connectors_api::Permission;
 use evaluation_api::access::{AccessQuestion, ConnectorName, Decision, PodRef, ServiceAccountName};
@@ -11,7 +11,7 @@ use super::{
     tables::{Tables, remember},
 };
 
-/// All that the answer for the pod of one name may depend on, the other pod's included.
+/// Everything that the answer for the pod of one name may depend on, including the other pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Asked {
     slot: usize,
@@ -21,7 +21,7 @@ pub(super) struct Asked {
 }
 
 impl Tables {
-    /// Whether the pod under a name may use the connector now.
+    /// Whether the pod with this name may use the connector now.
     pub(super) fn may_mount(&self, world: &World, slot: usize, late: Late) -> bool {
         let asked = Asked {
             slot,

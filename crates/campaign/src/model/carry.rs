@@ -1,5 +1,5 @@
-//! The controller's writes, one call at a time: what `apply` does with awaits, as steps between which
-//! anything may happen.
+//! The controller's writes, one call at a time: the awaits of `apply` become steps between which anything may
+//! happen.
 
 use super::{
     Mutation, Protocol,
@@ -8,21 +8,21 @@ use super::{
     tables::Planned,
 };
 
-/// How often the request is asked whether it still wants what was written.
+/// The number of attempts to confirm with the request that the grant is still wanted.
 const ASKED: u8 = 3;
 
-/// What becomes of one call.
+/// The outcome of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Call {
-    /// It is carried out and answered.
+    /// It is executed and answered.
     Done,
-    /// It is not carried out.
+    /// It is not executed.
     Refused,
-    /// It is carried out, and nobody hears of it.
+    /// It is executed, but the answer is lost.
     Unheard,
 }
 
-/// What a write came to, for who wrote.
+/// The result of a write, for the writer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wrote {
     Yes,
@@ -31,7 +31,7 @@ enum Wrote {
 }
 
 impl Protocol {
-    /// One call of a controller that carries out a plan.
+    /// One call of a controller that executes a plan.
     pub(super) fn carry(&self, state: &mut State, c: usize, work: &Applying, call: Call) {
         let plan = self.tables.plan(work.plan);
         let mut work = work.clone();
@@ -87,7 +87,7 @@ impl Protocol {
             }
             Step::Enforce(i, live) => self.take_back(state, &work, &plan, (i, live), call),
         };
-        // Nothing is carried over that no later step looks at.
+        // State that no later step uses is dropped.
         state.controllers[c].doing = match next {
             Some(step) => {
                 work.step = step;
@@ -97,7 +97,7 @@ impl Protocol {
         };
     }
 
-    /// Where a plan begins.
+    /// The first step of a plan.
     pub(super) fn first_step(plan: &Planned) -> Option<Step> {
         if plan.status.is_some() {
             Some(Step::Status)
@@ -150,11 +150,11 @@ impl Protocol {
             }
             Wrote::Conflict | Wrote::Failed if !plan.ends => None,
             Wrote::Conflict if is_as_decided(state, work) => {
-                // Somebody changed what does not matter: once more, on the newest version.
+                // Only irrelevant fields changed: write once more, on the newest version.
                 work.same = true;
                 Some(Step::Status)
             }
-            // It was carried out already without being recorded, and cannot be now either.
+            // The end was already carried out without being recorded, and cannot be recorded now either.
             Wrote::Conflict | Wrote::Failed if work.unrecorded => None,
             Wrote::Conflict | Wrote::Failed => {
                 work.unrecorded = true;
@@ -179,7 +179,7 @@ impl Protocol {
         }
     }
 
-    /// The status of the version that this controller knows.
+    /// Writes the status on the version that this controller knows.
     fn write(
         &self,
         state: &mut State,
@@ -271,7 +271,7 @@ impl Protocol {
         }
         let (policy, _) = plan.grants[usize::from(i)];
         if !state.world.grants[work.id.index()][usize::from(policy)].has(kind) {
-            // It went meanwhile: the next look starts over.
+            // The object was deleted meanwhile: the next look starts over.
             return None;
         }
         if self.is_as_granted(state, work, policy, kind) {
@@ -281,7 +281,7 @@ impl Protocol {
         }
     }
 
-    /// Whether exactly what was decided stands under the name.
+    /// True when the object with this name is exactly the decided one.
     fn is_as_granted(&self, state: &State, work: &Applying, policy: u8, kind: Kind) -> bool {
         let there = state.world.grants[work.id.index()][usize::from(policy)];
         let form = if kind == Kind::Role { there.role } else { 1 };
@@ -304,7 +304,7 @@ fn remove_one(state: &mut State, work: &mut Applying, (kind, policy): (Kind, u8)
     let there = state.world.grants[work.id.index()][usize::from(policy)].has(kind);
     match call {
         Call::Refused => work.failed = true,
-        // Another one has its name now: it is left for the next look.
+        // Another object has its name now: it is left for the next look.
         Call::Done | Call::Unheard if there && work.theirs & bit == 0 => work.failed = true,
         Call::Done | Call::Unheard => {
             if there {

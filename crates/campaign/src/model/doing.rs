@@ -1,64 +1,65 @@
-//! What a controller is in the middle of: what it has read, and which call comes next.
+//! The current work of a controller: the objects it has read, and its next call.
 //!
-//! Invariant: what was read and is not looked at any more is not kept, so that it makes no two states of one.
+//! Invariant: values that were read and are no longer used are not kept, so that they do not split one state
+//! into two.
 
 use super::state::{
     Check, Connector, Covered, Kind, Life, Objects, POLICIES, PolicyLife, RequestId, Stored,
 };
 
-/// What a controller is in the middle of.
+/// The current work of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Doing {
     /// Nothing.
     Idle,
-    /// It has just started, and looks at everything managed first.
+    /// It has just started, and first sweeps all managed objects.
     Sweeping(Sweep),
-    /// It reads live.
+    /// It performs live reads.
     Reading(Reading),
     /// It writes.
     Applying(Applying),
-    /// It holds the rule against the two objects under one name.
+    /// It checks the two objects with one name against the rule about managed objects.
     Enforcing(Enforcing),
 }
 
 /// A sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Sweep {
-    /// Nothing was read yet.
+    /// Nothing has been read yet.
     Started,
     /// The objects were listed: one bit for each name.
     Listed(u32),
-    /// These are to be looked at.
+    /// The objects that are to be checked.
     Strays(u32),
-    /// One of them is being looked at.
+    /// One of them is being checked.
     Enforcing(u32, Enforcing),
 }
 
-/// The rule about managed objects, for the two under one name.
+/// The check of the two objects with one name against the rule about managed objects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Enforcing {
-    /// Whose objects.
+    /// The request of the objects.
     pub(super) id: RequestId,
-    /// Of which policy.
+    /// The policy of the objects.
     pub(super) policy: u8,
     /// The request as it was read.
     pub(super) request: Option<Stored>,
-    /// What is looked at next.
+    /// The kind that is checked next.
     pub(super) next: Kind,
 }
 
-/// What was read about a request: everything that a decision is made from.
+/// The observation of a request: all inputs of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Seen {
     /// The request.
     pub(super) id: RequestId,
     /// Its status.
     pub(super) status: u16,
-    /// The pod: none if there is none under its UID.
+    /// The pod: gone if there is none with its UID.
     pub(super) pod: Life,
     /// Its Roles and RoleBindings.
     pub(super) objects: [Objects; POLICIES],
-    /// Another request that decides for the pod, and whether there is another one at all.
+    /// Another request that decides for the pod, and whether there is any other request at all.
     pub(super) tuple: (Option<u8>, bool),
     /// The connector.
     pub(super) connector: Connector,
@@ -66,14 +67,14 @@ pub(super) struct Seen {
     pub(super) policies: [PolicyLife; POLICIES],
     /// The checks, as far as they matter.
     pub(super) checks: [Heard; POLICIES],
-    /// What was heard of a standing permission.
+    /// The answer about a standing permission.
     pub(super) standing: Covered,
 }
 
-/// What came of asking about a check.
+/// The answer about a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Heard {
-    /// What its object says.
+    /// The state of its object.
     pub(super) check: Check,
     /// The evaluation service did not answer.
     pub(super) silent: bool,
@@ -82,17 +83,17 @@ pub(super) struct Heard {
 /// A live look.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Reading {
-    /// What was read so far; the rest is not looked at.
+    /// The values read so far; the others are not used.
     pub(super) seen: Seen,
-    /// What is read next.
+    /// The next read.
     pub(super) next: Read,
-    /// Nobody wrote the request since it was read.
+    /// The request was not written since it was read.
     pub(super) same: bool,
     /// The first read is too old to grant on.
     pub(super) stale: bool,
-    /// The pod really was there and running when it was read.
+    /// The pod really existed and was running when it was read.
     pub(super) there: bool,
-    /// The objects that were seen and not deleted since: a bit for each.
+    /// The objects that were found and not deleted since: a bit for each.
     pub(super) theirs: u8,
 }
 
@@ -101,15 +102,15 @@ pub(super) struct Reading {
 pub(super) enum Read {
     /// The pod.
     Pod,
-    /// Roles, RoleBindings, the other requests of the pod, connector and policies.
+    /// Roles, RoleBindings, the other requests of the pod, the connector and the policies.
     Rest,
-    /// What the evaluation service says about a standing permission.
+    /// The answer of the evaluation service about a standing permission.
     Standing,
-    /// The check of a policy, and what the evaluation service says.
+    /// The check of a policy, and the answer of the evaluation service.
     Check(u8),
 }
 
-/// A plan that is being carried out.
+/// The execution of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Applying {
     /// The request.
@@ -118,23 +119,23 @@ pub(super) struct Applying {
     pub(super) decided: u16,
     /// Its status as it was last written.
     pub(super) current: u16,
-    /// Nobody else wrote it since.
+    /// No other writer has changed it since.
     pub(super) same: bool,
-    /// What was read is too old to grant on.
+    /// The reads are too old to grant on.
     pub(super) stale: bool,
-    /// The plan, as a number of the table.
+    /// The plan, as a number in the table.
     pub(super) plan: u32,
-    /// The policies whose checks were read live and passed, with the pod there: a bit for each.
+    /// The policies whose checks passed in a live read while the pod existed: a bit for each.
     pub(super) proof: u8,
-    /// What was read live ends a request that held nothing; only where the plan ends one so.
+    /// The live reads end a request that held nothing; only if the plan ends such a request.
     pub(super) over: bool,
-    /// The objects to remove that nobody else deleted since they were read: a bit for each.
+    /// The objects to remove that no other writer deleted since they were read: a bit for each.
     pub(super) theirs: u8,
-    /// Something could not be removed.
+    /// An object could not be removed.
     pub(super) failed: bool,
     /// An end that could not be recorded is carried out.
     pub(super) unrecorded: bool,
-    /// What is done next.
+    /// The next step.
     pub(super) step: Step,
 }
 
@@ -145,30 +146,30 @@ pub(super) enum Step {
     Status,
     /// One of the objects to remove.
     Remove(u8),
-    /// Role or RoleBinding of one of the grants.
+    /// The Role or RoleBinding of one of the grants.
     Create(u8, Kind),
-    /// There is one already: it is looked at.
+    /// The object already exists: it is read.
     Adopt(u8, Kind),
-    /// It is another one: both go.
+    /// The existing object differs: both objects of the grant are deleted.
     Clear(u8, Kind),
-    /// The status says why nothing was written.
+    /// Records in the status why nothing was written.
     NotWritten,
-    /// One of the objects that must be gone, after so many deletions.
+    /// Reads one of the objects that must be gone, after this many deletions.
     Gone(u8, u8),
-    /// The status says that nothing is left.
+    /// Records in the status that nothing is left.
     Finished,
-    /// The request itself goes.
+    /// Deletes the request.
     DeleteRequest,
-    /// The request is asked whether it still wants what was written, for the n-th time.
+    /// Reads the request to confirm that it still wants the grant, for the n-th time.
     Confirm(u8),
-    /// It does, and its status says so.
+    /// Records the confirmed grant in the status.
     ConfirmWrite(u8, u16),
-    /// It does not: the rule is held against one of the objects.
+    /// The grant is no longer wanted: one of its objects is checked against the rule about managed objects.
     Enforce(u8, Option<Stored>),
 }
 
 impl Doing {
-    /// The pod name that is worked on, unless it is all of them.
+    /// The pod name of the work; none if it concerns all.
     #[must_use]
     pub(super) fn slot(&self) -> Option<usize> {
         match self {

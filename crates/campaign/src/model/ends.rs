@@ -1,4 +1,4 @@
-//! The controller's last calls: what was written is confirmed or taken back, what ended is seen to be gone.
+//! The controller's last calls: grants are confirmed or revoked, and ended grants are verified to be gone.
 
 use super::{
     Mutation, Protocol,
@@ -8,7 +8,7 @@ use super::{
     tables::Planned,
 };
 
-/// How often an object is deleted that does not stay away.
+/// The number of deletions of an object that does not stay deleted.
 const DELETED: u8 = 2;
 
 impl Protocol {
@@ -20,7 +20,7 @@ impl Protocol {
         (i, tried): (u8, u8),
         call: Call,
     ) -> Option<Step> {
-        // What cannot be recorded is carried out as it would have been recorded.
+        // An end that cannot be recorded is carried out as if it had been recorded.
         let status = if work.unrecorded {
             plan.status?
         } else {
@@ -37,7 +37,7 @@ impl Protocol {
             if there && call != Call::Refused && tried < DELETED {
                 state.delete(work.id, policy, kind);
                 if call == Call::Done {
-                    // It is read again: only what is seen to be gone is gone.
+                    // It is read again: only an object that is not found counts as gone.
                     return Some(Step::Gone(n, tried + 1));
                 }
             }

@@ -1,5 +1,5 @@
-//! The real objects behind the small values of a state, as the API server and the evaluation service
-//! would show them.
+//! The real objects behind the small values of a state, as the API server and the evaluation service would
+//! return them.
 
 use connectors_api::{
     AccessPolicy, AccessRequest,
@@ -20,17 +20,17 @@ use serde_json::{Value, json};
 
 use super::state::{Check, Connector, Kind, Late, NAMES_OF_SLOT, PolicyLife, RequestId};
 
-/// Where connector, policies and requests are.
+/// The namespace of the connector, the policies and the requests.
 pub(super) const NAMESPACE: &str = "tools";
-/// Where the pods are.
+/// The namespace of the pods.
 pub(super) const HOME: &str = "apps";
-/// What the pods run as.
+/// The service account of the pods.
 pub(super) const ACCOUNT: &str = "builder";
 /// The connector.
 pub(super) const CONNECTOR: &str = "harbor";
 const KIND: (&str, &str) = ("example.com/v1", "Approval");
 
-/// When everything begins.
+/// The time of the start.
 #[must_use]
 pub(super) fn beginning() -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * 365 * 50)
@@ -92,7 +92,8 @@ pub(super) const fn connector_uid(connector: Connector) -> Option<&'static str> 
     }
 }
 
-/// When a request is made, in seconds: the first of its name, a second one for the pod, then the same again.
+/// The creation time of a request, in seconds: the first of its name, the second one for the pod, then the
+/// same for later incarnations.
 #[must_use]
 pub(super) fn made(id: RequestId) -> i64 {
     let second = usize::from(id.name) % NAMES_OF_SLOT == 2;
@@ -127,8 +128,8 @@ pub(super) fn request(
     Some(request)
 }
 
-/// A policy: the first lets a deletion pass and has no patience, the second holds on to its check and
-/// grants for an hour.
+/// A policy. The first ignores the deletion of its check object and limits the waiting time. The second
+/// requires the object to exist and grants for an hour.
 #[must_use]
 pub(super) fn policy(policy: u8, life: PolicyLife) -> Option<AccessPolicy> {
     let form = form_of(life)?;
@@ -161,7 +162,7 @@ pub(super) fn policy(policy: u8, life: PolicyLife) -> Option<AccessPolicy> {
     .ok()
 }
 
-/// Which rules a policy grants.
+/// The rules that a policy grants, as a number.
 #[must_use]
 pub(super) const fn form_of(life: PolicyLife) -> Option<u8> {
     match life {
@@ -186,7 +187,7 @@ fn rules(slot: usize, form: u8) -> (String, Vec<String>) {
     )
 }
 
-/// The form of the rules of a grant.
+/// The number of the rules of a grant.
 #[must_use]
 pub(super) fn form(grant: &Grant) -> u8 {
     let rules = grant.role.rules.iter().flatten();
@@ -194,7 +195,7 @@ pub(super) fn form(grant: &Grant) -> u8 {
     if verbs == 1 { 1 } else { 2 }
 }
 
-/// The pod as templates see it.
+/// The pod in the form that templates use.
 #[must_use]
 pub(super) fn pod(slot: usize, generation: u8) -> Value {
     json!({
@@ -204,7 +205,7 @@ pub(super) fn pod(slot: usize, generation: u8) -> Value {
     })
 }
 
-/// A check object; none if it is gone.
+/// A check object; none if it is deleted.
 #[must_use]
 pub(super) fn approval(slot: usize, policy: u8, check: Check) -> Option<Value> {
     let state = word(check)?;
@@ -233,7 +234,7 @@ const fn word(check: Check) -> Option<&'static str> {
     }
 }
 
-/// What the evaluation service says about one check, when it answers.
+/// The answer of the evaluation service about one check, when it answers.
 #[must_use]
 pub(super) fn said(
     slot: usize,
@@ -284,7 +285,7 @@ pub(super) fn said(
     })
 }
 
-/// A Role or RoleBinding as it is stored: made by the code that writes it, from an entry that would.
+/// A Role or RoleBinding as it is stored: built by the production code from a status entry that grants it.
 #[must_use]
 pub(super) fn managed(id: RequestId, policy: u8, kind: Kind, form: u8) -> Option<Managed> {
     let life = if form == 2 {
@@ -325,7 +326,7 @@ pub(super) fn managed(id: RequestId, policy: u8, kind: Kind, form: u8) -> Option
     Some(Managed { object, metadata })
 }
 
-/// A kind as the controller calls it.
+/// The kind in the controller's type.
 #[must_use]
 pub(super) const fn real(kind: Kind) -> GrantKind {
     match kind {

@@ -1,4 +1,4 @@
-//! The controller's looks: from the caches first, then live, one read after the other; and its sweep.
+//! The controller's looks: first from the caches, then with live reads, one after the other; and its sweep.
 
 use connectors_api::access_request::Phase;
 
@@ -11,17 +11,17 @@ use super::{
     tables::{Age, exists},
 };
 
-/// What a look at the caches comes to.
+/// The result of a look at the caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Everything is to be read live.
+    /// Everything must be read live.
     Live,
-    /// This plan is carried out.
+    /// This plan is executed.
     Plan(Seen, u32),
 }
 
 impl Protocol {
-    /// What the caches of a controller show.
+    /// The contents of a controller's caches.
     fn view(&self, state: &State, c: usize) -> World {
         match state.controllers[c].behind {
             None => state.world.clone(),
@@ -29,13 +29,13 @@ impl Protocol {
         }
     }
 
-    /// What a controller would do about a request after a look at its caches; none if nothing.
+    /// The action of a controller for a request after a look at its caches; none if there is nothing to do.
     pub(super) fn look(&self, state: &State, c: usize, id: RequestId) -> Option<Look> {
         let behind = state.controllers[c].behind.map(|view| self.views.get(view));
         let view = behind.as_ref().unwrap_or(&state.world);
         let stored = view.request(id)?;
         let mut seen = unseen(id, stored.status);
-        // That a pod is gone is only ever said by the API server.
+        // Only the API server can report that a pod is gone.
         seen.pod = match view.pod_of(id) {
             Life::Gone => state.world.pod_of(id),
             life @ (Life::Running | Life::Finished) => life,
@@ -48,7 +48,8 @@ impl Protocol {
             self.hear(view, &mut seen, policy, false);
         }
         if view.standing && !self.tables.is_decided_by_itself(&seen) {
-            // All that wait were asked about a while ago: a no says nothing.
+            // The service was asked about all waiting requests a while ago. A cached negative answer has no
+            // effect.
             seen.standing = Covered::Yes;
         }
         let hearsay = self.settings.mutation == Some(Mutation::EndsOnHearsay);
@@ -63,7 +64,7 @@ impl Protocol {
         (!plan.is_idle()).then_some(Look::Plan(seen, number))
     }
 
-    /// The other requests of a pod, as caches show them; the one that would decide, as the API server does.
+    /// The other requests of a pod from the caches; the deciding one is also checked against the API server.
     fn tuple(
         &self,
         view: &World,
@@ -71,7 +72,8 @@ impl Protocol {
         (id, status): (RequestId, u16),
     ) -> (Option<u8>, bool) {
         let of_pod = |it: RequestId| (it.slot(), it.generation());
-        // Requests are found by their names: what caches show under the own name is never another one.
+        // Requests are looked up by name, so the one that caches show under the own name is never another
+        // one.
         let others: Vec<_> = view
             .all_requests()
             .filter(|(it, _)| it.name != id.name && of_pod(*it) == of_pod(id))
@@ -114,12 +116,12 @@ impl Protocol {
         }
     }
 
-    /// Begins to work on a request.
+    /// Starts work on a request.
     pub(super) fn start(&self, state: &mut State, c: usize, id: RequestId) -> Option<()> {
         let look = self.look(state, c, id)?;
         state.controllers[c].doing = match look {
             Look::Live => {
-                // The first live read is that of the request, under its name.
+                // The first live read is that of the request, by its name.
                 let stored = state.world.requests[usize::from(id.name)]?;
                 let id = RequestId {
                     incarnation: stored.incarnation,
@@ -151,8 +153,9 @@ impl Protocol {
         Some(())
     }
 
-    /// One live read. After the last one it is decided. Once nothing happens any more, what only people and
-    /// pods change is read at once with what comes before: no order of such reads makes a difference.
+    /// One live read; after the last one the controller decides. When no more events can happen, reads of
+    /// objects that only people and pods change are merged with the previous read, because their order makes
+    /// no difference.
     pub(super) fn read(&self, state: &mut State, c: usize, work: &Reading, silent: bool) {
         self.read_one(state, c, work, silent);
         while let Doing::Reading(work) = &state.controllers[c].doing
@@ -177,7 +180,8 @@ impl Protocol {
                 work.there = state.world.pod_of(id) == Life::Running;
                 Some(Read::Rest)
             }
-            // Caches that know another request under the name say nothing of what was made before this one.
+            // Caches that know another request with this name do not know of requests created before this
+            // one.
             Read::Rest if self.view(state, c).request(id).is_none() => {
                 state.controllers[c].doing = Doing::Idle;
                 return;
@@ -221,7 +225,7 @@ impl Protocol {
         for policy in (0..).take(POLICIES) {
             let place = (id.index(), usize::from(policy));
             let shown = view.grants[place.0][place.1];
-            // Read are those that the status names and those that the caches show.
+            // The objects that the status names and those that the caches show are read.
             let named = decided & 1 << policy != 0;
             let live = state.world.grants[place.0][place.1];
             let objects = &mut work.seen.objects[place.1];
@@ -242,7 +246,7 @@ impl Protocol {
         }
     }
 
-    /// Whether a live look asks for a standing permission.
+    /// True when a live look asks about a standing permission.
     fn asks_for_standing(&self, seen: &Seen) -> bool {
         self.settings.standing
             && !self.tables.is_decided_by_itself(seen)
@@ -310,7 +314,7 @@ impl Protocol {
         })
     }
 
-    /// Names under which something is that the rule does not keep.
+    /// Names with objects that the rule about managed objects does not keep.
     pub(super) fn strays<'a>(
         &'a self,
         state: &'a State,
@@ -334,7 +338,7 @@ impl Protocol {
         strays.map(|(id, policy, _)| (id, policy))
     }
 
-    /// Begins to hold the rule against the objects under one name: their request is read.
+    /// Starts the check of the objects with one name: their request is read.
     pub(super) fn start_enforcing(state: &State, id: RequestId, policy: u8) -> Enforcing {
         let request = state.world.requests[usize::from(id.name)];
         Enforcing {
@@ -345,7 +349,7 @@ impl Protocol {
         }
     }
 
-    /// Holds the rule against the next of the two objects. None when that was the last.
+    /// Checks the next of the two objects. None after the last one.
     pub(super) fn go_on_enforcing(
         &self,
         state: &mut State,
@@ -364,7 +368,7 @@ impl Protocol {
         }
     }
 
-    /// One step of the sweep that precedes everything else.
+    /// One step of the initial sweep.
     pub(super) fn sweep(&self, state: &mut State, c: usize, sweep: &Sweep, call: Call) {
         let places: Vec<_> = state.world.all_grants().collect();
         let bits = |is: &dyn Fn(RequestId, u8) -> bool| {
@@ -374,7 +378,7 @@ impl Protocol {
             all.fold(0_u32, |bits, (n, _)| bits | 1 << n)
         };
         let next = match sweep {
-            // A list that fails is repeated.
+            // A failed list is repeated.
             Sweep::Started | Sweep::Listed(_) if call != Call::Done => Some(sweep.clone()),
             Sweep::Started => {
                 let there = bits(&|id, policy| {
@@ -405,7 +409,7 @@ impl Protocol {
         state.controllers[c].doing = next.map_or(Doing::Idle, Doing::Sweeping);
     }
 
-    /// Whether a controller was about to write the binding to a Role that it wrote.
+    /// True when a controller has written a Role and not yet its RoleBinding.
     pub(super) fn is_half_way(state: &State, doing: &Doing) -> bool {
         let Doing::Applying(work) = doing else {
             return false;

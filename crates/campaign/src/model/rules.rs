@@ -1,4 +1,5 @@
-//! What must hold, said anew from the design: nothing here asks the controller's code what is right.
+//! The rules that must hold, derived from the design: they do not use the controller's code to decide what is
+//! right.
 
 use connectors_api::access_request::Phase;
 use jiff::SignedDuration;
@@ -13,26 +14,26 @@ use super::{
 /// A rule that a step can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Rule {
-    /// A binding without live proof.
+    /// A binding was written without live proof.
     GrantedUnproven,
-    /// A grant about anything but the pod's own use of the connector.
+    /// A grant of more than the pod's own use of the connector.
     GrantedTooMuch,
-    /// What had ended came back.
+    /// An ended grant or request came back.
     Returned,
-    /// A request ended that could still decide.
+    /// A request was ended although it could still be decided.
     EndedEarly,
 }
 
 impl State {
-    /// A rule is broken. Only the first one is kept: what follows may follow from it.
+    /// Records a broken rule. Only the first one is kept, because others may be its consequences.
     pub(super) fn breaks(&mut self, rule: Rule) {
         self.broken.get_or_insert(rule);
     }
 }
 
 impl Protocol {
-    /// A final status stays what it is, and what ended for one policy stays so. What held nothing ends only on what
-    /// was read live.
+    /// A final status never changes, and an end for one policy is final. A request that held nothing ends
+    /// only on live reads.
     pub(super) fn judge_status(&self, state: &mut State, work: &Applying, old: u16, new: u16) {
         let (old, new) = (self.tables.status(old), self.tables.status(new));
         let changed = old.is_terminal() && old.phase != new.phase;
@@ -44,7 +45,7 @@ impl Protocol {
         }
     }
 
-    /// When all is quiet, no request waits without need, and none is left that should have made way.
+    /// When all is quiet, no request waits unnecessarily, and no request remains that should have made way.
     pub(super) fn nothing_waits_in_vain(&self, state: &State) -> bool {
         let world = &state.world;
         let minute = SignedDuration::from_mins(1);
@@ -68,13 +69,13 @@ impl Protocol {
         all.any(|(_, it)| self.tables.status(it.status).makes_way.is_some())
     }
 
-    /// A request is granted that was made when another one had gone.
+    /// A request is granted that was created after another one with its name was deleted.
     pub(super) fn grants_anew(&self, state: &State) -> bool {
         let mut all = state.world.all_requests();
         all.any(|(id, _)| id.incarnation > 0 && self.phase(state, id) == Some(Phase::Granted))
     }
 
-    /// Whether a binding may be written, held against what this controller really read.
+    /// Judges a new binding by the actual live reads of this controller.
     pub(super) fn judge_binding(&self, state: &mut State, work: &Applying, policy: u8) {
         if work.proof & 1 << policy == 0 || work.stale {
             state.breaks(Rule::GrantedUnproven);
@@ -109,7 +110,7 @@ impl Protocol {
         }
     }
 
-    /// Nothing is in progress, and nobody finds anything to do.
+    /// No work is in progress, and no controller finds anything to do.
     pub(super) fn is_quiet(&self, state: &State) -> bool {
         let idle = |it: &super::state::Controller| it.doing == Doing::Idle && it.behind.is_none();
         state.controllers.iter().all(idle)
@@ -120,7 +121,7 @@ impl Protocol {
             && !self.strays(state).any(|_| true)
     }
 
-    /// What is there once nobody finds anything to do is what should be there.
+    /// When all is quiet, every justified grant exists.
     pub(super) fn is_settled(&self, state: &State) -> bool {
         !self.is_quiet(state)
             || state.world.all_grants().all(|(id, policy, there)| {
@@ -134,7 +135,7 @@ impl Protocol {
             })
     }
 
-    /// Nothing that is not justified is there once nobody finds anything to do.
+    /// When all is quiet, no unjustified grant exists.
     pub(super) fn is_clean(&self, state: &State) -> bool {
         !self.is_quiet(state)
             || state.world.all_grants().all(|(id, policy, there)| {
@@ -146,7 +147,7 @@ impl Protocol {
         self.tables.status(state.world.request(id)?.status).phase
     }
 
-    /// Whether a grant should be there. None if both is right: what was granted may stay.
+    /// Whether a grant should exist. None if both are correct: an existing grant may stay.
     fn wanted(&self, state: &State, id: RequestId, policy: u8) -> Option<bool> {
         let world = &state.world;
         let Some(stored) = world.request(id) else {
@@ -165,7 +166,7 @@ impl Protocol {
         if over {
             return Some(false);
         }
-        // Of several requests of one pod one decides; which one is not said here.
+        // Of several requests of one pod one decides; this rule does not say which.
         let twin = world.all_requests().any(|(other, stored)| {
             other.name != id.name
                 && (other.slot(), other.generation()) == (id.slot(), id.generation())
@@ -175,13 +176,13 @@ impl Protocol {
         match world.checks[id.slot()][usize::from(policy)] {
             Check::Approved if twin => None,
             Check::Approved => Some(true),
-            // The first policy lets what approved be deleted.
+            // The first policy allows the deletion of an approval.
             Check::Deleted if policy == 0 && in_force => None,
             Check::Deleted | Check::Pending | Check::Rejected => Some(false),
         }
     }
 
-    /// Who is let in was granted, and is the pod that it was granted to.
+    /// Every admitted pod is the pod of a granted request.
     pub(super) fn mounts_are_granted(&self, state: &State) -> bool {
         (0..SLOTS).all(|slot| {
             let pod = state.world.pods[slot];
@@ -200,8 +201,8 @@ impl Protocol {
         })
     }
 
-    /// Of the requests of one pod at most one gives something; and when all is quiet, none does beside one
-    /// that was refused or taken back.
+    /// At most one request of a pod holds a grant. When all is quiet, none holds one beside a rejected or
+    /// revoked request.
     pub(super) fn one_decides(&self, state: &State) -> bool {
         let phase = |stored: &Stored| self.tables.status(stored.status).phase;
         let pod = |id: &RequestId| (id.slot(), id.generation());
@@ -218,7 +219,7 @@ impl Protocol {
             })
     }
 
-    /// A pod is let in.
+    /// A pod is admitted.
     pub(super) fn mounts(&self, state: &State) -> bool {
         (0..SLOTS).any(|slot| {
             state.world.pods[slot].life == Life::Running
@@ -226,7 +227,7 @@ impl Protocol {
         })
     }
 
-    /// A request was granted, ended, and nothing is left.
+    /// A request was granted and ended, and none of its objects is left.
     pub(super) fn revokes(&self, state: &State) -> bool {
         state.world.all_requests().any(|(id, stored)| {
             self.tables.status(stored.status).revoked
@@ -236,7 +237,7 @@ impl Protocol {
         })
     }
 
-    /// A controller is about to take back what it has just written.
+    /// A controller is about to revoke a grant that it has just written.
     pub(super) fn loses_a_race(state: &State) -> bool {
         state.controllers.iter().any(|it| {
             matches!(&it.doing, Doing::Applying(work)
@@ -251,7 +252,7 @@ impl Protocol {
         state.controllers.iter().any(|it| removes(&it.doing))
     }
 
-    /// What a crash had left half written was granted all the same.
+    /// A grant that a crash left incomplete was completed.
     pub(super) fn recovers(&self, state: &State) -> bool {
         state.halved
             && state.world.all_requests().any(|(id, stored)| {
@@ -263,7 +264,7 @@ impl Protocol {
             && self.is_quiet(state)
     }
 
-    /// A request that shares its pod with another one is refused.
+    /// A request for a pod with another request is refused.
     pub(super) fn refuses_a_twin(&self, state: &State) -> bool {
         state.world.all_requests().any(|(_, stored)| {
             let known = self.tables.status(stored.status);

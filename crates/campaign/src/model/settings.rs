@@ -1,62 +1,63 @@
-//! How large the model is, how much may happen, and what is broken on purpose.
+//! The size of the model, the limits of events and faults, and deliberate defects.
 
-/// How large the model is, and how much may happen.
+/// The size of the model, and the limits of events and faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Pods with different names: 1 or 2.
     pub pods: usize,
     /// Policies: 1 or 2.
     pub policies: usize,
-    /// What people do, what becomes of pods, and time that passes, at most.
+    /// The limit of events: actions of people, changes of pods, and passing of time.
     pub happenings: u8,
-    /// Crashes, calls that fail or are not answered, reads that get old, at most.
+    /// The limit of faults: crashes, calls that fail or are not answered, reads that become too old.
     pub faults: u8,
-    /// Whether falling behind is among the faults: the caches of a controller stop for a while.
+    /// Whether the caches of a controller may fall behind, as a fault.
     pub lag: bool,
-    /// Whether people make requests too, so that a pod may have several.
+    /// Whether people create requests too, so that a pod may have several.
     pub twins: bool,
-    /// Whether people do nothing but make and delete requests, and decide.
+    /// Whether people only create and delete requests, and decide.
     pub only_requests: bool,
-    /// Whether people give and take a standing permission and decide, and nothing else happens but the end of a pod.
+    /// Whether people only give and take a standing permission and decide, and the only other event is the
+    /// end of a pod.
     pub standing: bool,
-    /// Where it begins: once from each.
+    /// The initial states.
     pub starts: &'static [Start],
-    /// Nothing new is explored after so many states.
+    /// The limit of states; no new ones are explored beyond it.
     pub most: usize,
     /// Threads.
     pub threads: usize,
-    /// What is broken on purpose.
+    /// The deliberate defect.
     pub mutation: Option<Mutation>,
 }
 
-/// Where it begins.
+/// An initial state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The node plugin has asked for every pod.
+    /// The node plugin has created a request for every pod.
     pub asked: bool,
-    /// Every check says yes.
+    /// Every check is approved.
     pub approved: bool,
 }
 
-/// A guard that is taken out, to see whether the rules notice.
+/// A guard that is removed, to test that the rules detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// What caches show is granted on.
+    /// Grants are based on cached reads.
     GrantsFromCaches,
-    /// How old the reads are is not looked at before a write.
+    /// The age of reads is not checked before a write.
     ForgetsAge,
-    /// After the write the request is not read again.
+    /// The request is not read again after the write.
     SkipsConfirm,
-    /// Nobody holds the rule against managed objects by themselves.
+    /// Managed objects are never checked against the rule about them.
     NeverEnforces,
-    /// A pod is taken for another one of its name.
+    /// A pod is identified by its name only.
     ComparesNames,
-    /// What was heard of a standing permission ends a request without another question.
+    /// A cached answer about a standing permission ends a request without another question.
     EndsOnHearsay,
 }
 
 impl Settings {
-    /// Two pods, two policies, one thing that happens and one fault, anywhere.
+    /// Two pods, two policies, one event and one fault at any point.
     pub const FULL: Self = Self {
         pods: 2,
         policies: 2,
@@ -75,7 +76,7 @@ impl Settings {
         mutation: None,
     };
 
-    /// One pod, two policies: seconds.
+    /// One pod, two policies; takes seconds.
     pub const SMALL: Self = Self {
         pods: 1,
         faults: 0,
@@ -93,7 +94,7 @@ impl Settings {
         ..Self::FULL
     };
 
-    /// One pod that waits, one policy, and a standing permission that comes and goes.
+    /// One waiting pod, one policy, and a standing permission that is given and taken.
     pub const STANDING: Self = Self {
         pods: 1,
         policies: 1,
@@ -107,7 +108,8 @@ impl Settings {
         ..Self::FULL
     };
 
-    /// All that is worth exploring: each names what it adds to the others. All but the last are exhausted.
+    /// All configurations worth exploring: each name says what it adds to the others. All but the last are
+    /// exhausted.
     pub const ALL: [(&'static str, Self); 12] = [
         ("small", Self::SMALL),
         (

@@ -1,7 +1,7 @@
-//! Whether everything comes to rest: left to themselves, the controllers stop writing, and stop only where
-//! there is nothing left to do.
+//! Checks that the model settles: without events, the controllers stop writing, and stop only when there is
+//! nothing left to do.
 //!
-//! A checker of states cannot tell that. Here the whole graph is kept, and its circles are looked for.
+//! A state checker cannot verify that. Here the whole graph is kept, and searched for cycles.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,31 +9,31 @@ use stateright::Model;
 
 use super::{Action, Call, Protocol, State, doing::Doing, tell};
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
     /// States.
     pub states: usize,
-    /// States in which nobody finds anything to do.
+    /// States in which no controller finds anything to do.
     pub quiet: usize,
-    /// The steps of a circle, of which one writes.
+    /// The steps of a cycle with at least one write.
     pub writes_for_ever: Vec<String>,
-    /// The same, with one controller alone.
+    /// The same, with a single controller.
     pub writes_alone: Vec<String>,
-    /// A state that no step leads out of, or only round and round, although there is something to do.
+    /// A state without a next step, or with cycles only, although there is something to do.
     pub stuck: Option<String>,
-    /// There were more states than were to be looked at.
+    /// There were more states than the limit.
     pub cut: bool,
 }
 
 struct Graph {
     states: Vec<State>,
-    /// Where controllers alone lead, and whether that step writes.
+    /// The successors by controller steps, and whether each step writes.
     next: Vec<Vec<(usize, bool)>>,
 }
 
 impl Protocol {
-    /// Looks at every state that can be reached, and at where controllers alone lead from there.
+    /// Visits every reachable state, and the controller steps from there.
     #[must_use]
     pub(super) fn settles(&self) -> Settled {
         let Some(graph) = self.graph() else {
@@ -79,7 +79,7 @@ impl Protocol {
         settled
     }
 
-    /// The steps from one state to another one, and from there back.
+    /// The steps from one state to another, and back.
     fn circle(&self, from: &State, to: &State) -> Vec<String> {
         let own = |state: &State| {
             let mut actions = Vec::new();
@@ -150,7 +150,7 @@ impl Protocol {
     }
 }
 
-/// Whether a step is a controller's own, and no fault.
+/// True when a step is one of a controller, and not a fault.
 const fn is_own(action: Action) -> bool {
     match action {
         Action::Look(..)
@@ -166,7 +166,7 @@ const fn is_own(action: Action) -> bool {
     }
 }
 
-/// A step that writes and is part of a circle.
+/// A step that writes and is part of a cycle.
 fn writing(next: &[Vec<(usize, bool)>]) -> Option<(usize, usize)> {
     let groups = groups(next);
     (0..).zip(next).find_map(|(from, steps)| {
@@ -175,8 +175,7 @@ fn writing(next: &[Vec<(usize, bool)>]) -> Option<(usize, usize)> {
     })
 }
 
-/// For each node the number of its group: all nodes that lead to one another (Tarjan's algorithm, without
-/// recursion).
+/// The strongly connected component of each node, as a number (Tarjan's algorithm, without recursion).
 fn groups(next: &[Vec<(usize, bool)>]) -> Vec<usize> {
     const UNSEEN: usize = usize::MAX;
     let (mut index, mut low) = (vec![UNSEEN; next.len()], vec![0; next.len()]);

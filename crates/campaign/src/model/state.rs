@@ -1,7 +1,7 @@
-//! What a state consists of: small values that are copied, compared and hashed in no time.
+//! The state of the model: small values that are cheap to copy, compare and hash.
 //!
-//! Owns: the cluster as far as the protocol sees it, and what may still happen to it. Invariant: two states that behave alike are one; nothing is in here that no
-//! later step and no rule looks at.
+//! Owns: the cluster as far as the protocol uses it, and the remaining events and faults. Invariant: two
+//! states with the same behaviour are equal; the state contains only values that a later step or a rule uses.
 
 use std::{
     cmp::Ordering,
@@ -10,18 +10,18 @@ use std::{
 
 use super::{doing::Doing, rules::Rule};
 
-/// Pods, by name. Under one name a second pod may follow.
+/// Pod names. A second pod may follow under the same name.
 pub(super) const SLOTS: usize = 2;
 /// Policies.
 pub(super) const POLICIES: usize = 2;
-/// Names of requests of one pod name: of its first pod, of its second, and a second one of its first.
+/// Names of requests per pod name: one of its first pod, one of its second, and a second one of its first.
 pub(super) const NAMES_OF_SLOT: usize = 3;
 /// Names of requests.
 pub(super) const NAMES: usize = SLOTS * NAMES_OF_SLOT;
-/// How often a request is made under one name.
+/// The limit of requests created under one name.
 pub(super) const INCARNATIONS: usize = 2;
 
-/// What the API server stores, and what a watch cache shows of it.
+/// The objects of the API server, or the view of them in a watch cache.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct World {
     /// The pods.
@@ -30,13 +30,13 @@ pub(super) struct World {
     pub(super) policies: [PolicyLife; POLICIES],
     /// The connector.
     pub(super) connector: Connector,
-    /// Whether the account of the pods may use the connector at any time.
+    /// Whether the account of the pods has a standing permission.
     pub(super) standing: bool,
     /// The check objects, by pod name and policy.
     pub(super) checks: [[Check; POLICIES]; SLOTS],
     /// The requests by name.
     pub(super) requests: [Option<Stored>; NAMES],
-    /// How many requests there were under each name.
+    /// The number of requests created under each name.
     pub(super) born: [u8; NAMES],
     /// Roles and RoleBindings, by request and policy.
     pub(super) grants: [[Objects; POLICIES]; NAMES * INCARNATIONS],
@@ -45,137 +45,137 @@ pub(super) struct World {
 /// The pod under one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Pod {
-    /// The first or the second of its name, each with a UID of its own.
+    /// The first or the second pod of its name, each with its own UID.
     pub(super) generation: u8,
-    /// Where it stands.
+    /// Its lifecycle.
     pub(super) life: Life,
 }
 
-/// Where a pod stands.
+/// The lifecycle of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Life {
     /// It runs.
     Running,
-    /// It ran to its end.
+    /// It has terminated.
     Finished,
-    /// It is not there.
+    /// It does not exist.
     Gone,
 }
 
 /// A policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum PolicyLife {
-    /// As it was made.
+    /// Unchanged.
     There,
     /// It grants other rules now.
     Edited,
-    /// It is gone.
+    /// It is deleted.
     Deleted,
 }
 
 /// The connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Connector {
-    /// As it was made.
+    /// Unchanged.
     First,
-    /// It is gone.
+    /// It is deleted.
     Gone,
-    /// Another one under its name.
+    /// Another one with its name.
     Second,
 }
 
-/// How much time has passed.
+/// The time that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Late {
-    /// As good as none.
+    /// Practically none.
     No,
-    /// Enough for a request that makes way.
+    /// Long enough to delete a request that makes way.
     Minute,
-    /// The time of all grants, all waiting and all retention is over.
+    /// Longer than all grants, waiting times and retention.
     Days,
 }
 
-/// What was heard of a standing permission.
+/// The answer about a standing permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Covered {
-    /// Nothing.
+    /// No answer.
     Unheard,
-    /// That there is none.
+    /// There is none.
     No,
-    /// That there is one.
+    /// There is one.
     Yes,
 }
 
-/// What a check object says.
+/// The state of a check object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Check {
-    /// Nothing yet, or nothing any more.
+    /// No decision, or a withdrawn one.
     Pending,
-    /// Yes.
+    /// Approved.
     Approved,
-    /// No.
+    /// Rejected.
     Rejected,
-    /// It is gone.
+    /// Deleted.
     Deleted,
 }
 
-/// A request under its name.
+/// A request with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Stored {
-    /// Which one of its name: part of its UID.
+    /// The incarnation of its name: part of its UID.
     pub(super) incarnation: u8,
-    /// Its status, as a number of the table.
+    /// Its status, as a number in the table.
     pub(super) status: u16,
 }
 
-/// What is there of one grant.
+/// The existing objects of one grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Objects {
-    /// The Role, by the rules that it has: 0 is none.
+    /// The Role, by the number of its rules: 0 is none.
     pub(super) role: u8,
     /// Whether there is a RoleBinding.
     pub(super) binding: bool,
 }
 
-/// One of the two kinds, the first to go first.
+/// The two kinds, in the order of removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// Without it nobody has the Role.
+    /// Without it, the Role is not in effect.
     Binding,
     /// The rules.
     Role,
 }
 
-/// A request by its UID.
+/// A request, identified by its UID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct RequestId {
-    /// Which name.
+    /// The name, as a number.
     pub(super) name: u8,
-    /// Which one of that name.
+    /// The incarnation of that name.
     pub(super) incarnation: u8,
 }
 
 /// The whole state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    /// What the API server stores.
+    /// The objects of the API server.
     pub(super) world: World,
     /// How much time has passed.
     pub(super) late: Late,
-    /// The two controllers; which one comes first means nothing.
+    /// The two controllers; their order has no meaning.
     pub(super) controllers: [Controller; 2],
-    /// What may still happen around them.
+    /// The remaining events and faults.
     pub(super) left: Left,
-    /// A controller died when it had written a Role and not yet its RoleBinding.
+    /// A controller crashed after it wrote a Role and before it wrote the RoleBinding.
     pub(super) halved: bool,
-    /// The first rule that was broken by a step.
+    /// The first rule that a step broke.
     pub(super) broken: Option<Rule>,
 }
 
-/// How many things may still happen.
+/// The remaining events and faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Left {
-    /// By people, to pods, and time that passes.
+    /// Events: actions of people, changes of pods, passing of time.
     pub(super) happenings: u8,
     /// Faults.
     pub(super) faults: u8,
@@ -184,15 +184,15 @@ pub(super) struct Left {
 /// One controller. It believes that it leads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Controller {
-    /// What it is in the middle of.
+    /// Its current work.
     pub(super) doing: Doing,
-    /// What its watches showed when they stopped moving; none while they keep up.
+    /// The state of its caches when its watches stopped; none while they are up to date.
     pub(super) behind: Option<u32>,
-    /// Its name for readers.
+    /// Its number in reports.
     pub(super) who: Who,
 }
 
-/// A name that makes no difference.
+/// A number that is ignored by comparisons.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Who(pub(super) u8);
 
@@ -243,7 +243,7 @@ impl Objects {
 }
 
 impl RequestId {
-    /// Where its grants are.
+    /// The index of its grants.
     #[must_use]
     pub(super) fn index(self) -> usize {
         usize::from(self.name) * INCARNATIONS + usize::from(self.incarnation)
@@ -255,7 +255,7 @@ impl RequestId {
         usize::from(self.name) / NAMES_OF_SLOT
     }
 
-    /// Which pod of that name.
+    /// The pod of that name, as a number.
     #[must_use]
     pub(super) fn generation(self) -> u8 {
         u8::from(usize::from(self.name) % NAMES_OF_SLOT == 1)
@@ -294,7 +294,7 @@ impl World {
         })
     }
 
-    /// The pod that a request is for: gone if there is none under its UID.
+    /// The pod of a request: gone if there is none with its UID.
     #[must_use]
     pub(super) fn pod_of(&self, id: RequestId) -> Life {
         let pod = self.pods[id.slot()];
@@ -307,7 +307,7 @@ impl World {
 }
 
 impl Left {
-    /// Nothing happens any more.
+    /// No more events and faults.
     pub(super) const NOTHING: Self = Self {
         happenings: 0,
         faults: 0,

@@ -1,4 +1,4 @@
-//! Everything that happens around the controllers: people, pods, the node plugin, time and faults.
+//! Everything around the controllers: people, pods, the node plugin, time and faults.
 
 use super::{
     Protocol,
@@ -10,45 +10,45 @@ use super::{
     },
 };
 
-/// What happens around the controllers.
+/// An event outside of the controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Happening {
-    /// The node plugin asks for a pod that nobody asked for.
+    /// The node plugin creates a request for a pod without one.
     PluginAsks(u8),
-    /// Somebody makes a request under a name.
+    /// A user creates a request with a name.
     SomebodyAsks(u8),
-    /// A check object says something else, or goes: pod name, policy.
+    /// A check object changes, or is deleted: pod name, policy.
     Says(u8, u8, Check),
     /// A policy grants other rules from now on.
     EditsPolicy(u8),
-    /// A policy goes.
+    /// A policy is deleted.
     DeletesPolicy(u8),
-    /// A request goes.
+    /// A request is deleted.
     DeletesRequest(u8),
-    /// A RoleBinding is deleted by hand.
+    /// A RoleBinding is deleted manually.
     DeletesBinding(RequestId, u8),
-    /// The connector goes.
+    /// The connector is deleted.
     DeletesConnector,
-    /// Another connector takes its name.
+    /// Another connector with its name is created.
     MakesConnector,
     /// The account of the pods gets a standing permission.
     GivesStanding,
-    /// It loses it.
+    /// The account loses its standing permission.
     TakesStanding,
-    /// A pod runs to its end.
+    /// A pod terminates.
     PodFinishes(u8),
-    /// A pod goes.
+    /// A pod is deleted.
     PodGoes(u8),
-    /// Another pod takes its name.
+    /// Another pod with its name is created.
     PodIsReplaced(u8),
-    /// A request that makes way reaches the end of its time.
+    /// The minute of a request that makes way is over.
     MinutePasses,
-    /// Every grant, all waiting and the retention of requests reach their end.
+    /// The time of every grant, every waiting period and every retention is over.
     TimePasses,
 }
 
 impl Happening {
-    /// Whether somebody makes or deletes a request, or decides.
+    /// True when it creates or deletes a request, or changes a check.
     const fn is_about_requests(self) -> bool {
         match self {
             Self::PluginAsks(_)
@@ -71,7 +71,7 @@ impl Happening {
         }
     }
 
-    /// Whether it is about a standing permission and what it meets.
+    /// True when it changes a standing permission or an object that it affects.
     const fn is_about_standing(self) -> bool {
         match self {
             Self::PluginAsks(_)
@@ -94,7 +94,7 @@ impl Happening {
         }
     }
 
-    /// The pod name that it is about, if it is about one and counted.
+    /// The pod name of the event, if it has one and counts as an event.
     fn slot(self) -> Option<usize> {
         match self {
             Self::Says(slot, ..)
@@ -119,8 +119,8 @@ impl Happening {
 }
 
 impl Protocol {
-    /// What may happen now. Nothing distinguishes two pods before the first thing happens, so that happens
-    /// to the first of them.
+    /// The possible events. Before the first event two pods are identical, so it happens to the first of
+    /// them.
     pub(super) fn happenings(&self, state: &State) -> Vec<Happening> {
         let mut all = Vec::new();
         self.all_happenings(state, &mut all);
@@ -139,7 +139,7 @@ impl Protocol {
             let nobody = world
                 .all_requests()
                 .all(|(id, _)| (id.slot(), id.generation()) != (usize::from(slot), pod.generation));
-            // Where nothing is needed nothing is asked for.
+            // No request is created where none is needed.
             let asks = pod.life == Life::Running && nobody && !world.standing;
             if asks && may_be_born(state, name) {
                 all.push(Happening::PluginAsks(slot));
@@ -225,9 +225,10 @@ impl Protocol {
         }
     }
 
-    /// What comes of it.
+    /// Applies an event.
     pub(super) fn happens(state: &mut State, what: Happening) -> Option<()> {
-        // The plugin asks whenever there is a pod to ask for.
+        // The node plugin creates a request whenever there is a pod without one, so this does not count as an
+        // event.
         if !matches!(what, Happening::PluginAsks(_)) {
             state.left.happenings = state.left.happenings.checked_sub(1)?;
         }
@@ -273,7 +274,7 @@ impl Protocol {
     }
 }
 
-/// Time passes. No read takes that long: whatever was read is old by now.
+/// Time passes. No read takes that long, so all reads are too old afterwards.
 fn pass(state: &mut State, late: Late) {
     state.late = late;
     for controller in &mut state.controllers {
@@ -281,7 +282,7 @@ fn pass(state: &mut State, late: Late) {
     }
 }
 
-/// What was read gets too old to grant on. Whether that makes any difference.
+/// Makes reads too old to grant on. Returns whether that makes any difference.
 pub(super) fn age(doing: &mut Doing) -> bool {
     match doing {
         Doing::Reading(work) if !work.stale => {
@@ -300,7 +301,7 @@ pub(super) fn age(doing: &mut Doing) -> bool {
     }
 }
 
-/// The names of the requests of one pod name begin here.
+/// The first name of the requests of one pod name.
 const fn first_name(slot: u8) -> u8 {
     slot * 3
 }
@@ -311,8 +312,8 @@ fn own_name(slot: u8, pod: Pod) -> u8 {
     first_name(slot) + pod.generation
 }
 
-/// A request is younger than those that are there. Those of one pod get their ages by name and number, so
-/// one that would be too old is not made.
+/// A new request must be younger than the existing ones. Creation times of one pod's requests are derived
+/// from name and incarnation, so a request that would be too old is not created.
 fn may_be_born(state: &State, name: u8) -> bool {
     let incarnation = state.world.born[usize::from(name)];
     let id = RequestId { name, incarnation };
@@ -324,7 +325,7 @@ fn may_be_born(state: &State, name: u8) -> bool {
         })
 }
 
-/// A request is made under a name.
+/// Creates a request with a name.
 pub(super) fn bear(state: &mut State, name: usize) {
     let born = &mut state.world.born[name];
     let stored = Stored {
@@ -336,7 +337,7 @@ pub(super) fn bear(state: &mut State, name: usize) {
 }
 
 impl State {
-    /// A request goes, whatever it holds.
+    /// Deletes a request, whatever it holds.
     pub(super) fn delete_request(&mut self, id: RequestId) {
         if self.world.request(id).is_some() {
             self.world.requests[usize::from(id.name)] = None;
@@ -344,7 +345,8 @@ impl State {
         }
     }
 
-    /// An object of a grant goes, whoever deletes it: it is not the one that others have seen any more.
+    /// Deletes an object of a grant, by any actor: other controllers have read an object that no longer
+    /// exists.
     pub(super) fn delete(&mut self, id: RequestId, policy: u8, kind: super::state::Kind) {
         let there = &mut self.world.grants[id.index()][usize::from(policy)];
         match kind {
@@ -365,7 +367,7 @@ impl State {
         }
     }
 
-    /// A request was written: the version that others have read is an old one.
+    /// A request was written: the version that other controllers have read is outdated.
     pub(super) fn touch(&mut self, id: RequestId, by: Option<usize>) {
         for (c, controller) in self.controllers.iter_mut().enumerate() {
             match &mut controller.doing {
@@ -380,14 +382,14 @@ impl State {
         }
     }
 
-    /// Where it does not matter which controller is which, they are in one order.
+    /// Sorts the controllers where it does not matter which is which.
     pub(super) fn in_order(mut self) -> Self {
         self.controllers.sort();
         self
     }
 }
 
-/// All pods and policies of a configuration, and what is approved from the start.
+/// All pods and policies of a configuration, and the initial state of checks.
 #[must_use]
 pub(super) fn world(settings: &super::Settings, approved: bool) -> super::state::World {
     let check = if approved {

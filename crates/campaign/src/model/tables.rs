@@ -1,7 +1,7 @@
-//! Statuses and plans by number, and every pure answer remembered by what it was made from.
+//! Tables of statuses and plans with numbers, and the memoized results of all pure functions.
 //!
-//! Owns: the way from small values to real ones and back. Refuses to know: who asks, and when. Invariant:
-//! the same question has the same number as its answer, in whatever order questions come.
+//! Owns: the mapping from small values to real ones and back. Knows nothing of its callers. Invariant: the
+//! same input always has the same number, whatever the order of calls.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ use super::{
     state::{Kind, Late, PolicyLife, RequestId, Stored},
 };
 
-/// How old what was read is when it is decided on.
+/// The age of the reads that a decision is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Age {
     /// From caches.
@@ -35,48 +35,48 @@ pub(super) enum Age {
     Stale,
 }
 
-/// A status and what steps and rules ask about it.
+/// A status, and the properties that steps and rules use.
 #[derive(Debug)]
 pub(super) struct Known {
     /// The status; none if there is none yet.
     pub(super) status: Option<AccessRequestStatus>,
     /// Its phase.
     pub(super) phase: Option<Phase>,
-    /// Policies with an entry that came to something: a bit for each.
+    /// Policies with an entry that has a result: a bit for each.
     pub(super) decided: u8,
-    /// Of these, ended.
+    /// Of these, the ended ones.
     pub(super) ended: u8,
-    /// Of these, in force.
+    /// Of these, those in force.
     pub(super) granted: u8,
-    /// Whether it says that nothing is left.
+    /// Whether it records that nothing is left.
     pub(super) revoked: bool,
-    /// The connector that it is pinned to.
+    /// The UID of its connector.
     pub(super) connector: Option<String>,
-    /// When it ended, if a standing permission ended it.
+    /// The time of its end, if a standing permission ended it.
     pub(super) makes_way: Option<Timestamp>,
 }
 
 /// A plan in small values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Planned {
-    /// Nothing can be decided on what was read.
+    /// The reads are not sufficient for a decision.
     pub(super) look_live: bool,
     /// The status to write.
     pub(super) status: Option<u16>,
-    /// Something ends.
+    /// A grant or the request ends.
     pub(super) ends: bool,
-    /// What is removed.
+    /// The objects to remove.
     pub(super) removes: Vec<(Kind, u8)>,
-    /// What is granted: policy and rules.
+    /// The grants: policy and rules.
     pub(super) grants: Vec<(u8, u8)>,
-    /// Nothing must be left in the end.
+    /// All objects must be verified to be gone in the end.
     pub(super) finish: bool,
-    /// The request goes.
+    /// The request is deleted.
     pub(super) delete: bool,
 }
 
 impl Planned {
-    /// Whether nothing is to be done.
+    /// True when there is nothing to do.
     #[must_use]
     pub(super) fn is_idle(&self) -> bool {
         *self == Self::default()
@@ -87,7 +87,7 @@ type Memo<K, V> = RwLock<HashMap<K, V>>;
 type Kept = (RequestId, u8, Kind, u8, Option<Stored>, Late);
 type Confirmation = (Option<Stored>, RequestId, u16, u32, Late);
 
-/// Everything that was answered so far.
+/// All results so far.
 #[derive(Default)]
 pub(super) struct Tables {
     statuses: RwLock<Vec<Arc<Known>>>,
@@ -101,7 +101,7 @@ pub(super) struct Tables {
     pub(super) access: Memo<(Asked, Late), bool>,
 }
 
-/// Remembers an answer.
+/// Memoizes a result.
 pub(super) fn remember<K: Eq + Hash + Clone, V: Clone>(
     memo: &Memo<K, V>,
     key: &K,
@@ -120,7 +120,7 @@ fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
 }
 
 impl Tables {
-    /// With the number 0 for no status at all.
+    /// Number 0 means no status.
     #[must_use]
     pub(super) fn new() -> Self {
         let tables = Self::default();
@@ -151,13 +151,13 @@ impl Tables {
         })
     }
 
-    /// How many different statuses there were.
+    /// The number of different statuses.
     #[must_use]
     pub(super) fn statuses(&self) -> usize {
         read(&self.statuses).len()
     }
 
-    /// How many different looks were decided on.
+    /// The number of different observations that were decided on.
     #[must_use]
     pub(super) fn decisions(&self) -> usize {
         read(&self.looks).len()
@@ -172,7 +172,7 @@ impl Tables {
     pub(super) fn plan_number(&self, plan: &Planned) -> u32 {
         remember(&self.plan_numbers, plan, || {
             let mut plans = self.plans.write().unwrap_or_else(PoisonError::into_inner);
-            // Another thread may have been first with the same plan.
+            // Another thread may have added the same plan.
             let there = plans.iter().position(|it| **it == *plan);
             let index = there.unwrap_or_else(|| {
                 plans.push(Arc::new(plan.clone()));
@@ -194,7 +194,7 @@ impl Tables {
         self.request(RequestId { name, incarnation }, stored.status)
     }
 
-    /// The rule about one managed object, as the controller has it.
+    /// The controller's rule about one managed object.
     #[must_use]
     pub(super) fn keeps(
         &self,
@@ -215,7 +215,7 @@ impl Tables {
         )
     }
 
-    /// The grants of a plan, as the status that was written before them describes them.
+    /// The grants of a plan, as described by the status that was written before them.
     pub(super) fn grants(&self, id: RequestId, status: u16, plan: &Planned) -> Vec<Grant> {
         let wanted = |policy: u8| plan.grants.iter().any(|it| it.0 == policy);
         let Some(request) = self.request(id, status) else {
@@ -233,7 +233,7 @@ impl Tables {
             .collect()
     }
 
-    /// The grant of one policy, as a status describes it.
+    /// The grant of one policy, as described by a status.
     #[must_use]
     pub(super) fn grant(&self, id: RequestId, status: u16, policy: u8) -> Option<Grant> {
         let plan = Planned {
@@ -243,7 +243,7 @@ impl Tables {
         self.grants(id, status, &plan).pop()
     }
 
-    /// Whether what stands under a name is exactly what was decided.
+    /// True when the object with this name is exactly the decided one.
     #[must_use]
     pub(super) fn is_exactly(
         &self,
@@ -262,7 +262,7 @@ impl Tables {
         })
     }
 
-    /// The status of a request whose permissions were written, if it still wants them.
+    /// The status of a request after its permissions were written, if it still wants them.
     pub(super) fn confirmed(
         &self,
         live: Option<Stored>,
@@ -282,7 +282,7 @@ impl Tables {
         })
     }
 
-    /// The status once nothing is left of a grant, if that is not said yet.
+    /// The status once nothing is left of a grant, if it does not record that yet.
     #[must_use]
     pub(super) fn finished(&self, id: RequestId, status: u16, late: Late) -> Option<u16> {
         let request = self.request(id, status)?;
@@ -290,7 +290,7 @@ impl Tables {
         Some(self.number(Some(&status)))
     }
 
-    /// The status that says why nothing was written, if it does not say so yet.
+    /// The status that records why nothing was written, if it does not yet.
     #[must_use]
     pub(super) fn not_written(&self, id: RequestId, status: u16, late: Late) -> Option<u16> {
         let request = self.request(id, status)?;
@@ -328,7 +328,7 @@ impl Known {
     }
 }
 
-/// Whether a standing permission ended it.
+/// True when a standing permission ended it.
 fn makes_way(status: &AccessRequestStatus) -> bool {
     let mut conditions = status.conditions.iter();
     let reason = Ready::StandingPermission.as_str();
@@ -343,7 +343,7 @@ pub(super) fn policy_of(uid: &str) -> Option<u8> {
         .find(|policy| objects::policy_uid(*policy) == uid)
 }
 
-/// Whether a policy is there.
+/// True when a policy exists.
 #[must_use]
 pub(super) fn exists(life: PolicyLife) -> bool {
     life != PolicyLife::Deleted

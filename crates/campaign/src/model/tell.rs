@@ -1,4 +1,4 @@
-//! What an exploration came to, in words.
+//! The result of an exploration as text.
 
 use std::{fmt, time::Duration};
 
@@ -11,39 +11,39 @@ use super::{
     state::{Kind, RequestId},
 };
 
-/// What an exploration came to.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was explored.
+    /// The explored configuration.
     pub settings: Settings,
     /// Steps that were tried.
     pub states: usize,
     /// Different states.
     pub unique: usize,
-    /// The longest of the shortest ways.
+    /// The longest of the shortest paths.
     pub depth: usize,
-    /// How long it took.
+    /// The duration.
     pub seconds: f64,
-    /// Whether there was nothing left to explore.
+    /// True when there was nothing left to explore.
     pub exhausted: bool,
     /// Different statuses of requests.
     pub statuses: usize,
-    /// Different looks that the real `plan` decided on.
+    /// Different observations that the real `plan` decided on.
     pub decisions: usize,
-    /// Each rule.
+    /// The result of each rule.
     pub properties: Vec<Outcome>,
 }
 
-/// What became of one rule.
+/// The result of one rule.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The rule.
     pub name: &'static str,
-    /// Whether it holds in every state, or in at least one.
+    /// True if it must hold in every state, false if in at least one.
     pub always: bool,
-    /// Whether it does.
+    /// Whether it holds.
     pub holds: bool,
-    /// The steps to the state that shows it, if one was found.
+    /// The steps to an example or a counterexample, if one was found.
     pub path: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ impl Report {
         }
     }
 
-    /// Whether every rule holds.
+    /// True when every rule holds.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.properties.iter().all(|it| it.holds)
@@ -212,7 +212,7 @@ fn happening(what: Happening) -> String {
     match what {
         Happening::PluginAsks(slot) => format!("the node plugin asks for pod {slot}"),
         Happening::SomebodyAsks(name) => {
-            format!("somebody creates request {}", objects::request_name(name))
+            format!("a user creates request {}", objects::request_name(name))
         }
         Happening::Says(slot, policy, check) => {
             format!("the check of policy {policy} for pod {slot} is {check:?}")

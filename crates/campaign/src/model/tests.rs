@@ -5,7 +5,7 @@ const APPROVED: &[Start] = &[Start {
     approved: true,
 }];
 
-/// One pod and one policy: enough for every guard that is taken out to show.
+/// One pod and one policy: enough to detect the removal of any guard.
 const TINY: Settings = Settings {
     policies: 1,
     starts: APPROVED,
@@ -37,7 +37,7 @@ fn left_to_themselves_the_controllers_stop_writing_and_only_where_nothing_is_lef
     assert_eq!(settled.stuck, None);
 }
 
-/// One act less than it takes to see everything: enough for every rule.
+/// One event less than is needed for every situation, but enough for every rule.
 const STANDING: Settings = Settings {
     happenings: 3,
     ..Settings::STANDING
@@ -62,7 +62,7 @@ fn a_request_that_ends_on_hearsay_is_found() {
     assert!(broken.contains(&EARLY), "{broken:?}");
 }
 
-/// What is found once a guard is taken out.
+/// The broken rules when a guard is removed.
 fn found(settings: Settings, mutation: Mutation) -> Vec<&'static str> {
     let report = run(Settings {
         mutation: Some(mutation),

@@ -1,28 +1,28 @@
-//! Whether a policy applies to a request, as simply as the scenarios allow.
+//! Decides whether a policy applies to a request, as simply as the scenarios allow.
 
 use serde_json::Value;
 
 use super::history::{is_going, list, namespace, text};
 
-/// The labels under which a connector's class counts.
+/// The labels that are set to a connector's class.
 const CLASS: [&str; 2] = [
     "connectors.cpaas.io/connectorclass",
     "connectors.alauda.io/connectorclass",
 ];
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
-/// What a request is about, as it was read live.
+/// The subject of a request, from live reads.
 pub(super) struct Asked<'a> {
     pub(super) request: &'a Value,
     pub(super) connector: &'a Value,
-    /// The account of the pod, if it was read.
+    /// The service account of the pod, if it was read.
     pub(super) account: Option<&'a Value>,
     /// Whether a policy without requesters accepts every account.
     pub(super) anybody: bool,
 }
 
 impl Asked<'_> {
-    /// Why a policy of the connector's namespace does not apply, if it does not.
+    /// The reason why a policy of the connector's namespace does not apply, if it does not.
     pub(super) fn problem(&self, policy: &Value) -> Option<&'static str> {
         if is_going(policy) {
             return Some("the policy is being deleted");
@@ -86,7 +86,7 @@ impl Asked<'_> {
         let is_there = match requester.get("namespaceSelector") {
             Some(selector) => matches(selector, labels),
             None => match text(requester, "/namespace") {
-                // That of the policy.
+                // The namespace of the policy.
                 "" => namespace(self.request) == home,
                 named => named == home,
             },
@@ -95,7 +95,7 @@ impl Asked<'_> {
     }
 }
 
-/// Whether labels match: the scenarios have no other selectors. An empty one selects nothing.
+/// True when labels match: the scenarios use no other selectors. An empty selector matches nothing.
 fn matches(selector: &Value, label: impl Fn(&str) -> String) -> bool {
     let wanted = selector.get("matchLabels").and_then(Value::as_object);
     wanted.is_some_and(|wanted| {

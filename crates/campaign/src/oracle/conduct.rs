@@ -1,4 +1,4 @@
-//! How things are done: by whom, in which order, and what is said about them.
+//! Rules about the conduct of processes: leadership, the order of actions, and messages.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,18 +8,19 @@ use testkit::{CallFault, CallRecord, ChangeKind, ChangeRecord, Verb};
 use super::history::{Snapshot, is_going, label, list, text};
 use crate::stage::{ASKERS, SECOND_SYSTEM, SYSTEM};
 
-/// How long a holder of the lease may write after he renewed it last: he gives up well before the others take it.
+/// The time after its last renewal during which the holder of the lease may write: it gives up well before
+/// another process takes the lease.
 const LEASE: Duration = Duration::from_secs(10);
-/// How long an attempt that failed is a reason to go on with the next thing.
+/// The time during which a failed attempt is a reason to proceed with the next action.
 const ATTEMPT: Duration = Duration::from_mins(3);
-/// What a pod of another namespace is told, whatever the reason.
+/// The action of every event for a pod of another namespace, whatever the reason.
 const UNSAID: &str = "Decide";
-/// What a look at a request begins with, and what an end is recorded in.
+/// The resources that are read first for a request, and in which an end is recorded.
 const LOOKED_AT: [&str; 2] = ["accessrequests", "pods"];
-/// What no sentence to a pod of another namespace names: these, and requests.
+/// Words that no message for a pod of another namespace may contain with a name: these, and requests.
 const NAMED: [&str; 2] = ["policy", "check"];
 const REQUEST: &str = "for-";
-/// How sentences about approvals begin or end, which are in the pod's namespace.
+/// The beginnings or ends of messages about approvals, which are in the pod's namespace.
 const OF_APPROVALS: [&str; 5] = [
     "is pending",
     "is rejected",
@@ -28,31 +29,31 @@ const OF_APPROVALS: [&str; 5] = [
     "being deleted",
 ];
 
-/// Who held a lease last, and since when nobody has renewed it.
+/// The last holder of a lease, and the time of its last renewal.
 #[derive(Clone)]
 struct Held {
     by: String,
     renewed: Duration,
 }
 
-/// What was seen of the conduct of all processes.
+/// The observed conduct of all processes.
 #[derive(Default)]
 pub(super) struct Conduct {
-    /// By their namespaces.
+    /// By namespace.
     leases: BTreeMap<String, Held>,
-    /// Those whose record somebody deleted under their holder.
+    /// Leases that were deleted while they were held.
     vanished: BTreeMap<String, Held>,
-    /// When processes took a lease for the first time.
+    /// The time at which each process took a lease for the first time.
     led: BTreeMap<String, Duration>,
-    /// Who tried to delete which binding, and when last.
+    /// The last attempt of a process to delete a binding.
     tried: BTreeMap<(String, String), Duration>,
-    /// Whose look at which request came to nothing, and when last: it, or its pod, could not be read, or nothing recorded
-    /// in it.
+    /// The last failed look of a process at a request: the request or its pod could not be read, or nothing
+    /// could be recorded in it.
     stumbled: BTreeMap<(String, String, String), Duration>,
 }
 
 impl Conduct {
-    /// A lease changed. One that is deleted still counts as held: nobody told its holder.
+    /// Records a change of a lease. A deleted one still counts as held, because its holder is not told.
     pub(super) fn lease(&mut self, at: Duration, change: &ChangeRecord) {
         let Some(after) = &change.after else {
             if let Some(held) = self.leases.get(&change.namespace) {
@@ -66,12 +67,12 @@ impl Conduct {
         self.leases.insert(change.namespace.clone(), held);
     }
 
-    /// Whether a process has ever led.
+    /// True when a process has ever led.
     pub(super) fn is_controller(&self, process: &str) -> bool {
         self.led.contains_key(process)
     }
 
-    /// Somebody asked for a deletion, or could not even look at what he would delete.
+    /// Records an attempt to delete an object, also if the object could not even be read.
     pub(super) fn tried(&mut self, call: &CallRecord) {
         let point = &call.point;
         let answered = call.code == Some(200) && call.fault != CallFault::Garbage;
@@ -82,7 +83,7 @@ impl Conduct {
         }
         let looks = matches!(point.verb, Verb::Get | Verb::Update)
             && LOOKED_AT.contains(&point.resource.as_str());
-        // That there is no such object is an answer.
+        // "Not found" is an answer.
         if looks && !answered && call.code != Some(404) {
             let (process, resource) = (point.process.clone(), point.resource.clone());
             let stumbled = (process, resource, point.name.clone());
@@ -90,9 +91,9 @@ impl Conduct {
         }
     }
 
-    /// What is wrong with a write that was carried out, if its process did not lead.
+    /// The problem of an executed write, if its process did not lead.
     ///
-    /// Whoever could not look at the record before it was deleted cannot know that somebody held it.
+    /// A process that could not read the lease before it was deleted cannot know that it was held.
     pub(super) fn leads(&self, call: &CallRecord, disturbed: bool) -> Option<String> {
         let point = &call.point;
         let decides = matches!(
@@ -104,7 +105,7 @@ impl Conduct {
         }
         let mut places = [SYSTEM, SECOND_SYSTEM].into_iter();
         let place = places.find(|it| point.user.contains(&format!(":{it}:")))?;
-        // What was sent while it led may arrive later.
+        // A call sent while it led may arrive later.
         let held = self.leases.get(place);
         let pod = point.process.split('.').next().unwrap_or_default();
         let holds = |held: &Held| held.by == pod && call.begun <= held.renewed + LEASE;
@@ -117,11 +118,11 @@ impl Conduct {
                 "{} {} by {}, and {} led",
                 point.verb, point.resource, point.process, held.by
             )),
-            None => Some(format!("{} wrote, and nobody led", point.process)),
+            None => Some(format!("{} wrote, but there was no leader", point.process)),
         }
     }
 
-    /// What is wrong with the end of a Role: that its binding is still there, and not for want of an attempt.
+    /// The problem of a Role's deletion: its binding still exists, and no attempt was made to delete it.
     pub(super) fn role_gone(
         &self,
         at: Duration,
@@ -139,7 +140,7 @@ impl Conduct {
         (ours && !is_recent).then(|| format!("role {name} is removed before its binding"))
     }
 
-    /// What is wrong with a grant by a process that found something to take back when it began to lead.
+    /// The problem of a grant by a process that found a grant to revoke when it began to lead.
     pub(super) fn first<'a>(
         &self,
         at: Duration,
@@ -171,8 +172,8 @@ impl Conduct {
     }
 }
 
-/// What is wrong with a request's status: the connector's namespace is told what a policy came to, and of approvals in
-/// the pod's namespace those alone that let through.
+/// The problem of a request's status: the connector's namespace may see the result of a policy, and of
+/// approvals in the pod's namespace only those that pass.
 pub(super) fn shown(request: &Value) -> Option<String> {
     let is_undecided = |entry: &&Value| {
         let grant = entry.get("grant").filter(|it| !it.is_null());
@@ -199,8 +200,8 @@ pub(super) fn shown(request: &Value) -> Option<String> {
     (is_awaited && says).then(|| format!("{owner} is told: {message}"))
 }
 
-/// What is wrong with an event: a pod of another namespace learns what becomes of its request and what approvals in its
-/// own namespace say, and nothing else.
+/// The problem of an event: a pod of another namespace may learn the outcome of its request and the state of
+/// approvals in its own namespace, and nothing else.
 pub(super) fn told(event: &Value) -> Option<String> {
     let home = text(event, "/metadata/namespace");
     if !ASKERS.contains(&home) {

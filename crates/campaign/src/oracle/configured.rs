@@ -1,4 +1,4 @@
-//! What the installation is configured to do.
+//! The configuration of the installation.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::stage::SYSTEM;
 
 const CONFIG_MAP: &str = "connectors-config";
 
-/// The configuration of the installation at one moment.
+/// The configuration of the installation at one point in time.
 #[derive(Default)]
 pub(super) struct Configured {
-    /// Whether approvals are on: the last known word holds.
+    /// Whether approvals are enabled: the last valid value counts.
     pub(super) on: bool,
     /// Whether a policy without requesters accepts every account.
     pub(super) anybody: bool,
-    /// When that was changed last, if it was after the beginning.
+    /// The time of the last change, if it was after the start.
     pub(super) changed: Option<Duration>,
 }
 
 impl Configured {
-    /// Takes a change of a `ConfigMap`, if it is the installation's.
+    /// Applies a change of a `ConfigMap`, if it is the installation's.
     pub(super) fn learn(&mut self, at: Duration, change: &ChangeRecord) {
         let Some(after) = &change.after else {
             return;

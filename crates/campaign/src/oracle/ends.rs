@@ -1,4 +1,4 @@
-//! What ends are called, on what they rest, and when requests go.
+//! Rules about ends: their names, their reasons, and the deletion of requests.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use super::{
     truth,
 };
 
-/// How old an answer about a standing permission may be when a request ends on it: that of the reads beside it, and
-/// the time that it takes to record the end against others and against a slow API server.
+/// The maximum age of an answer about a standing permission when a request ends on it: the age of the reads
+/// beside it, plus the time to record the end in spite of conflicts and a slow API server.
 const UNDISTURBED: Duration = Duration::from_secs(1);
 const DISTURBED: Duration = Duration::from_secs(90);
-/// How long a request stays that makes way; its time is in whole seconds.
+/// The minimum time that a request stays which makes way; its time is in whole seconds.
 const STAYS: Duration = Duration::from_secs(59);
-/// How much later than that it is gone at the latest, where nothing goes wrong.
+/// The maximum additional time until it is deleted, without faults.
 const GOES: Duration = Duration::from_secs(5);
 
-/// What was seen of standing permissions.
+/// The observed standing permissions.
 pub(super) struct Ends {
-    /// Until when there was one.
+    /// The time until which there was one.
     covered: Option<Duration>,
     is_covered: bool,
     oldest: Duration,
@@ -42,7 +42,7 @@ impl Ends {
         }
     }
 
-    /// After a change: whether there is a standing permission now.
+    /// Updates, after a change, whether there is a standing permission now.
     pub(super) fn look(&mut self, at: Duration, snapshot: &Snapshot) {
         let is_covered = truth::stands(snapshot);
         if is_covered || self.is_covered {
@@ -51,8 +51,8 @@ impl Ends {
         self.is_covered = is_covered;
     }
 
-    /// What is wrong with a phase: what held nothing is called ended, what held something is called revoked, and a
-    /// request ends only with its pod, or by a standing permission where no policy has come to anything.
+    /// The problem of a phase: a request that held nothing is called ended, one that held something is called
+    /// revoked. A request ends only with its pod, or by a standing permission if no policy has had a result.
     pub(super) fn called(
         &self,
         sent: Duration,
@@ -93,8 +93,9 @@ impl Ends {
         }
     }
 
-    /// What is wrong with the deletion of a request by a controller: while its pod is there it is a reset, which is for
-    /// people; only a duplicate goes at once, and what makes way goes in its time.
+    /// The problem of a request's deletion by a controller: while its pod exists, deletion is a reset, which
+    /// only people may do. Only a duplicate is deleted at once, and a request that makes way is deleted after
+    /// its time.
     pub(super) fn went(
         change: &ChangeRecord,
         at: Duration,
@@ -122,7 +123,7 @@ impl Ends {
     }
 }
 
-/// Whether a standing permission ended it.
+/// True when a standing permission ended it.
 fn makes_way(request: &Value) -> bool {
     let mut conditions = list(request, "/status/conditions").iter();
     text(request, "/status/phase") == "Ended"

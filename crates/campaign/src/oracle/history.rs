@@ -1,4 +1,4 @@
-//! The objects as they were at any moment, from the log.
+//! The objects at any point in time, from the log.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use testkit::{ChangeKind, ChangeRecord};
 /// Plural, namespace and name.
 pub(super) type Key = (String, String, String);
 
-/// Everything that is there at one moment.
+/// All objects at one point in time.
 #[derive(Default)]
 pub(super) struct Snapshot {
     objects: BTreeMap<Key, Arc<Value>>,
@@ -60,18 +60,18 @@ pub(super) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     list.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The namespace that an object is in.
+/// The namespace of an object.
 pub(super) fn namespace(object: &Value) -> &str {
     text(object, "/metadata/namespace")
 }
 
-/// Whether somebody deleted it, and something keeps it.
+/// True when it was deleted, and something keeps it.
 pub(super) fn is_going(object: &Value) -> bool {
     let going = object.pointer("/metadata/deletionTimestamp");
     going.is_some_and(|it| !it.is_null())
 }
 
-/// The label of a managed object; the keys have a slash in them.
+/// The label of a managed object; the keys contain a slash.
 pub(super) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     object["metadata"]["labels"][format!("connectors.alauda.io/{key}")]
         .as_str()

@@ -1,4 +1,4 @@
-//! What was read live in the last seconds, and whether that lets its reader grant.
+//! The live reads of the last seconds, and whether they permit a grant.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,9 +11,9 @@ use super::{
     truth::{self, Evidence},
 };
 
-/// How old a read may be when the write is sent.
+/// The maximum age of a read when the write is sent.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long a write may be on its way.
+/// The maximum time that a write is in flight.
 const ON_ITS_WAY: Duration = Duration::from_secs(10);
 
 /// Reads of the last seconds, the oldest first.
@@ -23,20 +23,20 @@ pub(super) struct Reads<'a> {
 }
 
 impl<'a> Reads<'a> {
-    /// Takes a read, if it asked for the newest state and was answered.
+    /// Adds a read, if it asked for the newest state and was answered.
     pub(super) fn take(&mut self, call: &'a CallRecord) {
         let newest = call
             .query
             .get("resourceVersion")
             .is_none_or(String::is_empty);
-        // That something is not there is an answer.
+        // "Not found" is an answer.
         let answered = matches!(call.code, Some(200 | 404)) && call.answer.is_some();
         if answered && newest && call.point.verb != Verb::Watch {
             self.calls.push_back(call);
         }
     }
 
-    /// Forgets reads that are too old to matter.
+    /// Drops reads that are too old to matter.
     pub(super) fn forget(&mut self, now: Duration) {
         while self
             .calls
@@ -47,7 +47,7 @@ impl<'a> Reads<'a> {
         }
     }
 
-    /// What the process had read live in the seconds before it sent a write, if that lets it grant.
+    /// The evidence from the live reads of the process before it sent a write, if it permits a grant.
     pub(super) fn live(
         &self,
         by: &str,
@@ -65,7 +65,7 @@ impl<'a> Reads<'a> {
     }
 }
 
-/// The reads of one process before it sent something.
+/// The reads of one process before it sent a call.
 struct Before<'r, 'a> {
     calls: &'r VecDeque<&'a CallRecord>,
     by: &'r str,
@@ -83,7 +83,7 @@ impl<'a> Before<'_, 'a> {
         })
     }
 
-    /// The same, of each list its first page.
+    /// The same, but only the first page of each list.
     fn reads(&self) -> impl Iterator<Item = &'a CallRecord> {
         self.calls().filter(|it| token(it).is_empty())
     }
@@ -151,7 +151,7 @@ impl<'a> Before<'_, 'a> {
         Ok(evidence)
     }
 
-    /// An object, as the last read had it that could have had it. One that did not find it found that it is gone.
+    /// An object in its latest read that could contain it. A read that did not find it means that it is gone.
     fn last_read(
         &self,
         resource: &str,
@@ -190,8 +190,8 @@ impl<'a> Before<'_, 'a> {
         lists.find_map(|it| self.items(it))
     }
 
-    /// All objects of a list, whose pages show what was there at the first one. None if the process has not read to its
-    /// end: that is no list, whatever its first pages say.
+    /// All objects of a list; its pages show the state at the time of the first one. None if the process has
+    /// not read all pages: then it is not a list, whatever its first pages contain.
     fn items(&self, first: &'a CallRecord) -> Option<Vec<&'a Value>> {
         let mut page = first.answer.as_deref()?;
         let mut items: Vec<_> = list(page, "/items").iter().collect();
@@ -210,7 +210,8 @@ impl<'a> Before<'_, 'a> {
     }
 }
 
-/// Where a page of a list goes on; empty for the first one. No two lists of different kinds or versions have the same.
+/// The continue token of a page; empty for the first one. Lists of different kinds or versions never have the
+/// same token.
 fn token(read: &CallRecord) -> &str {
     read.query.get("continue").map_or("", String::as_str)
 }

@@ -1,4 +1,4 @@
-//! The promises, one after the other, over the whole log.
+//! The rules, checked one after the other over the whole log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,34 +20,34 @@ use super::{
 };
 use crate::stage::{ASKERS, DECOY, OWNERS, SECOND_SYSTEM, SYSTEM};
 
-/// Times that people read have no parts of a second.
+/// Times in statuses have no fractions of a second.
 const WHOLE: Duration = Duration::from_secs(1);
 
 struct Judge<'a> {
     allowance: &'a Allowance,
     snapshot: Snapshot,
     known: Known,
-    /// Since when bindings should not be there, and why.
+    /// Bindings that should not exist, each with the time since when and the reason.
     overdue: BTreeMap<String, (Duration, String)>,
-    /// When requests became terminal, or went.
+    /// The times at which requests became terminal, or were deleted.
     terminal: BTreeMap<String, Duration>,
-    /// When policies ended for requests; by the UIDs of both.
+    /// The times at which policies ended for requests; by the UIDs of both.
     ended: BTreeMap<(String, String), Duration>,
     /// Bindings whose time is over.
     expired: BTreeSet<String>,
-    /// Until when bindings may last; by their UID.
+    /// The times until which bindings may last; by their UID.
     limits: BTreeMap<String, Duration>,
-    /// When a policy first gave something to a request; by the UIDs of both.
+    /// The time of a policy's first grant to a request; by the UIDs of both.
     first: BTreeMap<(String, String), Duration>,
-    /// When requests were made.
+    /// The creation times of requests.
     made: BTreeMap<String, Duration>,
-    /// Requests as they were last.
+    /// The latest state of requests.
     last: BTreeMap<String, Arc<Value>>,
-    /// When the write was sent that a change comes from.
+    /// The time at which the write behind the current change was sent.
     sent: Duration,
     /// Reads of the last seconds.
     reads: Reads<'a>,
-    /// What the installation is configured to do.
+    /// The configuration of the installation.
     configured: Configured,
     conduct: Conduct,
     ends: Ends,
@@ -91,7 +91,8 @@ pub(super) fn judge(log: &[Entry], allowance: &Allowance) -> (Vec<Violation>, Se
     (judge.violations, judge.seen)
 }
 
-/// When the call was sent that the first entry is a change by; its own entry stands behind its changes.
+/// The time at which the call behind the first entry, a change, was sent; the call's own entry follows its
+/// changes.
 fn sent(log: &[Entry]) -> Option<Duration> {
     let (first, rest) = log.split_first()?;
     let What::Change(change) = &first.what else {
@@ -119,7 +120,7 @@ fn is_managed(change: &ChangeRecord) -> bool {
 }
 
 impl<'a> Judge<'a> {
-    /// Whether a controller changed or removed what is nobody's grant.
+    /// True when a controller changed or removed an object that is not a grant.
     fn is_somebodys(&self, change: &ChangeRecord) -> bool {
         let before = change.before.as_deref();
         let foreign = before.is_some_and(|it| label(it, "accessRequestUid").is_empty());
@@ -130,7 +131,7 @@ impl<'a> Judge<'a> {
         self.violations.push(Violation { rule, at, what });
     }
 
-    /// Forgets reads that are too old to matter, and finds bindings whose time is over.
+    /// Drops reads that are too old to matter, and finds bindings whose time is over.
     fn time(&mut self, now: Duration) {
         let over: Vec<_> = self
             .limits
@@ -174,7 +175,7 @@ impl<'a> Judge<'a> {
         self.reads.take(call);
     }
 
-    /// I3: what the controller writes is about the connector's namespace, or an event on a pod.
+    /// I3: the controller writes only in the connector's namespace, except for events on a pod.
     fn tenants(&mut self, at: Duration, call: &CallRecord) {
         let point = &call.point;
         let place = point.namespace.as_str();
@@ -195,7 +196,7 @@ impl<'a> Judge<'a> {
         self.ends.look(at, &self.snapshot);
         match change.plural.as_str() {
             "roles" | "rolebindings" if self.is_somebodys(change) => {
-                let what = format!("{} {} is somebody's own", change.plural, change.name);
+                let what = format!("{} {} is a foreign object", change.plural, change.name);
                 self.complain(Rule::Tenants, at, what);
             }
             "rolebindings" if is_managed(change) => self.binding(at, change),
@@ -213,21 +214,21 @@ impl<'a> Judge<'a> {
         self.look(at);
     }
 
-    /// Whether a binding is in force: one that cannot be deleted is not, without its Role.
+    /// True when a binding is in effect: one that cannot be deleted is not, without its Role.
     fn gives(&self, binding: &Value) -> bool {
         let name = text(binding, "/metadata/name");
         let role = self.snapshot.get("roles", namespace(binding), name);
-        // A Role that a finalizer keeps is as good as gone: nobody can do more than delete it.
+        // A Role that a finalizer keeps counts as gone: a controller cannot do more than delete it.
         !self.allowance.kept || role.is_some_and(|it| !is_going(it))
     }
 
-    /// Whether a binding is in force after its time.
+    /// True when a binding is in effect after its time.
     fn is_expired(&self, uid: &str) -> bool {
         let binding = self.snapshot.by_uid("rolebindings", uid);
         self.expired.contains(uid) && binding.is_none_or(|it| self.gives(it))
     }
 
-    /// Finds bindings that lost their reason with this change.
+    /// Finds bindings that lost their reason by this change.
     fn look(&mut self, at: Duration) {
         let bindings = self.snapshot.all("rolebindings");
         let bindings = bindings.filter(|it| !label(it, "accessRequestUid").is_empty());
@@ -254,7 +255,7 @@ impl<'a> Judge<'a> {
     }
 
     fn role(&mut self, at: Duration, change: &ChangeRecord) {
-        // One that somebody widened goes first: that is the fastest way to narrow it.
+        // A Role that was widened by someone else is deleted first: that is the fastest way to narrow it.
         let widened = change.before.as_deref().is_some_and(|before| {
             let request = self.last.get(label(before, "accessRequestUid"));
             request.is_some_and(|it| !truth::is_shaped(before, it))
@@ -263,7 +264,7 @@ impl<'a> Judge<'a> {
         if let Some(what) = early.filter(|_| !widened) {
             self.complain(Rule::Revoked, at, what);
         }
-        // One that is changed in place is judged as a new one.
+        // A Role that is changed in place is judged like a new one.
         let Some(role) = change.after.as_ref().filter(|_| change.by != "cluster") else {
             return;
         };
@@ -300,7 +301,7 @@ impl<'a> Judge<'a> {
             self.took(at, since, &why);
             return;
         }
-        // Half of a grant is none: it is written anew, both of it.
+        // An incomplete grant is rewritten as a whole.
         let role = self.snapshot.get("roles", namespace(binding), name);
         let is_whole = !is_going(binding) && role.is_some_and(|it| !is_going(it));
         let has_no_reason = is_whole && !self.ends_by_time(at, uid);
@@ -310,13 +311,13 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether the time of a binding is over, as far as times in whole seconds say.
+    /// True when the time of a binding is over, with the precision of whole seconds.
     fn ends_by_time(&self, at: Duration, uid: &str) -> bool {
         let end = self.limits.get(uid);
         self.expired.contains(uid) || end.is_some_and(|it| *it <= at + WHOLE)
     }
 
-    /// Nobody loses anything by another one's end: what ends has a reason of its own.
+    /// An end must not affect other grants: each revoked grant needs its own reason.
     fn ended_for_nothing(&mut self, at: Duration, request: &Value) {
         let uid = text(request, "/metadata/uid");
         let ends = |policy: &str| {
@@ -375,7 +376,8 @@ impl<'a> Judge<'a> {
         }
         let uid = label(binding, "accessRequestUid").to_owned();
         let policy = label(binding, "accessPolicyUid").to_owned();
-        // A deletion right before the write is a race that nobody can win; what it rests on counts all the same.
+        // A deletion immediately before the write is a race that cannot be avoided; the evidence counts all
+        // the same.
         let Some(request) = self.last.get(&uid).cloned() else {
             self.complain(Rule::Final, at, "a binding for no request".to_owned());
             return;
@@ -396,7 +398,7 @@ impl<'a> Judge<'a> {
             self.complain(Rule::Final, at, what);
         }
         self.one_of_a_tuple(at, &request);
-        // Until everybody has heard of a change, either word holds.
+        // Until all processes know of a change, both values are accepted.
         let is_known = |since| self.sent > self.allowance.until(since);
         let is_known = self.configured.changed.is_none_or(is_known);
         if is_known && !self.configured.on {
@@ -410,7 +412,7 @@ impl<'a> Judge<'a> {
                 let binding = text(binding, "/metadata/uid").to_owned();
                 if let Some(limit) = evidence.limit.filter(|_| self.allowance.true_clock) {
                     let first = self.first.entry((uid, policy)).or_insert(at);
-                    // From when it is called granted, which may be later than when it is.
+                    // The time starts when the grant is recorded, which may be later than the grant itself.
                     let is_late = self.allowance.is_disturbed(*first);
                     let start = if is_late {
                         self.allowance.until(*first)
@@ -452,7 +454,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// I5, and that nothing is called done that is not.
+    /// I5, and that no incomplete action is recorded as done.
     fn request(&mut self, at: Duration, change: &ChangeRecord) {
         let Some(after) = &change.after else {
             let since = self.terminal.get(&change.uid).copied();
@@ -516,7 +518,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A policy's time to wait begins when the request is made, whoever writes what meanwhile.
+    /// The waiting time of a policy starts when the request is created, whatever is written meanwhile.
     fn waited(&mut self, at: Duration, request: &str, policy: &str) {
         let known = (request.to_owned(), policy.to_owned());
         let made = self.made.get(request).copied().unwrap_or_default();
@@ -532,7 +534,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// What is called granted has what was granted.
+    /// A grant that is recorded as granted must exist.
     fn called_granted(&mut self, at: Duration, change: &ChangeRecord, request: &Value) {
         let entries = list(request, "/status/policies").iter();
         let mut granted = entries.filter(|it| text(it, "/grant/state") == "Granted");

@@ -1,4 +1,4 @@
-//! What runs are compared by: their ends, and what they wrote.
+//! The properties by which runs are compared: their final states, and their writes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use testkit::{CallRecord, Entry, Verb, What};
 use super::history::{is_going, label, list, text};
 use crate::stage::{Stage, TOOLS};
 
-/// What is there at the end, without what differs from run to run.
+/// The final state, without values that differ from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndState {
     requests: BTreeMap<String, Vec<String>>,
@@ -21,7 +21,7 @@ pub struct EndState {
 }
 
 impl EndState {
-    /// The state now.
+    /// The current state.
     #[must_use]
     pub fn of(stage: &Stage) -> Self {
         let requests = stage.list("accessrequests").into_iter().map(|it| {
@@ -50,7 +50,7 @@ impl EndState {
         }
     }
 
-    /// Where two differ, in words.
+    /// The difference of two states as text.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
         (self != other).then(|| format!("expected {self}, found {other}"))
@@ -71,7 +71,7 @@ fn lines(request: &Value) -> Vec<String> {
     let mut lines = vec![phase.to_owned()];
     for condition in list(request, "/status/conditions") {
         let [kind, status, reason] = ["/type", "/status", "/reason"].map(|it| text(condition, it));
-        // What was last seen of the checks of a request that cannot be decided is left as it was.
+        // For a request that cannot be decided, the last observation of its checks stays unchanged.
         if phase == "Invalid" && kind == "AccessCheckReady" {
             continue;
         }
@@ -84,7 +84,7 @@ fn lines(request: &Value) -> Vec<String> {
         lines.extend(evidence(policy).map(|it| format!("{name} rests on {it}")));
         lines.extend(lasts(policy).map(|it| format!("{name} lasts {it} s")));
     }
-    // When it was granted is not among them: it may have ended before that was recorded.
+    // The time of the grant is not included: the grant may have ended before it was recorded.
     for time in ["revokedAt", "expiresAt"] {
         if request["status"][time].is_string() {
             lines.push(time.to_owned());
@@ -93,7 +93,7 @@ fn lines(request: &Value) -> Vec<String> {
     lines
 }
 
-/// What a grant rests on.
+/// The evidence of a grant.
 fn evidence(policy: &Value) -> impl Iterator<Item = String> {
     let refs = list(policy, "/checkRefs").iter();
     let mut all: Vec<_> = refs
@@ -110,28 +110,28 @@ fn evidence(policy: &Value) -> impl Iterator<Item = String> {
     all.into_iter()
 }
 
-/// How long a grant lasts from its beginning, in whole seconds.
+/// The duration of a grant from its start, in whole seconds.
 fn lasts(policy: &Value) -> Option<i64> {
     let time = |pointer: &str| text(policy, pointer).parse::<Timestamp>().ok();
     let (since, until) = (time("/grant/grantedAt")?, time("/grant/expiresAt")?);
     Some(until.duration_since(since).as_secs())
 }
 
-/// What the controllers wrote.
+/// The writes of the controllers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// How often, per verb and resource; leases and events left out.
+    /// The number of writes per verb and resource, without leases and events.
     pub counts: BTreeMap<String, usize>,
     /// Events.
     pub events: usize,
-    /// Calls that would have written, refused ones too.
+    /// Write calls, including refused ones.
     pub attempts: usize,
     /// Writes that changed nothing.
     pub redundant: Vec<String>,
 }
 
 impl Writes {
-    /// What was written from that time on.
+    /// The writes from that time on.
     #[must_use]
     pub fn since(log: &[Entry], from: Duration) -> Self {
         let mut writes = Self::default();
@@ -142,7 +142,7 @@ impl Writes {
                 What::Killed(process) => {
                     dead.insert(process);
                 }
-                // What it still calls nobody hears.
+                // Calls of a dead process have no effect.
                 What::Call(call) if dead.contains(call.point.process.as_str()) => {}
                 What::Change(change) => {
                     changed.insert((change.by.clone(), change.name.clone()));
@@ -171,7 +171,7 @@ impl Writes {
             self.events += 1;
             return;
         }
-        // Somebody else's finalizer keeps it: the last word is not ours, however often we ask.
+        // A foreign finalizer keeps it, so repeated attempts do not help.
         if point.verb == Verb::Delete && call.answer.as_deref().is_some_and(is_going) {
             return;
         }
@@ -183,7 +183,7 @@ impl Writes {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// All of them; events left out.
+    /// All writes, without events.
     #[must_use]
     pub fn total(&self) -> usize {
         self.counts.values().sum()

@@ -19,7 +19,7 @@ use crate::{
     stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS},
 };
 
-/// Nothing goes wrong, and nobody gets more time for anything.
+/// No faults, and no additional time for anything.
 const STRICT: Allowance = Allowance {
     usual: Duration::from_secs(1),
     incidents: Vec::new(),
@@ -30,7 +30,7 @@ const STRICT: Allowance = Allowance {
     kept: false,
 };
 
-/// A stage where somebody waits, and somebody who writes what he likes.
+/// A stage with a waiting request, and a client that writes arbitrary objects.
 async fn rogue(act: impl AsyncFnOnce(&Stage, kube::Client)) -> Vec<Rule> {
     let stage = Stage::new();
     stage.connector();
@@ -44,7 +44,7 @@ async fn rogue(act: impl AsyncFnOnce(&Stage, kube::Client)) -> Vec<Rule> {
     };
     act(&stage, stage.server.client(&caller)).await;
     sleep(Duration::from_secs(5)).await;
-    // The log ends with what happens last.
+    // The log ends with the last event.
     stage.signoff("late", "deploy", "approved");
     let (violations, _) = judge(&stage.server.log(), &STRICT);
     let mut rules: Vec<_> = violations.into_iter().map(|it| it.rule).collect();
@@ -176,7 +176,7 @@ fn ended(reason: &str) -> Value {
     json!({"phase": "Ended", "conditions": [ready]})
 }
 
-/// What a policy came to.
+/// Adds the result of a policy.
 fn with_policy(mut status: Value, state: &str) -> Value {
     status["policies"] = json!([{
         "policy": {"metadata": {"name": "p", "uid": "u"}}, "grant": {"state": state},
@@ -242,7 +242,7 @@ async fn an_end_by_a_standing_permission_needs_one_and_no_policy_that_came_to_an
         });
         assert_eq!(rules.await, expected(is_wrong), "{what}");
     }
-    // What was true a while ago is not.
+    // A standing permission that ended a while ago does not count.
     let rules = rogue(async |stage, client| {
         stand(stage);
         stage.server.delete("rolebindings", TOOLS, "standing-p");
@@ -250,7 +250,7 @@ async fn an_end_by_a_standing_permission_needs_one_and_no_policy_that_came_to_an
         write(&client, ended()).await;
     });
     assert_eq!(rules.await, [Rule::Final]);
-    // The no stood in the status before.
+    // The previous status records the rejection.
     let rules = rogue(async |stage, client| {
         stand(stage);
         write(&client, with_policy(json!({"phase": "Pending"}), "Ended")).await;

@@ -1,4 +1,4 @@
-//! What is true, as opposed to what the controller believes.
+//! The actual state of the cluster, as opposed to the controller's view.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use super::history::{Snapshot, is_going, label, list, namespace, text};
 use crate::stage::{APPS, CONNECTOR, TOOLS};
 
-/// What a binding was written on: the policy as it was then, and the UIDs of the approvals of each check.
+/// The evidence of a binding: the policy at that time, and the UIDs of the approvals of each check.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
     checks: Vec<CheckEvidence>,
-    /// How long it may last.
+    /// The maximum duration.
     pub(super) limit: Option<Duration>,
-    /// UID of the connector that it is for.
+    /// UID of the connector.
     pub(super) connector: String,
-    /// What its rules allow.
+    /// The verbs of its rules.
     verbs: Vec<Value>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct CheckEvidence {
     approvals: Vec<String>,
 }
 
-/// What rules allow, each.
+/// The verbs of each rule.
 fn verbs(rules: &[Value]) -> Vec<Value> {
     rules.iter().map(|it| it["verbs"].clone()).collect()
 }
@@ -45,7 +45,7 @@ pub(super) fn plural(check: &Value) -> String {
     }
 }
 
-/// The labels that a check asks for: the only template of the scenarios is the pod's name.
+/// The labels of a check's selector: the only template of the scenarios is the pod's name.
 fn labels<'a>(check: &'a Value, pod: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let labels = check.pointer("/selector/labels").and_then(Value::as_object);
     labels.into_iter().flatten().map(move |(key, value)| {
@@ -55,19 +55,19 @@ fn labels<'a>(check: &'a Value, pod: &'a str) -> impl Iterator<Item = (&'a str, 
     })
 }
 
-/// How the objects of a check are listed.
+/// The label selector for the objects of a check.
 pub(super) fn selector(check: &Value, pod: &str) -> String {
     let labels = labels(check, pod).map(|(key, value)| format!("{key}={value}"));
     labels.collect::<Vec<_>>().join(",")
 }
 
-/// How long a policy lets a request wait.
+/// The maximum waiting time of a policy.
 pub(super) fn most_waiting(policy: &Value) -> Option<Duration> {
     let limit = "/spec/checkGrantedPermission/spec/limits/pendingTimeout";
     time(text(policy, limit))
 }
 
-/// What is being deleted counts as deleted.
+/// An object that is being deleted counts as deleted.
 fn selects(check: &Value, object: &Value, pod: &str) -> bool {
     if is_going(object) {
         return false;
@@ -76,7 +76,7 @@ fn selects(check: &Value, object: &Value, pod: &str) -> bool {
     labels.peek().is_some() && labels.all(|(key, value)| object["metadata"]["labels"][key] == value)
 }
 
-/// A time as the scenarios write it.
+/// A duration in the notation of the scenarios.
 fn time(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let seconds = match unit {
@@ -88,12 +88,12 @@ fn time(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(number.parse::<u64>().ok()? * seconds))
 }
 
-/// What a scenario makes large is larger than an approval may be.
+/// True when a scenario made the object larger than an approval may be.
 fn is_blown_up(object: &Value) -> bool {
     object["spec"]["noise"].is_string()
 }
 
-/// What a scenario makes deep is deeper than anybody reads.
+/// True when a scenario made the object nested deeper than any reader accepts.
 fn is_deep(object: &Value) -> bool {
     object.get("deep").is_some()
 }
@@ -106,7 +106,8 @@ fn approves(object: &Value) -> bool {
     state.contains(&"approved")
 }
 
-/// What a policy rests on for a pod, if all its checks pass; `objects` are those that were found per check.
+/// The evidence of a policy for a pod, if all its checks pass; `objects` returns the objects found for a
+/// check.
 pub(super) fn passes<'a>(
     policy: &Value,
     pod: &str,
@@ -161,7 +162,7 @@ pub(super) fn passes<'a>(
 }
 
 impl Evidence {
-    /// Whether the Role of a binding, if there is one, allows what the policy's rules do.
+    /// True when the Role of a binding, if there is one, allows the same as the policy's rules.
     fn allows_what(&self, snapshot: &Snapshot, binding: &Value) -> bool {
         let name = text(binding, "/metadata/name");
         let role = snapshot.get("roles", namespace(binding), name);
@@ -189,10 +190,10 @@ impl CheckEvidence {
     }
 }
 
-/// What all bindings rest on, by their UID.
+/// The evidence of all bindings, by their UID.
 pub(super) type Known = BTreeMap<String, Evidence>;
 
-/// The request that a managed object belongs to, as it is.
+/// The current request of a managed object.
 pub(super) fn request_of<'a>(snapshot: &'a Snapshot, object: &Value) -> Option<&'a Value> {
     snapshot.by_uid("accessrequests", label(object, "accessRequestUid"))
 }
@@ -204,9 +205,9 @@ pub(super) fn is_terminal(request: &Value) -> bool {
     )
 }
 
-/// Why a binding should not be there, if it should not.
+/// The reason why a binding should not exist, if there is one.
 pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) -> Option<String> {
-    // Whoever put a finalizer of his own on it keeps it; the controller has done what it can.
+    // A foreign finalizer keeps it; the controller can do no more.
     let finalizers = list(binding, "/metadata/finalizers").iter();
     let mut own = finalizers.filter(|it| *it != "foregroundDeletion" && *it != "orphan");
     if own.next().is_some() && is_going(binding) {
@@ -219,7 +220,7 @@ pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) 
         return Some("its request is elsewhere".to_owned());
     }
     if is_deep(request) {
-        return Some("nobody can read its request".to_owned());
+        return Some("its request cannot be read".to_owned());
     }
     if is_going(request) {
         return Some("its request is being deleted".to_owned());
@@ -230,7 +231,7 @@ pub(super) fn reason_to_go(snapshot: &Snapshot, binding: &Value, known: &Known) 
     reason_beside_its_record(snapshot, binding, request, known)
 }
 
-/// The same, whatever the request's status says.
+/// The same, ignoring the request's status.
 pub(super) fn reason_beside_its_record(
     snapshot: &Snapshot,
     binding: &Value,
@@ -263,34 +264,34 @@ pub(super) fn reason_beside_its_record(
             Some("it allows something else than its policy".to_owned())
         }
         Some(evidence) => evidence.lapsed(snapshot),
-        None => Some("nobody knows what it was written on".to_owned()),
+        None => Some("its evidence is unknown".to_owned()),
     }
 }
 
-/// Whether a binding and its Role give what a grant gives, to whom it is for.
+/// True when a binding and its Role give exactly the grant, to its subject.
 fn is_as_decided(snapshot: &Snapshot, binding: &Value, request: &Value) -> bool {
     let name = text(binding, "/metadata/name");
     let role = snapshot.get("roles", namespace(binding), name);
     binding["subjects"] == subjects(request)
         && text(binding, "/roleRef/kind") == "Role"
         && text(binding, "/roleRef/name") == name
-        // Without one it gives nothing.
+        // Without a Role the binding has no effect.
         && role.is_none_or(|it| is_shaped(it, request))
 }
 
-/// Whom a grant for a request is bound to: the account that asks, and nobody else.
+/// The subjects of a grant: the asking account only.
 pub(super) fn subjects(request: &Value) -> Value {
     let [name, home] =
         ["/spec/subject/name", "/spec/subject/namespace"].map(|it| text(request, it));
     json!([{"kind": "ServiceAccount", "name": name, "namespace": home}])
 }
 
-/// Where the pod of a request is.
+/// The namespace of a request's pod.
 pub(super) fn home(request: &Value) -> &str {
     text(request, "/spec/context/objectRef/namespace")
 }
 
-/// Whether a Role is about one pod's use of the connector.
+/// True when a Role covers one pod's use of the connector only.
 pub(super) fn is_shaped(role: &Value, request: &Value) -> bool {
     let pod = text(request, "/spec/context/objectRef/name");
     let resource = format!("connectors/apis/v1/pod/{}/{pod}", home(request));
@@ -305,7 +306,7 @@ pub(super) fn is_shaped(role: &Value, request: &Value) -> bool {
     !rules.is_empty() && rules.iter().all(shaped)
 }
 
-/// The pod of a request, if it is there.
+/// The pod of a request, if it exists.
 pub(super) fn pod_of<'a>(snapshot: &'a Snapshot, request: &Value) -> Option<&'a Value> {
     let name = text(request, "/spec/context/objectRef/name");
     let uid = text(request, "/spec/context/objectRef/uid");
@@ -313,7 +314,7 @@ pub(super) fn pod_of<'a>(snapshot: &'a Snapshot, request: &Value) -> Option<&'a 
     (text(pod, "/metadata/uid") == uid).then_some(pod)
 }
 
-/// Why the pod of a request is no reason for access.
+/// The reason why the pod of a request justifies no access.
 pub(super) fn pod_problem(snapshot: &Snapshot, request: &Value) -> Option<String> {
     let name = text(request, "/spec/context/objectRef/name");
     match pod_of(snapshot, request) {
@@ -326,7 +327,7 @@ pub(super) fn pod_problem(snapshot: &Snapshot, request: &Value) -> Option<String
     }
 }
 
-/// Whether the account of the scenarios' pods may use the connector at any time.
+/// True when the account of the scenarios' pods has a standing permission.
 pub(super) fn stands(snapshot: &Snapshot) -> bool {
     let subject = json!({"kind": "ServiceAccount", "name": "builder", "namespace": APPS});
     let mut bindings = snapshot.all("rolebindings");

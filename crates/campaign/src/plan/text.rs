@@ -1,4 +1,4 @@
-//! A plan as the text by which it can be run again.
+//! A plan as text, with which it can be repeated.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan, Undeletable};
 use crate::evaluator::{Hearsay, Mood};
 
-/// No plan has this identifier.
+/// The text is not the identifier of a plan.
 #[derive(Debug, Error)]
 #[error("{0:?} is no plan: expected SCENARIO or SCENARIO+FAULT+FAULT…, as a campaign prints it")]
 pub struct NoPlan(String);

@@ -1,5 +1,4 @@
-//! How long a fault may be felt: until when nobody has found out about it, and when everything is as if it had never
-//! been.
+//! The duration of a fault's effects: until it is detected, and until everything has recovered.
 
 use std::time::Duration;
 
@@ -11,10 +10,10 @@ use crate::{
     scenario::Scenario,
 };
 
-/// How long an API server that is behind stays behind when nothing new happens.
+/// The time after which an API server that lags behind is up to date when nothing new happens.
 pub(super) const LAG: Duration = Duration::from_secs(10);
 
-/// What the oracle allows a plan.
+/// The allowance of a plan for the oracle.
 pub(super) fn allowance(
     scenario: &Scenario,
     plan: &Plan,
@@ -37,10 +36,10 @@ pub(super) fn allowance(
     }
 }
 
-/// How long nobody may yet have found out about a fault, after the last step.
+/// The time after the last step during which a fault may still be undetected.
 pub(super) fn aftermath(fault: &Fault) -> Duration {
     match fault {
-        // The pause before something is looked at again grows to two minutes.
+        // The backoff before an object is checked again grows to two minutes.
         Fault::Call { times, .. } if *times > FEW => {
             Duration::from_mins(2) * u32::try_from(*times).unwrap_or(u32::MAX)
         }
@@ -48,12 +47,12 @@ pub(super) fn aftermath(fault: &Fault) -> Duration {
             what: CallTrouble::HangBefore | CallTrouble::HangAfter,
             ..
         } => Duration::from_mins(3),
-        // That something may not be read is a fact like others, until the next sweep.
+        // A forbidden read is treated as a fact until the next sweep.
         Fault::Call {
             what: CallTrouble::Forbidden,
             ..
         } => 3 * SWEEP,
-        // It is about the checks, so it is remembered.
+        // The answer is about the checks, so it is cached.
         Fault::Evaluator {
             mood: Mood::OtherPod | Mood::StillPending | Mood::OnlyYes,
             ..
@@ -72,7 +71,8 @@ pub(super) fn aftermath(fault: &Fault) -> Duration {
         | Fault::Kept { .. }
         | Fault::Restart { .. } => {
             if fault.is_lasting() {
-                // What nobody said is found by the next sweep but one, or when a watch is opened anew.
+                // An event that was not sent is detected by the second next sweep, or when a watch is
+                // reopened.
                 3 * SWEEP
             } else {
                 Duration::ZERO
@@ -81,12 +81,12 @@ pub(super) fn aftermath(fault: &Fault) -> Duration {
     }
 }
 
-/// How long after a fault everything is as if it had never been.
+/// The time after a fault until everything has recovered.
 pub(super) fn recovery(fault: &Fault) -> Duration {
     match fault {
-        // The pause before something is looked at again grows to two minutes.
+        // The backoff before an object is checked again grows to two minutes.
         Fault::Call { times, .. } if *times > FEW => Duration::from_mins(5),
-        // A watch that is never answered is given up after its own time.
+        // A watch that is never answered is given up after its own timeout.
         Fault::Call {
             what: CallTrouble::HangBefore | CallTrouble::HangAfter,
             ..
@@ -107,7 +107,7 @@ pub(super) fn recovery(fault: &Fault) -> Duration {
         | Fault::Kept { .. }
         | Fault::NoisyNeighbour
         | Fault::ClockJump { .. } => Duration::from_secs(30),
-        // Nobody leads until the lease has run out.
+        // There is no leader until the lease has expired.
         Fault::NodeLost { .. } => Duration::from_mins(1),
         Fault::Lag(_) | Fault::TwoLeaders | Fault::NoGarbageCollection => Duration::from_secs(5),
     }

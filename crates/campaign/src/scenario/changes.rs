@@ -1,4 +1,4 @@
-//! What others change while a request lives.
+//! Changes of other objects while a request exists.
 
 use super::{
     Scenario,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::stage::{CONNECTOR, PolicyForm, Stage, TOOLS};
 
-/// What others change while it lives.
+/// Changes of other objects while it exists.
 pub(super) const CHANGES: [Scenario; 18] = [
     scenario(
         "policy-edited-before",

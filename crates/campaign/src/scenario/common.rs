@@ -1,4 +1,4 @@
-//! What the scenarios have in common: pod `deploy`, its request `for-deploy`, its approval `yes`, policy `p`.
+//! The common parts of scenarios: pod `deploy`, its request `for-deploy`, its approval `yes`, policy `p`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS};
 
-/// Longer than anything here takes.
+/// Longer than any scenario takes.
 pub(super) const WEEK: Duration = Duration::from_hours(168);
 
 pub(super) const USUAL: PolicyForm<'static> = PolicyForm {
@@ -25,9 +25,9 @@ pub(super) const USUAL: PolicyForm<'static> = PolicyForm {
     edit: None,
 };
 
-/// Nothing that happens at once takes that long.
+/// The time limit of an immediate reaction.
 const PROMPT: Duration = Duration::from_secs(10);
-/// What waits is asked about once a minute, and what makes way stays for one.
+/// Waiting requests are asked about once a minute, and a request that makes way stays for one.
 const ASKED_ABOUT: Duration = Duration::from_mins(2);
 
 pub(super) const fn scenario(
@@ -62,7 +62,7 @@ pub(super) const fn timed(
     }
 }
 
-/// Something in it is found by asking again.
+/// A scenario in which the controller detects something by asking again.
 pub(super) const fn asked_about(
     name: &'static str,
     before: fn(&Stage),
@@ -99,7 +99,7 @@ pub(super) const fn replicas(
     }
 }
 
-/// Connector and policy, a pod that asks, and an approval that nobody has given yet.
+/// Connector and policy, an asking pod, and an approval without a decision.
 pub(super) fn waiting(stage: &Stage) {
     stage.connector();
     stage.policy("p", USUAL);
@@ -118,10 +118,10 @@ pub(super) fn waiting_for(stage: &Stage, form: PolicyForm<'_>) {
     asking(stage);
 }
 
-/// The same with a second policy, `q`, that asks for another approval, `other`.
+/// The same with a second policy, `q`, that needs another approval, `other`.
 pub(super) fn waiting_for_two(stage: &Stage, other: &str) {
     waiting(stage);
-    // And allows less.
+    // It allows fewer verbs.
     let edit: fn(&mut Value) = |spec| {
         let rules = "/checkGrantedPermission/spec/permissions/roleTemplate/rules/0/verbs";
         if let Some(verbs) = spec.pointer_mut(rules) {
@@ -145,7 +145,7 @@ pub(super) fn granted(stage: &Stage) -> bool {
     is(stage, "Granted") && stage.bindings().len() == 1 && stage.managed("roles").len() == 1
 }
 
-/// Two policies grant, and both are recorded to do so.
+/// Two policies grant, and both grants are recorded.
 pub(super) fn both_grant(stage: &Stage) -> bool {
     let request = stage.request_now("for-deploy").unwrap_or_default();
     let entries = request["status"]["policies"].as_array();
@@ -160,7 +160,7 @@ pub(super) fn pending(stage: &Stage) -> bool {
     let request = stage.request_now("for-deploy").unwrap_or_default();
     let conditions = request["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
-    // Somebody has looked at the checks.
+    // The checks have been evaluated.
     let judged = conditions.any(|it| it["type"] == "AccessCheckReady" && it["status"] != "Unknown");
     is(stage, "Pending") && judged && nothing(stage)
 }
@@ -174,7 +174,7 @@ pub(super) fn revoked(stage: &Stage) -> bool {
     is(stage, "Revoked") && request["status"]["revokedAt"].is_string() && nothing(stage)
 }
 
-/// Nothing was ever granted, and the pod is over.
+/// Nothing was ever granted, and the pod has ended.
 pub(super) fn ended(stage: &Stage) -> bool {
     let request = stage.request_now("for-deploy").unwrap_or_default();
     let synced = request["status"]["conditions"]
@@ -185,7 +185,7 @@ pub(super) fn ended(stage: &Stage) -> bool {
     is(stage, "Ended") && !synced && request["status"]["revokedAt"].is_null() && nothing(stage)
 }
 
-/// The pod is over, and nothing is left of what it held or was about to be given.
+/// The pod has ended, and nothing is left of its grants, complete or not.
 pub(super) fn revoked_or_ended(stage: &Stage) -> bool {
     revoked(stage) || ended(stage)
 }
@@ -219,9 +219,9 @@ pub(super) const GRANTED: Step = Until("granted", granted);
 pub(super) const REVOKED: Step = Until("revoked", revoked);
 /// Longer than a controller needs for anything that it knows of.
 pub(super) const A_WHILE: Step = Rest(Duration::from_secs(5));
-/// Everything is compared once meanwhile.
+/// Contains at least one sweep.
 pub(super) const LONGER_THAN_A_SWEEP: Step = Rest(Duration::from_mins(6));
-/// Two things at nearly the same time.
+/// Between two events at nearly the same time.
 pub(super) const A_MOMENT: Step = Rest(Duration::from_millis(1));
 
 fn edit_policy(stage: &Stage, label: &str) {
@@ -231,8 +231,8 @@ fn edit_policy(stage: &Stage, label: &str) {
     });
 }
 
-/// A Role and a `RoleBinding` that nobody of this run has granted: for a request by name and UID as a controller would
-/// have labelled them, or somebody's own.
+/// A Role and a `RoleBinding` that no controller of this run has written: with the labels of a controller for
+/// a request by name and UID, or without labels.
 pub(super) fn grant_objects(stage: &Stage, name: &str, of: Option<(&str, &str)>) {
     let mut metadata = json!({"name": name, "namespace": TOOLS});
     if let Some((request, uid)) = of {
@@ -259,7 +259,7 @@ pub(super) fn grant_objects(stage: &Stage, name: &str, of: Option<(&str, &str)>)
     }));
 }
 
-/// Somebody deletes what was granted.
+/// Deletes the granted bindings manually.
 pub(super) fn delete_bindings(stage: &Stage) {
     for binding in stage.bindings() {
         let name = binding["metadata"]["name"].as_str().unwrap_or_default();
@@ -267,14 +267,14 @@ pub(super) fn delete_bindings(stage: &Stage) {
     }
 }
 
-/// Makes the approval larger than one may be.
+/// Makes the approval larger than the limit.
 pub(super) fn blow_up(stage: &Stage) {
     stage.server.change("signoffs", APPS, "yes", |it| {
         it["spec"] = json!({"noise": "x".repeat(300 * 1024)});
     });
 }
 
-/// Deeper than any reader goes.
+/// Makes an object nested deeper than any reader accepts.
 pub(super) fn deepen(object: &mut Value) {
     object["deep"] = (0..300).fold(json!(1), |inner, _| json!([inner]));
 }

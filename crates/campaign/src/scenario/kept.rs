@@ -1,5 +1,5 @@
-//! What is being deleted and kept by a finalizer counts as deleted: approvals, policies, connectors, requests. A pod is
-//! there until it is gone.
+//! Objects that are being deleted and kept by a finalizer count as deleted: approvals, policies, connectors,
+//! requests. A pod exists until it is gone.
 
 use super::{
     Scenario,
@@ -36,7 +36,7 @@ fn while_holds(stage: &Stage) {
     waiting_for(stage, PolicyForm { latch, ..USUAL });
 }
 
-/// What is being deleted, and kept.
+/// Objects that are being deleted, and kept.
 pub(super) const KEPT: [Scenario; 12] = [
     scenario(
         "a-kept-approval-approves-nothing",
@@ -144,7 +144,7 @@ pub(super) const KEPT: [Scenario; 12] = [
         ],
         revoked,
     ),
-    // What cannot be written is tried again after pauses.
+    // Failed writes are repeated with backoff.
     asked_about(
         "a-kept-role-keeps-no-binding",
         waiting,
@@ -157,7 +157,7 @@ pub(super) const KEPT: [Scenario; 12] = [
             }),
             A_WHILE,
             FINISH,
-            Until("nobody is bound", |stage| stage.bindings().is_empty()),
+            Until("no binding is left", |stage| stage.bindings().is_empty()),
             Do("the role goes", |stage| {
                 each_role(stage, |name| stage.let_go("roles", TOOLS, name));
             }),

@@ -1,4 +1,4 @@
-//! How one request lives and ends.
+//! The lifecycle of one request.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::stage::{APPS, PolicyForm};
 
-/// How one request lives and ends.
+/// The lifecycle of one request.
 pub(super) const LIVES: [Scenario; 15] = [
     scenario(
         "approved-and-ended",
@@ -170,7 +170,7 @@ pub(super) const LIVES: [Scenario; 15] = [
             };
             waiting_for(stage, form);
             stage.decide("yes", "approved");
-            // Nobody was there in between.
+            // No controller was running in between.
             stage.server.jump(SignedDuration::from_mins(10));
         },
         &[A_WHILE],

@@ -1,4 +1,4 @@
-//! What others put in the way: their own objects, finalizers, and objects that nobody can read.
+//! Interference by other actors: foreign objects, finalizers, and unreadable objects.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
 
-/// What others put in the way.
+/// Interference by other actors.
 pub(super) const MEDDLING: [Scenario; 21] = [
     scenario(
         "binding-is-kept",
@@ -61,7 +61,7 @@ pub(super) const MEDDLING: [Scenario; 21] = [
             grant_objects(stage, name, None);
         },
         &[PENDING, APPROVE, A_WHILE, FINISH],
-        // Whether a grant was begun when the pod ends is a race with the attempts to write it.
+        // Whether a grant was started when the pod ends depends on a race with the attempts to write it.
         revoked_or_ended,
     ),
     race(
@@ -162,7 +162,7 @@ pub(super) const MEDDLING: [Scenario; 21] = [
                 stage
                     .server
                     .change("accessrequests", TOOLS, "for-deploy", |it| {
-                        // Whoever does so to one that has ended has broken the promise himself.
+                        // Changing a request that has ended would violate the rule by itself.
                         if it["status"]["phase"] == "Granted" {
                             it["status"]["phase"] = "Rejected".into();
                         }

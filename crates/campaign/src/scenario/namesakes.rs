@@ -1,5 +1,5 @@
-//! Others whose names begin as those of the story do, or are the same in another namespace. They have connectors,
-//! policies, pods and requests of their own, and what happens to one of them happens to no other.
+//! Namesakes: their names begin like those of the scenario, or are the same in another namespace. They have
+//! connectors, policies, pods and requests of their own, and an event of one affects no other.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::stage::{APPS, Asker, CONNECTOR, MORE_APPS, MORE_TOOLS, Stage, TOOLS};
 
-/// The same namespaces, and a connector, an account and a pod with longer names.
+/// The same namespaces; connector, account and pod with longer names.
 const LONGER: Asker = Asker {
     connector: "harbor-1",
     account: "builder-1",
@@ -20,13 +20,13 @@ const LONGER: Asker = Asker {
     request: "for-deploy-1",
     ..Asker::USUAL
 };
-/// The same connector, account and pod, by name, of another namespace.
+/// A connector, account and pod of the same names in another namespace.
 const NEXT_DOOR: Asker = Asker {
     home: MORE_APPS,
     request: "for-deploy-2",
     ..Asker::USUAL
 };
-/// The same pod, connector and request, by name, where the connector is in another namespace.
+/// A pod, connector and request of the same names, with the connector in another namespace.
 const ELSEWHERE: Asker = Asker {
     owner: MORE_TOOLS,
     ..Asker::USUAL
@@ -50,7 +50,7 @@ fn ask(stage: &Stage) {
     }
 }
 
-/// In the order of those who wait for them.
+/// In the order of the askers that wait for them.
 const APPROVALS: [(&str, &str, &str, &str); 4] = [
     (APPS, "yes", "run", "deploy"),
     (APPS, "yes-1", "run", "deploy-1"),
@@ -67,7 +67,7 @@ fn decide(stage: &Stage, of: usize, word: &str) {
     });
 }
 
-/// Whether everybody is in the phase that is said of him, and has what belongs to it.
+/// True when every asker is in its expected phase, and has the objects of that phase.
 fn are(stage: &Stage, phases: [&str; 4]) -> bool {
     ALL.into_iter().zip(phases).all(|(asker, phase)| {
         let held = if phase == "Granted" { 2 } else { 0 };
@@ -75,16 +75,16 @@ fn are(stage: &Stage, phases: [&str; 4]) -> bool {
     })
 }
 
-const EVERYBODY_WAITS: Step = Until("everybody waits", |stage| are(stage, ["Pending"; 4]));
+const EVERYBODY_WAITS: Step = Until("all four wait", |stage| are(stage, ["Pending"; 4]));
 const EVERYBODY_IS_APPROVED: Step = Do("everybody is approved", |stage| {
     for of in 0..APPROVALS.len() {
         decide(stage, of, "approved");
     }
 });
 const EVERYBODY_IS_GRANTED: Step =
-    Until("everybody is granted", |stage| are(stage, ["Granted"; 4]));
+    Until("all four are granted", |stage| are(stage, ["Granted"; 4]));
 
-/// Namesakes, each with a story of its own.
+/// Namesakes with separate outcomes.
 pub(super) const NAMESAKES: [Scenario; 7] = [
     scenario(
         "one-of-four-namesakes-is-approved",
@@ -177,7 +177,7 @@ pub(super) const NAMESAKES: [Scenario; 7] = [
                 stand(stage, "standing-3", (APPS, "build"), CONNECTOR);
                 stand(stage, "standing-4", (APPS, "builder"), LONGER.connector);
             }),
-            // It is asked about once a minute.
+            // Waiting requests are asked about once a minute.
             Rest(Duration::from_mins(3)),
             PENDING,
             Do("it is approved", |stage| stage.decide("yes", "approved")),

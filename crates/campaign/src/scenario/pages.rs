@@ -1,4 +1,4 @@
-//! Lists that take several pages, where what decides stands on the last one.
+//! Lists of several pages, with the deciding object on the last one.
 
 use super::{
     Scenario,
@@ -10,18 +10,18 @@ use super::{
 };
 use crate::stage::{CONNECTOR, DECOY, PolicyForm, Stage, TOOLS};
 
-/// One more than the controller reads at a time of approvals.
+/// One more than the controller's page size for approvals.
 const APPROVALS: usize = 9;
-/// The same of policies, with the other decoys of a stage.
+/// The same for policies, together with the other decoys of a stage.
 const POLICIES: usize = 33;
 
-/// What decides stands on the last page.
+/// The deciding object is on the last page.
 pub(super) const PAGES: [Scenario; 5] = [
     scenario(
         "the-last-of-many-approvals-is-awaited",
         |stage| {
             waiting(stage);
-            // Their names come before that of the one that decides.
+            // Their names precede that of the deciding one.
             for number in 1..APPROVALS {
                 stage.signoff(&format!("a-{number}"), "deploy", "approved");
             }
@@ -69,7 +69,7 @@ pub(super) const PAGES: [Scenario; 5] = [
             early(stage);
             waiting(stage);
         },
-        // A sweep looks at everything meanwhile.
+        // A sweep happens meanwhile.
         &[PENDING, APPROVE, GRANTED, LONGER_THAN_A_SWEEP, FINISH],
         revoked,
     ),
@@ -96,7 +96,7 @@ pub(super) const PAGES: [Scenario; 5] = [
     ),
 ];
 
-/// A policy about another connector.
+/// A policy for another connector.
 fn others() -> PolicyForm<'static> {
     PolicyForm {
         edit: Some(|spec| {
@@ -106,7 +106,7 @@ fn others() -> PolicyForm<'static> {
     }
 }
 
-/// Somebody whose request comes first in every list, and who waits.
+/// A request that comes first in every list, and waits.
 fn early(stage: &Stage) {
     stage.pod("a");
     stage.request("a");

@@ -1,4 +1,4 @@
-//! What happens at nearly the same time, or where nobody expects it.
+//! Events at nearly the same time, or at unexpected places.
 
 use super::{
     Scenario,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::stage::{SYSTEM, TOOLS};
 
-/// Things that happen at nearly the same time, or where nobody expects them.
+/// Events at nearly the same time, or at unexpected places.
 pub(super) const RACES: [Scenario; 13] = [
     race(
         "ends-when-approved",
@@ -44,7 +44,7 @@ pub(super) const RACES: [Scenario; 13] = [
             }),
             A_WHILE,
         ],
-        // That the end could not be recorded is no reason to refuse; that it was is one, which the rules ask.
+        // A grant is correct if the end could not be recorded, and wrong if it was; the rules check that.
         |stage| matches!(stage.bindings().len(), 1 | 2),
     ),
     race(

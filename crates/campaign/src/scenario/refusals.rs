@@ -1,4 +1,4 @@
-//! What gives nothing, however long one waits and whatever is approved.
+//! Requests that are never granted, however long they wait and whatever is approved.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::{
 };
 use crate::stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS};
 
-/// Long enough for every watch, timer and sweep to have had its turn.
+/// Long enough for every watch, timer and sweep.
 const LONG: Step = Rest(Duration::from_mins(6));
 
 const fn refused(name: &'static str, before: fn(&Stage), steps: &'static [Step]) -> Scenario {
     scenario(name, before, steps, nothing)
 }
 
-/// What gives nothing.
+/// Requests that are never granted.
 pub(super) const REFUSALS: [Scenario; 15] = [
     refused(
         "nobody-decides",
@@ -169,7 +169,7 @@ fn check(spec: &mut Value) -> &mut Value {
     &mut spec["checkGrantedPermission"]["spec"]["checks"][0]
 }
 
-/// Somebody waits for a policy with this in its spec.
+/// A request waits for a policy with this change in its spec.
 fn edited(stage: &Stage, edit: fn(&mut Value)) {
     stage.connector();
     let edit = Some(edit);
@@ -177,7 +177,7 @@ fn edited(stage: &Stage, edit: fn(&mut Value)) {
     asking(stage);
 }
 
-/// Somebody waits for an `ApprovalTask` that is approved.
+/// A request waits for an approved `ApprovalTask`.
 fn tasks(stage: &Stage, edit: fn(&mut Value)) {
     stage.connector();
     stage.policy("p", USUAL);
@@ -195,7 +195,7 @@ fn tasks(stage: &Stage, edit: fn(&mut Value)) {
     );
 }
 
-/// A status as a controller would write it that granted; nobody did.
+/// A status like that of a controller that granted, although none did.
 fn forged(stage: &Stage) {
     stage
         .server

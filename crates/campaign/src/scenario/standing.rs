@@ -1,4 +1,4 @@
-//! A standing permission that comes, and goes, while a request waits or is granted.
+//! A standing permission that is given and taken, while a request waits or is granted.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::stage::{APPS, CONNECTOR, Stage, TOOLS};
 
-/// Longer than it takes to hear of a standing permission, twice.
+/// Longer than two intervals in which a standing permission is noticed.
 const LONG: Step = Rest(Duration::from_mins(3));
 const GIVE: Step = Do("its account gets a standing permission", stand);
 const TAKE: Step = Do("the account loses it", |stage| {
@@ -29,7 +29,7 @@ const ENDED: Step = Until("the request ends", |stage| {
     let mut conditions = conditions.into_iter().flatten();
     is(stage, "Ended") && conditions.any(|it| it["reason"] == "StandingPermission")
 });
-/// As the node plugin does: only where there is none.
+/// Like the node plugin: only if there is no request.
 const ASK_ANEW: Step = Do("it is asked for anew", |stage| {
     if stage.request_now("for-deploy").is_none() {
         stage.request("deploy");
@@ -63,7 +63,7 @@ pub(crate) fn stand(stage: &Stage) {
     }));
 }
 
-/// A standing permission that comes, and goes.
+/// A standing permission that is given and taken.
 pub(super) const STANDING: [Scenario; 6] = [
     asked_about(
         "stands-while-waiting",

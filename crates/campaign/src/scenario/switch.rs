@@ -28,7 +28,7 @@ pub(super) const SWITCH: [Scenario; 6] = [
         &[
             PENDING,
             OFF,
-            // Longer than a watch that fell silent stays silent.
+            // Longer than the timeout of a silent watch.
             Rest(Duration::from_mins(6)),
             APPROVE,
             A_WHILE,
@@ -48,7 +48,7 @@ pub(super) const SWITCH: [Scenario; 6] = [
                 A_WHILE,
                 APPROVE,
                 A_WHILE,
-                // Whoever started meanwhile has never known a word.
+                // A process that started meanwhile has never read a valid value.
                 Do("the word is corrected", |stage| stage.switch(true)),
                 GRANTED,
                 MISTYPED,

@@ -1,4 +1,4 @@
-//! Ends that come by time alone, and what is written again meanwhile and says what it said: no time begins anew.
+//! Ends by time only, and objects that are rewritten with the same content meanwhile: no time starts again.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::stage::{APPS, CONNECTOR, PolicyForm, TOOLS};
 
-/// Nobody writes anything of his own accord.
+/// Rewrites everything, because no other actor does.
 const WRITE_AGAIN: Step = Do("everything is written again", |stage| {
     stage.write_again("accessrequests", TOOLS, "for-deploy");
     stage.write_again("signoffs", APPS, "yes");
@@ -23,7 +23,7 @@ const WRITE_AGAIN: Step = Do("everything is written again", |stage| {
 /// Less than half of the shortest time here.
 const SOME: Step = Rest(Duration::from_secs(50));
 
-/// Ends that come by time alone.
+/// Ends by time only.
 pub(super) const TIMES: [Scenario; 4] = [
     timed(
         "of-two-ends-each-comes-in-its-time",

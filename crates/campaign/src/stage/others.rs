@@ -1,5 +1,5 @@
-//! Namesakes: namespaces, accounts, connectors, pods and requests whose names begin as those of the story do, or are the
-//! same in another namespace.
+//! Namesakes: namespaces, accounts, connectors, pods and requests whose names begin like those of the
+//! scenario, or are the same in another namespace.
 
 use std::sync::atomic::Ordering;
 
@@ -11,12 +11,12 @@ use super::{APPS, CONNECTOR, OURS, SIGNOFF, Stage, TOOLS};
 pub const MORE_TOOLS: &str = "tools-1";
 /// A second namespace of pods.
 pub const MORE_APPS: &str = "apps-1";
-/// Where connectors may be.
+/// The namespaces of connectors.
 pub const OWNERS: [&str; 2] = [TOOLS, MORE_TOOLS];
-/// Where pods may be.
+/// The namespaces of pods.
 pub const ASKERS: [&str; 2] = [APPS, MORE_APPS];
 
-/// Who asks for what.
+/// An asking pod, and the connector it asks for.
 #[derive(Clone, Copy)]
 pub struct Asker {
     /// The namespace of the connector, its policies and its requests.
@@ -34,7 +34,7 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// The one that stories are about.
+    /// The one that scenarios are about.
     pub const USUAL: Self = Self {
         owner: TOOLS,
         connector: CONNECTOR,
@@ -46,7 +46,7 @@ impl Asker {
 }
 
 impl Stage {
-    /// Namespaces and accounts of namesakes.
+    /// Creates the namespaces and accounts of namesakes.
     pub fn namesakes(&self) {
         for namespace in [MORE_TOOLS, MORE_APPS] {
             self.put(
@@ -61,7 +61,7 @@ impl Stage {
         }
     }
 
-    /// The connector that somebody asks for.
+    /// The connector of an asker.
     pub fn connector_of(&self, asker: Asker) {
         self.put(json!({
             "apiVersion": OURS, "kind": "Connector",
@@ -70,7 +70,7 @@ impl Stage {
         }));
     }
 
-    /// A policy for nobody else. Objects let the pod in that carry its name under this label.
+    /// A policy for this asker only. Objects that carry the pod's name under this label approve it.
     pub fn policy_of(&self, name: &str, label: &str, asker: Asker) {
         let Asker {
             owner,
@@ -101,7 +101,7 @@ impl Stage {
         }));
     }
 
-    /// The pod, unless it is there, and its request.
+    /// Creates the pod, unless it exists, and its request.
     pub fn asks(&self, asker: Asker) {
         let Asker {
             owner,
@@ -136,7 +136,7 @@ impl Stage {
         }));
     }
 
-    /// An approval beside a pod, with the pod's name under this label.
+    /// An approval in a pod's namespace, with the pod's name under this label.
     pub fn signoff_in(&self, namespace: &str, name: &str, label: &str, pod: &str, state: &str) {
         self.put(json!({
             "apiVersion": SIGNOFF, "kind": "Signoff",
@@ -145,7 +145,7 @@ impl Stage {
         }));
     }
 
-    /// The phase of somebody's request; empty when there is none.
+    /// The phase of an asker's request; empty when there is none.
     #[must_use]
     pub fn phase_of(&self, asker: Asker) -> String {
         let request = self
@@ -156,7 +156,7 @@ impl Stage {
         phase.unwrap_or_default().to_owned()
     }
 
-    /// How many managed objects somebody's request has: two when it is granted.
+    /// The number of managed objects of an asker's request: two when it is granted.
     #[must_use]
     pub fn held_by(&self, asker: Asker) -> usize {
         let request = self
@@ -172,7 +172,7 @@ impl Stage {
         all.iter().flatten().filter(|it| is_its(it)).count()
     }
 
-    /// Somebody deletes an object, and it stays: something has put a finalizer on it.
+    /// Deletes an object that stays because of a finalizer.
     pub fn delete_and_keep(&self, plural: &str, namespace: &str, name: &str) {
         if self.server.get(plural, namespace, name).is_none() {
             return;
@@ -183,7 +183,7 @@ impl Stage {
         self.server.delete(plural, namespace, name);
     }
 
-    /// Nothing keeps it any more.
+    /// Removes the finalizer.
     pub fn let_go(&self, plural: &str, namespace: &str, name: &str) {
         if self.server.get(plural, namespace, name).is_none() {
             return;
@@ -193,7 +193,7 @@ impl Stage {
         });
     }
 
-    /// An object is written again, and says what it said.
+    /// Rewrites an object with the same content.
     pub fn write_again(&self, plural: &str, namespace: &str, name: &str) {
         if self.server.get(plural, namespace, name).is_none() {
             return;

@@ -1,4 +1,5 @@
-//! What is being deleted, lists of several pages, namesakes, and what somebody loses for no reason.
+//! Objects that are being deleted, lists of several pages, namesakes, and grants that are revoked without a
+//! reason.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ async fn grant(stage: &Stage, client: &kube::Client) {
     bind(stage, client, "builder").await;
 }
 
-/// What a grant rests on: where, and whether its deletion ends the grant.
+/// The objects that a grant is based on: namespace and name, and whether their deletion ends the grant.
 const OBJECTS: [(&str, &str, &str, bool); 5] = [
     ("accesspolicies", TOOLS, "p", true),
     ("connectors", TOOLS, CONNECTOR, true),
@@ -58,7 +59,7 @@ async fn a_grant_on_what_is_being_deleted_is_found() {
     }
 }
 
-/// So many pages of the approvals.
+/// Reads this many pages of the approvals.
 async fn read_pages(client: &kube::Client, pages: usize) {
     let path = format!("/apis/example.com/v1/namespaces/{APPS}/signoffs");
     let mut params = ListParams::default().labels("run=deploy").limit(500);
@@ -81,7 +82,7 @@ async fn a_grant_on_a_list_that_was_not_read_to_its_end_is_found() {
         let rules = rogue(async |stage, client| {
             stage.signoff("z", "deploy", last);
             read_live(&client).await;
-            // What was read of them before is too old by then.
+            // Earlier reads are too old by then.
             sleep(Duration::from_secs(6)).await;
             stage.server.page_at_most(1);
             read_pages(&client, pages).await;
@@ -95,7 +96,7 @@ async fn a_grant_on_a_list_that_was_not_read_to_its_end_is_found() {
     }
 }
 
-/// Everything else that has to be read before a grant.
+/// Reads everything else that a grant is based on.
 async fn read_but_approvals(client: &kube::Client) {
     let ours = format!("/apis/connectors.alauda.io/v1alpha1/namespaces/{TOOLS}");
     for path in [
@@ -128,7 +129,7 @@ async fn a_binding_in_the_namespace_of_a_namesake_is_found() {
     assert!(rules.await.contains(&Rule::Tenants));
 }
 
-/// From now on it counts as a controller.
+/// From now on the client counts as a controller.
 async fn lead(client: &kube::Client) {
     let lease: Lease = serde_json::from_value(json!({
         "metadata": {"name": "request-controller", "namespace": SYSTEM},

@@ -1,4 +1,4 @@
-//! What a process writes besides its grants: where, in which order, when it does not lead, and what it tells.
+//! The writes of a process besides its grants: the namespaces, the order, leadership, and the messages.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     stage::{APPS, CONNECTOR, DECOY, PolicyForm, SYSTEM, Stage, TOOLS},
 };
 
-/// A Role as grants have it.
+/// A Role like those of grants.
 fn role(stage: &Stage, namespace: &str) -> Role {
     let mut metadata = metadata(stage);
     metadata["namespace"] = namespace.into();
@@ -87,7 +87,7 @@ async fn an_event_at_a_pod_that_tells_of_the_other_namespace_is_found() {
     }
 }
 
-/// A status that waits for this reason, with what it lists of a policy.
+/// A status that is pending for this reason, with the contents of a policy's entry.
 fn waiting(reason: &str, message: &str, grant: &Value, refs: &Value) -> Value {
     let ready = json!({
         "type": "Ready", "status": "False", "reason": reason, "message": message,
@@ -216,7 +216,7 @@ async fn a_controller_that_writes_without_the_lease_is_found() {
     }
 }
 
-/// Reads what has to be read before a grant.
+/// Reads everything that a grant is based on.
 pub(super) async fn read_live(client: &kube::Client) {
     let ours = "/apis/connectors.alauda.io/v1alpha1";
     for (path, name) in [
