@@ -1,7 +1,6 @@
 //! What a grant takes in memory, as rows of a table; run by `cargo xtask bench authz`.
 //!
-//! Counted by the allocator: bytes that were asked for and not given back. What an allocator adds for
-//! itself is not in it.
+//! The figures are the bytes that were allocated and not freed. The allocator's own overhead is not included.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are rounded")]
 

@@ -1,7 +1,7 @@
 //! How long decisions, changes and lists take, as rows of a table; run by `cargo xtask bench authz`.
 //!
-//! Each figure is the median of many batches of one run, in the time of this thread alone, so that other
-//! programs count as little as may be. The figures with a limit fail the program when they miss it.
+//! Each figure is the median of many batches of one run. It counts the CPU time of this thread, so that other
+//! programs disturb it as little as possible. The program fails when a figure misses its limit.
 
 #![allow(
     clippy::unwrap_used,
@@ -56,7 +56,7 @@ fn decisions(table: &mut Table, holders: Holders) {
     let mut of_size = Vec::new();
     for count in SIZES {
         let index = index(count, holders);
-        // Far from each other, so that not one corner of the index answers all of them.
+        // Spread out, so that one cached part of the index cannot answer all of them.
         let askers = (0..ASKERS).map(|asker| asker * 7_919 % count);
         let askers: Vec<Grant> = askers.map(|number| Grant::new(number, holders)).collect();
         let yes: Vec<Question> = askers.iter().map(Grant::pod_form).collect();
@@ -83,8 +83,8 @@ fn decisions(table: &mut Table, holders: Holders) {
     }
 }
 
-/// As the API server lists them, page by page; and as a watch hands them over that has collected all. What
-/// the index was shown is freed by whoever has it, and that is timed by itself.
+/// Two ways to fill the index: page by page, as the API server lists objects, and from a complete list, as a
+/// watch collects it. The caller frees the objects; that time is measured separately.
 fn building(table: &mut Table) {
     let mut times = [(); 3].map(|()| Vec::new());
     for _ in 0..7 {
@@ -112,14 +112,14 @@ fn building(table: &mut Table) {
     table.figure("the same index from two whole lists", at_once, "ms");
 }
 
-/// What became of pages.
+/// The time spent on pages of objects, and the time spent freeing them.
 #[derive(Default)]
 struct Pages {
     taken: Duration,
     freed: Duration,
 }
 
-/// The time that it takes to do something with every grant, the making of their objects left out.
+/// The time to process every grant, without the construction of the objects.
 fn by_page<K: RbacObject>(object: impl Fn(&Grant) -> K, mut take: impl FnMut(&K)) -> Pages {
     let mut pages = Pages::default();
     let mut page = Vec::with_capacity(PAGE);
@@ -136,8 +136,8 @@ fn by_page<K: RbacObject>(object: impl Fn(&Grant) -> K, mut take: impl FnMut(&K)
     pages
 }
 
-/// A watch event comes, and the answer is another: a grant is written, then taken back. Each is too short
-/// for any but the wall's clock.
+/// A watch event that changes the answer: a grant is written, then revoked. Each change is too short for any
+/// but the wall clock.
 fn changes(table: &mut Table, index: &mut RbacIndex) {
     let (mut granted, mut revoked) = (Vec::new(), Vec::new());
     for number in MANY..MANY + CHANGES {

@@ -1,16 +1,16 @@
-//! What is asked: who wants to do what to what.
+//! An access question: which user wants to perform which verb on which target.
 //!
-//! As in Kubernetes, an empty string stands for what is absent: no namespace, no name, the core group.
+//! As in Kubernetes, an empty string means absent: no namespace, no name, the core group.
 
 /// The prefix of the user names of service accounts.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// Who asks.
+/// The user that an access question is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     /// The name that the user authenticated as.
     pub name: String,
-    /// The groups that came with it. A binding to a group reaches nobody whose groups were left out.
+    /// The groups that came with it. A binding to a group that is missing here does not apply to the user.
     pub groups: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl User {
         account.and_then(|rest| rest.strip_prefix(':')) == Some(name)
     }
 
-    /// Namespace and name of the service account that it is, with a colon between them.
+    /// Namespace and name of the service account, joined by a colon; none for other users.
     pub(crate) fn service_account_name(&self) -> Option<&str> {
         self.name.strip_prefix(SERVICE_ACCOUNT)
     }
@@ -49,15 +49,15 @@ pub(crate) fn service_account_user_name(namespace: &str, name: &str) -> String {
 /// One access question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes<'a> {
-    /// Who asks.
+    /// The user that wants access.
     pub user: &'a User,
-    /// What they want to do. `*` is a verb like any other here: only rules for `*` allow it.
+    /// The verb. `*` is a verb like any other here: only rules for `*` allow it.
     pub verb: &'a str,
-    /// What they want to do it to.
+    /// The object or path that the user wants to access.
     pub target: Target<'a>,
 }
 
-/// What an access is about.
+/// The target of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// Objects of the API.
@@ -67,7 +67,7 @@ pub enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// The namespace whose bindings count beside those of the cluster; empty for none.
+    /// The namespace whose bindings count, in addition to those of the cluster; empty for none.
     #[must_use]
     pub const fn namespace(self) -> &'a str {
         match self {

@@ -1,15 +1,16 @@
-//! What answers an access question, and how several answers make one.
+//! The trait of an authorizer, and the union of several.
 
 use crate::Attributes;
 
-/// What an authorizer says.
+/// The decision of an authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
     /// The access is allowed.
     Allow,
-    /// The access is refused, and nobody further is asked.
+    /// The access is refused, and no further authorizer is asked.
     Deny,
-    /// This authorizer does not know the access; the next one may. Nobody else to ask means no.
+    /// This authorizer does not decide the access; the next one may. Without a next one the access is not
+    /// allowed.
     NoOpinion,
 }
 
@@ -19,12 +20,12 @@ pub enum Decision {
 pub struct Verdict {
     /// The decision. [`Decision::Allow`] is the only yes.
     pub decision: Decision,
-    /// For people; empty when there is nothing to say. Nothing is decided by it.
+    /// A text for people; empty when there is nothing to say. It never affects a decision.
     pub reason: String,
 }
 
 impl Verdict {
-    /// A yes.
+    /// Allows the access.
     pub const fn allow(reason: String) -> Self {
         Self {
             decision: Decision::Allow,
@@ -32,7 +33,7 @@ impl Verdict {
         }
     }
 
-    /// A no for good.
+    /// Refuses the access; later authorizers are not asked.
     pub const fn deny(reason: String) -> Self {
         Self {
             decision: Decision::Deny,
@@ -40,7 +41,7 @@ impl Verdict {
         }
     }
 
-    /// No answer.
+    /// Leaves the decision to later authorizers.
     pub const fn no_opinion(reason: String) -> Self {
         Self {
             decision: Decision::NoOpinion,
@@ -48,14 +49,14 @@ impl Verdict {
         }
     }
 
-    /// True for a yes, false for everything else.
+    /// True for [`Decision::Allow`] only.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         matches!(self.decision, Decision::Allow)
     }
 }
 
-/// Answers access questions from what it holds, without waiting for anything.
+/// Answers access questions from memory, without blocking.
 pub trait Authorizer: Send + Sync {
     /// The answer as of now.
     fn authorize(&self, attributes: &Attributes<'_>) -> Verdict;
@@ -63,7 +64,7 @@ pub trait Authorizer: Send + Sync {
 
 /// Authorizers in the order in which they are asked: the first yes or no counts.
 ///
-/// When none of them knows, nobody's reason is lost: each stands on a line of its own.
+/// When no authorizer decides, the reasons of all are kept, each on its own line.
 #[derive(Clone, Copy)]
 pub struct Union<'a>(pub &'a [&'a dyn Authorizer]);
 

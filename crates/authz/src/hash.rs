@@ -1,13 +1,13 @@
-//! How words are hashed.
+//! Hashing of names and other words.
 //!
-//! The names of pods, accounts and roles are chosen by tenants, who must not be able to choose names
-//! that all fall together: every process, and every table, hashes under a random key of its own. Nothing
-//! is stored or compared beyond the process, and a guess at the key shows in nothing but time.
+//! Tenants choose the names of pods, accounts and roles. They must not be able to choose names that collide,
+//! so every process and every table hashes with a random key of its own. No hash is stored or compared
+//! outside the process, and a guessed key affects lookup time only.
 
 pub(crate) use foldhash::fast::RandomState as Hashing;
 
-/// A map under a random key.
+/// A map with a random hash key.
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, Hashing>;
 
-/// A set under a random key.
+/// A set with a random hash key.
 pub(crate) type HashSet<T> = std::collections::HashSet<T, Hashing>;

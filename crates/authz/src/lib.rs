@@ -1,15 +1,14 @@
 //! The access decision model, and an RBAC authorizer that answers from an index.
 //!
-//! Owns the question ([`Attributes`]), the answer ([`Verdict`]), the traits of what answers
-//! ([`Authorizer`], [`RuleResolver`]), the ordered [`Union`], and [`RbacIndex`]: Kubernetes' RBAC,
-//! kept up to date object by object.
+//! Owns the question ([`Attributes`]), the answer ([`Verdict`]), the authorizer traits ([`Authorizer`],
+//! [`RuleResolver`]), the ordered [`Union`], and [`RbacIndex`]: Kubernetes' RBAC, kept up to date object by
+//! object.
 //!
-//! Refuses to know clusters, connectors, clocks and sockets: callers bring the objects and share the
-//! index between threads as they see fit.
+//! Knows nothing of clusters, connectors, clocks and sockets: callers bring the objects and share the index
+//! between threads as they see fit.
 //!
-//! Invariant: [`RbacIndex`] answers as the RBAC authorizer of a Kubernetes API server does that holds
-//! the same objects, whatever the order in which they came. An object that cannot be indexed grants
-//! nothing.
+//! Invariant: [`RbacIndex`] gives the same answers as the RBAC authorizer of a Kubernetes API server with the
+//! same objects, in whatever order the objects arrived. An object that cannot be indexed grants nothing.
 
 pub mod attributes;
 pub mod authorizer;

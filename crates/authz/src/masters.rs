@@ -1,8 +1,8 @@
-//! The group that may do everything, whatever RBAC says.
+//! The group that may do everything, regardless of RBAC.
 
 use crate::{Attributes, Authorizer, Verdict};
 
-/// Allows everything to members of `system:masters`. In front of RBAC, as in Kubernetes: a broken or
+/// Allows everything to members of `system:masters`. As in Kubernetes, it comes before RBAC: a broken or
 /// empty RBAC never locks them out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemMasters;

@@ -1,20 +1,20 @@
-//! Several texts in one block of memory, for what there is a hundred thousand of.
+//! Several texts in one block of memory, for objects that exist a hundred thousand times.
 
 use std::fmt;
 
-/// Bits of a length that one character carries; one more says that another follows. All such characters
-/// exist, and below 128 they are one byte.
+/// Bits of a length per character; one more bit marks that another character follows. All such code points
+/// are valid, and those below 128 take one byte.
 const BITS: u32 = 14;
 const MORE: usize = 1 << BITS;
 
-/// Texts, each behind its length, which is written in characters.
+/// Texts, each preceded by its length, which is encoded as characters.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Pieces(Box<str>);
 
 impl<T: AsRef<str>> From<&[T]> for Pieces {
     fn from(pieces: &[T]) -> Self {
         let texts = pieces.iter().map(AsRef::as_ref);
-        // Exact for short pieces, so that nothing is copied twice.
+        // Exact for short pieces, so that the string is never reallocated.
         let room = texts.clone().map(|text| text.len() + 1).sum();
         let mut packed = String::with_capacity(room);
         for text in texts {

@@ -1,4 +1,4 @@
-//! Values that many objects have in common, each kept once.
+//! Interned values: many objects share each of them, and each is stored once.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -23,8 +23,8 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: Hash + Eq> Pool<T> {
-    /// The one value that equals a draft of it, which hashes as the value does. Made of it when there is
-    /// none yet, because a draft may borrow what it says.
+    /// The stored value that equals the draft; the draft must hash as the value does. If there is none, the
+    /// value is made from the draft. A draft may borrow its content.
     pub(crate) fn share<D: Hash + PartialEq<T>>(
         &mut self,
         draft: D,
@@ -40,9 +40,9 @@ impl<T: Hash + Eq> Pool<T> {
         shared
     }
 
-    /// Takes a value back; the last one to give it back takes it out of the pool.
+    /// Takes a value back; returning the last reference removes it from the pool.
     pub(crate) fn give_back(&mut self, shared: Arc<T>) {
-        // One here, one in the pool.
+        // One reference here, one in the pool.
         if Arc::strong_count(&shared) == 2 {
             let hash = self.hashing.hash_one(&shared);
             let found = self.values.find_entry(hash, |it| Arc::ptr_eq(it, &shared));

@@ -1,12 +1,12 @@
 //! Kubernetes' RBAC over an index of its objects.
 //!
-//! Roles and bindings are indexed apart: roles by the resources and names that their rules speak of,
-//! bindings by whom they are for and by their roles. An answer joins the two, walking whichever side is
-//! smaller, so its cost follows what matches and not what there is; and an edited role touches its own
-//! rules only, however many bindings refer to it.
+//! Roles and bindings are indexed separately: roles by the resources and names in their rules, bindings by
+//! their subjects and their roles. An answer joins the two and walks the smaller side. Its cost therefore
+//! depends on the number of matches, not on the number of objects. An edited role touches its own rules only,
+//! however many bindings refer to it.
 //!
-//! There may be a hundred thousand grants, so what many objects say is kept once, and tables hold
-//! numbers and read their keys from what the numbers stand for.
+//! There may be a hundred thousand grants. Content that many objects share is therefore stored once, and the
+//! tables hold ids and read their keys from the objects behind the ids.
 
 mod answer;
 mod binding;
@@ -56,10 +56,10 @@ struct BindingId(u32);
 /// The bindings of one subject in one scope, by role.
 type ByRole = BTreeSet<(RoleId, BindingId)>;
 
-/// All RBAC objects of a cluster, as far as they have come, ready to answer.
+/// All RBAC objects of a cluster that have arrived so far, ready to answer.
 ///
-/// Kinds and objects may come in any order: a binding whose role is not there yet allows nothing, and
-/// says so in the reason.
+/// Kinds and objects may come in any order: a binding whose role has not arrived yet allows nothing, and the
+/// reason says so.
 #[derive(Debug, Default)]
 pub struct RbacIndex {
     hashing: Hashing,
@@ -70,7 +70,7 @@ pub struct RbacIndex {
     common: Common,
 }
 
-/// Why an object is not in the index, and therefore grants nothing.
+/// The reason why an object is not in the index, and therefore grants nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IndexError {
     /// It has no name.
@@ -79,7 +79,7 @@ pub enum IndexError {
         /// Its kind.
         kind: &'static str,
     },
-    /// It has no namespace, and its kind lives in namespaces.
+    /// It has no namespace although its kind is namespaced.
     #[error("the {kind} {name} has no namespace")]
     NoNamespace {
         /// Its kind.
@@ -89,16 +89,16 @@ pub enum IndexError {
     },
 }
 
-/// An object's number among those of its half.
+/// An object's id among those of its half.
 type Number = u32;
 
 impl RbacIndex {
-    /// Takes an object as it is now, new or changed.
+    /// Stores the current state of an object, new or changed.
     pub fn apply<K: RbacObject>(&mut self, object: &K) -> Result<(), IndexError> {
         self.put(object).map(drop)
     }
 
-    /// Forgets an object. Only its kind, namespace and name count.
+    /// Removes an object. Only its kind, namespace and name count.
     pub fn delete<K: RbacObject>(&mut self, object: &K) {
         let Ok((namespace, name)) = key::<K>(object.metadata()) else {
             return;
@@ -109,8 +109,8 @@ impl RbacIndex {
         }
     }
 
-    /// Takes all objects of a kind, as a new list shows them: what it does not show was deleted. What
-    /// cannot be indexed is left out and told.
+    /// Replaces all objects of a kind by those of a new list: objects that are not in it were deleted.
+    /// Objects that cannot be indexed are left out and reported.
     pub fn reset<'a, K: RbacObject + 'a>(
         &mut self,
         objects: impl IntoIterator<Item = &'a K>,
@@ -124,7 +124,7 @@ impl RbacIndex {
         errors
     }
 
-    /// True when nothing is left of any object.
+    /// True when no trace of any object is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let scopes = self.scopes.namespaces.is_empty() && self.scopes.cluster.is_empty();
@@ -160,7 +160,7 @@ impl RbacIndex {
     }
 }
 
-/// Where an object is, and its name there.
+/// The namespace and the name of an object.
 fn key<K: RbacObject>(metadata: &ObjectMeta) -> Result<(Option<&str>, &str), IndexError> {
     let kind = K::KIND;
     let name = given(metadata.name.as_deref()).ok_or(IndexError::NoName { kind })?;
@@ -176,7 +176,7 @@ fn key<K: RbacObject>(metadata: &ObjectMeta) -> Result<(Option<&str>, &str), Ind
     }
 }
 
-/// Empty is not given.
+/// An empty string counts as absent.
 fn given(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }

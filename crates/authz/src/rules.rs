@@ -1,25 +1,25 @@
-//! What a user may do, as a list of rules rather than one answer.
+//! The rules that apply to a user, as a list rather than one answer.
 
 use thiserror::Error;
 
 use crate::User;
 
-/// Lists what a user may do.
+/// Lists the rules that apply to a user.
 pub trait RuleResolver: Send + Sync {
-    /// The rules that hold for a user in a namespace, those of the whole cluster included; of the
-    /// whole cluster alone when the namespace is empty.
+    /// The rules that apply to a user in a namespace, including those of the whole cluster; only those of the
+    /// whole cluster when the namespace is empty.
     fn rules_for(&self, user: &User, namespace: &str) -> Rules;
 }
 
-/// What a user may do.
+/// The rules that apply to a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Rules {
-    /// On objects of the API.
+    /// Rules about objects of the API.
     pub resource: Vec<ResourceRule>,
-    /// On paths of the server.
+    /// Rules about paths of the server.
     pub non_resource: Vec<NonResourceRule>,
-    /// What could not be looked up. The rules that were found hold all the same.
+    /// The roles that could not be looked up. The rules that were found apply all the same.
     pub errors: Vec<ResolveError>,
 }
 
@@ -30,7 +30,7 @@ pub struct ResourceRule {
     pub verbs: Vec<String>,
     /// API groups, `*` for all.
     pub api_groups: Vec<String>,
-    /// Resources: `*` for all, `*/<subresource>` for that subresource of all, else the whole text.
+    /// Resources: `*` for all, `*/<subresource>` for that subresource of all, otherwise compared as a whole.
     pub resources: Vec<String>,
     /// Names of the objects; none means all.
     pub resource_names: Vec<String>,
@@ -41,11 +41,11 @@ pub struct ResourceRule {
 pub struct NonResourceRule {
     /// Verbs, `*` for all.
     pub verbs: Vec<String>,
-    /// Paths; a `*` at the end stands for whatever follows.
+    /// Paths; a `*` at the end matches any suffix.
     pub urls: Vec<String>,
 }
 
-/// Why a binding yields no rules. Worded as the API server does.
+/// The reason why a binding yields no rules, worded as the API server does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Error)]
 pub enum ResolveError {
     /// The role of a binding does not exist in its namespace.

@@ -1,7 +1,8 @@
-//! Values under small numbers, which stay theirs until they are removed.
+//! Values with small numeric ids, which stay the same until the value is removed.
 
-/// Values of a page: it grows by pages, so that it never copies all, and never has room for twice as
-/// many as there are. Allocators tidy up before they give out a large block, so there are few of them.
+/// Values per page. The slab grows by pages, so that it never copies all values and never reserves twice as
+/// many. Pages are large because allocators do housekeeping before they return a large block, and so there
+/// are few of them.
 const PAGE: usize = 2_048;
 
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Puts a value in a place; gives back what was there.
+    /// Puts a value in a place; returns the previous one.
     pub(crate) fn replace(&mut self, place: u32, value: T) -> Option<T> {
         self.slot(place)?.replace(value)
     }
@@ -67,7 +68,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// Memory is full long before there are more; what has no place of its own is found by nobody.
+/// Memory is exhausted long before there are more places. A value beyond the last id is never found.
 fn number(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }

@@ -1,5 +1,5 @@
-//! What a decision allocates: nothing for a no, at most the text of the reason for a yes, however many
-//! grants there are. This gates what a clock could gate only on a quiet machine.
+//! The allocations of a decision: none for a no, at most the text of the reason for a yes, however many
+//! grants there are. This checks what a clock could check only on an idle machine.
 
 mod grants;
 
@@ -7,7 +7,7 @@ use allocation_counter::measure;
 use authz::{Authorizer, RbacIndex, SystemMasters, Union};
 use grants::{Grant, Holders, Question, index};
 
-/// Decides once, and says how it went and how often it allocated.
+/// Decides once; returns the decision and the number of allocations.
 fn decide(authorizer: &dyn Authorizer, question: &Question) -> (bool, u64) {
     let attributes = question.attributes();
     let mut allowed = false;
@@ -62,7 +62,7 @@ fn a_chain_of_authorizers_adds_nothing() {
     });
 }
 
-/// The longest names that Kubernetes takes.
+/// Uses the longest names that Kubernetes accepts.
 #[test]
 fn the_reason_of_a_yes_is_one_piece_however_long_the_names_are() {
     use authz::{Attributes, Target, User};

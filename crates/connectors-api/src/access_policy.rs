@@ -1,4 +1,4 @@
-//! AccessPolicy: who may use which connectors, always or while checks hold.
+//! AccessPolicy: grants subjects the use of connectors, always or while checks hold.
 
 mod check;
 mod role_template;
@@ -86,15 +86,15 @@ pub struct AccessPolicySpec {
     pub check_granted_permission: Option<CheckGrantedPermission>,
 }
 
-/// The rules of the role template at `path` name the capability that the policy is about and no other.
+/// The rules of the role template at `path` must name the capability of the policy and no other.
 ///
-/// Written with `has`, not with optionals: behind `orValue` the API server's cost estimate no longer
-/// knows how long the lists can be.
+/// The rule uses `has` instead of optionals: behind `orValue` the API server's cost estimate no longer knows
+/// how long the lists can be.
 fn names_the_permission(path: &[&str], message: &str) -> Rule {
     let absent =
         (1..=path.len()).map(|depth| format!("!has(self.{}) || ", path[..depth].join(".")));
     let rules = format!("{}.rules", path.join("."));
-    // What is no resource of connectors at all is refused by the rule about their shape.
+    // A resource that is not one of connectors at all is refused by the rule about the shape.
     let holds = "all(rule, rule.resources.all(resource, !resource.startsWith('connectors/') || \
                  resource == 'connectors/' + self.permission || \
                  resource.startsWith('connectors/' + self.permission + '/')))";
@@ -132,7 +132,7 @@ pub struct ConnectorSelector {
 }
 
 impl ConnectorSelector {
-    /// True when nothing is asked of a connector, so that every one of the namespace is selected.
+    /// True when there is no requirement, so that every connector of the namespace is selected.
     #[must_use]
     pub const fn is_everything(&self) -> bool {
         self.names.is_none() && self.selector.is_none()
@@ -177,12 +177,12 @@ pub struct BindingTemplate {
     pub subjects: Vec<SubjectSpec>,
 }
 
-/// Subjects of one standing permission that select whom they mean. Each is compared with every namespace and service
-/// account that changes.
+/// The limit of subjects with selectors in one standing permission. Each selector is compared with every
+/// namespace and service account that changes.
 pub const MOST_SELECTORS: usize = 16;
 
 impl BindingTemplate {
-    /// How many subjects select whom they mean.
+    /// The number of subjects with selectors.
     #[must_use]
     pub fn selectors(&self) -> usize {
         let forms = self.subjects.iter().flat_map(SubjectForm::try_from);

@@ -1,4 +1,4 @@
-//! `AccessRequest`: one pod's attempt to use one connector, and what became of it.
+//! `AccessRequest`: one pod's attempt to use one connector, and its outcome.
 
 mod status;
 
@@ -14,7 +14,8 @@ pub use status::{
 
 use crate::{Permission, cel, schema};
 
-/// Requests that one pod may have, over all connectors. They live with the owners of the connectors.
+/// The limit of requests of one pod, over all connectors. Requests are objects in the namespaces of the
+/// connectors.
 pub const MOST_OF_A_POD: usize = 16;
 
 /// One pod's attempt to use one connector.
@@ -62,8 +63,8 @@ pub struct AccessRequestSpec {
     pub permission: Permission,
 }
 
-/// Compares in both directions: with fields that no schema declares, the API server's equality looks
-/// only for the declared fields of its left side, so that one could be swapped for an unknown one.
+/// Compares in both directions. For fields without a schema, the API server's equality checks only the fields
+/// of its left side, so one field could be replaced by an undeclared one.
 fn immutable() -> Rule {
     cel::forbidden(
         "self == oldSelf && oldSelf == self",
@@ -156,7 +157,7 @@ pub enum ContextKind {
 }
 
 impl ContextKind {
-    /// The kind as Kubernetes writes it.
+    /// The kind as Kubernetes spells it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -166,7 +167,7 @@ impl ContextKind {
 }
 
 impl AccessRequestSpec {
-    /// The namespace that the subject is in, however it was written.
+    /// The namespace of the subject, however it is spelled.
     #[must_use]
     pub fn subject_namespace(&self) -> &str {
         match self.subject.namespace.as_deref() {

@@ -1,8 +1,8 @@
-//! The string under which RBAC knows an access: `connectors/<permission>`, alone or followed by the
-//! object that may use it.
+//! The resource string of an access in RBAC: `connectors/<permission>`, alone or followed by the object that
+//! may use it.
 //!
-//! RBAC compares these strings whole; there is no path prefix. A grant on the standing form says
-//! nothing about the pod form, and the other way round.
+//! RBAC compares these strings as a whole; there is no prefix match. A grant of the standing form does not
+//! cover the pod form, nor the reverse.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,11 +17,11 @@ use crate::names::{CONNECTORS, is_dns_label, is_dns_subdomain};
 pub struct AccessResource {
     /// The capability that is accessed.
     pub permission: Permission,
-    /// The only object that may; without it whoever is bound may, at any time.
+    /// The only object that may use it; without one, every bound subject may, at any time.
     pub context: Option<Context>,
 }
 
-/// How a pod stands in an access: its API version and its kind.
+/// The API version and the kind of a pod in an access.
 pub(crate) const POD: (&str, &str) = ("v1", "pod");
 
 /// The object that an access is limited to.
@@ -37,7 +37,7 @@ pub struct Context {
     pub name: String,
 }
 
-/// Why a text is not an access resource.
+/// The reason why a text is not an access resource.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AccessResourceError {
     /// The number of segments, or the first one, is wrong.
@@ -45,21 +45,21 @@ pub enum AccessResourceError {
         "must be connectors/<permission> or connectors/<permission>/<apiVersion>/<kind>/<namespace>/<name>"
     )]
     Shape,
-    /// The second segment is no permission.
+    /// The second segment is not a permission.
     #[error("`{0}` is not a permission: use apis or proxy")]
     Permission(String),
-    /// A segment is empty, or holds what no name of its place can hold.
+    /// A segment is empty, or contains characters that are not allowed in its place.
     #[error("`{value}` cannot be the {segment} of an object")]
     Segment {
-        /// Which segment.
+        /// The name of the segment.
         segment: &'static str,
-        /// What stands there.
+        /// The text of the segment.
         value: String,
     },
 }
 
 impl AccessResource {
-    /// Access that is held until it is taken away.
+    /// Access that is held until it is revoked.
     #[must_use]
     pub const fn standing(permission: Permission) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl AccessResource {
         }
     }
 
-    /// Access of one pod. What a mount asks for.
+    /// Access of one pod, as a mount requests it.
     #[must_use]
     pub fn pod(permission: Permission, namespace: &str, name: &str) -> Self {
         let (api_version, kind) = POD;
@@ -84,7 +84,7 @@ impl AccessResource {
         }
     }
 
-    /// The subresource of one pod's access, in one allocation: every question of a pod needs it.
+    /// The subresource of one pod's access, built with one allocation because every check of a pod needs it.
     #[must_use]
     pub fn subresource_of_pod(permission: Permission, namespace: &str, name: &str) -> String {
         let (api_version, kind) = POD;
@@ -103,7 +103,7 @@ impl AccessResource {
         .concat()
     }
 
-    /// The same access, limited to another object: to one of this namespace, name or both.
+    /// The same access, limited to another object: with this namespace, this name or both.
     pub(crate) fn with_object(
         &self,
         namespace: Option<&str>,
@@ -130,7 +130,7 @@ impl AccessResource {
         self.context.as_ref().is_some_and(is_of)
     }
 
-    /// The part behind `connectors/`: what an access review takes as its subresource.
+    /// The part after `connectors/`, which an access review takes as its subresource.
     #[must_use]
     pub fn subresource(&self) -> String {
         let Self {

@@ -1,12 +1,12 @@
-//! How CEL rules are written in this crate.
+//! Constructors of the CEL rules in this crate.
 //!
-//! A rule stands with the type that it guards. Its message is its identity: one message, one
-//! meaning, and the tests on a real API server find the rule's cases by it. So messages begin with
-//! the field and end with the way out.
+//! A rule is declared at the type that it guards. Its message is its identity: each message has one meaning,
+//! and the tests on a real API server find the rule's cases by it. Messages therefore begin with the field
+//! and end with the remedy.
 
 use kube::core::{Reason, Rule};
 
-/// A value that is malformed or does not fit its neighbours.
+/// A value that is malformed or inconsistent with other fields.
 pub(crate) fn invalid(rule: impl Into<String>, message: &str) -> Rule {
     Rule::new(rule)
         .message(message)

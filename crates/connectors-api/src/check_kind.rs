@@ -1,11 +1,11 @@
-//! Which kinds can be approvals at all. What a controller reads for its own work is none: a policy of one
-//! namespace must not turn that into a look at what another one keeps there.
+//! The kinds that can be approvals. Kinds that a controller reads for its own work are excluded: otherwise a
+//! policy of one namespace could use the controller to learn about such objects of another namespace.
 
 use crate::access_policy::ObjectKind;
 use crate::names::GROUP;
 
-/// Groups whose objects pods and controllers write in the course of their work, or that decide about
-/// access themselves: nobody approves anything by them.
+/// API groups of objects that pods and controllers write during normal operation, or that decide about access
+/// themselves. Writing such an object is not an approval.
 const NO_APPROVALS: [&str; 6] = [
     GROUP,
     "rbac.authorization.k8s.io",
@@ -17,7 +17,7 @@ const NO_APPROVALS: [&str; 6] = [
 /// The kinds of the core group that may be an approval.
 const CORE_APPROVALS: [&str; 1] = ["ConfigMap"];
 
-/// Whether objects of a kind can be approvals. A kind whose group cannot be told is none.
+/// True when objects of a kind can be approvals. A kind with a malformed group cannot.
 #[must_use]
 pub fn may_approve(kind: &ObjectKind) -> bool {
     let ObjectKind { api_version, kind } = kind;
@@ -27,7 +27,7 @@ pub fn may_approve(kind: &ObjectKind) -> bool {
             !version.is_empty() && CORE_APPROVALS.contains(&kind.as_str())
         }
         (Some(group), Some(version), None) => {
-            // Names of groups are of lower case; an odd one must not pass for another.
+            // Group names are lower case; another spelling must not bypass the list.
             let group = group.to_ascii_lowercase();
             !group.is_empty() && !version.is_empty() && !NO_APPROVALS.contains(&group.as_str())
         }

@@ -1,6 +1,6 @@
-//! What the checks of a policy select, parsed once for every pod that asks.
+//! The selectors of a policy's checks, parsed once for all asking pods.
 //!
-//! The work is bounded before it is done: a policy whose templates have too many steps selects nothing.
+//! The work is bounded in advance: a policy with too many steps in its templates selects nothing.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::parse::MOST_SPEC_BYTES;
 use crate::template::{LabelTemplates, LabelTemplatesError, MOST_STEPS_OF_POLICY};
 use crate::{AccessPolicy, AccessPolicySpec};
 
-/// What one check selects, whatever pod asks.
+/// The selector of one check, independent of the asking pod.
 #[derive(Clone, Debug)]
 pub struct CheckSelector {
     /// The labels, as templates.
@@ -21,13 +21,13 @@ pub struct CheckSelector {
     pub fields: Result<Option<FieldSelector>, FieldSelectorError>,
 }
 
-/// Why a check selects nothing.
+/// The reason why a check selects nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CheckSelectorError {
-    /// Its own labels are wrong.
+    /// Its own labels are invalid.
     #[error(transparent)]
     Labels(#[from] LabelTemplatesError),
-    /// The policy as a whole costs too much.
+    /// The policy as a whole is too expensive.
     #[error(
         "the templates of the policy's checks have more than {MOST_STEPS_OF_POLICY} steps in all; \
          use fewer checks, fewer labels or shorter paths"
@@ -35,18 +35,18 @@ pub enum CheckSelectorError {
     Steps,
 }
 
-/// A policy, and what its checks select.
+/// A policy, and the parsed selectors of its checks.
 #[derive(Debug)]
 pub struct CompiledPolicy {
     /// The policy.
     pub policy: AccessPolicy,
     /// In the order of its checks.
     selectors: Arc<[CheckSelector]>,
-    /// What its spec takes as JSON.
+    /// The size of its spec as JSON.
     bytes: usize,
 }
 
-/// Parses what the checks of one policy select, in their order.
+/// Parses the selectors of a policy's checks, in their order.
 #[must_use]
 pub fn selectors<'a>(checks: impl Iterator<Item = &'a Check> + Clone) -> Arc<[CheckSelector]> {
     let mut steps = 0;
@@ -71,7 +71,7 @@ pub fn selectors<'a>(checks: impl Iterator<Item = &'a Check> + Clone) -> Arc<[Ch
 }
 
 impl CompiledPolicy {
-    /// Parses a policy. Another object of the same policy gives what was parsed before, if it says the same.
+    /// Parses a policy. Reuses the earlier result if its spec is the same.
     #[must_use]
     pub fn of(policy: AccessPolicy, before: Option<&Self>) -> Self {
         let same = before.filter(|it| it.policy.spec == policy.spec);
@@ -87,19 +87,19 @@ impl CompiledPolicy {
         }
     }
 
-    /// How many bytes its spec takes as JSON, about: caches are bounded by it.
+    /// The approximate size of its spec as JSON, by which caches are bounded.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The checks, each with what it selects.
+    /// The checks, each with its selector.
     pub fn checks(&self) -> impl Iterator<Item = (&Check, &CheckSelector)> {
         checks(&self.policy).zip(self.selectors.iter())
     }
 }
 
-/// How many bytes the spec of a policy takes as JSON, about.
+/// The approximate size of a policy's spec as JSON.
 #[must_use]
 pub fn json_bytes(spec: &AccessPolicySpec) -> usize {
     serde_json::to_vec(spec).map_or(MOST_SPEC_BYTES, |json| json.len())
@@ -130,7 +130,7 @@ mod tests {
         parse::object(&policy).unwrap()
     }
 
-    /// A check whose only label has so many steps.
+    /// A check with one label, the template of which has this many steps.
     fn check(number: usize, steps: usize) -> Value {
         let path = ".a".repeat(steps.saturating_sub(1));
         json!({"name": format!("c{number}"), "selector": {
@@ -143,7 +143,7 @@ mod tests {
         policy.checks().all(|(_, it)| it.labels.is_ok())
     }
 
-    /// A template of a few paths, with more steps than a path may have among them, or a text that is none.
+    /// A template of a few paths, possibly with too many steps, or a text that is not a template.
     fn templates() -> impl Strategy<Value = String> {
         let step = r#"(\.[a-c]{1,3}|\[\*\]|\[-?[0-9]\]|\['[a-z.]{1,8}'\]|\[\?\(@\.a=="b"\)\]|\[1:3\]|\.\.a)"#;
         let path =
@@ -164,7 +164,7 @@ mod tests {
         prop::collection::vec(check, 1..12)
     }
 
-    /// What a policy takes at most while it is read and parsed, by the bytes of its text.
+    /// The upper bound of memory for parsing one policy, in multiples of its text size.
     const BYTES_OF_ONE: u64 = 64;
 
     proptest! {
@@ -173,7 +173,7 @@ mod tests {
         #[test]
         fn no_policy_takes_more_steps_or_bytes_than_it_may(checks in checks()) {
             let text = serde_json::to_string(&checks).unwrap();
-            // A longer policy is not read.
+            // A longer policy is not parsed.
             prop_assume!(text.len() < parse::MOST_SPEC_BYTES - 1024);
             let mut kept = None;
             let cost = measure(|| kept = Some(CompiledPolicy::of(policy(&checks), None)));

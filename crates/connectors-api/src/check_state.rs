@@ -1,6 +1,6 @@
-//! What an object says about a check, when it follows the duck type: the word in `status.state`.
+//! The state of an object according to the duck type: the word in `status.state`.
 //!
-//! Rego modules answer with the same words, so both are read here.
+//! Rego modules answer with the same words, so both are parsed here.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,57 +11,57 @@ use crate::words::words;
 /// The longest word that a status can show.
 const LONGEST: usize = 63;
 
-/// The state of an object, by its word.
+/// The state of an object, identified by its word.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(into = "String")]
 pub enum ObjectState {
-    /// Somebody approved.
+    /// An approver approved.
     Approved,
     /// A test passed.
     Passed,
-    /// Nobody has decided yet. An object without a state is in this one.
+    /// No decision yet. An object without a state is pending.
     Pending,
-    /// Somebody said no.
+    /// An approver rejected.
     Rejected,
-    /// Any other word, `expired` and misspelt ones among them.
+    /// Any other word, such as `expired` or a misspelling.
     Other(OtherWord),
 }
 
-/// A word that is none of the known ones.
+/// A word other than the known ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OtherWord(String);
 
 words! {
-    /// What a state means for the check.
+    /// The meaning of a state for the check.
     CheckOutcome {
-        /// It lets through.
+        /// The object passes.
         Passed,
-        /// It does not let through yet.
+        /// The object does not pass yet.
         Pending,
-        /// It says no, for good.
+        /// The object is rejected, finally.
         Rejected,
-        /// It does not let through: before a grant this waits, after it this revokes.
+        /// The object does not pass: before a grant the check waits, after a grant this revokes.
         NotHolding,
     }
 }
 
-/// Why an object has no state that could be judged.
+/// The reason why an object has no valid state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StateError {
-    /// Something other than an object stands where the status belongs.
+    /// The status is not an object.
     #[error("status: must be an object, not {0}")]
     Status(&'static str),
-    /// Something other than a text stands where the word belongs.
+    /// The state is not a string.
     #[error("status.state: must be a string, not {0}")]
     State(&'static str),
-    /// Too long for a word.
+    /// The word is too long.
     #[error("status.state: longer than {LONGEST} bytes")]
     TooLong,
 }
 
 impl ObjectState {
-    /// The state that an object claims in `status.state`. No status, no state, `null` and an empty word
-    /// are all pending.
+    /// The state in `status.state` of an object. No status, no state, `null` and an empty word all mean
+    /// pending.
     pub fn of(object: &Value) -> Result<Self, StateError> {
         match object.get("status") {
             None | Some(Value::Null) => Ok(Self::Pending),
@@ -74,8 +74,7 @@ impl ObjectState {
         }
     }
 
-    /// Reads a word. None if it is too long for one. Letters count as they are written: `Approved` is
-    /// not `approved`.
+    /// Parses a word. None if it is too long. Case matters: `Approved` is not `approved`.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         match word {
@@ -99,7 +98,7 @@ impl ObjectState {
         }
     }
 
-    /// What the state means.
+    /// The meaning of the state for a check.
     #[must_use]
     pub const fn outcome(&self) -> CheckOutcome {
         match self {
@@ -117,7 +116,7 @@ impl From<ObjectState> for String {
     }
 }
 
-/// The kind of a value, for messages that must not show the value.
+/// The kind of a value, for messages that must not contain the value.
 pub(crate) const fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -174,7 +173,7 @@ mod tests {
             json!({"status": {"State": "approved"}}),
             json!({"state": "approved"}),
             json!({"data": {"state": "approved"}}),
-            // Not an object at all: nothing is said either.
+            // Without an object there is no state either.
             json!(null),
             json!("approved"),
             json!([{"status": {"state": "approved"}}]),
@@ -209,7 +208,7 @@ mod tests {
     }
 
     proptest! {
-        /// Only the two words let through, and only where they belong.
+        /// Only the two words pass, and only in their place.
         #[test]
         fn nothing_else_passes(object in json_values(), word in "\\PC{0,12}") {
             for object in [object, json!({"status": {"state": word}})] {

@@ -1,7 +1,8 @@
-//! From what single objects say to what a check says, and from checks to their policy.
+//! Combines the results of objects into the verdict of a check, and the verdicts of checks into that of the
+//! policy.
 //!
-//! An error is never taken for an answer: it gives [`AccessCheckFailed`], unless the result would be
-//! the same whatever the answer had been. So no error can let anybody in, and none can end a request.
+//! An error is never treated as an answer: it gives [`AccessCheckFailed`], unless the result would be the
+//! same for every possible answer. So no error can grant access, and none can end a request.
 //!
 //! [`AccessCheckFailed`]: AccessCheckReady::AccessCheckFailed
 
@@ -12,8 +13,8 @@ use crate::reason::AccessCheckReady::{
     AccessCheckRejected as Rejected,
 };
 
-/// What a check says, given what each object says that was found for it. None found is pending: it
-/// may yet be created.
+/// The verdict of a check, from the results of the objects that were found for it. No objects means pending,
+/// because one may still be created.
 pub fn of_objects<E>(
     match_: Match,
     found: impl IntoIterator<Item = Result<CheckOutcome, E>>,
@@ -36,14 +37,14 @@ pub fn of_objects<E>(
     }
 }
 
-/// What a policy says, given what each of its checks says. All must pass. A policy without checks
-/// cannot be judged, and lets nobody in.
+/// The verdict of a policy, from the verdicts of its checks. All must pass. A policy without checks cannot be
+/// judged, and grants nothing.
 pub fn of_checks(checks: impl IntoIterator<Item = AccessCheckReady>) -> AccessCheckReady {
     let said: Vec<_> = checks.into_iter().collect();
     strongest(&said, [Rejected, Failed, Pending, Passed])
 }
 
-/// The first word of `order` that was said.
+/// The first verdict of `order` that occurs.
 fn strongest(said: &[AccessCheckReady], order: [AccessCheckReady; 4]) -> AccessCheckReady {
     order
         .into_iter()

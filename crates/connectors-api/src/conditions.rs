@@ -1,5 +1,5 @@
-//! Conditions: what a controller last found out about an object, in the shape that
-//! `kubectl wait --for=condition=…` understands.
+//! Conditions: the last findings of a controller about an object, in the shape that `kubectl wait
+//! --for=condition=…` understands.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;

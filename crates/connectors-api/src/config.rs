@@ -1,4 +1,4 @@
-//! What an installation can be told while it runs, in one ConfigMap.
+//! The settings of an installation that can change at run time, in one ConfigMap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,59 +11,60 @@ use crate::words::words;
 
 /// Name of the ConfigMap, in the namespace of the installation.
 pub const CONFIG_MAP: &str = "connectors-config";
-/// Whether mounts are gated and approvals granted: `true` or `false`.
+/// Enables the gating of mounts and the granting of approvals: `true` or `false`.
 pub const ENABLE: &str = "enable-connectors-approval";
-/// Who may ask where a policy does not say.
+/// The requesters of policies that name none.
 pub const DEFAULT_REQUESTERS: &str = "default-requesters";
-/// What becomes of volumes that were mounted while the switch was off.
+/// The treatment of volumes that were mounted while the feature was disabled.
 pub const ON_ENABLE: &str = "on-enable";
-/// Which fields of check objects policies of other namespaces may see.
+/// The fields of check objects that policies of other namespaces may see.
 pub const SHARED_CHECK_FIELDS: &str = "shared-check-fields";
-/// By which labels of namespaces policies may select subjects.
+/// The labels of namespaces by which policies may select subjects.
 pub const NAMESPACE_SELECTOR_KEYS: &str = "namespace-selector-keys";
 
 words! {
-    /// Who may ask for a permission under checks where the policy names no requesters.
+    /// The accounts that may request a permission under checks if the policy names no requesters.
     DefaultRequesters {
         /// The service accounts of the policy's namespace.
         Namespace,
-        /// Everybody. Approvals are looked up in the pod's namespace, so whoever may make them there
-        /// may let himself in.
+        /// All service accounts. Approvals are looked up in the pod's namespace, so a user with the right to
+        /// create them there can approve their own access.
         Any,
     }
 }
 
 words! {
-    /// What the node plugin does, while the switch is on, with the volume of a running pod that was
-    /// mounted while the switch was off and that the pod has no permission for.
+    /// The action of the node plugin, while the feature is enabled, for a volume of a running pod that was
+    /// mounted while it was disabled and for which the pod has no permission.
     OnEnable {
         /// The volume keeps its content until the pod ends.
         Keep,
-        /// The node plugin makes the pod's AccessRequests. The volume keeps its content while they wait.
+        /// The node plugin creates the pod's AccessRequests. The volume keeps its content while they are
+        /// pending.
         Request,
-        /// The volume loses its content.
+        /// The volume is emptied.
         Empty,
     }
 }
 
-/// What is said of a policy that names nobody where everybody may ask then.
+/// The warning for a policy without requesters while the default admits all service accounts.
 pub const REQUESTERS_OPEN: &str = "default-requesters: Any of the installation lets pods of every namespace ask, with \
                                    approvals from their own namespaces; name who may ask in \
                                    spec.checkGrantedPermission.requesters";
 
-/// What the installation was told.
+/// The settings of the installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Whether mounts are gated and approvals granted. Revocation does not depend on it.
+    /// True when mounts are gated and approvals granted. Revocation does not depend on it.
     pub enabled: bool,
-    /// Who may ask where a policy does not say.
+    /// The requesters of policies that name none.
     pub default_requesters: DefaultRequesters,
-    /// What becomes of volumes that were mounted while the switch was off.
+    /// The treatment of volumes that were mounted while the feature was disabled.
     pub on_enable: OnEnable,
 }
 
 impl Config {
-    /// What holds as long as nothing is known: nothing new is granted, and what has to end ends.
+    /// The settings as long as none are known: nothing new is granted, and revocations proceed.
     pub const CLOSED: Self = Self {
         enabled: false,
         default_requesters: DefaultRequesters::Namespace,
@@ -71,8 +72,8 @@ impl Config {
     };
 }
 
-/// What is known of the configuration. The switch keeps its last known value: neither an accident nor
-/// somebody who deletes a ConfigMap turns it.
+/// The last known settings. The switch keeps its last known value, so that neither an accident nor the
+/// deletion of the ConfigMap changes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Knowledge {
     enabled: Option<bool>,
@@ -82,33 +83,33 @@ pub struct Knowledge {
     namespace_keys: Arc<NamespaceKeys>,
 }
 
-/// Something in the ConfigMap that was not understood and changes nothing.
+/// A part of the ConfigMap that is invalid and therefore changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigProblem {
     /// The switch is missing.
     #[error("{CONFIG_MAP}: {ENABLE} is missing; the last known value holds")]
     NoSwitch,
-    /// The switch holds another word.
+    /// The switch has an invalid value.
     #[error("{CONFIG_MAP}: {ENABLE} must be \"true\" or \"false\"; the last known value holds")]
     Switch,
-    /// No such default.
+    /// The default is invalid.
     #[error(
         "{CONFIG_MAP}: {DEFAULT_REQUESTERS} must be Namespace or Any; the last known value holds"
     )]
     DefaultRequesters,
-    /// No such way.
+    /// The action is invalid.
     #[error("{CONFIG_MAP}: {ON_ENABLE} must be Keep, Request or Empty; the last known value holds")]
     OnEnable,
-    /// No list of fields.
+    /// The list of fields is invalid.
     #[error("{CONFIG_MAP}: {SHARED_CHECK_FIELDS}: {0}; the last known value holds")]
     SharedFields(#[from] SharedFieldsError),
-    /// No list of keys.
+    /// The list of keys is invalid.
     #[error("{CONFIG_MAP}: {NAMESPACE_SELECTOR_KEYS}: {0}; the last known value holds")]
     NamespaceKeys(#[from] NamespaceKeysError),
 }
 
 impl Knowledge {
-    /// Takes in what the ConfigMap holds now. One that is gone is not taken in at all.
+    /// Applies the current content of the ConfigMap. A deleted ConfigMap is not applied at all.
     pub fn learn(&mut self, data: &BTreeMap<String, String>) -> Vec<ConfigProblem> {
         let mut problems = Vec::new();
         match data.get(ENABLE).map(String::as_str) {
@@ -119,20 +120,20 @@ impl Knowledge {
         }
         match data.get(DEFAULT_REQUESTERS).map(String::as_str) {
             Some("Any") => self.default_requesters = Some(DefaultRequesters::Any),
-            // Without the key the narrower reading holds, so that removing it never widens anything.
+            // Without the key the narrower default applies, so that removing it never widens access.
             Some("Namespace") | None => {
                 self.default_requesters = Some(DefaultRequesters::Namespace);
             }
             Some(_) => problems.push(ConfigProblem::DefaultRequesters),
         }
         match data.get(ON_ENABLE).map(String::as_str) {
-            // A ConfigMap of an older chart lacks the key: nothing is taken away from running pods.
+            // A ConfigMap of an older chart lacks the key: running pods keep their volumes.
             Some("Keep") | None => self.on_enable = Some(OnEnable::Keep),
             Some("Request") => self.on_enable = Some(OnEnable::Request),
             Some("Empty") => self.on_enable = Some(OnEnable::Empty),
             Some(_) => problems.push(ConfigProblem::OnEnable),
         }
-        // Without the key nothing more is shared, so that removing it never shows anything.
+        // Without the key no further fields are shared, so that removing it never discloses anything.
         match data
             .get(SHARED_CHECK_FIELDS)
             .map(|it| SharedFields::parse(it))
@@ -141,7 +142,8 @@ impl Knowledge {
             None => self.shared = Arc::default(),
             Some(Err(problem)) => problems.push(problem.into()),
         }
-        // Without the key namespaces are selected by their names, so that removing it never tells a label.
+        // Without the key namespaces are selected by their names only, so that removing it never discloses a
+        // label.
         match data
             .get(NAMESPACE_SELECTOR_KEYS)
             .map(|it| NamespaceKeys::parse(it))
@@ -153,19 +155,19 @@ impl Knowledge {
         problems
     }
 
-    /// By which labels of namespaces policies may select subjects.
+    /// The labels of namespaces by which policies may select subjects.
     #[must_use]
     pub fn namespace_keys(&self) -> &Arc<NamespaceKeys> {
         &self.namespace_keys
     }
 
-    /// Which fields of check objects policies of other namespaces may see.
+    /// The fields of check objects that policies of other namespaces may see.
     #[must_use]
     pub fn shared(&self) -> &Arc<SharedFields> {
         &self.shared
     }
 
-    /// The configuration, once the switch has been known.
+    /// The settings; none until the switch has been read once.
     #[must_use]
     pub fn config(&self) -> Option<Config> {
         Some(Config {
@@ -175,7 +177,7 @@ impl Knowledge {
         })
     }
 
-    /// Who may ask where a policy does not say: the narrower reading until something else is known.
+    /// The requesters of policies that name none: the narrower default until the setting is known.
     #[must_use]
     pub fn default_requesters(&self) -> DefaultRequesters {
         self.default_requesters

@@ -1,7 +1,7 @@
 //! Connector: how to reach a tool, and which credential opens it.
 //!
-//! The part of the kind that mounting needs. Other software owns the rest, so fields that are not
-//! declared here are kept in the schema and in the types.
+//! This is the part of the kind that mounting needs. Other software owns the rest, so the schema and the
+//! types keep fields that are not declared here.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
-//! What a policy may see of the pod that asks.
+//! The part of the asking pod that a policy may see.
 
 use serde_json::{Map, Value};
 
 /// Fields of the metadata that a policy of another namespace sees.
 const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "labels"];
 
-/// The pod as templates and Rego of a policy see it: whole in the policy's own namespace, and of a pod
-/// of another one its identity, labels and service account. What else a pod holds is its tenant's.
+/// The pod as templates and Rego of a policy see it. A policy of the pod's own namespace sees all of it.
+/// Others see its identity, labels and service account only, because the rest belongs to the pod's tenant.
 #[must_use]
 pub fn of(pod: &Value, policy_namespace: &str) -> Value {
     if is_in(pod, policy_namespace) {
@@ -16,7 +16,7 @@ pub fn of(pod: &Value, policy_namespace: &str) -> Value {
     }
 }
 
-/// The same of a pod that nobody else needs.
+/// The same, for callers that no longer need the pod.
 #[must_use]
 pub fn into(pod: Value, policy_namespace: &str) -> Value {
     if is_in(&pod, policy_namespace) {
@@ -86,7 +86,7 @@ mod tests {
             "spec": {"serviceAccountName": "s"},
         });
         assert_eq!(of(&pod, "b"), seen);
-        // No namespace is not the policy's, whatever that is called.
+        // A missing namespace is not the policy's, whatever the policy's is called.
         assert_eq!(
             of(&json!({"status": 1}), ""),
             json!({"metadata": {}, "spec": {}})

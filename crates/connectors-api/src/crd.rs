@@ -1,4 +1,4 @@
-//! The `CustomResourceDefinition`s as they are installed.
+//! The `CustomResourceDefinition`s in the form in which they are installed.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -7,8 +7,8 @@ use crate::{AccessPolicy, AccessRequest, Connector, ConnectorClass, schema};
 
 /// Every CRD of the group, in the order in which documentation lists them.
 ///
-/// Connector and `ConnectorClass` keep fields that we do not know because other software owns them;
-/// `AccessPolicy` and `AccessRequest` keep them to refuse them later, with a hint.
+/// Connector and `ConnectorClass` keep undeclared fields because other software owns them; `AccessPolicy` and
+/// `AccessRequest` keep them to refuse them later, with a hint.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
     vec![
@@ -19,7 +19,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     ]
 }
 
-/// What becomes of fields that the types do not know.
+/// The treatment of undeclared fields.
 #[derive(Clone, Copy)]
 enum Unknown {
     Passed,

@@ -1,4 +1,4 @@
-//! A length of time as people write it: `4h`, `1h30m`, `90s`.
+//! A duration in the usual notation: `4h`, `1h30m`, `90s`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +19,7 @@ pub struct PositiveDuration(SignedDuration);
 const LONGEST: SignedDuration = SignedDuration::from_hours(8760);
 const UNITS: [(char, i64); 3] = [('h', 3600), ('m', 60), ('s', 1)];
 
-/// Why a text is not a duration.
+/// The reason why a text is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DurationError {
     /// Not hours, minutes and seconds in this order.
@@ -54,7 +54,7 @@ impl FromStr for PositiveDuration {
             {
                 return Err(DurationError::Syntax);
             }
-            // Eight digits of hours fit many times over.
+            // Eight digits of hours are far below the limit of the type.
             seconds += digits.parse::<i64>().map_err(|_| DurationError::Syntax)? * length;
             rest = behind;
         }

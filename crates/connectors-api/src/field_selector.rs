@@ -1,4 +1,4 @@
-//! Selection by field: every path leads to a plain value, and it is the one that is asked for.
+//! Selection by field: every path must lead to a scalar with the given value.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use crate::shared_fields::{FieldPath, is_shared};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldSelector(Vec<(Vec<String>, String)>);
 
-/// Why fields cannot be selected by.
+/// The reason why a field selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FieldSelectorError {
     /// It would select everything.
     #[error("fieldSelector: has no field; leave it out to select by labels alone")]
     Empty,
-    /// A key that leads nowhere.
+    /// A key that is not a field path.
     #[error("fieldSelector: `{0}` is no field path; join names by dots, such as spec.type")]
     Path(String),
 }
 
 impl FieldSelector {
-    /// Reads a `fieldSelector`.
+    /// Parses a `fieldSelector`.
     pub fn parse(fields: &BTreeMap<String, String>) -> Result<Self, FieldSelectorError> {
         if fields.is_empty() {
             return Err(FieldSelectorError::Empty);
@@ -38,20 +38,21 @@ impl FieldSelector {
         fields.iter().map(parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The names that lead to each field.
+    /// The path of each field, as a list of names.
     pub fn paths(&self) -> impl Iterator<Item = &[String]> {
         self.0.iter().map(|(path, _)| path.as_slice())
     }
 
-    /// A field that a policy of another namespace may not see: to select by it would tell its value.
+    /// A field that a policy of another namespace may not see, if there is one: selecting by it would
+    /// disclose its value.
     #[must_use]
     pub fn hidden(&self, shared: &[FieldPath]) -> Option<String> {
         let hidden = self.paths().find(|path| !is_shared(path, shared));
         hidden.map(|path| path.join("."))
     }
 
-    /// Whether an object has all the values. Numbers and booleans are compared as they are written in
-    /// JSON; what is absent, null, a list or an object equals nothing.
+    /// True when an object has all the values. Numbers and booleans are compared in their JSON spelling; an
+    /// absent field, null, a list or an object never matches.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|(path, wanted)| {

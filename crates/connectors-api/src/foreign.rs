@@ -1,9 +1,9 @@
-//! What pods of another namespace than the connector's are told.
+//! The message for pods of another namespace than the connector's.
 //!
-//! One text whatever the reason: a connector that is missing, a policy that is, one that does not accept the
-//! asker, and a request that waits for an approval all look the same from there.
+//! The text is the same for every reason. From there, a missing connector, a missing policy, a policy that
+//! does not accept the asker and a request that waits for an approval all look the same.
 
-/// The sentence about access that is not granted yet.
+/// The message for access that is not granted yet.
 #[must_use]
 pub fn waits_elsewhere(namespace: &str, connector: &str) -> String {
     format!(

@@ -1,10 +1,10 @@
-//! What the checks of a policy say about one pod, from objects that somebody else has read.
+//! The evaluation of a policy's checks for one pod, from objects that the caller has read.
 //!
-//! In two steps, because Rego may only run in processes that can be killed: [`prepare`] finds out what
-//! has to be asked, [`Prepared::finish`] takes the answers. In between lies everything that waits.
+//! It has two steps, because Rego may run only in processes that can be killed: [`prepare`] collects the
+//! questions to Rego modules, and [`Prepared::finish`] takes the answers. All waiting happens in between.
 //!
-//! What is wrong with the question as a whole is a [`JudgeError`]. What is wrong with one check or one
-//! object is part of the judgement and fails that check; nothing that went wrong ever lets anybody in.
+//! An error in the question as a whole is a [`JudgeError`]. An error in one check or one object is part of
+//! the judgement and fails that check. No error ever grants access.
 
 mod approvers;
 mod candidate;
@@ -41,61 +41,62 @@ use candidate::Selection;
 use object::Object;
 use policy::PolicyCheck;
 
-/// A policy, the pod that asks, and what was found for the policy's checks.
+/// A policy, the asking pod, and the objects found for the policy's checks.
 #[derive(Clone, Debug)]
 pub struct Question<P = Value> {
-    /// The `AccessPolicy`, or what was kept of it when access was granted; or what was understood of it.
+    /// The `AccessPolicy`, the copy of it that was kept when access was granted, or its parsed form.
     pub policy: P,
-    /// The pod, whole. What the policy must not see of it is hidden here.
+    /// The complete pod. The parts that the policy must not see are removed here.
     pub context: Value,
-    /// The connector that was asked for, in the policy's namespace.
+    /// The requested connector, in the policy's namespace.
     pub connector: String,
-    /// What was found for each check, by the check's name. One that is not named found nothing.
+    /// The objects found for each check, by the check's name. For a check that is missing here, none were
+    /// found.
     pub candidates: BTreeMap<String, Vec<Value>>,
-    /// Fields that the installation shares of the objects of each check, by the check's name. They count for a pod of
-    /// another namespace than the policy's.
+    /// The fields of each check's objects that the installation shares, by the check's name. They matter for
+    /// a pod of another namespace than the policy's.
     pub shared: BTreeMap<String, Vec<FieldPath>>,
     /// Before or after the grant.
     pub stage: Stage,
 }
 
-/// When checks are judged.
+/// The time of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Candidates must be what the check selects; rules are rendered when all checks pass.
+    /// Candidates must match the check's selector; rules are rendered when all checks pass.
     BeforeGrant,
-    /// Candidates are the objects that access was granted on, and only their states count. What is
-    /// gone is for the caller to judge, by the check's latch: no object is never a yes here.
+    /// Candidates are the objects that access was granted on, and only their states count. The caller handles
+    /// deleted objects by the check's latch: without objects a check never passes here.
     AfterGrant,
 }
 
-/// What the checks say.
+/// The result of evaluating all checks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// What they say together.
+    /// The combined verdict.
     pub verdict: AccessCheckReady,
-    /// Each of them, in the policy's order.
+    /// The result of each check, in the policy's order.
     pub checks: Vec<CheckJudgement>,
-    /// What is granted: only before a grant, and only when all checks pass.
+    /// The rules to grant: only before a grant, and only when all checks pass.
     pub rules: Option<Result<Vec<GrantedRule>, NoRules>>,
 }
 
-/// What one check says.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckJudgement {
     /// The check's name.
     pub check: String,
-    /// What it says.
+    /// Its verdict.
     pub verdict: AccessCheckReady,
-    /// Why, as one word.
+    /// The reason, as one word.
     pub reason: JudgeReason,
-    /// Why, as a sentence with what would help.
+    /// The reason, as a sentence with a remedy.
     pub message: String,
-    /// Each object that was judged, in the order of their names.
+    /// The judged objects, ordered by name.
     pub objects: Vec<ObjectJudgement>,
 }
 
-/// What one object says.
+/// The result of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectJudgement {
     /// Group and version.
@@ -108,21 +109,21 @@ pub struct ObjectJudgement {
     pub name: String,
     /// UID.
     pub uid: String,
-    /// The version that was judged.
+    /// The resource version that was judged.
     pub resource_version: String,
-    /// The state that was read; empty when none could be.
+    /// The state; empty when it could not be read.
     pub state: String,
-    /// What the state means for the check.
+    /// The meaning of the state for the check.
     pub verdict: AccessCheckReady,
-    /// Why, as one word.
+    /// The reason, as one word.
     pub reason: JudgeReason,
-    /// Why, as a sentence.
+    /// The reason, as a sentence.
     pub message: String,
-    /// Who approved, where the object records it.
+    /// The approvers, if the object records them.
     pub approved_by: Vec<String>,
 }
 
-/// A question to a Rego module. The module was not looked at.
+/// A question to a Rego module. The module has not been parsed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RegoJob<'a> {
     /// The module.
@@ -133,46 +134,46 @@ pub struct RegoJob<'a> {
     pub context: &'a Value,
 }
 
-/// What a module says.
+/// The answer of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegoAnswer {
-    /// The state that it gives the object.
+    /// The state of the object according to the module.
     pub state: ObjectState,
-    /// Why, in its words.
+    /// The module's explanation.
     pub message: Option<String>,
 }
 
-/// Why a module says nothing. The texts may quote the objects.
+/// The reason why a module gives no answer. The texts may quote the objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegoFailure {
-    /// It went beyond a limit, or there was nobody left to ask.
+    /// The module exceeded a limit, or no worker was left to run it.
     Limit(String),
-    /// It is no module that could decide, or gives no answer for the object.
+    /// The module is invalid, or gives no answer for the object.
     Failed(String),
 }
 
-/// A question that was understood, and waits for the answers of its modules.
+/// A parsed question that waits for the answers of its modules.
 #[derive(Debug)]
 pub struct Prepared {
     policy: Arc<Policy>,
     /// The pod as the policy may see it.
     data: TemplateData,
-    /// The policy and the pod are not in one namespace.
+    /// The policy and the pod are in different namespaces.
     is_foreign: bool,
-    /// As many as the policy has.
+    /// One for each check of the policy.
     checks: Vec<PreparedCheck>,
     stage: Stage,
 }
 
 #[derive(Debug)]
 struct PreparedCheck {
-    /// The reason why the check fails whatever its objects say.
+    /// The error if the check fails whatever its objects say.
     selection: Result<Selection, (JudgeReason, String)>,
     objects: Vec<Object>,
 }
 
 impl<P> Question<P> {
-    /// The same question about a policy that was understood.
+    /// The same question with a parsed policy.
     pub fn about(self, policy: Arc<Policy>) -> Question<Arc<Policy>> {
         let Self {
             policy: _,
@@ -194,14 +195,14 @@ impl<P> Question<P> {
 }
 
 impl Question {
-    /// Reads the policy, for this question alone.
+    /// Parses the policy, for this question alone.
     pub fn read(self) -> Result<Question<Arc<Policy>>, JudgeError> {
         let policy = Policy::read(&self.policy)?;
         Ok(self.about(Arc::new(policy)))
     }
 }
 
-/// Finds out what has to be asked.
+/// Prepares the questions to Rego modules.
 pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> {
     let pod_namespace = input::check(&question)?;
     let Question {
@@ -243,7 +244,7 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
 }
 
 impl PreparedCheck {
-    /// The module that reads the objects of the check, unless it fails anyway.
+    /// The module that evaluates the objects of the check, unless the check fails anyway.
     fn module<'a>(&self, of: &'a PolicyCheck) -> Option<&'a str> {
         of.module().filter(|_| self.selection.is_ok())
     }
@@ -268,14 +269,14 @@ impl PreparedCheck {
 }
 
 impl Prepared {
-    /// What has to be asked, always in the same order.
+    /// The questions to Rego modules, always in the same order.
     pub fn rego_jobs(&self) -> impl Iterator<Item = RegoJob<'_>> {
         let context = self.data.object();
         let checks = self.checks.iter().zip(&self.policy.checks);
         checks.flat_map(|(check, of)| check.jobs(of, context))
     }
 
-    /// The judgement, given the answers in the order of the questions. One that is missing is a failure.
+    /// The judgement, given the answers in the order of the questions. A missing answer is a failure.
     #[must_use]
     pub fn finish(
         self,
@@ -350,7 +351,7 @@ fn judge(
     }
 }
 
-/// What the verdict of one object is, before and after the grant.
+/// The verdict of one object, before and after the grant.
 const fn verdict(outcome: Option<CheckOutcome>) -> AccessCheckReady {
     match outcome {
         Some(CheckOutcome::Passed) => AccessCheckReady::AccessCheckPassed,

@@ -1,18 +1,19 @@
-//! Labels for people and for list filters. No decision reads them as they are written: a label is its writer's claim.
+//! Labels for people and for list filters. No decision uses them as stored, because any writer of the object
+//! can set them.
 
 use std::collections::BTreeMap;
 
 use crate::AccessRequestSpec;
 
-/// Kind of the object that asked for access.
+/// Kind of the object that requested access.
 pub const CONTEXT_OBJECT_KIND: &str = "connectors.cpaas.io/contextObjectKind";
-/// Name of the object that asked for access.
+/// Name of the object that requested access.
 pub const CONTEXT_OBJECT_NAME: &str = "connectors.cpaas.io/contextObjectName";
-/// Namespace of the object that asked for access.
+/// Namespace of the object that requested access.
 pub const CONTEXT_OBJECT_NAMESPACE: &str = "connectors.cpaas.io/contextObjectNamespace";
-/// UID of the object that asked for access.
+/// UID of the object that requested access.
 pub const CONTEXT_OBJECT_UID: &str = "connectors.cpaas.io/contextObjectUID";
-/// The connector that access was asked for.
+/// The requested connector.
 pub const CONNECTOR: &str = "connectors.cpaas.io/connector";
 
 /// The class of a Connector, under both keys that the source document uses.
@@ -21,7 +22,7 @@ pub const CONNECTOR_CLASS: [&str; 2] = [
     "connectors.alauda.io/connectorclass",
 ];
 
-/// Who maintains a Role or RoleBinding.
+/// The manager of a Role or RoleBinding.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Name of the `AccessPolicy` that a Role or RoleBinding comes from.
 pub const ACCESS_POLICY: &str = "connectors.alauda.io/accessPolicy";
@@ -41,8 +42,8 @@ pub const fn fits(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_VALUE
 }
 
-/// The labels of a connector as selectors see them: its class counts under both keys whether it was written there or
-/// not, and against anything else that was written there. A connector without a class has neither.
+/// The labels of a connector as selectors see them. The class is set under both keys and replaces any stored
+/// value. A connector without a class has neither label.
 #[must_use]
 pub fn of_connector(
     mut written: BTreeMap<String, String>,
@@ -58,7 +59,8 @@ pub fn of_connector(
     written
 }
 
-/// The labels of a request. A name that does not fit gets none: half a name would find the wrong object.
+/// The labels of a request. A name that is too long gets no label: a truncated name would find the wrong
+/// object.
 #[must_use]
 pub fn of_request(spec: &AccessRequestSpec) -> BTreeMap<String, String> {
     let object = &spec.context.object_ref;

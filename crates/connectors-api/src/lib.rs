@@ -1,16 +1,16 @@
 //! The API of Connectors Approval: the group `connectors.alauda.io` in version `v1alpha1`.
 //!
-//! Owns the four kinds and every rule that can be judged from one object alone: as types, as schema
-//! with CEL (`crd`), and as parsed forms that need no second look (`SubjectForm`, `AccessResource`,
-//! `PositiveDuration`). Owns the words that more than one process says: reasons, condition types,
-//! labels, names. Owns how a policy is evaluated on objects that somebody else has read: templates,
-//! states, Rego (behind the feature `rego`), and what they say together.
+//! Owns the four kinds and every rule that can be checked on one object alone: as types, as schema with CEL
+//! (`crd`), and as parsed forms that need no further validation (`SubjectForm`, `AccessResource`,
+//! `PositiveDuration`). Owns the words that more than one process uses: reasons, condition types, labels,
+//! names. Owns the evaluation of a policy on objects that the caller has read: templates, states, Rego
+//! (behind the feature `rego`), and the combined verdict.
 //!
-//! Refuses to know clusters, clocks, sockets and other objects: nothing here reads or writes.
+//! Knows nothing of clusters, clocks, sockets and other objects: nothing here reads or writes.
 //!
-//! Invariant: what the schema accepts, the types parse, except fields that nobody declared and
-//! `null`s. The schema keeps those under `spec` and the types refuse them ([`parse`]), because a
-//! silently dropped field would widen access.
+//! Invariant: the types parse what the schema accepts, except undeclared fields and `null`s. The schema keeps
+//! those under `spec` and the types refuse them ([`parse`]), because a silently dropped field would widen
+//! access.
 
 #![allow(
     clippy::doc_markdown,

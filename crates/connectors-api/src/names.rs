@@ -9,32 +9,32 @@ pub const VERSION: &str = "v1alpha1";
 /// `apiVersion` of every kind.
 pub const API_VERSION: &str = "connectors.alauda.io/v1alpha1";
 
-/// The plural of Connector: what RBAC rules are about.
+/// The plural of Connector, which RBAC rules name.
 pub const CONNECTORS: &str = "connectors";
 
 /// The category of every kind: `kubectl get connectors-approval` lists all of them.
 ///
-/// Not `connectors`: a category wins over a kind's plural in kubectl, so that `kubectl get connectors
-/// NAME` would fail and `kubectl delete connectors --all` would delete policies and requests too.
+/// Not `connectors`: in kubectl a category takes precedence over a kind's plural, so that `kubectl get
+/// connectors NAME` would fail and `kubectl delete connectors --all` would delete policies and requests too.
 pub const CATEGORY: &str = "connectors-approval";
 
 /// Value of the label `app.kubernetes.io/managed-by` on every Role and RoleBinding of ours.
 pub const MANAGED_BY: &str = "connectors-approval";
 
-/// True for what can name a namespace.
+/// True for a valid name of a namespace.
 #[must_use]
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_name_part(text)
 }
 
-/// True for what can name most objects.
+/// True for a valid name of most objects.
 #[must_use]
 pub fn is_dns_subdomain(text: &str) -> bool {
-    // Unlike in DNS itself, Kubernetes limits the whole and not each part.
+    // Unlike DNS, Kubernetes limits the whole name and not each part.
     text.len() <= 253 && text.split('.').all(is_name_part)
 }
 
-/// True for what can be the value of a label and is not empty.
+/// True for a label value that is valid and not empty.
 #[must_use]
 pub fn is_label_value(text: &str) -> bool {
     let end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
@@ -45,7 +45,7 @@ pub fn is_label_value(text: &str) -> bool {
         && end(text.bytes().next_back())
 }
 
-/// True for what can be the key of a label.
+/// True for a valid label key.
 #[must_use]
 pub fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::{AccessPolicy, AccessRequest, Connector, ConnectorClass};
 
-    /// The derive macro takes literals only, so the constants could drift from it.
+    /// The derive macro takes literals only, so the constants could differ from them.
     #[test]
     fn every_kind_is_in_the_group_and_version() {
         fn check<K: Resource<DynamicType = ()>>() {

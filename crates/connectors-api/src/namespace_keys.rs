@@ -1,7 +1,8 @@
-//! By which labels of namespaces a policy may select subjects.
+//! The labels of namespaces by which a policy may select subjects.
 //!
-//! Whom a selector finds stands in a RoleBinding that the policy's author reads. By selecting an author could learn any
-//! label of any namespace, so the installation names the keys that are no secret.
+//! The accounts that a selector finds are listed in a RoleBinding that the policy's author can read. By
+//! selecting, an author could learn any label of any namespace. The installation therefore names the keys
+//! that are not secret.
 
 use std::collections::BTreeSet;
 
@@ -10,32 +11,32 @@ use thiserror::Error;
 use crate::LabelSelector;
 use crate::names::is_label_key;
 
-/// The key that every namespace has, with its name as the value.
+/// The label that every namespace has, with its name as the value.
 pub const NAME_KEY: &str = "kubernetes.io/metadata.name";
 
 /// Keys of labels of namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceKeys(BTreeSet<String>);
 
-/// Without a word of the installation a namespace is selected by its name.
+/// Without a setting of the installation, namespaces are selected by name only.
 impl Default for NamespaceKeys {
     fn default() -> Self {
         Self([NAME_KEY.to_owned()].into())
     }
 }
 
-/// Why keys cannot be read.
+/// The reason why keys cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NamespaceKeysError {
-    /// Not a list of texts.
+    /// Not a list of strings.
     #[error("must be a JSON list of label keys")]
     Form,
-    /// Not a key.
+    /// Not a label key.
     #[error("`{0}` is not a label key")]
     Key(String),
 }
 
-/// A selector of namespaces uses a key that the installation does not name.
+/// A selector of namespaces uses a key that the installation does not allow.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "namespaceSelector: the installation does not let policies select by the label {0} of namespaces; select by {NAME_KEY}, \
@@ -44,7 +45,7 @@ pub enum NamespaceKeysError {
 pub struct ForeignKey(pub String);
 
 impl NamespaceKeys {
-    /// Reads what the installation names: a JSON list.
+    /// Parses the setting of the installation: a JSON list.
     pub fn parse(text: &str) -> Result<Self, NamespaceKeysError> {
         let keys: BTreeSet<String> =
             serde_json::from_str(text).map_err(|_| NamespaceKeysError::Form)?;
@@ -54,7 +55,7 @@ impl NamespaceKeys {
         }
     }
 
-    /// Whether a selector of namespaces uses these keys alone; else the first other one.
+    /// Checks that a selector of namespaces uses these keys only; returns the first other one.
     pub fn admit(&self, selector: &LabelSelector) -> Result<(), ForeignKey> {
         match selector.keys().find(|key| !self.0.contains(*key)) {
             Some(key) => Err(ForeignKey(key.to_owned())),

@@ -1,4 +1,4 @@
-//! Content that passes through us untouched.
+//! Content that is stored and passed on unchanged.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// An object that we store and hand on but do not interpret: its schema keeps every field and
+/// An object that is stored and passed on without being interpreted: its schema keeps every field and
 /// declares none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

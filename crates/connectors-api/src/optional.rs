@@ -1,7 +1,7 @@
-//! Reads `{}` as absent.
+//! Deserializes `{}` as absent.
 //!
-//! The source document writes `defaultPermission: {}` for "none". Treating that at the border keeps
-//! `Some(_)` meaning "complete" everywhere behind it.
+//! The source document writes `defaultPermission: {}` for "none". Handling that during deserialization means
+//! that `Some(_)` is always complete in the rest of the code.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -39,7 +39,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for NonEmpty<T> {
     }
 }
 
-/// A map whose first key was already read.
+/// A map of which the first key was already read.
 struct Peeked<A> {
     first: Option<String>,
     rest: A,

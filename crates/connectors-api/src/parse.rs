@@ -1,8 +1,8 @@
-//! Objects into types, with errors for the people who wrote the objects.
+//! Deserialization of objects, with errors for their authors.
 //!
-//! Stricter than plain deserialization where that would guess: under `spec` an unknown field is an
-//! error that names the likely word, and so is `null`. Everyone who reads an `AccessPolicy` or an
-//! `AccessRequest` from a cluster or a file reads it through here.
+//! It is stricter than plain deserialization where that would guess: under `spec`, an unknown field is an
+//! error that suggests the likely name, and so is `null`. Every service that reads an `AccessPolicy` or an
+//! `AccessRequest` from a cluster or a file uses this module.
 
 mod node;
 
@@ -15,42 +15,43 @@ use thiserror::Error;
 
 use node::{Node, Problem};
 
-/// Why an object is not of its type.
+/// The reason why an object cannot be deserialized.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{path}: {problem}")]
 pub struct ParseError {
-    /// The field, as `kubectl explain` would be asked for it, with list positions in brackets.
+    /// The field, as in `kubectl explain`, with list positions in brackets.
     pub path: String,
     problem: Problem,
 }
 
 impl ParseError {
-    /// The field that nobody knows, if that is the problem.
+    /// The name of the unknown field, if that is the problem.
     pub(crate) fn unknown_field(&self) -> Option<&str> {
         self.problem.unknown_field()
     }
 
-    /// The field that is missing, if that is the problem.
+    /// The name of the missing field, if that is the problem.
     pub(crate) fn missing_field(&self) -> Option<&'static str> {
         self.problem.missing_field()
     }
 
-    /// What is wrong there, without the path.
+    /// The problem without the path.
     pub(crate) fn problem(&self) -> String {
         self.problem.to_string()
     }
 
-    /// The field name that was probably meant, if the field is unknown and there is a likely one.
+    /// The likely field name, if the field is unknown and there is one.
     #[must_use]
     pub fn suggestion(&self) -> Option<&'static str> {
         self.problem.suggestion()
     }
 }
 
-/// A `spec` with more bytes of JSON is not read. Every service keeps all policies, and a look may need many of them.
+/// A `spec` with more bytes of JSON is not parsed: every service caches all policies, and one evaluation may
+/// need many of them.
 pub const MOST_SPEC_BYTES: usize = 64 * 1024;
 
-/// Refuses a `spec` that is too long to be looked at.
+/// Refuses a `spec` that is too long to be parsed.
 pub(crate) fn bounded(spec: &Value) -> Result<(), ParseError> {
     let found = json_bytes(spec);
     if found <= MOST_SPEC_BYTES {
@@ -62,7 +63,7 @@ pub(crate) fn bounded(spec: &Value) -> Result<(), ParseError> {
     })
 }
 
-/// How many bytes of JSON a value has.
+/// The size of a value as JSON.
 #[must_use]
 pub fn json_bytes(value: &impl Serialize) -> usize {
     struct Count(usize);
@@ -77,14 +78,14 @@ pub fn json_bytes(value: &impl Serialize) -> usize {
         }
     }
     let mut count = Count(0);
-    // A value that cannot be written is as good as one that is too long.
+    // A value that cannot be serialized is treated as too long.
     match serde_json::to_writer(&mut count, value) {
         Ok(()) => count.0,
         Err(_) => usize::MAX,
     }
 }
 
-/// Reads a whole object.
+/// Deserializes a whole object.
 pub fn object<K>(object: &Value) -> Result<K, ParseError>
 where
     K: HasSpec + DeserializeOwned,
@@ -99,7 +100,8 @@ where
     };
     bounded(inner)?;
     spec::<K::Spec>(inner)?;
-    // To keep in mind where one is costs more than to read; so only who stumbles is asked where.
+    // Tracking the path costs more than deserializing, so it is tracked only in a second attempt, after an
+    // error.
     if let Ok(read) = K::deserialize(object) {
         return Ok(read);
     }
@@ -112,12 +114,12 @@ where
     })
 }
 
-/// Reads the `spec` of an object.
+/// Deserializes the `spec` of an object.
 pub fn spec<S: DeserializeOwned>(spec: &Value) -> Result<S, ParseError> {
     part(spec, "spec")
 }
 
-/// Reads a part of a `spec`, which is at this path.
+/// Deserializes a part of a `spec`, which is at this path.
 pub(crate) fn part<S: DeserializeOwned>(part: &Value, at: &str) -> Result<S, ParseError> {
     if let Ok(read) = S::deserialize(Node(part)) {
         return Ok(read);
@@ -136,7 +138,7 @@ pub(crate) fn part<S: DeserializeOwned>(part: &Value, at: &str) -> Result<S, Par
     })
 }
 
-/// Where a problem is, seen from the object.
+/// The location of a problem, relative to the object.
 struct Path<'a> {
     at: &'a str,
     within: String,
@@ -151,7 +153,7 @@ impl fmt::Display for Path<'_> {
         } else if self.within != "." {
             write!(f, ".{}", self.within)?;
         }
-        // The first field of an object that may be `{}` is read ahead, out of the tracker's sight.
+        // The first field of an object that may be `{}` is read ahead, so the path tracker does not see it.
         match self.problem.unknown_field() {
             Some(field) if self.within.rsplit('.').next() != Some(field) => write!(f, ".{field}"),
             Some(_) | None => Ok(()),

@@ -1,4 +1,4 @@
-//! Which capability of a connector is gated.
+//! The capabilities of a connector that are gated.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl Permission {
     /// Every permission.
     pub const ALL: &[Self] = &[Self::Apis, Self::Proxy];
 
-    /// The permission as it stands in resource strings.
+    /// The permission as spelled in resource strings.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Permission {
         }
     }
 
-    /// Reads the segment of a resource string.
+    /// Parses the segment of a resource string.
     #[must_use]
     pub fn from_segment(segment: &str) -> Option<Self> {
         Self::ALL

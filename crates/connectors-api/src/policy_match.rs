@@ -1,4 +1,4 @@
-//! Does a policy apply to a request: does it select the connector, and does it accept the asker?
+//! Decides whether a policy applies to a request: it must select the connector and accept the asker.
 
 #[cfg(test)]
 mod namesakes;
@@ -15,20 +15,20 @@ pub use requesters::{Accepts, Requesters};
 
 type Labels = BTreeMap<String, String>;
 
-/// The service account that asks.
+/// The asking service account.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     /// Its namespace.
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// Its labels; absent when they are not known, and then no selector finds it.
+    /// Its labels; none when they are unknown, and then no selector matches it.
     pub labels: Option<&'a Labels>,
-    /// The labels of its namespace; absent when they are not known, and then no selector finds it.
+    /// The labels of its namespace; none when they are unknown, and then no selector matches it.
     pub namespace_labels: Option<&'a Labels>,
 }
 
-/// The connector that is asked for.
+/// The requested connector.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// Its name.
@@ -39,14 +39,14 @@ pub struct Wanted<'a> {
     pub permission: Permission,
 }
 
-/// What a policy says about a request.
+/// The result of matching a policy with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applies {
     /// It selects the connector and accepts the asker.
     Yes,
     /// It grants nothing under checks.
     NoChecks,
-    /// It is about another capability.
+    /// It is for another capability.
     OtherPermission,
     /// It does not select the connector.
     OtherConnector,
@@ -54,7 +54,7 @@ pub enum Applies {
     OtherAsker,
 }
 
-/// Whether a policy applies.
+/// Decides whether a policy applies.
 #[must_use]
 pub fn applies(
     policy: &AccessPolicySpec,
@@ -78,7 +78,8 @@ pub fn applies(
     Applies::Yes
 }
 
-/// Whether a policy gives its standing permission; none when it has none. Subjects select namespaces by these keys.
+/// Decides whether a policy gives its standing permission; none when it has none. Subjects may select
+/// namespaces by these keys only.
 #[must_use]
 pub fn gives_standing(
     policy: &AccessPolicySpec,
@@ -91,7 +92,7 @@ pub fn gives_standing(
     let binding = &standing.binding_template;
     let has_too_many = binding.selectors() > MOST_SELECTORS;
     let subjects = binding.subjects.iter().map(SubjectForm::try_from);
-    // One subject that cannot be understood means nobody; the others still count.
+    // A subject that cannot be parsed matches no account; the others still count.
     let mut admitted = subjects
         .flatten()
         .filter(|subject| subject.namespaces().is_none_or(|it| keys.admit(it).is_ok()));
@@ -106,7 +107,7 @@ pub fn gives_standing(
     })
 }
 
-/// Whether the labels of the asker's account, or of its namespace, could decide anything.
+/// True when the labels of the asker's account, or of its namespace, could affect the decision.
 #[must_use]
 pub fn looks_at_labels(policy: &AccessPolicySpec) -> bool {
     let granted = policy.check_granted_permission.as_ref();
@@ -117,7 +118,7 @@ pub fn looks_at_labels(policy: &AccessPolicySpec) -> bool {
     requesters.is_some_and(|subjects| subjects.iter().any(has_selector))
 }
 
-/// Whether a policy selects a connector, whatever the permission.
+/// True when a policy selects a connector, regardless of the permission.
 #[must_use]
 pub fn selects(policy: &AccessPolicySpec, wanted: Wanted<'_>) -> bool {
     let selector = &policy.connector;
@@ -141,7 +142,7 @@ fn accepts(
     }
 }
 
-/// Whether an asker is accepted where a policy does not say who is.
+/// Decides whether an asker is accepted by a policy without requesters.
 fn accepts_unnamed(default: DefaultRequesters, policy_namespace: &str, asker: Asker<'_>) -> bool {
     match default {
         DefaultRequesters::Any => true,
@@ -149,7 +150,7 @@ fn accepts_unnamed(default: DefaultRequesters, policy_namespace: &str, asker: As
     }
 }
 
-/// One subject that cannot be understood accepts nobody; the others still count.
+/// A subject that cannot be parsed accepts no account; the others still count.
 fn are_meant(subjects: &[SubjectSpec], policy_namespace: &str, asker: Asker<'_>) -> bool {
     let understood = subjects.iter().map(SubjectForm::try_from);
     understood
@@ -157,7 +158,7 @@ fn are_meant(subjects: &[SubjectSpec], policy_namespace: &str, asker: Asker<'_>)
         .any(|subject| is_meant(&subject, policy_namespace, asker))
 }
 
-/// Whether a subject can be the service account of a pod: a request is made for no other.
+/// True when a subject can be the service account of a pod, the only kind of subject in a request.
 #[must_use]
 pub fn can_be_a_pod(subject: &SubjectForm) -> bool {
     match subject {
@@ -350,7 +351,7 @@ mod tests {
                 json!({"selector": {"matchLabels": {"class": "git"}}}),
                 OtherConnector,
             ),
-            // Refused by the schema; without the schema it selects nothing.
+            // The schema refuses it; without the schema it selects nothing.
             (json!({"selector": {}}), OtherConnector),
             (
                 json!({"names": ["prod"], "selector": {"matchLabels": {"class": "git"}}}),
@@ -485,6 +486,40 @@ mod tests {
         }
         let nobody = policy(&json!(null), &json!([]));
         assert_eq!(asked(&nobody, "own", "sa"), OtherAsker);
+    }
+
+    #[test]
+    fn labels_are_read_for_each_form_that_selects_by_them_and_for_no_other() {
+        let labels = json!({"matchLabels": {"a": "b"}});
+        let (builder, everyone) = ("builder", "system:serviceaccounts");
+        for (subject, looks) in [
+            (json!({"kind": "ServiceAccount", "name": builder}), false),
+            (
+                json!({"kind": "ServiceAccount", "nameSelector": labels}),
+                true,
+            ),
+            (
+                json!({"kind": "ServiceAccount", "nameSelector": labels, "namespaceSelector": labels}),
+                true,
+            ),
+            (
+                json!({"kind": "Group", "name": everyone, "namespaceSelector": labels}),
+                true,
+            ),
+            (json!({"kind": "Group", "name": "team"}), false),
+            (json!({"kind": "User", "name": "eve"}), false),
+        ] {
+            for subjects in [
+                json!([subject]),
+                json!([{"kind": "User", "name": "adam"}, subject]),
+            ] {
+                let policy = policy(&json!(null), &subjects);
+                assert_eq!(looks_at_labels(&policy), looks, "{subjects}");
+            }
+        }
+        for subjects in [json!(null), json!([])] {
+            assert!(!looks_at_labels(&policy(&json!(null), &subjects)));
+        }
     }
 
     #[test]

@@ -1,35 +1,35 @@
-//! How many policies count: of a namespace, and where one connector has more than any look judges.
+//! The limits on policies of a namespace and of a connector, and the order in which policies count.
 
 use jiff::Timestamp;
 
 use crate::AccessPolicy;
 
-/// Policies with checks that count for one connector and one permission: the oldest. A later one can push out none of
-/// those that were there before it.
+/// The limit of policies with checks that count for one connector and one permission: the oldest count, so
+/// that a later policy cannot displace an earlier one.
 pub const MOST_PER_CONNECTOR: usize = 64;
 
-/// Policies in one namespace. The webhook refuses the next one.
+/// The limit of policies in one namespace. The webhook refuses further ones.
 pub const MOST_PER_NAMESPACE: usize = 256;
 
-/// Where a policy stands: the smallest counts first.
+/// The age of a policy; policies with the smallest value count first.
 // The order of the fields is the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PolicyAge<'a> {
-    // One that does not say when it was made is not yet stored, so it is the youngest.
+    // A policy without a creation timestamp is not stored yet, so it is the youngest.
     is_unstored: bool,
     created: Option<Timestamp>,
     name: Option<&'a str>,
 }
 
 impl<'a> PolicyAge<'a> {
-    /// Of a policy.
+    /// The age of a policy.
     #[must_use]
     pub fn of(policy: &'a AccessPolicy) -> Self {
         let created = policy.metadata.creation_timestamp.as_ref();
         Self::new(created.map(|time| time.0), policy.metadata.name.as_deref())
     }
 
-    /// Of a policy with that name, and when it was created.
+    /// The age of a policy with that name and creation time.
     #[must_use]
     pub const fn new(created: Option<Timestamp>, name: Option<&'a str>) -> Self {
         Self {

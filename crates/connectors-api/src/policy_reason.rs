@@ -1,4 +1,4 @@
-//! Why a condition of an `AccessPolicy` is what it is, and what is told of its standing permission.
+//! The reasons of the conditions of an `AccessPolicy`, and the events about its standing permission.
 
 use crate::words::words;
 
@@ -7,7 +7,7 @@ words! {
     ConnectorsMatched {
         /// It selects one at least.
         ConnectorsMatched,
-        /// It selects none: nothing is granted by it.
+        /// It selects none, so it grants nothing.
         NoConnectorMatched,
         /// It cannot be read as a policy.
         PolicyUnreadable,
@@ -21,29 +21,29 @@ words! {
         PermissionGranted,
         /// The policy has none.
         NoStandingPermission,
-        /// There is no connector for it, or nobody whom it names.
+        /// There is no connector for it, or no subject.
         NothingToGrant,
-        /// Some subjects cannot be understood; the others hold it.
+        /// Some subjects cannot be parsed; the others hold it.
         SubjectsInvalid,
-        /// Its rules hand out something that no policy may; nobody holds it.
+        /// Its rules grant something that no policy may; no subject holds it.
         RulesInvalid,
-        /// Its selectors find more subjects than one policy may select; nobody holds it.
+        /// Its selectors find more subjects than one policy may select; no subject holds it.
         TooManySubjects,
-        /// More of its subjects have selectors than one policy may have; nobody holds it.
+        /// More of its subjects have selectors than one policy may have; no subject holds it.
         TooManySelectors,
-        /// The policy cannot be read; nobody holds it.
+        /// The policy cannot be parsed; no subject holds it.
         PolicyUnreadable,
-        /// Something that is not ours has the name of the Role or RoleBinding.
+        /// A foreign object has the name of the Role or RoleBinding.
         NameTaken,
         /// The API server refuses the Role or RoleBinding.
         WriteFailed,
-        /// What the policy selects from takes too long to read; nobody holds more than before.
+        /// The objects that the policy selects from take too long to read; no subject holds more than before.
         ReadTooSlow,
     }
 }
 
 words! {
-    /// Can the policy's checks be judged, and do they mean something?
+    /// Can the policy's checks be judged, and are they effective?
     ChecksValid {
         /// They can, and no account of the requesters' namespaces could write an approval.
         ChecksValid,
@@ -55,19 +55,19 @@ words! {
         ChecksDeletable,
         /// They can, and pods of every namespace may ask, with approvals from their own namespaces.
         RequestersOpen,
-        /// A label, a field, a template or Rego of theirs cannot be used.
+        /// A label, a field, a template or a Rego module of the checks cannot be used.
         ChecksInvalid,
-        /// For a connector of the policy, only older policies count; there it grants nothing.
+        /// For a connector of the policy, only older policies count; there this policy grants nothing.
         TooManyPolicies,
-        /// They are about a kind that the cluster does not have.
+        /// The checks select a kind that the cluster does not have.
         KindMissing,
-        /// They are about a kind whose objects are in no namespace.
+        /// The checks select a cluster-scoped kind.
         KindNotNamespaced,
-        /// They are about a kind that the installation may not read.
+        /// The checks select a kind that the installation may not read.
         KindNotReadable,
-        /// They want a proof of lineage that this version cannot give, so nothing ever passes.
+        /// The checks need a proof of lineage that this version cannot give, so nothing ever passes.
         ProofUnavailable,
-        /// Somebody who has to be asked does not answer.
+        /// A service that is needed to judge them does not answer.
         ChecksNotJudged,
         /// The policy cannot be read.
         PolicyUnreadable,
@@ -75,33 +75,33 @@ words! {
 }
 
 words! {
-    /// Is the whole policy in force? What is in force and questionable has the word of its checks.
+    /// Is the whole policy in force? A policy that is in force but questionable has the reason of its checks.
     Ready {
         /// It is.
         Ready,
-        /// What it grants always is; whether its checks can be judged is not known.
+        /// Its standing permission is in force; it is not known whether its checks can be judged.
         ChecksNotJudged,
     }
 }
 
 words! {
-    /// What happened to a standing permission.
+    /// Events about a standing permission.
     Event {
-        /// Somebody holds more than before.
+        /// A subject holds more than before.
         PermissionGranted,
-        /// Somebody holds less than before.
+        /// A subject holds less than before.
         PermissionRevoked,
-        /// What somebody else did to a Role or RoleBinding is undone.
+        /// A change to a Role or RoleBinding by someone else was undone.
         PermissionRestored,
         /// The standing permission is not in force as it is written.
         PermissionNotSynced,
-        /// The checks cannot be judged, or who asks could write an approval or delete one.
+        /// The checks cannot be judged, or a requester could write an approval or delete one.
         ChecksQuestionable,
     }
 }
 
 impl Event {
-    /// Whether somebody should look.
+    /// True for events that need attention.
     #[must_use]
     pub const fn is_warning(self) -> bool {
         matches!(

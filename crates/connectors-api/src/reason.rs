@@ -1,19 +1,20 @@
-//! Why a condition of an `AccessRequest` is what it is.
+//! The reasons of the conditions of an `AccessRequest`.
 //!
-//! One enum per condition. Conditions and gRPC details are rendered from them; the words of Ready are also the
-//! `action` of events, a log field and a metric label, so an operator can search for one word in all of them.
+//! There is one enum per condition. Conditions and gRPC details are rendered from them. The words of Ready
+//! are also the `action` of events, a log field and a metric label, so an operator can search for one word in
+//! all of them.
 
 use crate::{AccessRequestCondition, words::words};
 
-/// The reason of every condition that is Unknown: whatever it is about was not looked at, or is not any more.
+/// The reason of every condition that is Unknown: its subject was not checked, or is not checked any more.
 pub const NOT_JUDGED: &str = "NotJudged";
 
 /// A set of reasons that belongs to one condition.
 pub trait Reason: Copy {
-    /// The condition whose `reason` holds these words.
+    /// The condition that has these words as its `reason`.
     const CONDITION: AccessRequestCondition;
 
-    /// The word as it stands in the condition.
+    /// The word as spelled in the condition.
     fn as_str(self) -> &'static str;
 }
 
@@ -50,7 +51,7 @@ words! {
 }
 
 words! {
-    /// What do the checks say?
+    /// What is the result of the checks?
     AccessCheckReady {
         /// A check cannot be judged, or its proof does not hold.
         AccessCheckFailed,
@@ -64,7 +65,7 @@ words! {
 }
 
 words! {
-    /// Is the permission where it should be?
+    /// Does the permission exist as it should?
     AccessPermissionSync {
         /// Writing the Role or the RoleBinding failed.
         AccessPermissionSyncFailed,

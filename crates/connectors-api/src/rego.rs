@@ -1,15 +1,14 @@
-//! Checks that a policy decides by a Rego module: `package approval` with
-//! `output = {"state": …, "message": …}`, where `input` is the check object and `data.context` the
-//! context object.
+//! Checks that a Rego module decides: `package approval` with `output = {"state": …, "message": …}`, where
+//! `input` is the check object and `data.context` the context object.
 //!
-//! **Only for processes that may be killed.** Parsing can take time exponential in the length of a
-//! module (brackets in brackets do) and recurses with it, builtins run to their end, and memory is
-//! bounded by nothing. The time limit here works between statements of an evaluation and is a
-//! courtesy. Whoever reads modules of other people does so in a worker process with limits of its own.
+//! **Only for processes that may be killed.** Parsing can take time exponential in the length of a module
+//! (nested brackets do) and recurses equally deep, builtins are not interrupted, and memory is not bounded.
+//! The time limit here works between statements of an evaluation and is a courtesy. Modules of untrusted
+//! authors must be parsed in a worker process with its own limits.
 //!
-//! A module sees nothing but the two objects, and calls only functions that give one answer for one
-//! question: no clock, no random, no network. What it prints is dropped: it could be a secret. Only
-//! an answer in the exact form counts; everything else is an error, and no error passes.
+//! A module sees nothing but the two objects, and calls only deterministic functions: no clock, no random
+//! numbers, no network. Its print output is dropped because it could contain a secret. Only an answer in the
+//! exact form counts; everything else is an error, and no error passes.
 
 mod answer;
 mod functions;
@@ -30,10 +29,10 @@ use reads::Reads;
 /// The longest module that a policy can hold.
 const LONGEST_MODULE: usize = 16 * 1024;
 
-/// How much of the engine's own words an error keeps.
+/// The limit for the engine's own text in an error.
 const LONGEST_DETAIL: usize = 512;
 
-/// Steps between two looks at the clock.
+/// Evaluation steps between two time checks.
 const CHECK_INTERVAL: NonZeroU32 = NonZeroU32::new(64).unwrap();
 
 const FILE: &str = "check.rego";
@@ -43,54 +42,54 @@ const OUTPUT: &str = "data.approval.output";
 /// A module that is ready to be evaluated.
 #[derive(Clone, Debug)]
 pub struct CheckModule {
-    /// Without any object. Adding data makes it compile the module again, so that is left out where the
-    /// module does not look at the context.
+    /// The engine without any data. Adding data makes it compile the module again, so that is skipped if the
+    /// module does not read the context.
     engine: Engine,
     input: Reads,
     sees_context: bool,
 }
 
-/// Why a text is not a module that could decide a check.
+/// The reason why a text is not a module that could decide a check.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ModuleError {
     /// There is no text.
     #[error("rego: empty")]
     Empty,
-    /// No policy can hold as much.
+    /// Longer than any policy can hold.
     #[error("rego: longer than {LONGEST_MODULE} bytes")]
     TooLong,
-    /// Neither version of the language.
+    /// Valid in neither version of the language.
     #[error("rego: neither version 1 ({v1}) nor version 0 ({v0}) of the language")]
     Syntax {
-        /// What version 1 stumbles over.
+        /// The error in version 1.
         v1: String,
-        /// What version 0 stumbles over.
+        /// The error in version 0.
         v0: String,
     },
-    /// Its output would never be looked at.
+    /// Its output would never be read.
     #[error("rego: package must be `approval`, not `{0}`")]
     Package(String),
-    /// It has nothing to say.
+    /// It defines no output.
     #[error("rego: the rule `output` is missing")]
     NoOutput,
-    /// A function that does not exist here.
+    /// A function that is not available here.
     #[error("rego: the function `{0}` is not available")]
     Function(String),
-    /// Accepted by the parser and refused by the compiler, or by an evaluation of empty objects.
+    /// Accepted by the parser but refused by the compiler, or by an evaluation of empty objects.
     #[error("rego: {0}")]
     Evaluation(#[from] EvaluationError),
 }
 
-/// Why a module gives no answer for an object.
+/// The reason why a module gives no answer for an object.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EvaluationError {
     /// It took too long.
     #[error("took longer than allowed")]
     Timeout,
-    /// The engine stopped. Its words can quote the objects: not for readers in other namespaces.
+    /// The engine stopped. Its message can quote the objects, so readers in other namespaces must not see it.
     #[error("{0}")]
     Engine(String),
-    /// The object or the context cannot be read as values of the language.
+    /// The object or the context cannot be converted to values of the language.
     #[error("the object cannot be read: {0}")]
     Object(String),
     /// The output is not an answer.
@@ -99,8 +98,8 @@ pub enum EvaluationError {
 }
 
 impl CheckModule {
-    /// Reads a module, in version 1 of the language if possible, else in version 0, and evaluates it
-    /// once on empty objects: some mistakes show only then. Each of its evaluations may take `limit`.
+    /// Parses a module, in version 1 of the language if possible, otherwise in version 0. Evaluates it once
+    /// on empty objects, because some errors appear only then. Each evaluation may take `limit`.
     pub fn parse(source: &str, limit: Duration) -> Result<Self, ModuleError> {
         if source.trim().is_empty() {
             return Err(ModuleError::Empty);
@@ -121,13 +120,13 @@ impl CheckModule {
         Ok(module)
     }
 
-    /// Whether the module looks at the object that it is asked about.
+    /// True when the module reads the object that it is asked about.
     #[must_use]
     pub fn reads_object(&self) -> bool {
         self.input.is_something()
     }
 
-    /// Asks the module about an object. Deterministic.
+    /// Evaluates the module for an object. Deterministic.
     pub fn evaluate(
         &self,
         object: &serde_json::Value,
@@ -136,7 +135,7 @@ impl CheckModule {
         self.ask(|| self.input.take(object), || Value::deserialize(context))
     }
 
-    /// The same for objects that nobody has parsed yet; of the first one, only what the module looks at is.
+    /// The same for unparsed objects. Of the first one, only the fields that the module reads are parsed.
     pub fn evaluate_json(&self, object: &str, context: &str) -> Result<Answer, EvaluationError> {
         self.ask(
             || self.input.parse(object),
@@ -158,7 +157,7 @@ impl CheckModule {
         Ok(Answer::read(&output)?)
     }
 
-    /// On empty objects. Without data, what it compiles for that stays for later evaluations.
+    /// Evaluates empty objects. If no data is added, later evaluations reuse the compiled module.
     fn evaluate_once(&mut self) -> Result<(), EvaluationError> {
         let mut with_context;
         let engine = if self.sees_context {
@@ -188,7 +187,7 @@ fn check_package(engine: &Engine) -> Result<(), ModuleError> {
     }
 }
 
-/// What the engine has read, as it shows it to tools.
+/// The syntax tree of the module, as the engine exports it to tools.
 fn tree(engine: &Engine) -> Result<serde_json::Value, EvaluationError> {
     let json = engine.get_ast_as_json().map_err(engine_error)?;
     serde_json::from_str(&json).map_err(|error| EvaluationError::Engine(error.to_string()))
@@ -207,7 +206,7 @@ fn load(source: &str, limit: Duration) -> Result<Engine, ModuleError> {
     let load = |version_0: bool| {
         let mut engine = Engine::new();
         engine.set_rego_v0(version_0);
-        // An error of a builtin stops the evaluation. As "undefined" it would make `not` true.
+        // An error of a builtin stops the evaluation. If it were "undefined", `not` would be true.
         engine.set_strict_builtin_errors(true);
         engine.set_gather_prints(true);
         engine.set_execution_timer_config(ExecutionTimerConfig {

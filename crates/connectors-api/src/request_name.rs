@@ -1,5 +1,5 @@
-//! The name of a request that the node plugin creates: one per tuple, so that retries and racing
-//! creators meet on one object.
+//! The name of a request that the node plugin creates. It is the same for the same tuple, so that retries and
+//! concurrent creators use one object.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Permission;
 
-/// What one decision is about. The connector is one of the request's namespace.
+/// The subject of one decision. The connector is in the request's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestTuple<'a> {
     /// Namespace of the ServiceAccount.
@@ -22,17 +22,17 @@ pub struct RequestTuple<'a> {
     pub pod_uid: &'a str,
 }
 
-/// Names of another form, should there ever be one, must not meet these.
+/// A possible other form of names must not collide with this one.
 const FORM: &str = "access-request/v1";
 
-/// How much of the digest is shown: beyond anybody's reach to hit a given one.
+/// The length of the digest in the name: long enough that no attacker can produce a given one.
 const DIGEST_BYTES: usize = 16;
 
-/// So that digest, hyphen and prefix fit a label value.
+/// So that prefix, hyphen and digest together fit into a label value.
 const LONGEST_PREFIX: usize = 63 - 1 - 2 * DIGEST_BYTES;
 
 impl RequestTuple<'_> {
-    /// The name: the connector, as far as it fits, for people, and a digest of the whole tuple.
+    /// The name: as much of the connector's name as fits, for people, and a digest of the whole tuple.
     #[must_use]
     pub fn name(&self) -> String {
         let Self {
@@ -51,7 +51,7 @@ impl RequestTuple<'_> {
             permission.as_str(),
             pod_uid,
         ] {
-            // The length keeps the fields apart, whatever is in them.
+            // The length prefix separates the fields, whatever they contain.
             digest.update(u64::try_from(field.len()).unwrap_or(u64::MAX).to_be_bytes());
             digest.update(field);
         }
@@ -64,7 +64,7 @@ impl RequestTuple<'_> {
     }
 }
 
-/// With a hyphen at its end, or empty.
+/// Ends with a hyphen, or is empty.
 fn prefix(connector: &str) -> String {
     let readable: String = connector
         .chars()
@@ -98,7 +98,8 @@ mod tests {
         pod_uid: "7d4c2a1e-0000-4000-8000-000000000001",
     };
 
-    /// Processes of two releases must give one name, or a retry after an upgrade asks twice.
+    /// Processes of two releases must produce the same name, or a retry after an upgrade creates a second
+    /// request.
     #[test]
     fn the_name_is_the_same_in_every_release() {
         assert_eq!(TUPLE.name(), "prod-harbor-ca75ce9bada1ea44f5a9ba4f8906fe17");
@@ -128,7 +129,7 @@ mod tests {
                 pod_uid: "7d4c2a1e-0000-4000-8000-000000000002",
                 ..TUPLE
             },
-            // The same text, cut elsewhere.
+            // The same text, split at another position.
             RequestTuple {
                 subject_namespace: "devops-ns1p",
                 subject_name: "ipeline-sa",
@@ -165,7 +166,7 @@ mod tests {
     }
 
     fn tuples() -> impl Strategy<Value = ([String; 4], Permission)> {
-        // Short texts of few letters, so that fields shifted into each other are likely.
+        // Short texts of few letters, so that shifted fields are likely to collide.
         let field = || "[ab/:.-]{0,3}";
         let fields = (field(), field(), field(), field()).prop_map(|(a, b, c, d)| [a, b, c, d]);
         (fields, proptest::sample::select(Permission::ALL))

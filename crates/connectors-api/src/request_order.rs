@@ -1,11 +1,11 @@
-//! Which of several requests of one tuple decides.
+//! The order that decides which of several requests of one tuple counts.
 
 use jiff::Timestamp;
 
 use crate::access_request::Phase;
 use crate::{AccessRequest, AccessRequestSpec, Permission};
 
-/// What two requests of one namespace share that are about the same thing: of them one decides.
+/// The common key of requests of one namespace about the same access: one of them decides.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestTuple {
     pod_uid: String,
@@ -16,7 +16,7 @@ pub struct RequestTuple {
 }
 
 impl RequestTuple {
-    /// What a request is about. None while it names no UID: it is like no other then.
+    /// The tuple of a request. None without a pod UID: such a request has no duplicates.
     #[must_use]
     pub fn of(spec: &AccessRequestSpec) -> Option<Self> {
         let uid = spec.context.object_ref.uid.clone();
@@ -38,19 +38,19 @@ pub fn deciding<'a>(
     requests.into_iter().min_by_key(|request| Rank::of(request))
 }
 
-/// Where a request stands among those of its tuple: the smallest decides.
+/// The rank of a request among those of its tuple: the smallest decides.
 // The order of the fields is the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank<'a> {
     is_undecided: bool,
-    // One that does not say when it was made is not yet stored, so it is the youngest.
+    // A request without a creation timestamp is not stored yet, so it is the youngest.
     is_unstored: bool,
     created: Option<Timestamp>,
     uid: Option<&'a str>,
 }
 
 impl<'a> Rank<'a> {
-    /// By all that the rule looks at.
+    /// From all fields that the rule uses.
     #[must_use]
     pub const fn new(
         phase: Option<Phase>,
@@ -69,7 +69,7 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// Of a whole request.
+    /// From a whole request.
     #[must_use]
     pub fn of(request: &'a AccessRequest) -> Self {
         let AccessRequest {

@@ -1,4 +1,4 @@
-//! Pieces of schema that several types share, and what is done to the schemas that `derive` makes.
+//! Parts of schemas that several types share, and transformations of the derived schemas.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -35,7 +35,7 @@ pub(crate) fn match_labels(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Labels whose values are templates.
+/// Labels with templates as values.
 pub(crate) fn label_templates(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -67,21 +67,21 @@ fn label_keys() -> Rule {
     )
 }
 
-/// Lets the CEL rules of an object say which fields must come together, so that `{}` is accepted.
+/// Lets the CEL rules of an object decide which fields are required together, so that `{}` is accepted.
 pub(crate) fn make_all_optional(schema: &mut Schema) {
     schema.remove("required");
 }
 
-/// Keeps under this schema what nobody declared, and `null`s, so that they can be refused with a
-/// hint. The API server drops both without a word otherwise: `name:` for `names:`, or `names:` with
-/// nothing behind it, would turn "this connector" into "every connector".
+/// Keeps undeclared fields and `null`s under this schema, so that they can be refused with a hint. Otherwise
+/// the API server drops both silently: `name:` for `names:`, or `names:` without a value, would turn "this
+/// connector" into "every connector".
 pub(crate) fn keep_what_cannot_be_read(schema: &mut JSONSchemaProps) {
     let required = schema.required.clone().unwrap_or_default();
     if let Some(properties) = &mut schema.properties {
         schema.x_kubernetes_preserve_unknown_fields = Some(true);
         for (name, property) in properties {
-            // Required and defaulted fields need no help: dropping a null refuses the object, or
-            // leaves the default.
+            // Required and defaulted fields do not need it: without the null the object is refused, or the
+            // default applies.
             if !required.contains(name) && property.default.is_none() {
                 property.nullable = Some(true);
             }
@@ -93,7 +93,8 @@ pub(crate) fn keep_what_cannot_be_read(schema: &mut JSONSchemaProps) {
     for_each_child(schema, keep_what_cannot_be_read);
 }
 
-/// Undoes the line breaks of the source code in descriptions: `kubectl explain` breaks lines itself.
+/// Removes the line breaks of the source code from descriptions, because `kubectl explain` wraps lines
+/// itself.
 pub(crate) fn unwrap_descriptions(schema: &mut JSONSchemaProps) {
     if let Some(description) = &mut schema.description {
         let paragraphs = description

@@ -1,7 +1,7 @@
 //! Selection by label.
 //!
-//! Our own type, though Kubernetes has one: theirs ignores fields it does not know, and a misspelt
-//! requirement that is ignored selects more than its author meant.
+//! This is a separate type because that of Kubernetes ignores unknown fields, and a selector with an ignored
+//! misspelt requirement matches more than its author meant.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// True when there is no requirement, which in Kubernetes selects everything. Wherever that
-    /// would widen access, an empty selector is refused.
+    /// True when there is no requirement. In Kubernetes such a selector matches everything; it is refused
+    /// wherever that would widen access.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
@@ -38,16 +38,17 @@ impl LabelSelector {
         labels.chain(self.match_expressions.iter().map(|it| it.key.as_str()))
     }
 
-    /// Whether a requirement names values: `matchLabels`, or the operator `In`. The others are also satisfied by labels
-    /// that the author has never seen: `NotIn` and `DoesNotExist` by nearly every object, `Exists` by every value.
+    /// True when a requirement names values: `matchLabels`, or the operator `In`. Other requirements also
+    /// match labels that the author has never seen: `NotIn` and `DoesNotExist` nearly every object, `Exists`
+    /// every value.
     #[must_use]
     pub fn names_values(&self) -> bool {
         let mut expressions = self.match_expressions.iter();
         !self.match_labels.is_empty() || expressions.any(|it| it.operator == Operator::In)
     }
 
-    /// Whether an object with these labels satisfies every requirement. Without a requirement nothing
-    /// is selected: an empty selector is a mistake here, never "everything".
+    /// True when an object with these labels satisfies every requirement. Without requirements nothing
+    /// matches: an empty selector is a mistake here, never "everything".
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         let has_label = |(key, value)| labels.get(key) == Some(value);
@@ -56,7 +57,7 @@ impl LabelSelector {
             && self.match_expressions.iter().all(|it| it.holds(labels))
     }
 
-    /// How many comparisons [`Self::matches`] may take.
+    /// The upper bound of comparisons of [`Self::matches`].
     #[must_use]
     pub fn weight(&self) -> usize {
         let expressions = self.match_expressions.iter();
@@ -96,7 +97,7 @@ impl Requirement {
         let value = labels.get(&self.key);
         let is_listed = value.is_some_and(|value| self.values.contains(value));
         match self.operator {
-            // The schema refuses an empty list with both; without the schema it must not select all.
+            // The schema refuses an empty list for both; without the schema it must not match everything.
             Operator::In => is_listed,
             Operator::NotIn => !self.values.is_empty() && !is_listed,
             Operator::Exists => value.is_some(),

@@ -1,8 +1,8 @@
-//! What a policy may see of check objects that are not in its own namespace.
+//! The part of check objects that policies of other namespaces may see.
 //!
-//! An object belongs to the tenant of its namespace, and the policy's author is told what the policy makes of it. So a
-//! policy of another namespace sees the name, the labels that it selects by, and the status, which says what was
-//! decided. What else it may see of a kind is for the installation to say.
+//! An object belongs to the tenant of its namespace, and the policy's author learns the result of its
+//! evaluation. A policy of another namespace therefore sees only the name, the labels that it selects by, and
+//! the status, which holds the decision. The installation may share further fields of a kind.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::access_policy::ObjectKind;
 
-/// What every policy sees beside the labels that it selects by.
+/// The fields that every policy sees in addition to the labels that it selects by.
 const ALWAYS: [&[&str]; 7] = [
     &["apiVersion"],
     &["kind"],
@@ -27,11 +27,11 @@ const ALWAYS: [&[&str]; 7] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedFields(BTreeMap<ObjectKind, Vec<FieldPath>>);
 
-/// A field by the names that lead to it. What is below it is shared with it.
+/// A field, as the list of names that lead to it. The fields below it are shared with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath(Vec<String>);
 
-/// Why shared fields cannot be read.
+/// The reason why shared fields cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SharedFieldsError {
     /// Not a list of kinds with their fields.
@@ -51,7 +51,7 @@ struct Written {
 }
 
 impl FieldPath {
-    /// Reads names that are joined by dots.
+    /// Parses names joined by dots.
     pub fn parse(text: &str) -> Result<Self, SharedFieldsError> {
         let names: Vec<_> = text.split('.').map(str::to_owned).collect();
         if names.iter().any(String::is_empty) {
@@ -68,7 +68,7 @@ impl FieldPath {
 }
 
 impl SharedFields {
-    /// Reads what the installation shares: a JSON list.
+    /// Parses the setting of the installation: a JSON list.
     pub fn parse(text: &str) -> Result<Self, SharedFieldsError> {
         let written: Vec<Written> =
             serde_json::from_str(text).map_err(|_| SharedFieldsError::Form)?;
@@ -88,14 +88,14 @@ impl SharedFields {
         Ok(Self(shared))
     }
 
-    /// What is shared of a kind beside what every policy sees.
+    /// The fields of a kind that are shared in addition to those that every policy sees.
     #[must_use]
     pub fn of(&self, kind: &ObjectKind) -> &[FieldPath] {
         self.0.get(kind).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Whether a policy of another namespace may see a field.
+/// True when a policy of another namespace may see a field.
 #[must_use]
 pub fn is_shared(path: &[String], shared: &[FieldPath]) -> bool {
     let begins = |start: &[&str]| {
@@ -104,7 +104,8 @@ pub fn is_shared(path: &[String], shared: &[FieldPath]) -> bool {
     ALWAYS.iter().any(|it| begins(it)) || shared.iter().any(|FieldPath(it)| path.starts_with(it))
 }
 
-/// An object as a policy of another namespace sees it, which selects by labels of these keys.
+/// An object as a policy of another namespace sees it; `labels` are the keys of the labels that the policy
+/// selects by.
 #[must_use]
 pub fn seen_from_elsewhere<'a>(
     object: &Value,
@@ -123,7 +124,7 @@ pub fn seen_from_elsewhere<'a>(
     view
 }
 
-/// Copies what is at a path, with the objects that lead to it. Lists are not looked into.
+/// Copies the value at a path, with the objects that lead to it. Lists are not searched.
 fn copy(from: &Value, path: &[&str], to: &mut Value) {
     let found = path
         .iter()

@@ -1,11 +1,11 @@
-//! Texts with paths in braces, filled from the context object: `{.object.metadata.name}`.
+//! Texts with paths in braces, rendered from the context object: `{.object.metadata.name}`.
 //!
-//! The dialect is the one of `kubectl -o jsonpath`, read by a parser of our own and evaluated as
-//! RFC 9535 (`path` translates). Wherever kubectl stops with an error and RFC 9535 skips, this
-//! stops too: a template gives one text or none, never a likely one. Double quotes around a key,
-//! which kubectl refuses, are read like single ones.
+//! The dialect is that of `kubectl -o jsonpath`. It is parsed by our own parser and evaluated as RFC 9535
+//! (`path` translates). Where kubectl reports an error and RFC 9535 skips, rendering fails too: a template
+//! gives one text or none, never a guess. Double quotes around a key, which kubectl refuses, are treated like
+//! single ones.
 //!
-//! Of the object's values, only its namespace and name appear in errors: it may live in another
+//! Errors contain no values of the object except its namespace and name, because the object may be in another
 //! namespace than the reader.
 
 mod label;
@@ -31,10 +31,11 @@ pub use select::Budget;
 use crate::check_state::kind;
 use path::Path;
 
-/// The longest template that any field accepts.
+/// The maximum length of a template in any field.
 const LONGEST: usize = 1024;
 
-/// The most steps of all templates of one policy: 32 checks with four labels each, filled from labels of the pod.
+/// The limit of steps in all templates of one policy: 32 checks with four labels each, rendered from labels
+/// of the pod.
 pub const MOST_STEPS_OF_POLICY: usize = 512;
 
 /// A text with paths in braces.
@@ -52,29 +53,29 @@ enum Part {
 /// A path in braces.
 #[derive(Clone, Debug)]
 struct Expression {
-    /// As its author wrote it, with the braces.
+    /// The author's spelling, with the braces.
     written: String,
-    /// What is evaluated, under the canonical root.
+    /// The path to evaluate, under the canonical root.
     path: Path,
-    /// The root was written another way.
+    /// True when the author spelled the root differently.
     respelled: bool,
 }
 
-/// What a template is filled from.
+/// The data from which a template is rendered.
 #[derive(Clone, Debug)]
 pub struct TemplateData(Value);
 
-/// A spelling that works and should not be used.
+/// A spelling that works but should be avoided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The path as it is written.
+    /// The author's spelling.
     pub written: String,
-    /// The path as it should be written.
+    /// The recommended spelling.
     pub canonical: String,
 }
 
 impl TemplateData {
-    /// Puts the context object where paths look for it.
+    /// Places the context object under the root of all paths.
     #[must_use]
     pub fn of(object: Value) -> Self {
         Self(Value::Object(Map::from_iter([(
@@ -91,27 +92,27 @@ impl TemplateData {
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         Ok(Self {
             parts: parse::parts(text)?,
         })
     }
 
-    /// True when nothing in the text depends on an object.
+    /// True when the text does not depend on an object.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         self.expressions().next().is_none()
     }
 
-    /// How many steps its paths have, which is what filling it costs at least.
+    /// The number of steps in its paths, a lower bound of the cost of rendering.
     #[must_use]
     pub fn steps(&self) -> usize {
         let paths = self.expressions().map(|it| it.path.weight());
         paths.sum()
     }
 
-    /// What stands in the text whatever the object says, piece by piece.
+    /// The fixed pieces of the text, in order.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
@@ -119,7 +120,7 @@ impl Template {
         })
     }
 
-    /// What should be written another way.
+    /// The spellings that should be avoided.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let respelled = self.expressions().filter(|expression| expression.respelled);
@@ -131,7 +132,7 @@ impl Template {
             .collect()
     }
 
-    /// Fills the template. Every path must find exactly one text that is not empty.
+    /// Renders the template. Every path must find exactly one text that is not empty.
     pub fn render(&self, data: &TemplateData, budget: &mut Budget) -> Result<String, RenderError> {
         let mut rendered = String::new();
         for part in &self.parts {
@@ -152,7 +153,7 @@ impl Template {
 }
 
 impl Expression {
-    /// What is said of a path that finds nothing.
+    /// The error for a path that finds nothing.
     fn missing(&self) -> RenderProblem {
         let label = self.path.label();
         label.map_or(RenderProblem::Nothing, |it| {
@@ -182,12 +183,12 @@ impl Expression {
     }
 }
 
-/// The canonical form: what kubectl reads, too.
+/// The canonical form, which kubectl reads too.
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in &self.parts {
             match part {
-                // A brace of a text would begin a path.
+                // A brace in a text would begin a path.
                 Part::Text(text) => f.write_str(&text.replace('{', "{'{'}"))?,
                 Part::Path(Expression { path, .. }) => write!(f, "{{{path}}}")?,
             }

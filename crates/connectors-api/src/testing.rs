@@ -1,9 +1,9 @@
-//! Strategies that the property tests of several modules share.
+//! Strategies that property tests of several modules share.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// Any JSON value of moderate size, with the field names that evaluators look for among its keys.
+/// Any JSON value of moderate size. Its keys include the field names that evaluators read.
 pub(crate) fn json_values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -26,7 +26,7 @@ pub(crate) fn json_values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Names that are nearly this one, and are others: longer, shorter, of another case, with something before them.
+/// Names that nearly equal this one: longer, shorter, other case, with a prefix.
 pub(crate) fn nearly(name: &str) -> Vec<String> {
     let shorter = |it: usize| name.get(..it).unwrap_or_default().to_owned();
     let first = name.get(..1).unwrap_or_default().to_uppercase();

@@ -1,12 +1,13 @@
-//! All that is wrong or suspicious about a policy, each with its place and what would help.
+//! All errors and suspicious parts of a policy, each with its location and a remedy.
 //!
-//! Owns what can be said from the policy alone: its shape, the rules that the schema states in CEL, its
-//! templates, and what can never grant or never match. Rego is only handed out ([`Validated::modules`]):
-//! it may run nowhere but in processes that can be killed.
+//! Owns the findings that need the policy alone: its shape, the rules that the schema states in CEL, its
+//! templates, and the parts that can never grant or never match. Rego modules are only returned
+//! ([`Validated::modules`]): they may run only in processes that can be killed.
 //!
-//! Refuses to know the cluster: whether a kind exists, a subject has rights or a connector is there.
+//! Knows nothing of the cluster: whether a kind exists, a subject has rights or a connector exists.
 //!
-//! Invariant: a policy without a finding of [`Severity::Error`] can be read through [`crate::parse`], by every service.
+//! Invariant: every service can parse a policy without a finding of [`Severity::Error`] through
+//! [`crate::parse`].
 
 mod checks;
 mod connector;
@@ -27,25 +28,25 @@ use crate::names::API_VERSION;
 use crate::{AccessPolicy, parse};
 use finding::Findings;
 
-/// What was found, and what remains to be looked at.
+/// The findings, and the modules that remain to be checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validated {
-    /// In the order of the policy's fields. Never more than some hundred.
+    /// In the order of the policy's fields. Limited to a few hundred.
     pub findings: Vec<Finding>,
     /// The Rego modules of the policy.
     pub modules: Vec<Module>,
 }
 
-/// A Rego module that was not looked at yet.
+/// A Rego module that has not been parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Where it stands.
+    /// The path of its field.
     pub path: String,
     /// Its text.
     pub source: String,
 }
 
-/// Looks at a whole policy.
+/// Validates a whole policy.
 #[must_use]
 pub fn policy(object: &Value) -> Validated {
     let mut findings = Findings::default();
@@ -64,7 +65,7 @@ pub fn policy(object: &Value) -> Validated {
     match object.get("spec") {
         None => findings.missing("spec", "say who may use which connectors"),
         Some(spec) => {
-            // Before any other work.
+            // Before any other work, because it bounds the cost.
             if let Err(error) = parse::bounded(spec) {
                 findings.parse(&error);
                 return findings.done(modules);
@@ -77,7 +78,7 @@ pub fn policy(object: &Value) -> Validated {
             }
         }
     }
-    // Whatever was overlooked above: what cannot be read is an error.
+    // Covers anything missed above: a policy that cannot be parsed is an error.
     if !findings.has_error()
         && let Err(error) = parse::object::<AccessPolicy>(object)
     {
@@ -87,7 +88,7 @@ pub fn policy(object: &Value) -> Validated {
 }
 
 impl Module {
-    /// The finding that a module which never looks at the object is.
+    /// The finding about a module that never reads the object.
     #[must_use]
     pub fn ignores_object(&self) -> Finding {
         Finding {
@@ -100,7 +101,7 @@ impl Module {
         }
     }
 
-    /// The finding that a failure of the module is.
+    /// The finding about a failure of the module.
     #[must_use]
     pub fn finding(&self, failure: &RegoFailure) -> Finding {
         let (code, message, fix) = match failure {

@@ -1,6 +1,6 @@
 //! A set of words that appears on the wire, in logs and in metrics, as one enum.
 
-/// Declares an enum whose variants *are* the words, so that no word exists a second time as a string.
+/// Declares an enum. Its variants *are* the words, so that no word is repeated as a string.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $word:ident,)+ }) => {
         $(#[$meta])*
@@ -14,7 +14,7 @@ macro_rules! words {
             /// Every word of the set.
             pub const ALL: &[Self] = &[$(Self::$word),+];
 
-            /// The word as it is written everywhere.
+            /// The word as it is spelled everywhere.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$word => stringify!($word),)+ }

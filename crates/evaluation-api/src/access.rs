@@ -1,4 +1,4 @@
-//! Questions about access and their answers, as types that need no second look.
+//! Questions about access and their answers, as types that need no further validation.
 
 mod answer;
 mod asked;

@@ -1,4 +1,5 @@
-//! The arguments of a service that asks the evaluation service. It flattens them into its own.
+//! The arguments of a service that calls the evaluation service. They are flattened into the arguments of the
+//! service.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use tokio::sync::watch;
 
 use crate::client::Settings;
 
-/// Where the evaluation service is, and what it is shown.
+/// The URL of the evaluation service, and the token for it.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct EvaluationArgs {
-    /// Where the evaluation service is
+    /// The URL of the evaluation service
     #[arg(
         long = "evaluation-url",
         value_name = "URL",
@@ -30,7 +31,7 @@ pub struct EvaluationArgs {
 }
 
 impl EvaluationArgs {
-    /// For a client that trusts whom this configuration does.
+    /// Settings of a client that trusts the roots of this configuration.
     #[must_use]
     pub fn settings(self, tls: watch::Receiver<Arc<ClientConfig>>) -> Settings {
         let Self { url, token } = self;

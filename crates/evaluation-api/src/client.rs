@@ -1,8 +1,8 @@
 //! The client of the evaluation service: single calls with a deadline, and one shared stream of answers.
 //!
-//! Every call and every stream shows the token that its file holds at that moment, because the kubelet
-//! renews it; every connection trusts the roots that the caller knows at that moment. A server that went
-//! away without a word is noticed by HTTP/2 pings within seconds.
+//! Every call and every stream sends the token that its file holds at that time, because the kubelet renews
+//! it. Every connection trusts the roots that the caller knows at that time. HTTP/2 pings detect a server
+//! that disappeared silently within seconds.
 
 mod batch;
 mod channel;
@@ -49,20 +49,20 @@ pub use token::TokenError;
 pub use tonic::Code;
 pub use watcher::{AccessWatcher, Event, Subscription};
 
-/// How long an access question may take.
+/// The deadline of an access question.
 const CHECK_ACCESS: Duration = Duration::from_secs(5);
-/// How long the review of a token may take: the API server is asked each time.
+/// The deadline of a token review: the API server is called each time.
 const REVIEW_TOKEN: Duration = Duration::from_secs(10);
-/// How long an explanation may take: the API server is asked, twice at most.
+/// The deadline of an explanation: the API server is called, twice at most.
 const EXPLAIN: Duration = Duration::from_secs(15);
-/// How long the evaluation of checks may take: it may run Rego, several times.
+/// The deadline of evaluating checks: it may run Rego, several times.
 const EVALUATE_CHECKS: Duration = Duration::from_secs(15);
 
-/// How much longer than we wait the server thinks that we do.
+/// Added to the deadline that the server is told, so that our own deadline expires first.
 const TOLD: Duration = Duration::from_millis(500);
 
-/// Where the service is, and the files that a pod has to speak to it. Whoever renews a file just writes it:
-/// the token is looked at for each call, the roots for each connection.
+/// The address of the service, and the files that a pod needs to call it. A renewed file takes effect by
+/// itself: the token is checked for each call, the roots are read for each connection.
 ///
 /// ```
 /// # use evaluation_api::client::{Client, Files, UrlError};
@@ -81,17 +81,17 @@ const TOLD: Duration = Duration::from_millis(500);
 pub struct Files {
     /// `https://host:port`. The certificate of the service must name the host.
     pub url: String,
-    /// Where to connect to when that is not what the URL says: the near end of a `kubectl port-forward`.
+    /// The address to connect to, if it is not that of the URL: the near end of a `kubectl port-forward`.
     pub connect_to: Option<SocketAddr>,
-    /// The roots to trust, in PEM. In the installation's namespace they are in the `ConfigMap`
-    /// `connectors-ca`; while one authority takes over from another it holds both.
+    /// The trusted roots, in PEM. In the installation's namespace they are in the `ConfigMap`
+    /// `connectors-ca`; during the rotation of authorities it holds both.
     pub roots_file: PathBuf,
     /// The token for the audience [`crate::TOKEN_AUDIENCE`].
     pub token_file: PathBuf,
 }
 
-/// Where the service is, whom to trust there, and what to show it: for a process that follows its TLS
-/// files itself.
+/// The address of the service, the trusted roots and the token: for a process that watches its TLS files
+/// itself.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `https://host:port`
@@ -102,16 +102,16 @@ pub struct Settings {
     pub token_file: PathBuf,
 }
 
-/// Why a call has no answer. Whatever it is, it is no yes.
+/// The reason why a call has no answer. No variant counts as a yes.
 #[derive(Debug, Error)]
 pub enum CallError {
-    /// There is no token to show.
+    /// There is no token to send.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The service was not reached, or answered with an error.
+    /// The service could not be reached, or answered with an error.
     #[error("the evaluation service did not answer {call}: {} ({:?})", status.message(), status.code())]
     Status {
-        /// What was asked.
+        /// The name of the call.
         call: &'static str,
         /// The error.
         status: Box<Status>,
@@ -119,9 +119,9 @@ pub enum CallError {
     /// There was no answer in time.
     #[error("the evaluation service did not answer {call} within {limit:?}")]
     Deadline {
-        /// What was asked.
+        /// The name of the call.
         call: &'static str,
-        /// For how long it was waited.
+        /// The time that was waited.
         limit: Duration,
     },
     /// The answer cannot be used.
@@ -133,8 +133,8 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether the same call may have an answer a little later. What is refused for what it says, or
-    /// for who says it, needs somebody to change something.
+    /// True when the same call may succeed later. A refusal of the content, or because of missing
+    /// permissions, lasts until something is changed.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
@@ -162,8 +162,8 @@ impl CallError {
         }
     }
 
-    /// Why the service refused, in a word of its own. None when there was no refusal, or one of somebody
-    /// on the way or of another version.
+    /// The reason of a refusal as one word. None when the call was not refused, or was refused by a proxy on
+    /// the way or with a word of another version.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {
         match self {
@@ -172,7 +172,7 @@ impl CallError {
         }
     }
 
-    /// The gRPC status code, if the service or the way to it gave one.
+    /// The gRPC status code, if the service or a proxy on the way gave one.
     #[must_use]
     pub fn code(&self) -> Option<Code> {
         match self {
@@ -183,7 +183,7 @@ impl CallError {
     }
 }
 
-/// The evaluation service, as its callers know it. Clones share one connection and one stream.
+/// The client of the evaluation service. Clones share one connection and one stream.
 #[derive(Clone, Debug)]
 pub struct Client {
     service: Service,
@@ -192,7 +192,7 @@ pub struct Client {
 
 type Stub = EvaluationClient<Channel>;
 
-/// What calls and the stream have in common.
+/// The parts that calls and the stream share.
 #[derive(Clone, Debug)]
 struct Service {
     channel: Channel,
@@ -201,8 +201,8 @@ struct Service {
 }
 
 impl Client {
-    /// Connects when it is first needed. To be called inside a tokio runtime: the task behind the
-    /// stream is started here, and ends when the last clone and the last subscription are gone.
+    /// Connects on first use. Must be called inside a tokio runtime: the task behind the stream is started
+    /// here, and ends when the last clone and the last subscription are dropped.
     pub fn new(settings: Settings) -> Result<Self, UrlError> {
         let Settings {
             url,
@@ -213,8 +213,8 @@ impl Client {
         Ok(Self::of(channel, Proof::Token(TokenFile::new(token_file))))
     }
 
-    /// The same with the files of a pod. Connects when it is first needed, so that the files need not be
-    /// there yet. To be called inside a tokio runtime.
+    /// The same with the files of a pod. Connects on first use, so the files need not exist yet. Must be
+    /// called inside a tokio runtime.
     pub fn from_files(files: Files) -> Result<Self, UrlError> {
         let Files {
             url,
@@ -226,8 +226,8 @@ impl Client {
         Ok(Self::of(channel, Proof::Token(TokenFile::new(token_file))))
     }
 
-    /// The same over a Unix socket, whose owner needs no token. Connects when it is first needed. To be
-    /// called inside a tokio runtime.
+    /// The same over a Unix socket, which needs no token. Connects on first use. Must be called inside a
+    /// tokio runtime.
     #[must_use]
     pub fn over_socket(path: PathBuf) -> Self {
         Self::of(channel::open_socket(path), Proof::Socket)
@@ -271,7 +271,7 @@ impl Client {
         Ok(response.await?.try_into()?)
     }
 
-    /// What do the checks of a policy say? Every verdict in the answer is a known one.
+    /// What is the result of a policy's checks? Every verdict in the answer is a known one.
     pub async fn evaluate_checks(
         &self,
         request: EvaluateChecksRequest,
@@ -283,7 +283,7 @@ impl Client {
         Ok(response)
     }
 
-    /// What is wrong or suspicious about a policy, given as JSON?
+    /// Which errors and suspicious parts does a policy have? It is given as JSON.
     pub async fn validate_policy(
         &self,
         policy: Vec<u8>,
@@ -309,14 +309,14 @@ impl Client {
         }
     }
 
-    /// Answers that follow the cluster.
+    /// The watcher: answers that follow the state of the cluster.
     #[must_use]
     pub const fn watcher(&self) -> &AccessWatcher {
         &self.watcher
     }
 }
 
-/// One call that is not made yet.
+/// A call that has not been started.
 struct Call<M> {
     service: Service,
     name: &'static str,
@@ -325,7 +325,7 @@ struct Call<M> {
 }
 
 impl<M> Call<M> {
-    /// The deadline also covers what the server never hears of: the token, the connection.
+    /// The deadline also covers the steps before the server is involved: the token and the connection.
     async fn ask<A>(
         self,
         send: impl AsyncFnOnce(Stub, Request<M>) -> Result<Response<A>, Status>,
@@ -362,8 +362,8 @@ impl Proof {
             request.metadata_mut().insert("authorization", bearer);
         }
         if let Some(limit) = limit {
-            // The transport ends a call at the time that the server is told, and says that somebody
-            // cancelled it. Ours is the word that callers know, so it comes first.
+            // The transport ends a call at the deadline that the server is told, and reports that it was
+            // cancelled. Our own deadline has the error that callers know, so it must expire first.
             request.set_timeout(limit + TOLD);
         }
         Ok(request)

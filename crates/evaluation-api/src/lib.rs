@@ -1,12 +1,12 @@
 //! The gRPC protocol of the evaluation service.
 //!
-//! Owns: the generated types ([`v1`]), the same as types that need no second look ([`access`]), and the
+//! Owns: the generated types ([`v1`]), equivalent types that need no further validation ([`access`]), and the
 //! [`client`] with its TLS, token, deadlines and reconnects.
 //!
-//! Refuses to know: how an answer is found, and what anybody does with it.
+//! Knows nothing of how an answer is found, and what callers do with it.
 //!
-//! Invariant: what is not understood is never a yes. An unknown decision, phase or verdict converts to
-//! an error, and every error is for its caller the same as no answer.
+//! Invariant: a value that is not understood is never a yes. An unknown decision, phase or verdict converts
+//! to an error, and callers must treat every error like a missing answer.
 
 pub mod access;
 #[cfg(feature = "args")]
@@ -31,14 +31,14 @@ pub mod v1 {
 /// The protocol as a `FileDescriptorSet`, for gRPC reflection.
 pub const DESCRIPTOR: &[u8] = include_bytes!("generated/connectors.evaluation.v1.bin");
 
-/// What a token must be for, to be shown to the evaluation service.
+/// The audience of tokens for the evaluation service.
 pub const TOKEN_AUDIENCE: &str = "connectors-evaluation";
 
-/// What a pod's token must be for, to be reviewed by `ReviewToken`.
+/// The audience of pods' tokens that `ReviewToken` accepts.
 pub const POD_TOKEN_AUDIENCE: &str = "connectors.alauda.io";
 
-/// Questions that one `BatchCheckAccess` may ask.
+/// The limit of questions in one `BatchCheckAccess`.
 pub const MOST_QUESTIONS: usize = 1024;
 
-/// The longest message of either side. What is longer is refused, never cut.
+/// The limit of a message in either direction. A longer message is refused, never truncated.
 pub const LONGEST_MESSAGE: usize = 8 * 1024 * 1024;

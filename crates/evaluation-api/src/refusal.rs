@@ -1,7 +1,7 @@
-//! Why the service refuses a call or a question, in words that programs can tell apart.
+//! The reasons why the service refuses a call or a question, as words for programs.
 //!
 //! Every refusal of the service carries a `google.rpc.ErrorInfo`: one word of [`Reason`], the domain
-//! [`DOMAIN`], and where there is one the field or the namespace that it is about.
+//! [`DOMAIN`], and if applicable the field or the namespace that caused it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::v1;
 
-/// Whose words the reasons are.
+/// The domain of the reasons.
 pub const DOMAIN: &str = "connectors.alauda.io";
-/// The key of the field that a refusal is about.
+/// The metadata key of the field that caused a refusal.
 pub const FIELD: &str = "field";
-/// The key of the namespace that a refusal is about.
+/// The metadata key of the namespace that caused a refusal.
 pub const NAMESPACE: &str = "namespace";
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $reason:ident $word:literal)+) => {
-        /// One word per kind of refusal. Words are added; none changes its meaning.
+        /// One word per kind of refusal. Words may be added; the meaning of a word never changes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Reason { $($(#[$doc])* $reason,)+ }
 
@@ -38,75 +38,75 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The caches are not complete yet, or the process is about to end.
+    /// The caches are not complete yet, or the process is shutting down.
     NotReady "NOT_READY"
-    /// A cache has not heard from the API server for too long.
+    /// A cache has had no contact with the API server for too long.
     CacheStale "CACHE_STALE"
-    /// The caller shows no token.
+    /// The call has no token.
     TokenMissing "TOKEN_MISSING"
     /// The caller's token is not valid here.
     TokenInvalid "TOKEN_INVALID"
-    /// The API server cannot be asked what has to be asked of it.
+    /// The API server is needed but cannot be reached.
     ApiServerUnavailable "API_SERVER_UNAVAILABLE"
-    /// Too many callers are being reviewed.
+    /// Too many calls to the API server are in progress: reviews, or reads of an explanation.
     TooManyReviews "TOO_MANY_REVIEWS"
     /// The caller may not ask about the namespace.
     NamespaceForbidden "NAMESPACE_FORBIDDEN"
     /// A field is missing.
     FieldMissing "FIELD_MISSING"
-    /// A field holds what it cannot hold.
+    /// A field has an invalid value.
     FieldInvalid "FIELD_INVALID"
-    /// A field that must be JSON is none.
+    /// A field that must be JSON is not.
     JsonInvalid "JSON_INVALID"
-    /// The bytes of a message cannot be read.
+    /// The bytes of a message cannot be decoded.
     MessageInvalid "MESSAGE_INVALID"
-    /// A list or a field is longer than one call may bring, or takes too much memory to be read.
+    /// A list or a field is longer than allowed, or would need too much memory.
     TooLong "TOO_LONG"
     /// One check is named twice.
     CheckTwice "CHECK_TWICE"
-    /// A policy, an object or candidates make no sense together.
+    /// A policy, an object or candidates do not fit together.
     EvaluationInvalid "EVALUATION_INVALID"
-    /// One call asks for more Rego than it may.
+    /// One call needs more Rego evaluations than allowed.
     TooMuchRego "TOO_MUCH_REGO"
-    /// Others are being served.
+    /// Too many checks or modules are being evaluated.
     TooBusy "TOO_BUSY"
-    /// A message of a stream says nothing.
+    /// A message of a stream has no action.
     ActionMissing "ACTION_MISSING"
-    /// An id stands for two questions.
+    /// An id is used for two questions.
     IdTwice "ID_TWICE"
-    /// A stream carries as many questions as it may.
+    /// A stream has the maximum number of questions.
     TooManyQuestions "TOO_MANY_QUESTIONS"
-    /// A stream has carried as many ids as it may.
+    /// A stream has used the maximum number of ids.
     TooManyIds "TOO_MANY_IDS"
-    /// The stream is old; the caller proves again who it is.
+    /// The stream is too old; the caller must authenticate again.
     StreamTooOld "STREAM_TOO_OLD"
-    /// The caller does not read what it is told.
+    /// The caller does not read its messages.
     StreamUnread "STREAM_UNREAD"
-    /// The caller has as many calls in progress as it may.
+    /// The caller has the maximum number of calls in progress.
     TooManyCalls "TOO_MANY_CALLS"
-    /// The caller has as many streams open as it may.
+    /// The caller has the maximum number of streams open.
     TooManyStreams "TOO_MANY_STREAMS"
-    /// The call took longer than any may.
+    /// The call took longer than any call may.
     CallTooLong "CALL_TOO_LONG"
-    /// The token that is asked about is not valid.
+    /// The token to be reviewed is not valid.
     SubjectTokenInvalid "SUBJECT_TOKEN_INVALID"
-    /// The token that is asked about is for somebody else.
+    /// The token to be reviewed has another audience.
     SubjectTokenWrongAudience "SUBJECT_TOKEN_WRONG_AUDIENCE"
-    /// The token that is asked about belongs to no pod.
+    /// The token to be reviewed is not bound to a pod.
     SubjectTokenWithoutPod "SUBJECT_TOKEN_WITHOUT_POD"
     /// A part of the service failed.
     Internal "INTERNAL"
 }
 
 impl Reason {
-    /// Reads a word; none for one of another version.
+    /// Parses a word; none for one of another version.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
         all.find(|reason| reason.as_str() == word)
     }
 
-    /// The reason of an answer that is an error; none when it does not come from the service.
+    /// The reason in an error; none when the error does not come from the service.
     #[must_use]
     pub fn of(status: &Status) -> Option<Self> {
         let info = status.get_details_error_info()?;
@@ -114,12 +114,12 @@ impl Reason {
     }
 }
 
-/// Why one question of several is not answered.
+/// The reason why one question of several is not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Which kind of reason.
+    /// The gRPC status code.
     pub code: Code,
-    /// The reason as one word; none when it comes from another version.
+    /// The reason as one word; none for one of another version.
     pub reason: Option<Reason>,
     /// The reason, as a sentence.
     pub message: String,
@@ -141,7 +141,7 @@ impl From<v1::Refusal> for Refusal {
     }
 }
 
-/// An error as the service answers with it.
+/// An error in the form in which the service sends it.
 #[must_use]
 pub fn status(
     code: Code,

@@ -1,16 +1,16 @@
-//! What checks say, on the wire and in the words of conditions.
+//! Conversion of check verdicts between the wire and the words of conditions.
 
 use connectors_api::reason::AccessCheckReady;
 use thiserror::Error;
 
 use crate::v1::{CheckVerdict, EvaluateChecksResponse};
 
-/// A number that is no verdict.
+/// A number that is not a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the verdict {0} is not known here")]
 pub struct UnknownVerdict(pub i32);
 
-/// The verdict in the words of the condition.
+/// The verdict as a word of the condition.
 pub fn from_wire(verdict: i32) -> Result<AccessCheckReady, UnknownVerdict> {
     match CheckVerdict::try_from(verdict) {
         Ok(CheckVerdict::Pending) => Ok(AccessCheckReady::AccessCheckPending),
@@ -32,7 +32,7 @@ pub const fn to_wire(verdict: AccessCheckReady) -> CheckVerdict {
     }
 }
 
-/// Whether every verdict in an answer is known.
+/// Checks that every verdict in an answer is known.
 pub fn all_known(answer: &EvaluateChecksResponse) -> Result<(), UnknownVerdict> {
     let checks = answer.checks.iter();
     let objects = checks.clone().flat_map(|check| &check.objects);

@@ -1,5 +1,5 @@
-//! `docs/evaluation-api.md` has a row for each word that callers may see, `docs/troubleshooting.md` what to do
-//! about each.
+//! `docs/evaluation-api.md` must have a row for each word that callers may see, and `docs/troubleshooting.md`
+//! a remedy for each.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 

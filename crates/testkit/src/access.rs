@@ -1,4 +1,4 @@
-//! RBAC from the objects in the store: who may call what.
+//! RBAC decisions from the objects in the store.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{faults::Verb, kind, refusal::Refusal, request::Resource, store::Key};
 
-/// The index of the RBAC objects. What cannot be read grants nothing.
+/// The index of the RBAC objects. An object that cannot be parsed grants nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Rbac(RbacIndex);
 
@@ -38,7 +38,7 @@ impl Rbac {
         if key.group != kind::RBAC {
             return;
         }
-        // Only kind, namespace and name count.
+        // Only kind, namespace and name matter.
         let named = Arc::new(serde_json::json!({ "metadata": {
             "namespace": object["metadata"]["namespace"], "name": object["metadata"]["name"],
         }, "roleRef": {"apiGroup": "", "kind": "", "name": ""} }));
@@ -66,13 +66,13 @@ impl Rbac {
         Union(&union).authorize(&Attributes { user, verb, target })
     }
 
-    /// Whether a user may make a call.
+    /// Checks that a user may make a call.
     pub(crate) fn check(&self, user: &User, verb: Verb, on: &Resource) -> Result<(), Refusal> {
         let request = ResourceRequest {
             group: &on.group,
             resource: &on.plural,
             subresource: &on.subresource,
-            // A namespace counts as being in itself.
+            // For RBAC, a namespace object is in the namespace of its name.
             namespace: if on.group.is_empty() && on.plural == "namespaces" {
                 &on.name
             } else {
@@ -80,7 +80,7 @@ impl Rbac {
             },
             name: &on.name,
         };
-        // Everybody may ask what they may do themselves.
+        // Every user may review their own permissions.
         let is_about_self =
             on.group == "authorization.k8s.io" && on.plural.starts_with("selfsubject");
         if is_about_self || self.allows(user, verb.as_str(), Asks::Resource(request)) {

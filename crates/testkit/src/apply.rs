@@ -1,4 +1,4 @@
-//! Server-side apply: a manager says what it wants, and what it no longer says goes.
+//! Server-side apply: a manager applies fields, and fields that it no longer applies are removed.
 
 use std::sync::Arc;
 
@@ -17,23 +17,23 @@ use crate::{
     write::{self, Place, Written},
 };
 
-/// Who writes, and how.
+/// The author of a write, and the kind of write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer<'a> {
     /// The process, for the log.
     pub(crate) by: &'a str,
     /// The field manager.
     pub(crate) manager: &'a str,
-    /// Whose rights are checked; none: the cluster itself.
+    /// The user whose rights are checked; none for the cluster itself.
     pub(crate) user: Option<&'a User>,
-    /// Whether the subresource `status` is written.
+    /// True when the subresource `status` is written.
     pub(crate) status: bool,
-    /// What is applied; none for any other write.
+    /// The applied fields; none for any other write.
     pub(crate) applied: Option<&'a Fields>,
 }
 
 impl Writer<'_> {
-    /// The cluster itself.
+    /// A write of the cluster itself.
     pub(crate) const fn cluster() -> Self {
         Writer {
             by: CLUSTER,
@@ -56,7 +56,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Refuses rights that the writer does not have.
+    /// Refuses rights that the writer does not hold.
     pub(crate) fn check_escalation(
         &self,
         store: &Store,
@@ -70,7 +70,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Notes who owns which fields after a write, and shows it in the object.
+    /// Records the owners of fields after a write, and sets `managedFields`.
     pub(crate) fn own(
         &self,
         store: &mut Store,
@@ -93,9 +93,9 @@ impl Writer<'_> {
         gone.retain(|it| fields::get(&after, it).is_none());
         let is_creation = before.is_null();
         match self.applied {
-            // What others own stays, so they lose nothing.
+            // Fields of other managers stay, so they lose nothing.
             Some(applied) => owners.give(self.as_manager(), applied.clone(), &time),
-            // When nobody was noted at the creation, nobody is before somebody applies.
+            // If no owner was recorded at creation, none is recorded before the first apply.
             None if owners.is_empty() && !is_creation => {}
             None => {
                 owners.forget(&gone);
@@ -110,7 +110,7 @@ impl Writer<'_> {
     }
 }
 
-/// Makes what a manager says about an object true.
+/// Applies a manager's fields to an object.
 pub(crate) fn apply(
     store: &mut Store,
     place: Place<'_>,
@@ -174,7 +174,8 @@ pub(crate) fn apply(
 }
 
 impl Writer<'_> {
-    /// Takes away what this manager has applied and no longer says, unless somebody else owns it too.
+    /// Removes the fields that this manager applied before and no longer applies, unless another manager owns
+    /// them too.
     fn let_go(&self, owners: &Owners, said: &Fields, object: &mut Value) {
         let manager = self.as_manager();
         for field in owners.fields_of(manager) {
@@ -184,7 +185,7 @@ impl Writer<'_> {
                 fields::remove(object, &field);
             }
         }
-        // A map of somebody else stays, also with nothing in it.
+        // A map that another manager owns stays, even if it becomes empty.
         for (_, field) in owners.others(manager) {
             if fields::get(object, field).is_none() {
                 fields::set(object, field, Value::Object(Map::new()));
@@ -212,7 +213,7 @@ fn check(place: Place<'_>, body: &mut Value) -> Result<(), Refusal> {
     write::check_identity(place, body)
 }
 
-/// Takes away what is not written through that path.
+/// Removes the fields that cannot be written through this path.
 fn reset(place: Place<'_>, wanted: &mut Value) {
     if let Some(fields) = wanted.as_object_mut() {
         if place.status {
@@ -223,7 +224,7 @@ fn reset(place: Place<'_>, wanted: &mut Value) {
     }
 }
 
-/// The fields that others own and would find changed. Without force, they are a refusal.
+/// The fields that other managers own and that would change. Without force, they are a conflict.
 fn conflicts(
     owners: &Owners,
     writer: &Writer<'_>,

@@ -1,11 +1,11 @@
-//! Who calls: the process, which can be killed, and the user, who is authorized.
+//! The caller: a process, which can be killed, and a user, which is authorized.
 
 use authz::{SystemMasters, User};
 
-/// A process and the user that it calls as.
+/// A process, and the user that it authenticates as.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
-    /// The process. Faults, lags and [`crate::ApiServer::kill`] go by it.
+    /// The process. Faults, lags and [`crate::ApiServer::kill`] refer to it.
     pub process: String,
     /// The user's name.
     pub user: String,
@@ -14,7 +14,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A process that may do everything.
+    /// A process with all permissions.
     #[must_use]
     pub fn admin() -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Caller {
         }
     }
 
-    /// A process under a service account, with the groups that come with it.
+    /// A process that uses a service account, with its groups.
     #[must_use]
     pub fn service_account(process: &str, namespace: &str, name: &str) -> Self {
         let User { name, groups } = User::service_account(namespace, name);
@@ -38,7 +38,7 @@ impl Caller {
         }
     }
 
-    /// As the authorizer knows it.
+    /// The user in the authorizer's form.
     pub(crate) fn as_user(&self) -> User {
         User {
             name: self.user.clone(),

@@ -1,4 +1,4 @@
-//! The server's clocks: tokio's, and the wall clock that is made from it.
+//! The server's clocks: tokio's, and the wall clock, which is derived from it.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Clock {
         self.started.elapsed()
     }
 
-    /// When that much has elapsed.
+    /// The instant at which this much time has elapsed.
     pub(crate) fn instant(&self, elapsed: Duration) -> Instant {
         self.started + elapsed
     }
@@ -40,7 +40,7 @@ impl Clock {
         self.start + elapsed + self.skew
     }
 
-    /// The wall clock as objects write it, in whole seconds.
+    /// The wall clock in the format of objects, in whole seconds.
     pub(crate) fn stamp(&self) -> String {
         self.wall().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }

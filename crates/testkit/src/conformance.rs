@@ -1,12 +1,12 @@
-//! One script of requests for the fake and the real API server, and the transcripts to compare.
+//! One script of requests for both the fake and the real API server, and the comparison of their transcripts.
 //!
-//! Owns: the requests ([`script`]), how they are made ([`run`]), and what of the answers is compared
-//! ([`Transcript`]). Refuses to know: how a server is made; [`Server`] is what it needs of one. Invariant: the
-//! transcript of the real server is kept in a file, and neither the fake nor a newer real server differs from
-//! it unseen.
+//! Owns: the requests ([`script`]), their execution ([`run`]), and the parts of answers that are compared
+//! ([`Transcript`]). Knows nothing of how a server is started; [`Server`] is the interface that it needs.
+//! Invariant: the transcript of the real server is kept in a file, and any deviation of the fake or of a
+//! newer real server is reported.
 //!
-//! Not part of it, as no client of ours uses them: dry runs, strategic merge patches, tables, `exec` and other
-//! connections, lists at a version that was compacted away (the real server forgets it minutes later).
+//! Not covered, because none of our clients uses them: dry runs, strategic merge patches, tables, `exec` and
+//! other connections, lists at a compacted version (the real server compacts minutes later).
 
 mod groups;
 mod kinds;
@@ -22,16 +22,16 @@ pub use run::{Server, run};
 pub use step::{Script, TokenWish, Who};
 pub use transcript::{Difference, Transcript};
 
-/// What the real API server answered when the file was last written.
+/// The answers of the real API server when the file was last written.
 #[must_use]
 pub fn real() -> Transcript {
     Transcript::parse(include_str!("conformance/real.transcript"))
 }
 
-/// Where the file of the real server's answers is, below the repository's root.
+/// The path of the file with the real server's answers, relative to the repository's root.
 pub const REAL_FILE: &str = "crates/testkit/src/conformance/real.transcript";
 
-/// Both transcripts' differences as one text; empty when there is none.
+/// The differences as one text; empty when there are none.
 #[must_use]
 pub fn report(differences: &[Difference]) -> String {
     let parts: Vec<_> = differences.iter().map(ToString::to_string).collect();

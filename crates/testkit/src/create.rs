@@ -1,4 +1,4 @@
-//! Creating objects: what is checked and what the server fills in.
+//! Creating objects: validation, and the fields that the server sets.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     write::{Place, Written, check_identity},
 };
 
-/// How many generated names are tried.
+/// The limit of attempts to generate a name.
 const TRIES: usize = 8;
 /// Letters of generated names.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -40,7 +40,7 @@ pub(crate) fn create(
     insert(store, place, object, writer)
 }
 
-/// Creates an object for the cluster: with its status, and with its UID if it has one.
+/// Creates an object as the cluster: with its status, and with its UID if it has one.
 pub(crate) fn create_as_cluster(
     store: &mut Store,
     kind: &Kind,
@@ -89,7 +89,7 @@ fn check_namespace(store: &Store, place: Place<'_>, name: &str) -> Result<(), Re
     }
 }
 
-/// Fills in what the server fills in, and stores it.
+/// Sets the server's fields, and stores the object.
 fn insert(
     store: &mut Store,
     place: Place<'_>,
@@ -132,7 +132,7 @@ fn insert(
     Err(Refusal::already_exists(kind, &prefix))
 }
 
-/// Metadata that only the server writes.
+/// Sets the metadata that only the server writes.
 fn fill_in(store: &mut Store, place: Place<'_>, object: &mut Value) {
     for field in [
         "deletionTimestamp",
@@ -162,7 +162,7 @@ fn fill_in(store: &mut Store, place: Place<'_>, object: &mut Value) {
     meta::tidy(object);
 }
 
-/// Five letters that were not given before.
+/// Five letters that were not used before.
 fn suffix(store: &mut Store) -> String {
     let mut number = store.serial();
     let base = LETTERS.len() as u64;

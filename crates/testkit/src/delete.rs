@@ -12,12 +12,12 @@ use crate::{
     store::{Key, Store},
 };
 
-/// The garbage collector deletes what is owned first.
+/// The garbage collector deletes the dependents first.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// The garbage collector lets go of what is owned first.
+/// The garbage collector removes the owner references of the dependents first.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// How to delete.
+/// The options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     uid: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     grace: Option<i64>,
 }
 
-/// What happens to what is owned.
+/// What happens to the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -35,7 +35,7 @@ pub(crate) enum Propagation {
 }
 
 impl Options {
-    /// Without grace.
+    /// Without a grace period.
     pub(crate) fn at_once() -> Self {
         Self {
             grace: Some(0),
@@ -51,7 +51,7 @@ impl Options {
         }
     }
 
-    /// From the body and the query of a DELETE.
+    /// Parses the body and the query of a DELETE.
     pub(crate) fn of(
         body: Option<&Value>,
         propagation: &str,
@@ -93,12 +93,12 @@ impl Options {
     }
 }
 
-/// What a deletion ended in.
+/// The result of a deletion.
 #[derive(Debug)]
 pub(crate) enum Deleted {
-    /// It is gone; this was it.
+    /// The object is gone; this was its last state.
     Gone(Arc<Value>),
-    /// It is still there, and says that it is being deleted.
+    /// The object still exists, marked for deletion.
     Remains(Arc<Value>),
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn delete(
     let grace = grace(kind, &live, options);
     if grace == 0 && meta::finalizers(&object).is_empty() {
         if kind.group.is_empty() && kind.plural == "pods" {
-            // Pods are marked first also when they go at once.
+            // Pods are marked first even if they are deleted immediately.
             mark_once(store, &mut object, grace);
             store.put(key, object, by);
         }
@@ -170,7 +170,7 @@ fn check_preconditions(kind: &Kind, live: &Value, options: &Options) -> Result<(
     Ok(())
 }
 
-/// A namespace goes when it is empty, which is the garbage collector's to see to.
+/// Marks a namespace for deletion. The garbage collector removes it when it is empty.
 fn terminate(
     store: &mut Store,
     key: &Key,
@@ -204,7 +204,7 @@ fn propagate(object: &mut Value, propagation: Option<Propagation>) {
     }
 }
 
-/// Seconds until it goes. Only a pod that runs somewhere and names a grace period has any.
+/// Seconds until the deletion. Only a pod that has a node and a grace period has any.
 fn grace(kind: &Kind, live: &Value, options: &Options) -> i64 {
     if !kind.group.is_empty() || kind.plural != "pods" {
         return 0;
@@ -224,7 +224,7 @@ fn grace(kind: &Kind, live: &Value, options: &Options) -> i64 {
     }
 }
 
-/// Marks an object, if it is not marked already for that time or an earlier one.
+/// Marks an object, unless it is already marked for that time or an earlier one.
 fn mark_once(store: &Store, object: &mut Value, grace: i64) {
     let marked = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
     if marked.is_none_or(|marked| grace < marked) {

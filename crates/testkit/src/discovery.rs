@@ -1,10 +1,10 @@
-//! What is served: the documents that clients learn kinds from.
+//! The discovery documents from which clients learn the served kinds.
 
 use serde_json::{Value, json};
 
 use crate::kind::Kind;
 
-/// The document at a path; none when there is none.
+/// The document at a path, if there is one.
 pub(crate) fn document(kinds: &[Kind], path: &str) -> Option<Value> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {

@@ -1,4 +1,4 @@
-//! What a call comes to, once it is carried out: authorized, looked up, done.
+//! The execution of a call: authorization, lookup, action.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ use crate::{
     write::{Place, Written},
 };
 
-/// What a call is answered with.
+/// The answer to a call.
 pub(crate) enum Answer {
     Object(u16, Arc<Value>),
-    /// The watch, and how often its kind had gone when it began.
+    /// The watch, and the number of removals of its kind at its start.
     Watch(Box<Watch>, usize),
     NoSuchPath,
 }
 
-/// Carries a call out.
+/// Executes a call.
 pub(crate) fn answer(
     state: &mut State,
     caller: &Caller,
@@ -88,7 +88,7 @@ fn carry_out(
     }
 }
 
-/// Carries out what is asked of the objects of another kind, which are shown as this one.
+/// Executes a call on the objects of another kind, which are shown as this one.
 fn view(
     state: &mut State,
     caller: &Caller,
@@ -135,7 +135,7 @@ fn authorize(state: &State, caller: &Caller, asked: &Asked, on: &Resource) -> Re
     state.store.rbac.check(&caller.as_user(), asked.verb, &on)
 }
 
-/// A kind that is not there: a group of the server itself says so in its own words.
+/// A kind that does not exist. Groups of the server itself have their own error.
 fn unknown(state: &State, on: &Resource) -> Result<Answer, Refusal> {
     let kinds = &state.store.kinds;
     let is_own = kinds
@@ -170,7 +170,7 @@ fn read(
     Ok(Answer::Watch(Box::new(watch), gone))
 }
 
-/// One object of a kind in namespaces is only reached through its namespace.
+/// An object of a namespaced kind is only reached through its namespace.
 fn check_scope(kind: &Kind, on: &Resource) -> Result<(), Refusal> {
     if kind.namespaced == on.namespace.is_empty() {
         return Err(Refusal::no_such_resource());

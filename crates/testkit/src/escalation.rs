@@ -1,4 +1,4 @@
-//! Nobody hands out rights that they do not have, and RBAC's objects are well formed.
+//! RBAC's protection against escalation, and the validation of its objects.
 
 use authz::{ResourceRequest, ResourceRule, Rules, SystemMasters, Target, User};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -73,7 +73,7 @@ fn may(store: &Store, user: &User, verb: &str, plural: &str, namespace: &str, na
     store.rbac.allows(user, verb, Target::Resource(request))
 }
 
-/// Whether only what the garbage collector goes by is another.
+/// True when two objects differ only in fields that the garbage collector may change.
 fn differs_for_garbage_only(before: &Value, after: &Value) -> bool {
     let mut before = before.clone();
     let mut after = after.clone();
@@ -88,7 +88,8 @@ fn rules_of(role: &Value) -> Vec<PolicyRule> {
     Vec::deserialize(&role["rules"]).unwrap_or_default()
 }
 
-/// Whether one of the rules held covers each part of a rule: a verb on a resource of a group, by a name.
+/// True when each combination of verb, group, resource and name of a rule is covered by one of the rules
+/// held.
 fn covers(held: &Rules, wanted: &PolicyRule) -> bool {
     let list = |it: &Option<Vec<String>>| it.clone().unwrap_or_default();
     let names = list(&wanted.resource_names);
@@ -140,7 +141,7 @@ fn has_url(held: &str, wanted: &str) -> bool {
     held == wanted || prefix.is_some_and(|it| wanted.starts_with(it))
 }
 
-/// What must hold of a role or a binding.
+/// Validates a role or a binding.
 pub(crate) fn validate(
     kind: &Kind,
     object: &Value,

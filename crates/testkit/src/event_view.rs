@@ -1,5 +1,5 @@
-//! Events have two faces: they are stored as `events.k8s.io` has them, and the core group shows the same ones
-//! under older names.
+//! Events are served by two groups: they are stored in the form of `events.k8s.io`, and the core group shows
+//! the same objects with older field names.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::{
     request::Asked,
 };
 
-/// Name in the core group, and where it is stored.
+/// Field names in the core group, and the stored ones.
 const NAMES: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
     ("firstTimestamp", "deprecatedFirstTimestamp"),
@@ -19,26 +19,26 @@ const NAMES: [(&str, &str); 7] = [
     ("source", "deprecatedSource"),
 ];
 
-/// Whether objects of that kind are stored as those of another.
+/// True when objects of that kind are stored as those of another.
 pub(crate) fn is_view(kind: &Kind) -> bool {
     kind.group.is_empty() && kind.plural == "events"
 }
 
-/// The kind that objects of a kind are stored as.
+/// The kind as which objects of a kind are stored.
 pub(crate) fn stored(kind: &Kind) -> Kind {
     let mut stored = kind.clone();
     EVENTS.clone_into(&mut stored.group);
     stored
 }
 
-/// A body, whole or a merge patch, under the stored names.
+/// A body, whole or a merge patch, with the stored names.
 pub(crate) fn stored_body(kind: &Kind, body: &Value) -> Value {
     let mut body = body.clone();
     let name = |name: &str| {
         let named = NAMES.iter().find(|(shown, _)| *shown == name);
         named.map_or_else(|| name.to_owned(), |(_, stored)| (*stored).to_owned())
     };
-    // What claims to be of another kind is refused later.
+    // A body of another kind is refused later.
     let is_ours = body["apiVersion"] == kind.api_version();
     rename(&mut body, name);
     if is_ours {
@@ -47,7 +47,7 @@ pub(crate) fn stored_body(kind: &Kind, body: &Value) -> Value {
     body
 }
 
-/// A request whose selectors speak of the stored names.
+/// A request with the stored names in its selectors.
 pub(crate) fn stored_request(asked: &Asked) -> Asked {
     let mut asked = asked.clone();
     if let Some(selector) = asked.query.get_mut("fieldSelector") {
@@ -58,7 +58,7 @@ pub(crate) fn stored_request(asked: &Asked) -> Asked {
     asked
 }
 
-/// An object or a list as it is shown.
+/// An object or a list in the form in which it is shown.
 pub(crate) fn shown(kind: &Kind, object: &Value) -> Value {
     let mut object = object.clone();
     let name = |name: &str| {

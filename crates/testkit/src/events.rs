@@ -1,4 +1,4 @@
-//! The stream of a watch: waits for its lines, breaks them as the faults say, and sends them.
+//! The stream of a watch: waits for lines, applies faults to them, and sends them.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -16,9 +16,9 @@ use crate::{
     watch::{Line, Watch, error_line},
 };
 
-/// How often a watch says how far it has come.
+/// The interval of bookmarks.
 const BETWEEN_BOOKMARKS: Duration = Duration::from_mins(1);
-/// The last time is that long before its end.
+/// The time between the last bookmark and the end of the watch.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 /// A running watch.
@@ -26,18 +26,18 @@ pub(crate) struct Events {
     shared: Arc<Shared>,
     caller: Caller,
     watch: Watch,
-    /// How often the kind had gone when it began.
+    /// The number of removals of the kind at the start of the watch.
     gone: usize,
     ends: Instant,
     bookmark: Option<Instant>,
-    /// Sent once more, without asking.
+    /// A line that is sent a second time, without asking for faults.
     again: Option<Line>,
-    /// A line was left out, and its reader is to learn of that.
+    /// A line was dropped, and the client is to learn of it.
     lost: bool,
     over: bool,
 }
 
-/// What comes next.
+/// The next step of the stream.
 enum Next {
     Line(Line, EventPoint),
     Wait(Instant),
@@ -63,7 +63,7 @@ impl Events {
         events
     }
 
-    /// The lines, as a body.
+    /// The lines as a response body.
     pub(crate) fn into_stream(self) -> impl Stream<Item = std::io::Result<Frame<Bytes>>> {
         stream::unfold(self, |mut events| async {
             let text = events.next().await?;
@@ -86,7 +86,7 @@ impl Events {
         }
         loop {
             let shared = self.shared.clone();
-            // Before looking: a change that comes after the look wakes it.
+            // Enabled before `look`, so that a change after it wakes the stream.
             let mut changed = std::pin::pin!(shared.changed.notified());
             changed.as_mut().enable();
             match self.look() {
@@ -159,7 +159,7 @@ impl Events {
         Next::Wait(until.fold(self.ends, Instant::min))
     }
 
-    /// Asked without the lock: what decides may look at the server.
+    /// Called without the lock, because the faults may use the server.
     fn fault(&self, point: &EventPoint) -> EventFault {
         let faults = self.shared.lock().faults.clone();
         faults.on_event(point)
@@ -174,7 +174,7 @@ impl Events {
         }));
     }
 
-    /// None: nothing was sent, and the watch goes on. `Some(None)`: it is over.
+    /// None when nothing was sent and the watch continues; `Some(None)` when it is over.
     async fn send(&mut self, line: Line, fault: EventFault) -> Option<Option<String>> {
         match fault {
             EventFault::None | EventFault::Delay(_) => Some(Some(self.text(&line))),

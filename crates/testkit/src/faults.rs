@@ -1,16 +1,17 @@
-//! Where the server can break, and how.
+//! The faults that the server can simulate.
 
 use std::{fmt, time::Duration};
 
-/// Decides what breaks. Asked once for each call and each watch event, in the order in which they happen.
+/// Decides which calls and events fail. It is asked once for each call and each watch event, in the order in
+/// which they happen.
 pub trait Faults: Send + Sync {
-    /// What happens to this call. Not asked for calls of the cluster itself.
+    /// The fault of this call. Not asked for calls of the cluster itself.
     fn on_call(&self, point: &CallPoint) -> CallFault;
-    /// What happens to this line of a watch, or object of its initial list.
+    /// The fault of this line of a watch, or object of its initial list.
     fn on_event(&self, point: &EventPoint) -> EventFault;
 }
 
-/// Nothing breaks.
+/// No faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFaults;
 
@@ -24,7 +25,7 @@ impl Faults for NoFaults {
     }
 }
 
-/// What a call does, as RBAC names it.
+/// The verb of a call, as RBAC names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verb {
     /// Reads one object.
@@ -46,7 +47,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// As rules write it.
+    /// The spelling in rules.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -61,7 +62,7 @@ impl Verb {
         }
     }
 
-    /// Whether it may change something.
+    /// True when it may change something.
     #[must_use]
     pub const fn writes(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
@@ -74,16 +75,16 @@ impl fmt::Display for Verb {
     }
 }
 
-/// One call, as a place to break it.
+/// One call, as the input of a fault decision.
 ///
 /// Calls that are not about objects (discovery, `/version`) have the path as their resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallPoint {
-    /// The process that calls.
+    /// The calling process.
     pub process: String,
-    /// The user that it calls as.
+    /// The user that it authenticates as.
     pub user: String,
-    /// What it does.
+    /// The verb.
     pub verb: Verb,
     /// Plural of the kind.
     pub resource: String,
@@ -91,22 +92,22 @@ pub struct CallPoint {
     pub subresource: Option<String>,
     /// Namespace; empty for none, and for all of them.
     pub namespace: String,
-    /// Name; empty for many. That in the body when the path has none.
+    /// Name; empty for many. If the path has none, the name in the body.
     pub name: String,
-    /// How many calls with equal user, verb, resource, subresource, namespace and name came before, over all
+    /// The number of earlier calls with equal user, verb, resource, subresource, namespace and name, over all
     /// processes of that user.
     pub nth: usize,
-    /// How many calls of this process came before.
+    /// The number of earlier calls of this process.
     pub index: usize,
 }
 
-/// How a call breaks.
+/// The fault of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CallFault {
-    /// Not at all.
+    /// No fault.
     #[default]
     None,
-    /// It is refused, and not carried out.
+    /// It is refused, and not executed.
     Refuse {
         /// The status.
         code: u16,
@@ -115,75 +116,75 @@ pub enum CallFault {
     },
     /// The connection breaks before the request arrives.
     LoseRequest,
-    /// It is carried out, and the connection breaks before the answer arrives.
+    /// It is executed, and the connection breaks before the answer arrives.
     LoseAnswer,
-    /// It is neither carried out nor answered.
+    /// It is neither executed nor answered.
     HangBefore,
-    /// It is carried out and never answered.
+    /// It is executed but never answered.
     HangAfter,
-    /// It is carried out that much later, also when the caller has stopped waiting by then.
+    /// It is executed after this delay, even if the caller has stopped waiting by then.
     Delay(Duration),
-    /// The process is killed before the call is carried out.
+    /// The process is killed before the call is executed.
     KillBefore,
-    /// The process is killed after the call was carried out.
+    /// The process is killed after the call was executed.
     KillAfter,
-    /// It is carried out, and answered with 200 and a body that is no JSON.
+    /// It is executed, and answered with 200 and a body that is not JSON.
     Garbage,
 }
 
-/// What kind of line of a watch.
+/// The kind of a line of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventKind {
     /// An object that is new, or new in the selection.
     Added,
     /// An object that changed.
     Modified,
-    /// An object that is gone, or gone from the selection.
+    /// An object that is deleted, or no longer in the selection.
     Deleted,
-    /// How far the watch has come.
+    /// The position of the watch.
     Bookmark,
-    /// An object that was there when the watch began.
+    /// An object that existed when the watch began.
     InitialList,
 }
 
-/// One line of a watch, as a place to break it.
+/// One line of a watch, as the input of a fault decision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EventPoint {
-    /// The process that watches.
+    /// The watching process.
     pub process: String,
-    /// The user that it watches as.
+    /// The user that it authenticates as.
     pub user: String,
     /// Plural of the kind.
     pub resource: String,
-    /// What the line says.
+    /// The kind of the line.
     pub kind: EventKind,
     /// Namespace of the object; empty for none.
     pub namespace: String,
     /// Name of the object; empty for a bookmark.
     pub name: String,
-    /// How many lines with equal user, resource, kind, namespace and name came before, over all watches of
+    /// The number of earlier lines with equal user, resource, kind, namespace and name, over all watches of
     /// that user.
     pub nth: usize,
 }
 
-/// How a line of a watch breaks.
+/// The fault of a line of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EventFault {
-    /// Not at all.
+    /// No fault.
     #[default]
     None,
-    /// It is left out. A 410 comes instead of the next line of the stream, which is how a client learns of it.
+    /// It is dropped. A 410 replaces the next line of the stream, so that the client learns of it.
     Drop,
-    /// It comes twice.
+    /// It is sent twice.
     Twice,
-    /// It comes later, and with it all that is behind it on the same stream.
+    /// It is delayed, and with it everything after it on the same stream.
     Delay(Duration),
-    /// A 410 comes instead of it, and the stream ends.
+    /// A 410 is sent instead, and the stream ends.
     Gone,
     /// The stream ends before it.
     Close,
-    /// Neither it nor anything else comes; the stream stays open.
+    /// Neither it nor anything else is sent; the stream stays open.
     Silence,
-    /// The process is killed before it.
+    /// The process is killed before it is sent.
     KillBefore,
 }

@@ -1,7 +1,7 @@
-//! Objects as sets of fields, which is how ownership sees them.
+//! Objects as sets of fields, for field ownership.
 //!
-//! A field is the path to a value that is no map with something in it; a list is one value. The two lists of
-//! the metadata that are merged item by item, finalizers and owners, are maps here.
+//! A field is the path to a value other than a non-empty map; a list is one value. The two lists of the
+//! metadata that are merged item by item, finalizers and owner references, are maps here.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ pub(crate) type Path = Vec<String>;
 
 pub(crate) type Fields = BTreeSet<Path>;
 
-/// Metadata that nobody owns.
+/// Metadata without an owner.
 const UNOWNED: [&str; 11] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -27,7 +27,7 @@ const UNOWNED: [&str; 11] = [
     "uid",
 ];
 
-/// What can be owned of an object.
+/// The part of an object that can be owned.
 pub(crate) fn ownable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -61,7 +61,7 @@ fn unfold(metadata: &mut Map<String, Value>) {
     }
 }
 
-/// Gives an object back what can be owned of it. Items stay in the order in which they were.
+/// Puts the ownable part back into an object. Items keep their earlier order.
 pub(crate) fn restore(object: &mut Value, mut owned: Value, earlier: &[&Value]) {
     let Some(fields) = object.as_object_mut() else {
         return;
@@ -101,12 +101,12 @@ fn in_order(items: Map<String, Value>, list: &str, earlier: &[&Value]) -> Vec<Va
 pub(crate) fn of(tree: &Value) -> Fields {
     let mut fields = Fields::new();
     collect(tree, &mut Path::new(), &mut fields);
-    // The tree itself is none.
+    // The root itself is not a field.
     fields.remove(&Path::new());
     fields
 }
 
-/// The fields of a tree, and the maps that they are in.
+/// The fields of a tree, and the maps that contain them.
 pub(crate) fn with_maps(tree: &Value) -> Fields {
     let mut fields = of(tree);
     let maps = fields
@@ -154,7 +154,7 @@ pub(crate) fn set(tree: &mut Value, path: &Path, value: Value) {
     }
 }
 
-/// Takes a field away, and the maps that are empty without it.
+/// Removes a field, and the maps that become empty.
 pub(crate) fn remove(tree: &mut Value, path: &[String]) {
     let (Some((key, rest)), Some(map)) = (path.split_first(), tree.as_object_mut()) else {
         return;
@@ -168,7 +168,7 @@ pub(crate) fn remove(tree: &mut Value, path: &[String]) {
     }
 }
 
-/// As `managedFields` writes them.
+/// In the form of `managedFields`.
 pub(crate) fn as_v1(fields: &Fields) -> Value {
     let mut tree = json!({});
     for path in fields {
@@ -189,7 +189,7 @@ pub(crate) fn as_v1(fields: &Fields) -> Value {
     tree
 }
 
-/// As a path is told to people.
+/// The path in the form used in messages.
 pub(crate) fn text(path: &Path) -> String {
     format!(".{}", path.join("."))
 }

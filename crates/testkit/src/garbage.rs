@@ -1,5 +1,5 @@
-//! What the controllers of every cluster do after a deletion: what nobody owns any more goes, and what is in a
-//! namespace that goes.
+//! The controllers that every cluster has for deletions: they delete objects without owners, and the contents
+//! of terminating namespaces.
 
 use std::{
     collections::BTreeSet,
@@ -18,16 +18,16 @@ use crate::{
     update,
 };
 
-/// Who the cluster's own writes are by.
+/// The author of the cluster's own writes.
 pub(crate) const CLUSTER: &str = "cluster";
 
-/// Collects a while from now, if something was written that may leave garbage.
+/// Starts a collection after a delay, if a write may have left garbage.
 pub(crate) fn collect_soon(shared: &Arc<Shared>) {
     let mut state = shared.lock();
     let (true, Some(after)) = (state.store.unsettled, state.garbage_after) else {
         return;
     };
-    // Outside of a runtime time stands still.
+    // Without a runtime there is no clock.
     let Ok(runtime) = Handle::try_current() else {
         return;
     };
@@ -58,7 +58,7 @@ fn collect(shared: &Weak<Shared>) {
     }
 }
 
-/// One look at every object.
+/// Checks every object once.
 fn sweep(store: &mut Store) {
     let keys: Vec<Key> = store.objects.keys().cloned().collect();
     for key in keys {
@@ -98,7 +98,7 @@ fn is_in_terminating_namespace(store: &Store, key: &Key) -> bool {
     namespace.is_some_and(|it| meta::is_being_deleted(it))
 }
 
-/// Does what an object that is being deleted waits for.
+/// Completes the step that an object marked for deletion waits for.
 fn finish(store: &mut Store, kind: &Kind, key: &Key, object: &Value) {
     if kind.group.is_empty() && kind.plural == "namespaces" {
         let is_empty = store.objects.keys().all(|it| it.namespace != key.name);
@@ -159,17 +159,17 @@ fn drop_owners(object: &mut Value, is_dropped: impl Fn(&str) -> bool) {
     }
 }
 
-/// What the owners of an object are to it.
+/// The state of an object's owner.
 enum Owner {
-    /// There, and staying. Or of a kind that is not known, which is never decided about.
+    /// It exists and stays, or its kind is unknown, in which case nothing is deleted.
     Solid,
-    /// Not there, or another object under its name.
+    /// It does not exist, or another object has its name.
     Absent,
-    /// Waiting until what it owns is gone.
+    /// It waits until its dependents are gone.
     Waiting,
 }
 
-/// Deletes an object whose owners are all gone; lets the others only know the owners that are left.
+/// Deletes an object whose owners are all gone; otherwise removes the references to those that are gone.
 fn disown(store: &mut Store, kind: &Kind, key: &Key, object: &Value) {
     let references = object["metadata"]["ownerReferences"].as_array();
     let Some(references) = references.filter(|it| !it.is_empty()) else {

@@ -1,4 +1,4 @@
-//! The kinds that are served.
+//! The served kinds.
 
 /// A kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Kind {
     pub kind: String,
     /// Plural, as in the path.
     pub plural: String,
-    /// Whether its objects live in namespaces.
+    /// Whether it is namespaced.
     pub namespaced: bool,
     /// Whether it has the subresource `status`.
     pub status: bool,
@@ -104,7 +104,8 @@ const FROM_THE_START: [Row; 21] = [
         true,
         true,
     ),
-    // Served, so that it can be created in tests of what reads it; a definition brings no kind with it.
+    // Served, so that tests can create it for the code that reads it; a definition does not register its
+    // kind.
     (
         "apiextensions.k8s.io",
         "v1",
@@ -115,7 +116,7 @@ const FROM_THE_START: [Row; 21] = [
     ),
 ];
 
-/// All kinds that are there from the start.
+/// All kinds that are served from the start.
 pub(crate) fn from_the_start() -> Vec<Kind> {
     let kinds = FROM_THE_START.iter();
     kinds
@@ -131,7 +132,7 @@ pub(crate) fn from_the_start() -> Vec<Kind> {
 }
 
 impl Kind {
-    /// As objects write it.
+    /// The spelling in objects.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -140,34 +141,34 @@ impl Kind {
         }
     }
 
-    /// Whether it is defined by a CRD, and not by the server itself.
+    /// True when it is defined by a CRD, and not by the server itself.
     pub(crate) fn is_custom(&self) -> bool {
         self.group.contains('.') && !self.group.ends_with(".k8s.io")
     }
 
-    /// Whether a PUT without a version overwrites whatever is there.
+    /// True when a PUT without a version overwrites any version.
     pub(crate) fn allows_unconditional_update(&self) -> bool {
         !self.is_custom() && self.plural != "leases"
     }
 
-    /// Whether a PUT makes what is not there.
+    /// True when a PUT creates a missing object.
     pub(crate) fn is_created_by_update(&self) -> bool {
         self.group == RBAC || matches!(self.plural.as_str(), "leases" | "events")
     }
 
-    /// Whether a changed spec counts up `metadata.generation`.
+    /// True when a changed spec increments `metadata.generation`.
     pub(crate) fn has_generation(&self) -> bool {
         self.is_custom()
             || self.group == ADMISSION
             || matches!(self.plural.as_str(), "pods" | "customresourcedefinitions")
     }
 
-    /// Whether a deletion is answered with what was deleted.
+    /// True when a deletion is answered with the deleted object.
     pub(crate) fn answers_deletion_with_the_object(&self) -> bool {
         !self.is_custom() && matches!(self.plural.as_str(), "pods" | "serviceaccounts")
     }
 
-    /// A kind that is none of the API's, for what is named by its path.
+    /// True when the kind has this group and plural.
     pub(crate) fn is_plural(&self, group: &str, plural: &str) -> bool {
         self.group == group && self.plural == plural
     }

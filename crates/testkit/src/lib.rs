@@ -1,13 +1,13 @@
 //! A Kubernetes API server in memory, for tests: under a real `kube::Client`, on tokio's clock, with a fault
 //! point at every call and every watch event.
 //!
-//! Owns: what the API server promises to a controller (versions, conflicts, watches, garbage collection,
-//! RBAC, reviews), and the means to break it. Refuses to know: what is tested with it. Invariant: it answers
-//! as the real one does; [`conformance`] runs one script on both and compares.
+//! Owns: the guarantees that the API server gives to a controller (versions, conflicts, watches, garbage
+//! collection, RBAC, reviews), and the means to break it. Knows nothing of what is tested with it. Invariant:
+//! it answers as the real server does; [`conformance`] runs one script on both and compares.
 //!
-//! What it does not have: schemas of custom kinds (nothing is pruned, defaulted or checked by CEL), admission by
-//! policies and webhooks, dry runs (refused), tables and answers with metadata alone (always whole objects), and
-//! most checks of what the server's own kinds contain; RBAC's are all there.
+//! Not included: schemas of custom kinds (nothing is pruned, defaulted or checked by CEL), admission by
+//! policies and webhooks, dry runs (refused), tables and metadata-only answers (objects are always whole),
+//! and most validation of the server's own kinds; that of RBAC is complete.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), kube::Error> {

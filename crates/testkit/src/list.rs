@@ -1,4 +1,4 @@
-//! Reading: one object, or a list of them, of now or of an earlier version, whole or in pages.
+//! Reading: one object, or a list of them, at the current or an earlier version, whole or in pages.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ pub(crate) fn get(
     found.ok_or_else(|| Refusal::not_found(kind, &on.name))
 }
 
-/// Where a page goes on: the version that all pages show, or none after it was forgotten, and the last
-/// object of the page before.
+/// The position of the next page: the version that all pages show, or none after it was compacted, and the
+/// last object of the previous page.
 struct Continue {
     version: Option<u64>,
     after: (String, String),
@@ -68,7 +68,7 @@ impl Continue {
     }
 }
 
-/// What a list shows: a version, and where in it.
+/// The view of a list: a version, and a position in it.
 struct View {
     version: u64,
     limit: usize,
@@ -94,7 +94,7 @@ fn view(store: &Store, asked: &Asked, visible: u64) -> Result<View, Refusal> {
     check_options(asked)?;
     let limit = match asked.text("limit") {
         "" => 0,
-        // A negative limit is none.
+        // A negative limit means no limit.
         text => text.parse::<i64>().map_or_else(
             |_| Err(Refusal::bad_request(format!("invalid number: {text:?}"))),
             |it| Ok(usize::try_from(it).unwrap_or_default()),
@@ -133,7 +133,7 @@ fn view(store: &Store, asked: &Asked, visible: u64) -> Result<View, Refusal> {
     }
     let mut view = whole(visible);
     if wanted == 0 {
-        // A list from the cache comes whole.
+        // A list from the cache is not paged.
         view.limit = 0;
     }
     Ok(view)
@@ -163,7 +163,7 @@ fn continued(store: &Store, token: &str, limit: usize) -> Result<View, Refusal> 
     })
 }
 
-/// Parameters that contradict each other.
+/// Refuses parameters that contradict each other.
 fn check_options(asked: &Asked) -> Result<(), Refusal> {
     let refuse = |causes: &[Cause], field: &str, why: &str| {
         Err(Refusal::invalid_options("ListOptions", causes, field, why))
@@ -239,7 +239,7 @@ fn page(kind: &Kind, view: &View, selection: &Selection, objects: &Objects) -> V
     })
 }
 
-/// Items of the server's own kinds do not say what they are.
+/// Items of the server's own kinds have no `kind` and `apiVersion`.
 fn as_item(kind: &Kind, object: &Value) -> Value {
     let mut item = object.clone();
     if !kind.is_custom()
@@ -251,20 +251,20 @@ fn as_item(kind: &Kind, object: &Value) -> Value {
     item
 }
 
-/// A number of a query, such as a version.
+/// A number in the query, such as a version.
 pub(crate) fn number(text: &str) -> Result<u64, Refusal> {
     let refuse = || Refusal::bad_request(format!("invalid number: {text:?}"));
     text.parse().map_err(|_| refuse())
 }
 
-/// A version where the server does not expect to misread it.
+/// A version in a parameter where the server reports a malformed one as an unknown error.
 pub(crate) fn version(text: &str) -> Result<u64, Refusal> {
     let message = format!("Invalid value: {text:?}");
     text.parse()
         .map_err(|_| Refusal::new(Reason::Unknown, message))
 }
 
-/// The version that a read must not be older than; 0 when it does not say.
+/// The minimum version of a read; 0 when it has none.
 pub(crate) fn not_older_than(asked: &Asked) -> u64 {
     let is_exact = asked.text("resourceVersionMatch") == "Exact";
     let wanted = asked.text("resourceVersion").parse().unwrap_or_default();

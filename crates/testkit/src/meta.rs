@@ -1,8 +1,8 @@
-//! Reading and writing the metadata of objects that are plain JSON.
+//! Reading and writing the metadata of objects in plain JSON.
 
 use serde_json::{Map, Value};
 
-/// A field of the metadata as text; empty when there is none.
+/// A field of the metadata as text; empty when it is absent.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
@@ -15,7 +15,7 @@ pub(crate) fn uid(object: &Value) -> &str {
     text(object, "uid")
 }
 
-/// The version; 0 when there is none.
+/// The version; 0 when it is absent.
 pub(crate) fn version(object: &Value) -> u64 {
     text(object, "resourceVersion").parse().unwrap_or_default()
 }
@@ -32,7 +32,7 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The owners: UID, and whether they must not be gone before it.
+/// The owners: UID, and whether their deletion waits for this object.
 pub(crate) fn owners(object: &Value) -> Vec<(&str, bool)> {
     let all = object["metadata"]["ownerReferences"].as_array();
     let all = all.into_iter().flatten();
@@ -43,7 +43,7 @@ pub(crate) fn owners(object: &Value) -> Vec<(&str, bool)> {
     .collect()
 }
 
-/// The metadata, made when it is not there.
+/// The metadata, which is created if it is absent.
 pub(crate) fn of(object: &mut Value) -> &mut Map<String, Value> {
     let metadata = &mut object["metadata"];
     if !metadata.is_object() {
@@ -52,7 +52,7 @@ pub(crate) fn of(object: &mut Value) -> &mut Map<String, Value> {
     metadata.as_object_mut().expect("it was just made one")
 }
 
-/// Sets a field of the metadata, or takes it away.
+/// Sets a field of the metadata, or removes it.
 pub(crate) fn set(object: &mut Value, field: &str, value: Value) {
     let metadata = of(object);
     if value.is_null() {
@@ -62,12 +62,12 @@ pub(crate) fn set(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// Gives a field of one object to another, also when it is not there.
+/// Copies a field of the metadata to another object, even if it is absent.
 pub(crate) fn copy(from: &Value, to: &mut Value, field: &str) {
     set(to, field, from["metadata"][field].clone());
 }
 
-/// Gives a field beside the metadata to another object, also when it is not there.
+/// Copies a field outside of the metadata to another object, even if it is absent.
 pub(crate) fn copy_top(from: &Value, to: &mut Value, field: &str) {
     let Some(to) = to.as_object_mut() else { return };
     match from.get(field) {
@@ -76,7 +76,7 @@ pub(crate) fn copy_top(from: &Value, to: &mut Value, field: &str) {
     };
 }
 
-/// Takes a finalizer away.
+/// Removes a finalizer.
 pub(crate) fn remove_finalizer(object: &mut Value, finalizer: &str) {
     let left: Vec<Value> = finalizers(object)
         .into_iter()
@@ -99,7 +99,7 @@ pub(crate) fn add_finalizer(object: &mut Value, finalizer: &str) {
     set(object, "finalizers", all.into());
 }
 
-/// Empty collections and nulls of the metadata are absent, as the server stores them.
+/// Removes empty collections and nulls from the metadata, as the server stores them.
 pub(crate) fn tidy(object: &mut Value) {
     of(object).retain(|_, value| match value {
         Value::Null => false,
@@ -110,7 +110,7 @@ pub(crate) fn tidy(object: &mut Value) {
     });
 }
 
-/// Takes a field beside the metadata away.
+/// Removes a field outside of the metadata.
 pub(crate) fn remove_top(object: &mut Value, field: &str) {
     if let Some(fields) = object.as_object_mut() {
         fields.remove(field);

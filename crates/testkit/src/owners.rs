@@ -1,13 +1,13 @@
-//! Which manager owns which fields of an object.
+//! The managers of an object's fields.
 //!
-//! Owners are noted from the creation on, but `managedFields` shows them only once somebody has applied: before
-//! that nothing depends on them.
+//! Owners are recorded from the creation on, but `managedFields` shows them only after the first apply:
+//! before that nothing depends on them.
 
 use serde_json::{Value, json};
 
 use crate::fields::{self, Fields, Path};
 
-/// How a manager came to its fields.
+/// The operation by which a manager owns its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Apply,
@@ -28,14 +28,14 @@ struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owners {
     entries: Vec<Entry>,
-    /// Whether somebody has applied.
+    /// True after the first apply.
     is_shown: bool,
 }
 
-/// Who owned what was there before anybody was noted.
+/// The owner of fields that existed before owners were recorded.
 const EARLIER: &str = "before-first-apply";
 
-/// Who writes, as a manager.
+/// A writer, as a manager.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manager<'a> {
     pub(crate) operation: Operation,
@@ -58,7 +58,7 @@ impl Owners {
         entry.map(|it| it.fields.clone()).unwrap_or_default()
     }
 
-    /// What the other managers own: manager and field.
+    /// The fields of the other managers: manager and field.
     pub(crate) fn others(&self, manager: Manager<'_>) -> impl Iterator<Item = (&str, &Path)> {
         let others = self.entries.iter().filter(move |it| !it.is_of(manager));
         others.flat_map(|it| it.fields.iter().map(|field| (it.manager.as_str(), field)))
@@ -68,7 +68,7 @@ impl Owners {
         self.entries.is_empty()
     }
 
-    /// Whatever is there before anybody was noted has an owner too.
+    /// Records an owner of the fields that existed before owners were recorded.
     pub(crate) fn note_earlier(&mut self, fields: Fields, time: &str) {
         let earlier = Manager {
             operation: Operation::Update,
@@ -78,7 +78,7 @@ impl Owners {
         self.give(earlier, fields, time);
     }
 
-    /// An update gave these fields other values: they are this manager's alone.
+    /// An update changed these fields, so this manager becomes their only owner.
     pub(crate) fn take(&mut self, manager: Manager<'_>, changed: &Fields, time: &str) {
         if changed.is_empty() {
             return;
@@ -89,7 +89,7 @@ impl Owners {
         self.give(manager, all, time);
     }
 
-    /// These are the fields that this manager has applied. The others keep theirs.
+    /// Records the fields that this manager has applied. Other managers keep theirs.
     pub(crate) fn give(&mut self, manager: Manager<'_>, fields: Fields, time: &str) {
         self.is_shown |= manager.operation == Operation::Apply;
         if let Some(entry) = self.entries.iter_mut().find(|it| it.is_of(manager)) {
@@ -109,7 +109,7 @@ impl Owners {
         self.tidy();
     }
 
-    /// Nobody owns these fields, nor anything in them, any more.
+    /// Removes these fields, and all below them, from all managers.
     pub(crate) fn forget(&mut self, gone: &Fields) {
         for entry in &mut self.entries {
             let is_gone = |it: &Path| gone.iter().any(|gone| it.starts_with(gone));
@@ -118,7 +118,7 @@ impl Owners {
         self.tidy();
     }
 
-    /// Nobody but this manager owns these very fields any more.
+    /// Removes exactly these fields from all other managers.
     pub(crate) fn forget_others(&mut self, manager: Manager<'_>, lost: &Fields) {
         for entry in self.entries.iter_mut().filter(|it| !it.is_of(manager)) {
             entry.fields.retain(|it| !lost.contains(it));
@@ -134,7 +134,7 @@ impl Owners {
         });
     }
 
-    /// As the metadata shows them; null before anybody has applied.
+    /// The value of `managedFields`; null before the first apply.
     pub(crate) fn managed_fields(&self, api_version: &str) -> Value {
         if !self.is_shown || self.entries.is_empty() {
             return Value::Null;

@@ -11,7 +11,7 @@ use crate::{
     write::{Place, Written},
 };
 
-/// Changes an object as the body says, in the language that the content type names.
+/// Changes an object by a patch of the type that the content type names.
 pub(crate) fn patch(
     store: &mut Store,
     place: Place<'_>,
@@ -62,7 +62,7 @@ pub(crate) fn patch(
     update::replace(store, place, object, writer)
 }
 
-/// Carries out one operation of a JSON patch. As the server has it, a field that is not there can be replaced.
+/// Executes one operation of a JSON patch. As on the server, a missing field can be replaced.
 fn carry_out(object: &mut Value, operation: &Value) -> Result<(), Refusal> {
     let failed = |error: String| {
         let message = format!("the server rejected our request: {error}");
@@ -79,7 +79,7 @@ fn carry_out(object: &mut Value, operation: &Value) -> Result<(), Refusal> {
     json_patch::patch(object, &[operation]).map_err(|it| failed(it.to_string()))
 }
 
-/// A patch cannot make another kind of an object.
+/// A patch cannot change the kind of an object.
 fn check_type(place: Place<'_>, live: &Value, object: &Value) -> Result<(), Refusal> {
     for field in ["apiVersion", "kind"] {
         if live[field] != object[field] {

@@ -1,4 +1,4 @@
-//! What happened, in order: the log that oracles read.
+//! The log of everything that happened, in order, for oracles.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -7,25 +7,25 @@ use serde_json::Value;
 
 use crate::faults::{CallFault, CallPoint, EventFault, EventPoint};
 
-/// Something that happened.
+/// An entry of the log.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Since the server's start, on tokio's clock.
+    /// The time since the server's start, on tokio's clock.
     pub at: Duration,
     /// The server's wall clock.
     pub wall: Timestamp,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
-/// What happened.
+/// The event of an entry.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// A call was carried out, or turned out to be one that is not. Its changes stand before it.
+    /// A call was executed, or it became certain that it will not be. Its changes precede it in the log.
     Call(CallRecord),
     /// An object changed.
     Change(ChangeRecord),
-    /// A line of a watch was given to its watcher, or was not, as its fault says.
+    /// A line of a watch was sent to its client, or was not, according to its fault.
     Sent(SentRecord),
     /// A process was killed.
     Killed(String),
@@ -34,39 +34,39 @@ pub enum What {
 /// A call.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
-    /// Who called what.
+    /// The caller and the call.
     pub point: CallPoint,
     /// Parameters of the query.
     pub query: BTreeMap<String, String>,
-    /// When it arrived, since the server's start.
+    /// The time of its arrival, since the server's start.
     pub begun: Duration,
-    /// What was sent.
+    /// The body of the request.
     pub body: Option<Arc<Value>>,
     /// The status of the answer; none when there is none.
     pub code: Option<u16>,
-    /// Whether it was carried out. A call that was refused on its own merits was.
+    /// True when it was executed. A call that the server itself refused counts as executed.
     pub carried_out: bool,
-    /// How it broke.
+    /// Its fault.
     pub fault: CallFault,
-    /// What was answered, or would have been.
+    /// The answer, even if it was not delivered.
     pub answer: Option<Arc<Value>>,
 }
 
-/// How an object changed.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChangeKind {
-    /// It is new.
+    /// The object was created.
     Added,
-    /// It is another.
+    /// The object was modified.
     Modified,
-    /// It is gone.
+    /// The object was deleted.
     Deleted,
 }
 
 /// A change of an object.
 #[derive(Clone, Debug)]
 pub struct ChangeRecord {
-    /// How.
+    /// The kind of the change.
     pub kind: ChangeKind,
     /// API group; empty for the core group.
     pub group: String,
@@ -78,24 +78,24 @@ pub struct ChangeRecord {
     pub name: String,
     /// UID.
     pub uid: String,
-    /// The version that the change made.
+    /// The version of the change.
     pub version: u64,
-    /// The process that did it, or `cluster`.
+    /// The process that made it, or `cluster`.
     pub by: String,
     /// The object before.
     pub before: Option<Arc<Value>>,
-    /// The object after. Of a deletion: none.
+    /// The object after; none for a deletion.
     pub after: Option<Arc<Value>>,
 }
 
 /// A line of a watch.
 #[derive(Clone, Debug)]
 pub struct SentRecord {
-    /// Which.
+    /// The line.
     pub point: EventPoint,
-    /// The version of what it says.
+    /// The version of its content.
     pub version: u64,
-    /// How it broke.
+    /// Its fault.
     pub fault: EventFault,
     /// The object.
     pub object: Arc<Value>,

@@ -1,13 +1,13 @@
-//! Why a call is refused, as the Status that says so.
+//! Refusals of calls, with the Status in the answer.
 
 use serde_json::{Map, Value, json};
 
 use crate::kind::Kind;
 
-/// Why, as a word for programs.
+/// The reason, as a word for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The server has no word for it.
+    /// The server has no reason for it.
     Unknown,
     AlreadyExists,
     BadRequest,
@@ -91,7 +91,7 @@ pub(crate) struct Refusal {
     reason: Reason,
     message: String,
     details: Map<String, Value>,
-    /// Where a list that has become too old goes on.
+    /// The position at which an expired list continues.
     pub(crate) continue_at: Option<String>,
 }
 
@@ -106,7 +106,7 @@ impl Refusal {
         }
     }
 
-    /// A refusal that a fault asks for.
+    /// A refusal by a fault.
     pub(crate) fn of_code(code: u16, retry_after: Option<u64>) -> Self {
         let mut refusal = Self::new(Reason::of_code(code), "refused by a fault");
         refusal.code = code;
@@ -121,7 +121,7 @@ impl Refusal {
         self
     }
 
-    /// About one object.
+    /// Adds the details of one object.
     fn about(self, kind: &Kind, name: &str, as_kind: bool) -> Self {
         let word = if as_kind { &kind.kind } else { &kind.plural };
         let mut refusal = self
@@ -142,7 +142,7 @@ impl Refusal {
         Self::new(Reason::NotFound, message).about(kind, name, false)
     }
 
-    /// A path of a group that is there, and has no such resource.
+    /// A path of an existing group without such a resource.
     pub(crate) fn no_such_resource() -> Self {
         Self::new(
             Reason::NotFound,
@@ -163,13 +163,13 @@ impl Refusal {
         Self::new(Reason::Conflict, message).about(kind, name, false)
     }
 
-    /// The object has changed since the version that the caller has seen.
+    /// The object has changed since the version that the caller knows.
     pub(crate) fn stale(kind: &Kind, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(kind, name, why)
     }
 
-    /// Fields that somebody else owns.
+    /// Fields that other managers own.
     pub(crate) fn owned_by_others(conflicts: &[(String, String)]) -> Self {
         let causes: Vec<_> = conflicts
             .iter()
@@ -182,12 +182,12 @@ impl Refusal {
         Self::new(Reason::Conflict, message).with("causes", causes.into())
     }
 
-    /// A field with a value that may not be.
+    /// A field with an invalid value.
     pub(crate) fn invalid(kind: &Kind, name: &str, cause: Cause, field: &str, why: &str) -> Self {
         Self::invalid_in(kind, name, &[(cause, field.to_owned(), why)])
     }
 
-    /// Fields with values that may not be.
+    /// Fields with invalid values.
     pub(crate) fn invalid_in(kind: &Kind, name: &str, faults: &[(Cause, String, &str)]) -> Self {
         let causes = faults.iter().map(
             |(cause, field, why)| json!({"reason": cause.as_str(), "message": why, "field": field}),
@@ -202,7 +202,7 @@ impl Refusal {
             .with("causes", causes.collect())
     }
 
-    /// Parameters of the query that may not be, or not together.
+    /// Query parameters that are invalid, alone or in combination.
     pub(crate) fn invalid_options(options: &str, causes: &[Cause], field: &str, why: &str) -> Self {
         let message = format!("{options}.meta.k8s.io \"\" is invalid: {field}: {why}");
         let causes = causes
@@ -226,7 +226,7 @@ impl Refusal {
         refusal
     }
 
-    /// A namespace that is going takes nothing new.
+    /// A terminating namespace accepts no new objects.
     pub(crate) fn terminating(kind: &Kind, name: &str, namespace: &str) -> Self {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
@@ -259,12 +259,12 @@ impl Refusal {
         self.code
     }
 
-    /// Seconds, for the header.
+    /// The value of the header, in seconds.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         self.details.get("retryAfterSeconds")?.as_u64()
     }
 
-    /// The body that says it.
+    /// The body of the answer.
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -283,10 +283,10 @@ impl Refusal {
     }
 }
 
-/// What is wrong with an object: how, where, and why.
+/// The errors in an object: kind of error, field, and message.
 pub(crate) type Faults = Vec<(Cause, String, &'static str)>;
 
-/// What is wrong with a field.
+/// The kind of error in a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Forbidden,

@@ -1,4 +1,4 @@
-//! What an HTTP request asks for, read from its method, path and query before anything is looked up.
+//! The parsed HTTP request: method, path and query, before any lookup.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use http::{Method, request::Parts};
 
 use crate::faults::Verb;
 
-/// A request, taken apart.
+/// A parsed request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) verb: Verb,
     pub(crate) target: Target,
     pub(crate) query: BTreeMap<String, String>,
     pub(crate) content_type: String,
-    /// The field manager when the query names none, as the server takes it from the header.
+    /// The field manager when the query names none; the server takes it from the header.
     pub(crate) agent: String,
 }
 
-/// What it is about.
+/// The target of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// Objects.
     Resource(Resource),
-    /// Something else: discovery, the version.
+    /// Anything else: discovery, the version.
     Path(String),
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Resource {
 }
 
 impl Asked {
-    /// None when the method means nothing there.
+    /// None when the method is not supported there.
     pub(crate) fn of(parts: &Parts) -> Option<Self> {
         let query = query(parts.uri.query().unwrap_or_default());
         let header = |name: http::HeaderName| {
@@ -67,7 +67,7 @@ impl Asked {
         matches!(self.text(parameter), "true" | "1" | "True")
     }
 
-    /// Who owns the fields that this request writes; empty when it does not say.
+    /// The manager of the fields that this request writes; empty when it names none.
     pub(crate) fn manager(&self) -> &str {
         match self.text("fieldManager") {
             "" => &self.agent,
@@ -137,7 +137,7 @@ fn query(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Percent-decoded; what is no code stays as it is.
+/// Percent-decoded; invalid escapes stay unchanged.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! Reviews: what somebody may do, and whose token it is.
+//! Access reviews and token reviews.
 
 use authz::{ResourceRequest, Target, User};
 use jiff::{SignedDuration, Timestamp};
@@ -14,12 +14,12 @@ use crate::{
     store::Key,
 };
 
-/// Whom tokens of the API server itself are for.
+/// The audience of tokens for the API server itself.
 const OWN_AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
-/// A bound token outlives the deletion of its pod by that much, while the pod is still there.
+/// A bound token remains valid this long after its pod was marked for deletion, as long as the pod exists.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 
-/// What a token is for, and from whom.
+/// The properties of a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenFacts {
     /// The user's name.
@@ -28,7 +28,7 @@ pub struct TokenFacts {
     pub uid: String,
     /// The user's groups.
     pub groups: Vec<String>,
-    /// For whom it is. None: for the API server alone.
+    /// The audiences. None: the API server only.
     pub audiences: Vec<String>,
     /// Name and UID of the pod that it is bound to, in the namespace of the service account.
     pub pod: Option<(String, String)>,
@@ -36,7 +36,7 @@ pub struct TokenFacts {
     pub node: Option<String>,
 }
 
-/// Whether it is a review, which is answered and not stored.
+/// True for a review, which is answered and not stored.
 pub(crate) fn is_review(on: &Resource) -> bool {
     matches!(
         (on.group.as_str(), on.version.as_str(), on.plural.as_str()),
@@ -186,7 +186,7 @@ fn token_status(state: &State, body: &Value) -> Result<Value, Refusal> {
     Ok(json!({ "authenticated": true, "user": user, "audiences": shared }))
 }
 
-/// Whether the pod that a token is bound to is still there.
+/// True when the pod that a token is bound to still exists.
 fn is_alive(state: &State, facts: &TokenFacts) -> bool {
     let Some((name, uid)) = &facts.pod else {
         return true;

@@ -1,4 +1,4 @@
-//! What the server fills in when an object does not say, and what must hold of every object.
+//! The defaults that the server sets, and the validation of every object.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::{
     validity,
 };
 
-/// Fields of the server's own kinds that are absent when there is nothing in them.
+/// Fields of the server's own kinds that are absent when they are empty.
 const OMITTED: [&str; 7] = [
     "binaryData",
     "data",
@@ -30,7 +30,7 @@ pub(crate) fn check_name(kind: &Kind, name: &str) -> Result<(), Refusal> {
             && !part.ends_with('-')
     };
     let is_valid = if kind.group == RBAC {
-        // RBAC takes what can stand in a path.
+        // RBAC accepts any name that is valid in a path.
         !matches!(name, "" | "." | "..") && !name.contains(['/', '%'])
     } else if kind.plural == "namespaces" {
         name.len() <= 63 && is_part(name)
@@ -45,7 +45,7 @@ pub(crate) fn check_name(kind: &Kind, name: &str) -> Result<(), Refusal> {
     Err(Refusal::invalid(kind, name, Cause::Invalid, field, why))
 }
 
-/// What the server's own kinds get when they do not say.
+/// Sets the defaults of the server's own kinds.
 pub(crate) fn default(kind: &Kind, object: &mut Value) {
     match (kind.group.as_str(), kind.plural.as_str()) {
         ("", "namespaces") => {
@@ -83,7 +83,7 @@ fn default_binding(binding: &mut Value) {
     }
 }
 
-/// What must hold of a new state, given the one before.
+/// Validates a new state, given the previous one.
 pub(crate) fn validate(kind: &Kind, object: &Value, before: Option<&Value>) -> Result<(), Refusal> {
     let mut faults = Vec::new();
     validity::check(kind, object, before, &mut faults);

@@ -8,7 +8,7 @@ use crate::{
     request::{Asked, Resource},
 };
 
-/// Which objects of a kind are asked for.
+/// The requested objects of a kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     namespace: String,
@@ -16,7 +16,7 @@ pub(crate) struct Selection {
     fields: Vec<Field>,
 }
 
-/// What a label must be.
+/// The requirement on a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Label {
     key: String,
@@ -51,7 +51,7 @@ impl Selection {
         })
     }
 
-    /// Whether it says more than the namespace.
+    /// True when it selects by more than the namespace.
     pub(crate) fn is_selective(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
@@ -64,7 +64,7 @@ impl Selection {
     }
 }
 
-/// The name that a field selector asks for, if it asks for one. RBAC goes by it.
+/// The name that a field selector requires, if any. RBAC uses it.
 pub(crate) fn selected_name(asked: &Asked) -> Option<String> {
     let clauses = clauses(asked.text("fieldSelector"));
     let names = clauses.iter().filter_map(|clause| {
@@ -203,14 +203,14 @@ fn is_of_reference(field: &str) -> bool {
     )
 }
 
-/// The parts that have something in them.
+/// The parts that are not empty.
 fn clauses(text: &str) -> Vec<&str> {
     let mut parts = parts(text);
     parts.retain(|it| !it.is_empty());
     parts
 }
 
-/// The parts between the commas that are in no parentheses.
+/// The parts between commas outside of parentheses.
 fn parts(text: &str) -> Vec<&str> {
     let mut depth = 0_i32;
     let parts = text.split(|it: char| {

@@ -1,5 +1,4 @@
-//! One call from its arrival to its answer: numbered, broken as the faults say, carried out, written into the
-//! log.
+//! One call from its arrival to its answer: it is numbered, given its fault, executed, and logged.
 
 use std::{future::pending, io, sync::Arc, time::Duration};
 
@@ -25,7 +24,7 @@ use crate::{
     state::Shared,
 };
 
-/// How long a read waits for a version that is not there yet.
+/// The limit of waiting for a version that does not exist yet.
 const FRESHNESS: Duration = Duration::from_secs(3);
 
 type Sent = Response<UnsyncBoxBody<Bytes, io::Error>>;
@@ -67,7 +66,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, caller: Caller, request: Request<
             pending().await
         }
         CallFault::Delay(time) => {
-            // A request that is on its way arrives, whether or not somebody waits for the answer.
+            // A request on its way arrives even if the caller stops waiting for the answer.
             let late = tokio::spawn(async move {
                 sleep(time).await;
                 let answered = call.carry_out(true).await;
@@ -108,15 +107,15 @@ pub(crate) async fn serve(shared: Arc<Shared>, caller: Caller, request: Request<
     answered
 }
 
-/// A call that is being served. When the caller stops waiting, the log says that there was no answer.
+/// A call in progress. When the caller stops waiting, the log says that there was no answer.
 struct Call {
     shared: Arc<Shared>,
     caller: Caller,
     asked: Asked,
-    /// What was sent, when it is no JSON.
+    /// The parse error of a body that is not JSON.
     unreadable: Option<String>,
     record: CallRecord,
-    /// Where in the log it is.
+    /// Its position in the log.
     noted: Option<usize>,
     is_answered: bool,
 }
@@ -222,7 +221,7 @@ impl Call {
         response
     }
 
-    /// A read that must not be older than a version waits for it, but not for long.
+    /// A read with a minimum version waits for it, but only for a short time.
     async fn wait_until_fresh(&self) {
         let wanted = list::not_older_than(&self.asked);
         let until = Instant::now() + FRESHNESS;
@@ -238,7 +237,7 @@ impl Call {
         }
     }
 
-    /// Writes it into the log.
+    /// Writes the call into the log.
     fn note(&mut self, code: Option<u16>, carried_out: bool) {
         self.record.code = code;
         self.record.carried_out = carried_out;
@@ -247,7 +246,7 @@ impl Call {
         state.store.note(What::Call(self.record.clone()));
     }
 
-    /// Takes back that it was answered.
+    /// Marks the logged call as not answered.
     fn unanswered(&mut self) {
         let mut state = self.shared.lock();
         let entry = self.noted.and_then(|it| state.store.log.get_mut(it));

@@ -1,4 +1,4 @@
-//! The handle of a server: what a test does with it.
+//! The handle of a server for tests.
 
 use std::{
     fmt,
@@ -36,17 +36,17 @@ impl fmt::Debug for ApiServer {
     }
 }
 
-/// How far the API server that a process talks to may be behind.
+/// The limits of how far behind the API server of a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
-    /// A change is seen when there are that many newer ones.
+    /// A change becomes visible when there are this many newer ones.
     pub versions: u64,
-    /// It is seen after that time at the latest.
+    /// It becomes visible after this time at the latest.
     pub at_most: Duration,
 }
 
 impl ApiServer {
-    /// A server with nothing but the namespaces of every cluster, at that time of day.
+    /// A server with only the standard namespaces, at this time of day.
     #[must_use]
     pub fn new(start: Timestamp) -> Self {
         let server = Self(Arc::new(Shared::new(start)));
@@ -68,18 +68,18 @@ impl ApiServer {
         Client::new(service, "default")
     }
 
-    /// From now on these decide what breaks.
+    /// Replaces the faults.
     pub fn set_faults(&self, faults: Arc<dyn Faults>) {
         self.lock().faults = faults;
     }
 
-    /// From now on nothing of that process is carried out or answered: its calls hang, its watches are silent. It
-    /// stays dead: its successor is a process of another name.
+    /// From now on no call of that process is executed or answered: its calls hang, its watches are silent.
+    /// It stays dead; its successor is a process with another name.
     pub fn kill(&self, process: &str) {
         self.0.kill(process);
     }
 
-    /// A kind comes. One of the same group, version and plural is replaced.
+    /// Registers a kind. It replaces one of the same group, version and plural.
     pub fn register(&self, kind: Kind) {
         let mut state = self.lock();
         state
@@ -89,7 +89,7 @@ impl ApiServer {
         state.store.kinds.push(kind);
     }
 
-    /// A kind goes, and with it its objects. Its watches end.
+    /// Removes a kind with its objects. Its watches end.
     pub fn unregister(&self, plural: &str, group: &str) {
         let mut state = self.lock();
         let is_it = |key: &&Key| key.group == group && key.plural == plural;
@@ -104,14 +104,14 @@ impl ApiServer {
         self.changed();
     }
 
-    /// Whoever serves a kind is away from now on: each call about its objects is answered with 503, as an API server
-    /// does for an aggregated one that is down.
+    /// Makes the backend of a kind unavailable: from now on each call about its objects is answered with 503,
+    /// as for an aggregated API server that is down.
     pub fn take_away(&self, plural: &str, group: &str) {
         let place = (group.to_owned(), plural.to_owned());
         self.lock().away.insert(place);
     }
 
-    /// It is served again.
+    /// Makes the backend available again.
     pub fn bring_back(&self, plural: &str, group: &str) {
         let place = (group.to_owned(), plural.to_owned());
         self.lock().away.remove(&place);
@@ -123,18 +123,18 @@ impl ApiServer {
         self.lock().store.clock.wall()
     }
 
-    /// The wall clock jumps; tokio's does not.
+    /// Moves the wall clock; tokio's is not affected.
     pub fn jump(&self, by: SignedDuration) {
         self.lock().store.clock.jump(by);
     }
 
-    /// Everything since the start, in order.
+    /// All entries since the start, in order.
     #[must_use]
     pub fn log(&self) -> Vec<Entry> {
         self.log_since(0)
     }
 
-    /// Everything but that many of the first entries.
+    /// All entries but this many of the first.
     #[must_use]
     pub fn log_since(&self, entries: usize) -> Vec<Entry> {
         let state = self.lock();
@@ -147,20 +147,20 @@ impl ApiServer {
         self.lock().store.version()
     }
 
-    /// Forgets the history: nothing before the newest version can be listed, continued or watched from.
+    /// Discards the history: nothing before the newest version can be listed, continued or watched from.
     pub fn compact(&self) {
         let mut state = self.lock();
         state.store.compacted = state.store.version();
     }
 
-    /// Pages of lists have so many objects at most, however many are asked for: with few objects, a list has several.
-    /// A list without a limit comes whole.
+    /// Limits the objects in a page of a list, whatever limit is requested, so that a list of few objects has
+    /// several pages. A list without a limit is not affected.
     pub fn page_at_most(&self, objects: usize) {
         self.lock().store.most_of_a_page = objects;
     }
 
-    /// Puts the process behind a server that is behind. That concerns its watches, and its reads that accept
-    /// any version; all others are of now.
+    /// Makes the server of a process lag behind. This affects its watches, and its reads that accept any
+    /// version; all other reads are current.
     pub fn set_watch_lag(&self, process: &str, lag: Option<Lag>) {
         let mut state = self.lock();
         match lag {
@@ -171,8 +171,8 @@ impl ApiServer {
         self.changed();
     }
 
-    /// How long after an owner is gone what it owned is deleted, and after its deletion a namespace is emptied;
-    /// none: never. One second unless said otherwise.
+    /// The delay of garbage collection: dependents are deleted this long after their owner, and a namespace
+    /// is emptied this long after its deletion. None disables it. The default is one second.
     pub fn collect_garbage(&self, after: Option<Duration>) {
         self.lock().garbage_after = after;
         if after.is_some() {
@@ -180,7 +180,7 @@ impl ApiServer {
         }
     }
 
-    /// A token that reviews accept, for these facts.
+    /// Issues a token with these properties, which reviews accept.
     #[must_use]
     pub fn issue_token(&self, facts: TokenFacts) -> String {
         let mut state = self.lock();
@@ -227,7 +227,7 @@ impl ApiServer {
         objects.map(|(_, it)| it.as_ref().clone()).collect()
     }
 
-    /// Changes an object as the cluster itself: all of it, its status too.
+    /// Changes an object as the cluster itself, including its status.
     ///
     /// # Panics
     /// When there is no such object, or the server refuses.
@@ -253,7 +253,7 @@ impl ApiServer {
         }
     }
 
-    /// Deletes an object as the cluster itself. With finalizers, it stays and says that it is being deleted.
+    /// Deletes an object as the cluster itself. With finalizers, it stays and is marked for deletion.
     ///
     /// # Panics
     /// When there is no such object.

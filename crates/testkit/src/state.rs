@@ -1,4 +1,4 @@
-//! What the handle, the calls and the watches share.
+//! The state that the handle, the calls and the watches share.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,10 +18,10 @@ use crate::{
     store::Store,
 };
 
-/// Shared by everything that belongs to one server.
+/// The shared parts of one server.
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// Wakes whatever waits, in the order in which it began to.
+    /// Wakes all waiters, in the order in which they began to wait.
     pub(crate) changed: Notify,
 }
 
@@ -33,7 +33,7 @@ impl Shared {
         }
     }
 
-    /// Never held across an await, nor while a fault is asked for.
+    /// Never held across an await, nor while faults are asked.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere is reported where it happened.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -56,9 +56,9 @@ pub(crate) struct State {
     pub(crate) lags: BTreeMap<String, Lag>,
     pub(crate) garbage_after: Option<Duration>,
     pub(crate) tokens: BTreeMap<String, TokenFacts>,
-    /// How often a kind has gone, by group and plural: a watch ends when it does.
+    /// The number of removals of each kind, by group and plural: a watch ends when it increases.
     pub(crate) gone: BTreeMap<(String, String), usize>,
-    /// The kinds that nobody serves at present, by group and plural.
+    /// The kinds whose backend is unavailable, by group and plural.
     pub(crate) away: BTreeSet<(String, String)>,
     calls: BTreeMap<String, usize>,
     calls_alike: BTreeMap<CallKey, usize>,
@@ -85,7 +85,7 @@ impl State {
         }
     }
 
-    /// The newest version that the watches of a process, and its reads of "any" version, see.
+    /// The newest version visible to the watches of a process, and to its reads of "any" version.
     pub(crate) fn visible(&self, process: &str) -> u64 {
         let Some(lag) = self.lags.get(process) else {
             return self.store.version();
@@ -98,14 +98,14 @@ impl State {
         visible as u64
     }
 
-    /// When the change after that version becomes visible by time, if there is such a change.
+    /// The time at which the change after that version becomes visible, if there is such a change.
     pub(crate) fn visible_at(&self, process: &str, version: u64) -> Option<Duration> {
         let lag = self.lags.get(process)?;
         let next = self.store.since(version).first()?;
         Some(next.at + lag.at_most)
     }
 
-    /// The point of a call without its numbers, which are given here.
+    /// Numbers a call.
     pub(crate) fn number_call(&mut self, mut point: CallPoint) -> CallPoint {
         let alike = (
             point.user.clone(),
@@ -120,7 +120,7 @@ impl State {
         point
     }
 
-    /// The point of a line of a watch.
+    /// The fault point of a line of a watch.
     pub(crate) fn event_point(
         &mut self,
         caller: &Caller,
@@ -147,7 +147,7 @@ impl State {
     }
 }
 
-/// How often it was counted before.
+/// The earlier count of the key.
 fn count<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) -> usize {
     let count = counts.entry(key).or_default();
     *count += 1;

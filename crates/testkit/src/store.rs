@@ -1,7 +1,7 @@
 //! The objects, their versions and their history.
 //!
-//! Every write goes through [`Store::put`] or [`Store::remove`]: one write, one version, one line of history,
-//! one entry of the log.
+//! Every write goes through [`Store::put`] or [`Store::remove`]: one write makes one version, one entry of
+//! the history and one entry of the log.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     record::{ChangeKind, ChangeRecord, Entry, What},
 };
 
-/// Where an object is. Objects sort as the server lists them.
+/// The location of an object. Objects are sorted as the server lists them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) group: String,
@@ -37,7 +37,7 @@ impl Key {
     }
 }
 
-/// A change, and when it happened.
+/// A change, and its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) at: Duration,
@@ -47,22 +47,22 @@ pub(crate) struct Change {
 
 pub(crate) type Objects = BTreeMap<Key, Arc<Value>>;
 
-/// All that is stored.
+/// The complete contents of the server.
 pub(crate) struct Store {
     pub(crate) clock: Clock,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) objects: Objects,
-    /// Who owns which fields of an object.
+    /// The managers of each object's fields.
     pub(crate) owners: BTreeMap<Key, Owners>,
     pub(crate) rbac: Rbac,
     pub(crate) log: Vec<Entry>,
-    /// Versions count from 1 without a gap, so the change that made version `v` is at `v - 1`.
+    /// Versions count from 1 without gaps, so the change with version `v` is at `v - 1`.
     pub(crate) history: Vec<Change>,
     /// Versions up to this one can neither be watched from nor listed.
     pub(crate) compacted: u64,
-    /// A page of a list has no more objects, whatever is asked for.
+    /// The limit of objects in a page of a list, whatever is requested.
     pub(crate) most_of_a_page: usize,
-    /// Something was written since the last look of the garbage collector that may be its business.
+    /// A write since the last run of the garbage collector may have left garbage.
     pub(crate) unsettled: bool,
     serial: u64,
 }
@@ -126,7 +126,7 @@ impl Store {
         objects
     }
 
-    /// What changed after a version.
+    /// The changes after a version.
     pub(crate) fn since(&self, version: u64) -> &[Change] {
         let from = usize::try_from(version).unwrap_or(usize::MAX);
         self.history.get(from..).unwrap_or_default()
@@ -139,7 +139,7 @@ impl Store {
             .find(|kind| kind.is_plural(group, plural) && kind.version == version)
     }
 
-    /// A number that was not given before, for UIDs and generated names.
+    /// A number that was not used before, for UIDs and generated names.
     pub(crate) fn serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
@@ -162,7 +162,7 @@ impl Store {
         object
     }
 
-    /// Takes an object away; what is returned has the version of its deletion.
+    /// Removes an object; the returned one has the version of its deletion.
     pub(crate) fn remove(&mut self, key: &Key, by: &str) -> Option<Arc<Value>> {
         let before = self.objects.remove(key)?;
         self.owners.remove(key);
@@ -202,7 +202,7 @@ impl Store {
         });
     }
 
-    /// Writes into the log.
+    /// Appends to the log.
     pub(crate) fn note(&mut self, what: What) {
         self.log.push(Entry {
             at: self.clock.elapsed(),
@@ -212,7 +212,7 @@ impl Store {
     }
 }
 
-/// An object under another version.
+/// An object with another version.
 pub(crate) fn at(object: &Value, version: u64) -> Value {
     let mut object = object.clone();
     meta::set(&mut object, "resourceVersion", version.to_string().into());

@@ -1,4 +1,4 @@
-//! Replacing objects: what is checked, and what stays as it was.
+//! Replacing objects: validation, and the fields that are kept.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(crate) fn update(
     replace(store, place, object, writer)
 }
 
-/// Replaces an object that is there. The version in the new state, if it has one, must be the newest.
+/// Replaces an existing object. The version in the new state, if there is one, must be the newest.
 pub(crate) fn replace(
     store: &mut Store,
     place: Place<'_>,
@@ -81,7 +81,7 @@ pub(crate) fn replace(
     Ok(commit(store, place, &live, object, writer))
 }
 
-/// Stores what a write made of an object, if it made anything of it.
+/// Stores the result of a write, if it changed the object.
 pub(crate) fn commit(
     store: &mut Store,
     place: Place<'_>,
@@ -117,7 +117,7 @@ pub(crate) fn commit(
     }
 }
 
-/// Gives the new state what this write may not change.
+/// Copies the fields that this write must not change into the new state.
 fn keep(place: Place<'_>, live: &Value, object: &mut Value) {
     let kind = place.kind;
     object["kind"] = kind.kind.clone().into();
@@ -161,7 +161,7 @@ fn keep(place: Place<'_>, live: &Value, object: &mut Value) {
     meta::tidy(object);
 }
 
-/// Whether something changed that a controller of that kind has to act on.
+/// True when a change affects the desired state of an object of that kind.
 fn has_new_spec(kind: &Kind, before: &Value, after: &Value) -> bool {
     if !kind.is_custom() && kind.plural == "pods" {
         return before["spec"] != after["spec"];
@@ -177,7 +177,7 @@ fn has_new_spec(kind: &Kind, before: &Value, after: &Value) -> bool {
     relevant(before) != relevant(after)
 }
 
-/// Changes an object for the cluster: all of it but what only the server writes.
+/// Changes an object as the cluster, except for fields that only the server writes.
 pub(crate) fn change_as_cluster(
     store: &mut Store,
     kind: &Kind,

@@ -1,4 +1,4 @@
-//! What must hold of the metadata of every object.
+//! Validation of the metadata of every object.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ const NAME: usize = 63;
 /// The longest prefix.
 const PREFIX: usize = 253;
 
-/// Notes what is wrong with the metadata of a new state, given the one before.
+/// Collects the errors in the metadata of a new state, given the previous one.
 pub(crate) fn check(kind: &Kind, object: &Value, before: Option<&Value>, faults: &mut Faults) {
     let metadata = &object["metadata"];
     let labels = metadata["labels"].as_object().into_iter().flatten();
@@ -68,7 +68,7 @@ fn check_owners(object: &Value, faults: &mut Faults) {
     }
 }
 
-/// The server checks these twice, once for all kinds and once for each, and says so twice.
+/// The server checks these twice, once for all kinds and once for each, and reports them twice.
 fn check_change(object: &Value, before: &Value, faults: &mut Faults) {
     let known = meta::finalizers(before);
     let mut added = meta::finalizers(object);
@@ -113,7 +113,7 @@ fn is_name(name: &str) -> bool {
     name.len() <= NAME && is_framed(name) && name.bytes().all(is_inner)
 }
 
-/// Whether the first and the last letter are letters or digits.
+/// True when the first and the last character are letters or digits.
 fn is_framed(text: &str) -> bool {
     let is_outer = |it: Option<u8>| it.is_some_and(|it| it.is_ascii_alphanumeric());
     is_outer(text.bytes().next()) && is_outer(text.bytes().last())

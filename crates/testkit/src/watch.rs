@@ -1,4 +1,4 @@
-//! What a watch sends: which lines, from where on.
+//! The lines that a watch sends, and their starting point.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -15,10 +15,10 @@ use crate::{
     store::{self, Change, Store},
 };
 
-/// How long a watch lasts that does not say so.
+/// The default duration of a watch, in seconds.
 const LONGEST: u64 = 1800;
 
-/// A line that a watch is going to send.
+/// A line that a watch will send.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) kind: EventKind,
@@ -26,20 +26,20 @@ pub(crate) struct Line {
     pub(crate) object: Arc<Value>,
 }
 
-/// Where a watch is, and what it still has to say.
+/// The position of a watch, and its pending lines.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) kind: Kind,
     selection: Selection,
-    /// All changes up to this version were looked at.
+    /// All changes up to this version were processed.
     pub(crate) position: u64,
     pub(crate) lines: VecDeque<Line>,
     pub(crate) bookmarks: bool,
-    /// How long it lasts.
+    /// Its duration.
     pub(crate) lasts: Duration,
-    /// The kind that the objects are shown as, when it is another.
+    /// The kind as which the objects are shown, if it is another.
     pub(crate) shown_as: Option<Kind>,
-    /// It began at a version that is forgotten.
+    /// The error of a watch that began at a compacted version.
     pub(crate) expired: Option<Refusal>,
 }
 
@@ -77,7 +77,7 @@ impl Watch {
                 if from > visible {
                     return Err(Refusal::too_large_version(from, visible));
                 }
-                // Not older than asked for, and with it whatever is known.
+                // Not older than requested, and the newest visible state.
                 watch.position = if wanted.is_empty() { from } else { visible };
                 watch.expired = None;
                 watch.begin_with_all(store, &on.namespace);
@@ -103,7 +103,7 @@ impl Watch {
             .collect();
     }
 
-    /// How far the watch has come.
+    /// A bookmark with the position of the watch.
     pub(crate) fn bookmark(&self, ends_initial: bool) -> Line {
         let version = self.position.to_string();
         let mut metadata = json!({ "resourceVersion": version, "creationTimestamp": null });
@@ -119,7 +119,7 @@ impl Watch {
         }
     }
 
-    /// Looks at changes up to a version, until one of them makes a line.
+    /// Processes changes up to a version, until one of them makes a line.
     pub(crate) fn advance(&mut self, store: &Store, visible: u64) {
         while self.lines.is_empty() && self.position < visible {
             if let Some(change) = store.since(self.position).first() {
@@ -129,7 +129,7 @@ impl Watch {
         }
     }
 
-    /// What a change looks like to who sees only what is selected.
+    /// The line of a change for a client that sees only the selected objects.
     fn line(&self, change: &Change) -> Option<Line> {
         if !self.kind.is_plural(&change.key.group, &change.key.plural) {
             return None;
@@ -156,7 +156,7 @@ impl Watch {
 }
 
 impl Line {
-    /// As it goes over the wire.
+    /// The line in its wire format.
     pub(crate) fn text(&self, shown_as: Option<&Kind>) -> String {
         let word = match self.kind {
             EventKind::Added | EventKind::InitialList => "ADDED",
@@ -177,7 +177,7 @@ pub(crate) fn error_line(refusal: &Refusal) -> String {
     format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", refusal.status())
 }
 
-/// Whether the watch is asked to begin with what is there; none when it does not say.
+/// Whether the request asks for initial events; none when it does not say.
 fn check_options(asked: &Asked) -> Result<Option<bool>, Refusal> {
     let refuse = |causes: &[Cause], why: &str| {
         let field = "resourceVersionMatch";

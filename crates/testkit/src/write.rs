@@ -1,4 +1,4 @@
-//! What all writes share: the place that is written to, what comes of it, and that a body speaks of that place.
+//! The parts that all writes share: the target, the result, and the check that a body belongs to the target.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use crate::{kind::Kind, meta, refusal::Refusal, store::Key};
 
-/// An object that a call is about.
+/// The object that a call writes.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) kind: &'a Kind,
     pub(crate) namespace: &'a str,
     /// Empty in a POST.
     pub(crate) name: &'a str,
-    /// Whether it is the subresource `status`.
+    /// True for the subresource `status`.
     pub(crate) status: bool,
 }
 
@@ -23,14 +23,14 @@ impl Place<'_> {
     }
 }
 
-/// What a write ended in.
+/// The result of a write.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) object: Arc<Value>,
     pub(crate) is_new: bool,
 }
 
-/// Refuses a body that speaks of another object than the path.
+/// Refuses a body of another object than that of the path.
 pub(crate) fn check_identity(place: Place<'_>, object: &Value) -> Result<(), Refusal> {
     let Place {
         kind, namespace, ..

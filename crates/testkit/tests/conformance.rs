@@ -16,7 +16,7 @@ use serde_json::json;
 use testkit::conformance::{self, Resource, Server, TokenWish, Who, report};
 use testkit::{ApiServer, Caller, Kind, TokenFacts};
 
-/// What the run calls its own; the answers show it as `$run`.
+/// The name of the run; the answers show it as `$run`.
 const RUN: &str = "trial-0";
 
 struct Fake(ApiServer);
@@ -34,7 +34,7 @@ impl Fake {
                 status: kind.status,
             });
         }
-        // Roles that every cluster has from its start, as far as the script meets them.
+        // The default roles of every cluster, as far as the script uses them.
         let everybody = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"});
         let administrators = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:masters"});
         let reviews = json!([{
@@ -77,7 +77,7 @@ impl Server for Fake {
     }
 
     fn await_namespace(&self, _name: &str) -> impl Future<Output = ()> {
-        ready(()) // no controller puts anything into it
+        ready(()) // no controller creates anything in it
     }
 
     fn issue_token(&self, wish: &TokenWish) -> impl Future<Output = String> {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Says which figures missed a limit, at the end.
+/// Collects the figures and lists those that missed a limit at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     missed: Vec<String>,
@@ -18,7 +18,7 @@ impl Table {
         println!("| {what} | {} | | |", amount(value, unit));
     }
 
-    /// A figure that must not, and one that ideally would not, be exceeded.
+    /// A figure with an upper limit: above `must` it fails; `aim` is the ideal.
     pub(crate) fn at_most(&mut self, what: &str, value: f64, unit: &str, must: f64, aim: f64) {
         let mark = if value > must {
             self.missed.push(what.to_owned());
@@ -32,7 +32,7 @@ impl Table {
         println!("| {what} | {value} {mark} | {must} | {aim} |");
     }
 
-    /// A figure that must be reached, and one that ideally would be.
+    /// A figure with a lower limit: below `must` it fails; `aim` is the ideal.
     #[allow(dead_code, reason = "not every table has such figures")]
     pub(crate) fn at_least(&mut self, what: &str, value: f64, unit: &str, must: f64, aim: f64) {
         let mark = if value < must {

@@ -12,21 +12,21 @@ use super::{Binding, Grant, RbacIndex, RoleId, Subject};
 use crate::rules::ResolveError;
 use crate::{Attributes, Authorizer, RuleResolver, Rules, Target, User, Verdict};
 
-/// A reason names no more missing roles than this; it is made for every no.
+/// A reason names at most this many missing roles, because it is built for every answer that is not a yes.
 const MOST_ERRORS: usize = 32;
 
-/// How a yes begins.
+/// The prefix of the reason of a yes.
 const ALLOWED: &str = "RBAC: allowed by ";
 
-/// Who may do something.
+/// The subjects that may do something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct WhoCan {
-    /// Everybody whom RBAC allows it. Those whom another authorizer allows it are not among them.
+    /// The subjects that RBAC allows it. Subjects that only another authorizer allows it are not included.
     pub subjects: BTreeSet<Subject>,
-    /// True when there are more than were asked for.
+    /// True when there are more than the caller asked for.
     pub is_cut: bool,
-    /// The roles that could not be looked up. Those who were found may do it all the same.
+    /// The roles that could not be looked up. The subjects found are valid all the same.
     pub errors: BTreeSet<ResolveError>,
 }
 
@@ -58,11 +58,11 @@ impl<'a> Found<'a> {
 }
 
 impl RbacIndex {
-    /// Every binding that allows an access, each once, those of the cluster first. Each is looked for
-    /// only when it is asked for, so the first costs no more than a decision.
+    /// Every binding that allows an access, each once, those of the cluster first. The iterator is lazy, so
+    /// the first one costs no more than a decision.
     ///
-    /// For a caller to whom not every yes is one: because of the binding's labels, its UID, or because
-    /// it [is being deleted](super::Binding::is_deleting).
+    /// For callers that do not accept every allowing binding: because of its labels, its UID, or because it
+    /// [is being deleted](super::Binding::is_deleting).
     pub fn allowing<'a>(
         &'a self,
         attributes: &Attributes<'a>,
@@ -79,8 +79,8 @@ impl RbacIndex {
             .chain(in_own.into_iter().flatten())
     }
 
-    /// Everybody who may do something, by bindings that count for the caller: the first `most` of them in their
-    /// order.
+    /// The subjects that may do something through bindings that the caller accepts: the first `most` of them
+    /// in their order.
     pub fn who_can(
         &self,
         verb: &str,
@@ -114,7 +114,7 @@ impl RbacIndex {
         who
     }
 
-    /// The cluster, and a namespace if there is anything in it.
+    /// The cluster scope, and the scope of the namespace if it is not empty.
     pub(super) fn views<'a>(&'a self, namespace: &'a str) -> [Option<View<'a>>; 2] {
         let cluster = View {
             name: None,
@@ -127,7 +127,7 @@ impl RbacIndex {
         [Some(cluster), own]
     }
 
-    /// The roles that allow something, in the cluster and where it is about.
+    /// The roles that allow something, in the cluster and in the namespace of the target.
     pub(super) fn candidates<'a>(&'a self, verb: &'a str, target: Target<'a>) -> Candidates<'a> {
         let asked = match target {
             Target::Resource(request) => Some(asked(&self.hashing, &request)),
@@ -139,7 +139,7 @@ impl RbacIndex {
         Candidates::new(&self.roles, cluster, own, verb, target, asked.as_ref())
     }
 
-    /// The roles that a view's bindings can refer to in vain.
+    /// The roles that bindings of a view refer to although they do not exist.
     fn missing<'a>(&'a self, view: View<'a>) -> Missing<'a> {
         Missing {
             cluster: &self.scopes.cluster.missing,
@@ -147,7 +147,8 @@ impl RbacIndex {
         }
     }
 
-    /// The bindings of a view to a role. Walks whichever is fewer: all to that role, or all there.
+    /// The bindings of a view to a role. Walks the smaller set: all bindings to the role, or all bindings of
+    /// the view.
     fn bound<'a>(&'a self, view: View<'a>, role: RoleId) -> impl Iterator<Item = &'a Binding> {
         let bound = self.roles.get(role.0).map(|role| &role.bound);
         let bound = bound.filter(|bound| bound.len() <= view.scope.bindings().len());
@@ -172,7 +173,7 @@ impl RbacIndex {
         once.filter_map(|(_, role, _)| self.roles.get(role.0))
     }
 
-    /// The roles that a user's bindings refer to in vain, as the API server reports them.
+    /// The missing roles that a user's bindings refer to, worded as the API server reports them.
     fn complaint(&self, user: &User, namespace: &str) -> String {
         let mut texts: Vec<String> = Vec::new();
         for view in self.views(namespace).into_iter().flatten() {
@@ -218,8 +219,8 @@ impl Authorizer for RbacIndex {
     }
 }
 
-/// As in Kubernetes, rules about paths are listed even where they come through a `RoleBinding`, which
-/// never lets them count in a decision; and a role that is bound twice is listed twice.
+/// As in Kubernetes, rules about paths are listed even if they come through a `RoleBinding`, although they
+/// never count in a decision then. A role that is bound twice is listed twice.
 impl RuleResolver for RbacIndex {
     fn rules_for(&self, user: &User, namespace: &str) -> Rules {
         let mut rules = Rules::default();

@@ -1,4 +1,4 @@
-//! Bindings of either kind, and the sentence about them.
+//! Bindings of either kind, and the text that describes a grant.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::pool::Pool;
 /// The keys of a binding's labels, sorted.
 pub(super) type Keys = Vec<String>;
 
-/// A binding, as far as decisions and those who explain them need it.
+/// A binding, with the fields that decisions and their explanations need.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Binding {
     namespace: Option<Arc<str>>,
@@ -28,7 +28,7 @@ pub struct Binding {
     deleting: bool,
 }
 
-/// What bindings have in common with each other.
+/// The parts that bindings share with each other.
 #[derive(Debug, Default)]
 pub(super) struct Common {
     keys: Pool<Keys>,
@@ -41,7 +41,7 @@ impl Common {
     }
 }
 
-/// Where a binding is, and what it refers to there.
+/// The location of a binding, and the role it refers to.
 pub(super) struct Place {
     pub(super) namespace: Option<Arc<str>>,
     pub(super) name: Arc<str>,
@@ -113,7 +113,7 @@ impl Binding {
         &self.name
     }
 
-    /// The UID that the API server gave it.
+    /// The UID assigned by the API server.
     #[must_use]
     pub fn uid(&self) -> Option<&str> {
         self.texts.iter().next().filter(|uid| !uid.is_empty())
@@ -132,8 +132,8 @@ impl Binding {
         keys.zip(self.texts.iter().skip(1))
     }
 
-    /// True when it has a deletion timestamp. Kubernetes lets such a binding count until its last
-    /// finalizer is gone, and so does the index; a caller may not want to.
+    /// True when it has a deletion timestamp. In Kubernetes such a binding is effective until its last
+    /// finalizer is removed, and so it is in the index; a caller may decide otherwise.
     #[must_use]
     pub const fn is_deleting(&self) -> bool {
         self.deleting
@@ -143,22 +143,22 @@ impl Binding {
         self.namespace.as_ref()
     }
 
-    /// Whom it is for. Subjects that can reach nobody are left out.
+    /// The subjects. Those that can match no user are left out.
     #[must_use]
     pub fn subjects(&self) -> &[Subject] {
         self.subjects.list()
     }
 
-    /// The first subject that the user is.
+    /// The first subject that matches the user.
     pub(super) fn subject_of(&self, user: &User) -> Option<&Subject> {
         self.subjects.first_of(user)
     }
 }
 
-/// Why an access is allowed: a binding, and the first of its subjects that the asking user is.
+/// The reason why an access is allowed: a binding, and the first of its subjects that matches the user.
 ///
-/// Shown in the API server's words: `RoleBinding "name/namespace" of Role "role" to User "alice"`.
-/// Characters that cannot be printed are escaped in Rust's way rather than in Go's.
+/// Displayed as the API server words it: `RoleBinding "name/namespace" of Role "role" to User "alice"`.
+/// Unprintable characters are escaped in Rust's way rather than in Go's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant<'a> {
     /// The binding.
@@ -170,9 +170,9 @@ pub struct Grant<'a> {
 }
 
 impl Grant<'_> {
-    /// Room for the sentence, unless characters in it have to be escaped.
+    /// The capacity for the text, unless characters in it have to be escaped.
     pub(super) fn room(&self) -> usize {
-        /// More than the words between the names.
+        /// More than the length of the words between the names.
         const WORDS: usize = 96;
         let Self {
             binding,

@@ -1,4 +1,4 @@
-//! Sets of roles, from which the bindings behind an answer are found.
+//! Sets of roles, from which the search for the bindings behind an answer starts.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -11,10 +11,10 @@ use crate::slab::Slab;
 
 /// Some roles.
 pub(super) trait RoleSet {
-    /// No fewer than there are.
+    /// An upper bound of the number of roles.
     fn at_most(&self) -> usize;
     fn contains(&self, role: RoleId) -> bool;
-    /// The first role behind another; the first of all without one.
+    /// The first role after another one; the first of all if none is given.
     fn next(&self, last: Option<RoleId>) -> Option<RoleId>;
 
     /// Each role once.
@@ -23,14 +23,14 @@ pub(super) trait RoleSet {
     }
 }
 
-/// The roles that allow something: those of cluster roles and of one namespace's roles with a rule that
-/// covers what is asked and allows the verb on it.
+/// The roles that allow something: cluster roles and roles of one namespace that have a rule which covers the
+/// target and allows the verb.
 #[derive(Clone, Copy)]
 pub(super) struct Candidates<'a> {
     all: &'a Slab<Role>,
     verb: &'a str,
     target: Target<'a>,
-    /// Those that are not empty: first those of cluster roles, `count` in all.
+    /// The lists that are not empty, `count` in all, those of cluster roles first.
     lists: [&'a [RulePlace]; 12],
     of_cluster: usize,
     count: usize,
@@ -103,10 +103,10 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// The places behind a role's in a sorted list.
+/// The places after those of a role in a sorted list.
 fn behind(list: &[RulePlace], role: RoleId) -> &[RulePlace] {
     let end = match list {
-        // So it is with one place, which is usual.
+        // The usual case: a list with one place.
         [.., end] if end.role <= role => list.len(),
         _ => list.partition_point(|place| place.role <= role),
     };

@@ -1,4 +1,4 @@
-//! A list of all objects of a kind, taken in while it is still arriving.
+//! A list of all objects of a kind, applied page by page while it arrives.
 
 use std::marker::PhantomData;
 
@@ -6,11 +6,11 @@ use super::object::Half;
 use super::{BindingId, IndexError, Number, RbacIndex, RbacObject, RoleId};
 use crate::hash::HashSet;
 
-/// A list on its way into an index, so that nobody has to hold it whole.
+/// A list that is being applied to an index, so that no caller has to hold it whole.
 ///
-/// Each object counts when it is shown. What the list did not show counts until its end, as it did when
-/// the list began; a listing that is dropped before deletes nothing. Between its begin and its end the
-/// index hears of this kind from the listing alone.
+/// Each object is in effect as soon as it is shown. Objects that the list did not show stay in effect until
+/// its end; a listing that is dropped earlier deletes nothing. Between begin and end, only the listing may
+/// change objects of this kind in the index.
 #[derive(Debug)]
 pub struct Listing<K> {
     unseen: HashSet<Number>,
@@ -27,7 +27,7 @@ impl<K: RbacObject> Listing<K> {
         }
     }
 
-    /// Takes an object of it. An error says that it is left out.
+    /// Applies one object of the list. An error means that the object is left out.
     pub fn show(&mut self, index: &mut RbacIndex, object: &K) -> Result<(), IndexError> {
         let number = index.put(object)?;
         self.unseen.remove(&number);

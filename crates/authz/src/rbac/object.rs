@@ -13,11 +13,11 @@ impl RbacObject for ClusterRole {}
 impl RbacObject for RoleBinding {}
 impl RbacObject for ClusterRoleBinding {}
 
-/// What an object says beside its metadata.
+/// The content of an object apart from its metadata.
 #[derive(Debug)]
 pub enum Content<'a> {
-    /// The rules of a role. A cluster role that aggregates others has theirs here already, written by
-    /// the controller of Kubernetes; the API server looks no further either.
+    /// The rules of a role. Those of an aggregated cluster role are complete here, because the controller of
+    /// Kubernetes writes them into the object; the API server reads nothing else either.
     Rules(&'a [PolicyRule]),
     /// The role and the subjects of a binding.
     Binding(&'a rbac::RoleRef, &'a [rbac::Subject]),
@@ -26,9 +26,9 @@ pub enum Content<'a> {
 /// Which of the two halves of RBAC a kind belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
-    /// Says what may be done.
+    /// Defines what may be done.
     Roles,
-    /// Says who may do it.
+    /// Defines which subjects may do it.
     Bindings,
 }
 

@@ -1,6 +1,6 @@
-//! Which rules speak of a resource: the half of the index that roles fill.
+//! The index of rules by resource: the half that roles fill.
 //!
-//! A list with one rule, as the grant of a pod has it, keeps no key: it is read from the rule.
+//! A list with one rule, the case of a pod's grant, stores no key: the key is read from the rule.
 
 use std::hash::BuildHasher;
 
@@ -14,23 +14,23 @@ use crate::attributes::is_joined;
 use crate::hash::Hashing;
 use crate::slab::Slab;
 
-/// Where a rule is.
+/// The location of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RulePlace {
     pub(super) role: RoleId,
-    /// Its number in the role.
+    /// The index of the rule in the role.
     pub(super) rule: u32,
 }
 
-/// The rules of the roles of one namespace, or of all cluster roles, by what they speak of. Each list
-/// is sorted and holds no rule twice.
+/// The rules of the roles of one namespace, or of all cluster roles, by resource and name. Each list is
+/// sorted and holds no rule twice.
 #[derive(Debug, Default)]
 pub(super) struct Postings {
     resources: HashTable<Hashed>,
     paths: Vec<RulePlace>,
 }
 
-/// All roles, and the key of the hashes.
+/// All roles, and the random key of the hashes.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) roles: &'a Slab<Role>,
@@ -42,7 +42,7 @@ impl Postings {
         self.resources.is_empty() && self.paths.is_empty()
     }
 
-    /// Takes in the rules of a role, which are among the roles already.
+    /// Adds the rules of a role, which must already be in the slab of roles.
     pub(super) fn insert(&mut self, context: Context<'_>, role: RoleId) {
         for (place, content) in context.rules(role) {
             for (pair, key) in (0..).zip(content.pairs()) {
@@ -63,7 +63,7 @@ impl Postings {
         }
     }
 
-    /// Forgets the rules of a role, which are still among the roles.
+    /// Removes the rules of a role, which must still be in the slab of roles.
     pub(super) fn remove(&mut self, context: Context<'_>, role: RoleId) {
         for (place, content) in context.rules(role) {
             for key in content.pairs().map(Key::from) {
@@ -79,8 +79,8 @@ impl Postings {
         }
     }
 
-    /// Every list with rules that cover a request's resource; together they hold all such rules that
-    /// do not name other objects only.
+    /// Every list with rules that cover a request's resource. Together they hold all such rules, except those
+    /// that name other objects only.
     pub(super) fn covering<'a>(
         &'a self,
         roles: &Slab<Role>,
@@ -111,7 +111,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The rules under one key, with its hash: a table that grows need not read all keys again.
+/// The rules under one key, with the hash of the key, so that a growing table need not read all keys again.
 #[derive(Debug)]
 struct Hashed {
     hash: u64,
@@ -129,7 +129,7 @@ impl Hashed {
 enum Posting {
     One {
         place: RulePlace,
-        /// Which of the rule's pairs the key is.
+        /// The index of the key among the rule's pairs.
         pair: u32,
     },
     Many(Box<Many>),
@@ -182,7 +182,7 @@ impl Posting {
         }
     }
 
-    /// Takes a place out; true when none is left.
+    /// Removes a place; true when none is left.
     fn is_empty_without(&mut self, place: RulePlace) -> bool {
         match self {
             Self::One { place: other, .. } => *other == place,
@@ -206,8 +206,8 @@ fn take(list: &mut Vec<RulePlace>, place: RulePlace) {
     }
 }
 
-/// A resource, and an object's name if a rule has names. A request spells it in parts, so that asking
-/// builds no string.
+/// A resource, and an object's name if the rule has names. A request passes the resource in parts, so that a
+/// lookup builds no string.
 #[derive(Clone, Copy, Debug)]
 struct Key<'a> {
     resource: &'a str,
@@ -232,8 +232,8 @@ impl Key<'_> {
     }
 }
 
-/// The hashes of what comes before and after the first slash of a resource and its subresource, which
-/// is where a request usually splits them too.
+/// The hashes of the parts before and after the first slash of a resource with its subresource. A request
+/// usually splits them there too.
 #[derive(Clone, Copy)]
 struct Halves {
     first: u64,
@@ -260,7 +260,7 @@ impl Halves {
     }
 }
 
-/// A key that a request may be found under.
+/// A key under which rules for a request may be stored.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     key: Key<'a>,
@@ -268,7 +268,7 @@ pub(super) struct Asked<'a> {
 }
 
 /// Every key under which there may be rules that cover a request's resource. Each word is hashed once,
-/// however many keys and scopes it is looked up in.
+/// however many keys and scopes are looked up.
 pub(super) fn asked<'a>(
     hashing: &Hashing,
     request: &ResourceRequest<'a>,
@@ -300,7 +300,7 @@ pub(super) fn asked<'a>(
     let [any_with, any_with_named] = if subresource.is_empty() {
         [None, None]
     } else {
-        // What is behind the slash is the same, unless the request splits elsewhere.
+        // The part after the slash is the same, unless the request splits at another slash.
         let rest = halves.rest.filter(|_| !resource.contains('/'));
         let rest = Some(rest.unwrap_or_else(|| hashing.hash_one(subresource)));
         keys("*", subresource, Halves { first, rest })

@@ -1,7 +1,7 @@
-//! How the bindings are found that give a user a role of a set.
+//! The search for bindings that give a user one of a set of roles.
 //!
-//! It is one plain machine rather than iterators within iterators: the state of those is so large that
-//! moving it costs more than the search.
+//! It is one flat state machine instead of nested iterators: their state is so large that moving it costs
+//! more than the search.
 
 use std::collections::btree_set::{self, BTreeSet};
 
@@ -11,18 +11,19 @@ use super::scope::{Scope, Via};
 use super::{Binding, BindingId, ByRole, Grant, RbacIndex, RoleId};
 use crate::User;
 
-/// So many roles, and bindings of a role, are looked at one by one before anything else is thought of.
+/// Up to this many roles, or bindings of a role, are checked one by one without comparing the sizes of the
+/// two sides.
 const FEW: usize = 8;
 
-/// One scope whose bindings count, and its name if it is not the cluster.
+/// One scope whose bindings count, and its name unless it is the cluster.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) name: Option<&'a str>,
     pub(super) scope: &'a Scope,
 }
 
-/// The bindings of a view to roles of a set that reach a user, each once. Walks the smaller side, so
-/// that neither a subject with many bindings nor a resource that many roles name is slow alone.
+/// The bindings of a view that give a user one of a set of roles, each once. Walks the smaller side, so that
+/// neither a subject with many bindings nor a resource that many roles name is slow by itself.
 pub(super) struct Reached<'a, S> {
     index: &'a RbacIndex,
     view: View<'a>,
@@ -31,10 +32,10 @@ pub(super) struct Reached<'a, S> {
     walk: Walk<'a>,
 }
 
-/// What is walked at the moment.
+/// The current position of the search.
 enum Walk<'a> {
     Start,
-    /// The roles of the set, of which this was the last.
+    /// The roles of the set after this one.
     Roles(Option<RoleId>),
     /// The few bindings to a role.
     Bound(RoleId, Bound<'a>),
@@ -163,8 +164,8 @@ impl RbacIndex {
         })
     }
 
-    /// The same; none if the name by which it was found is not the one that Kubernetes reports, so
-    /// that each binding comes up once.
+    /// As `grant`, but none unless the name by which it was found is the one that Kubernetes reports. So each
+    /// binding comes up once.
     pub(super) fn grant_via<'a>(
         &'a self,
         id: BindingId,

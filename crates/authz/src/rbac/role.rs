@@ -1,4 +1,4 @@
-//! Roles of either kind, and what bindings say about them.
+//! Roles of either kind, and the bindings that refer to them.
 
 use std::collections::btree_set::{self, BTreeSet};
 use std::hash::BuildHasher;
@@ -9,14 +9,14 @@ use super::rule::Rule;
 use crate::hash::Hashing;
 use crate::rules::ResolveError;
 
-/// What a binding's `roleRef` points to.
+/// The kind of the object that a binding's `roleRef` points to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RoleKind {
     /// A role in the binding's own namespace.
     Role,
     /// A cluster role.
     ClusterRole,
-    /// Something that no API server accepts and that yields no rules.
+    /// Any other kind. No API server accepts it, and it yields no rules.
     Unsupported(Box<str>),
 }
 
@@ -29,7 +29,7 @@ impl RoleKind {
         }
     }
 
-    /// The kind as it stands in the object.
+    /// The kind as the object spells it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -43,7 +43,7 @@ impl RoleKind {
 /// The role of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRef {
-    /// Its kind, which also says where it is.
+    /// Its kind, which also determines its scope.
     pub kind: RoleKind,
     /// Its name.
     pub name: Arc<str>,
@@ -60,20 +60,20 @@ impl RoleRef {
     }
 }
 
-/// A role that exists, that bindings wait for, or both.
+/// A role that exists, or that bindings refer to, or both.
 #[derive(Debug)]
 pub(super) struct Role {
-    /// Where it is: a namespace, or the cluster.
+    /// Its scope: a namespace, or the cluster.
     pub(super) namespace: Option<Arc<str>>,
     pub(super) reference: RoleRef,
-    /// None while only bindings speak of it.
+    /// None while the role does not exist and only bindings refer to it.
     pub(super) rules: Option<Box<[Rule]>>,
     /// The bindings that refer to it.
     pub(super) bound: BoundBy,
 }
 
 impl Role {
-    /// Why bindings to it yield no rules; for roles that do not exist.
+    /// The reason why bindings to it yield no rules; for roles that do not exist.
     pub(super) fn missing(&self) -> ResolveError {
         let RoleRef { kind, name } = &self.reference;
         match kind {

@@ -1,4 +1,4 @@
-//! One rule of a role, and what it allows.
+//! One rule of a role, and the decision whether it allows an access.
 
 use std::sync::Arc;
 
@@ -12,18 +12,19 @@ use crate::{ResourceRequest, Target};
 /// Stands for everything in verbs and API groups.
 const ALL: &str = "*";
 
-/// Above this many pairs of resource and name a rule is indexed by its resources alone, so that one
+/// A rule with more pairs of resource and name than this is indexed by its resources alone, so that one
 /// object cannot fill the index with the product of two lists.
 const MOST_PAIRS: usize = 64;
 
-/// A policy rule, in the least space. An empty list matches nothing, but no names are all names.
+/// A policy rule in compact form. An empty list matches nothing, except that an empty list of names matches
+/// all names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     shape: Arc<Shape>,
     resources: Pieces,
 }
 
-/// All of a rule but its resources. The grants of a connector have one in common.
+/// All of a rule but its resources. All grants of a connector share one.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     verbs: Vec<String>,
@@ -32,7 +33,7 @@ pub(super) struct Shape {
     urls: Vec<String>,
 }
 
-/// The same, as it stands in a rule.
+/// The same, borrowed from a rule.
 #[derive(Hash)]
 struct ShapeOf<'a> {
     verbs: &'a [String],
@@ -105,7 +106,7 @@ impl Rule {
         }
     }
 
-    /// [`Rule::allows`] for a rule that is known to cover the resource, as the index finds only those.
+    /// [`Rule::allows`] for a rule that is known to cover the resource, because the index finds no others.
     pub(super) fn allows_covered(&self, verb: &str, target: Target<'_>) -> bool {
         let Shape {
             verbs,
@@ -129,12 +130,12 @@ impl Rule {
             .any(|resource| request.is_covered_by(resource))
     }
 
-    /// True when the rule speaks of paths.
+    /// True when the rule is about paths.
     pub(super) fn has_urls(&self) -> bool {
         !self.shape.urls.is_empty()
     }
 
-    /// Under what the rule is found: each resource, with each name if it has names. A pair without a
+    /// The keys of the rule in the index: each resource, with each name if it has names. A pair without a
     /// name is found by every request for that resource.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         let names = self.indexed_names();

@@ -1,4 +1,4 @@
-//! What is in one namespace, or in none: the roles there, and the bindings there by whom they are for.
+//! The contents of one namespace, or of the cluster: its roles, and its bindings by subject.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,12 +15,12 @@ use crate::attributes::service_account_user_name;
 use crate::hash::{HashMap, Hashing};
 use crate::slab::Slab;
 
-/// The part of the index that one namespace fills, or the objects without a namespace.
+/// The part of the index for one namespace, or for the cluster-scoped objects.
 #[derive(Debug, Default)]
 pub(super) struct Scope {
-    /// Roles that exist here or that a binding expects here, by kind and name.
+    /// Roles that exist here or that a binding refers to, by kind and name.
     roles: HashTable<RoleId>,
-    /// Those that only bindings speak of.
+    /// Those that do not exist and that only bindings refer to.
     pub(super) missing: BTreeSet<RoleId>,
     /// The rules of those that exist.
     pub(super) postings: Postings,
@@ -30,7 +30,7 @@ pub(super) struct Scope {
     groups: HashMap<Box<str>, ByRole>,
 }
 
-/// By which of a user's names a binding was found.
+/// The name of the user by which a binding was found.
 #[derive(Clone, Copy)]
 pub(super) enum Via {
     User,
@@ -47,7 +47,7 @@ impl Via {
         }
     }
 
-    /// True when a subject is found this way, and no other group of the user finds it earlier.
+    /// True when a subject is found by this name, and no earlier group of the user finds it.
     pub(super) fn finds(self, subject: &Subject, user: &User) -> bool {
         match (self, subject) {
             (Self::User, Subject::User(_) | Subject::ServiceAccount { .. }) => true,
@@ -107,7 +107,7 @@ impl Scope {
         self.bindings.iter().copied()
     }
 
-    /// Takes in a binding, which is among the bindings already.
+    /// Adds a binding, which must already be in the slab of bindings.
     pub(super) fn add_binding(
         &mut self,
         hashing: &Hashing,
@@ -135,7 +135,7 @@ impl Scope {
         }
     }
 
-    /// Forgets a binding, which may be among the bindings still.
+    /// Removes a binding, which may still be in the slab of bindings.
     pub(super) fn forget_binding(&mut self, hashing: &Hashing, id: BindingId, binding: &Binding) {
         let hash = hashing.hash_one(binding.name());
         if let Ok(found) = self.bindings.find_entry(hash, |other| *other == id) {
@@ -166,7 +166,7 @@ impl Scope {
         }
     }
 
-    /// The bindings that reach a user. One that does so in several ways comes up once for each.
+    /// The bindings that apply to a user. One that applies under several names comes up once for each.
     pub(super) fn held_by<'a>(
         &'a self,
         user: &'a User,
@@ -175,7 +175,7 @@ impl Scope {
         names.filter_map(|(name, via)| Some((name, self.held_via(via, user)?)))
     }
 
-    /// The bindings that reach a user by one of its names.
+    /// The bindings that apply to a user by one of its names.
     pub(super) fn held_via(&self, via: Via, user: &User) -> Option<&ByRole> {
         match via {
             Via::User => self.users.get(user.name.as_str()),

@@ -1,11 +1,11 @@
-//! All scopes: one for each namespace that holds anything, and one for the cluster.
+//! All scopes: one for each namespace that is not empty, and one for the cluster.
 
 use std::sync::Arc;
 
 use super::scope::Scope;
 use crate::hash::HashMap;
 
-/// The scopes that hold anything, and that of the cluster.
+/// The scopes of the namespaces that are not empty, and that of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
     pub(super) cluster: Scope,
@@ -27,7 +27,7 @@ impl Scopes {
         }
     }
 
-    /// The scope of a namespace, and the one copy of the namespace's name.
+    /// The scope of a namespace, and the shared copy of the namespace's name.
     pub(super) fn make(&mut self, namespace: Option<&str>) -> (Option<Arc<str>>, &mut Scope) {
         let Some(namespace) = namespace else {
             return (None, &mut self.cluster);

@@ -1,4 +1,4 @@
-//! Whom bindings are for.
+//! The subjects of bindings.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,16 +7,16 @@ use k8s_openapi::api::rbac::v1 as rbac;
 
 use crate::User;
 
-/// Whom a binding is for.
+/// A subject of a binding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject<T = Box<str>> {
-    /// The user of this name, service accounts by their user names included.
+    /// The user of this name; service accounts too, by their user names.
     User(T),
     /// Every member of this group.
     Group(T),
     /// A service account.
     ServiceAccount {
-        /// Its namespace: the one given, else that of the binding.
+        /// Its namespace: that of the subject, otherwise that of the binding.
         namespace: T,
         /// Its name.
         name: T,
@@ -24,8 +24,8 @@ pub enum Subject<T = Box<str>> {
 }
 
 impl<'a> Subject<&'a str> {
-    /// Reads a subject of a binding. None for one that reaches nobody: of another kind, or a service
-    /// account for which neither subject nor binding names a namespace.
+    /// Parses a subject of a binding. None for one that matches no user: one of an unknown kind, or a service
+    /// account for which neither the subject nor the binding names a namespace.
     pub(super) fn parse(
         subject: &'a rbac::Subject,
         binding_namespace: Option<&'a str>,
@@ -67,7 +67,7 @@ impl PartialEq<Subject> for Subject<&str> {
 }
 
 impl Subject {
-    /// True when the user is meant.
+    /// True when it matches the user.
     #[must_use]
     pub fn applies_to(&self, user: &User) -> bool {
         match self {
@@ -110,18 +110,18 @@ impl fmt::Display for Subject {
     }
 }
 
-/// No more subjects than this are compared with a user one by one.
+/// Up to this many subjects are compared with a user one by one.
 const FEW: usize = 16;
 
-/// Subjects as they stand in a binding.
+/// Subjects in the order of the binding.
 #[derive(Debug)]
 pub(super) enum Subjects {
     Few(Box<[Subject]>),
     Many(Box<Sorted>),
 }
 
-/// Many subjects, and their places in the order of the subjects, so that one of a crowd is found as soon
-/// as one of a few.
+/// Many subjects, and their positions sorted by subject, so that a lookup among many is as fast as among a
+/// few.
 #[derive(Debug)]
 pub(super) struct Sorted {
     list: Box<[Subject]>,
@@ -147,7 +147,7 @@ impl Subjects {
         }
     }
 
-    /// The first one that a user is.
+    /// The first one that matches a user.
     pub(super) fn first_of(&self, user: &User) -> Option<&Subject> {
         match self {
             Self::Few(list) => list.iter().find(|subject| subject.applies_to(user)),
@@ -164,7 +164,7 @@ impl Sorted {
         self.list.get(place as usize)
     }
 
-    /// The first place where a subject stands.
+    /// The first position of a subject.
     fn first(&self, subject: &Subject<&str>) -> Option<u32> {
         let is_before = |place: &u32| self.at(*place).is_some_and(|it| it.borrowed() < *subject);
         let place = *self.places.get(self.places.partition_point(is_before))?;
@@ -172,11 +172,11 @@ impl Sorted {
     }
 }
 
-/// Each subject that a user is.
+/// Every subject that matches a user.
 fn ways_to_name(user: &User) -> impl Iterator<Item = Subject<&str>> {
     let groups = user.groups.iter().map(|name| Subject::Group(name.as_str()));
     let account = user.service_account_name().into_iter();
-    // RBAC does not look into the names, so a colon may be of either.
+    // RBAC does not parse the names, so a colon may belong to either the namespace or the name.
     let accounts = account.flat_map(|account| {
         let colons = account
             .match_indices(':')
@@ -203,14 +203,14 @@ impl PartialEq<Subjects> for Vec<Subject<&str>> {
     }
 }
 
-/// As the list of which they are made.
+/// Hashes as the list from which they were made.
 impl Hash for Subjects {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.list().hash(state);
     }
 }
 
-/// Several pieces of text in one pair of quotes.
+/// Several pieces of text within one pair of quotes.
 pub(super) fn quote(f: &mut fmt::Formatter<'_>, pieces: &[&str]) -> fmt::Result {
     f.write_str("\"")?;
     for piece in pieces {
@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// Few names, so that they meet, with a colon in places where none belongs.
+    /// Few names, so that they match by chance, some with a colon where none belongs.
     const NAME: &str = "[ab](:[ab])?";
 
     fn subject() -> impl Strategy<Value = Subject<String>> {

@@ -1,4 +1,4 @@
-//! What an answer costs, counted rather than timed: the steps that a join may take.
+//! The cost of an answer, counted in steps of the join rather than timed.
 
 use std::cell::Cell;
 
@@ -36,8 +36,8 @@ fn role(name: &str, resource: String, connector: &str) -> rbac::Role {
     }
 }
 
-/// A grant as the controllers make it: a role of its own for one pod, bound to the service account
-/// that all pods share.
+/// A grant as the controllers write it: a role of its own for one pod, bound to the service account that all
+/// pods share.
 fn grant(index: &mut RbacIndex, number: usize) {
     let name = format!("grant-{number}");
     index.apply(&role(&name, pod(number), "harbor")).unwrap();
@@ -121,7 +121,7 @@ fn a_rule_for_all_resources_is_met_once() {
     assert_eq!(candidates(&index, "connectors/apis").at_most(), 1);
 }
 
-/// The even roles below a bound; counts how often it is asked for one.
+/// The even roles below a bound; counts the calls.
 #[derive(Clone, Copy)]
 struct Even<'a> {
     below: u32,
@@ -172,7 +172,7 @@ fn a_join_walks_the_smaller_side_only_and_finds_the_same() {
     assert_eq!(joined(5_000, 0), (vec![], 0));
 }
 
-/// A role that everybody has costs a user no more than what the user has.
+/// For a role bound to many users, a lookup costs one user no more than its own bindings.
 #[test]
 fn a_role_with_many_bindings_is_looked_up_by_the_user() {
     let mut index = RbacIndex::default();
@@ -194,7 +194,7 @@ fn a_role_with_many_bindings_is_looked_up_by_the_user() {
     assert_eq!(who.subjects.len(), 1);
 }
 
-/// The bindings of a role end where those of the next one begin, however many it has.
+/// The range of one role's bindings ends where those of the next begin, however many it has.
 #[test]
 fn many_bindings_of_one_role_say_nothing_about_its_neighbours() {
     for bindings in [1, 8, 9, 100] {
@@ -248,7 +248,7 @@ fn a_rule_with_two_long_lists_takes_no_room_for_their_product() {
         rules.iter().flat_map(Rule::pairs).count()
     };
     assert_eq!(keys(&wide), 100);
-    // Of either list few are enough, if the other one has many.
+    // A few of one list are enough if the other one is long.
     for (resources, names, expected) in [(60, 2, 60), (2, 60, 2), (32, 2, 64), (33, 2, 33)] {
         for rule in wide.rules.iter_mut().flatten() {
             rule.resources = Some(numbered("r").into_iter().take(resources).collect());

@@ -1,4 +1,4 @@
-//! How objects come into the index and leave it without a trace.
+//! Adding objects to the index, and removing them without a trace.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl RbacIndex {
             RoleKind::Role | RoleKind::Unsupported(_) => namespace,
         };
         let role = self.role_id(home, kind, &role.name);
-        // A grant's role and binding have one name, which is kept once.
+        // A grant's role and binding have the same name, which is stored once.
         let known = self.roles.get(role.0).map(|role| &role.reference.name);
         let known = known.filter(|known| ***known == *name).cloned();
         let (place, _) = self.scopes.make(namespace);
@@ -128,7 +128,8 @@ impl RbacIndex {
         self.scopes.tidy(namespace.as_deref());
     }
 
-    /// Removes every trace of a binding that has left its place, but for its role if that stays its.
+    /// Removes every trace of a binding that was taken from its place, except for its role if that is to
+    /// stay.
     fn unlink(&mut self, id: BindingId, binding: Binding, stays: Option<RoleId>) {
         if let Some(scope) = self.scopes.get_mut(binding.namespace()) {
             scope.forget_binding(&self.hashing, id, &binding);
@@ -149,7 +150,7 @@ impl RbacIndex {
         }
     }
 
-    /// The place of a role; one that is missing gets a place too, for its bindings to refer to.
+    /// The id of a role; a missing role gets an id too, for its bindings to refer to.
     fn role_id(&mut self, namespace: Option<&str>, kind: RoleKind, name: &str) -> RoleId {
         let (namespace, scope) = self.scopes.make(namespace);
         if let Some(id) = scope.role(&self.hashing, &self.roles, &kind, name) {
@@ -167,7 +168,7 @@ impl RbacIndex {
         id
     }
 
-    /// Takes the rules of a role away, if it has any.
+    /// Removes the rules of a role, if it has any.
     fn take_rules(&mut self, namespace: Option<&str>, id: RoleId) {
         let context = Context {
             roles: &self.roles,
@@ -186,7 +187,7 @@ impl RbacIndex {
         }
     }
 
-    /// Forgets a role that neither exists nor is referred to.
+    /// Removes a role that neither exists nor is referred to.
     fn release(&mut self, id: RoleId) {
         let unused = |role: &&Role| role.rules.is_none() && role.bound.len() == 0;
         let Some(role) = self.roles.get(id.0).filter(unused) else {

@@ -1,5 +1,5 @@
-//! Grants as the request-controller writes them: a role and its binding for one pod, with every
-//! label and owner reference, under names of the real lengths.
+//! Grants as the request-controller writes them: a role and its binding for one pod, with every label and
+//! owner reference, and with names of realistic lengths.
 
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
@@ -10,19 +10,19 @@ use authz::{Attributes, Listing, RbacIndex, ResourceRequest, Target, User};
 
 /// The API group of the rules, and of the owner.
 const GROUP: &str = "connectors.alauda.io";
-/// The namespace of the connectors, and so of all grants.
+/// The namespace of the connectors, and therefore of all grants.
 pub(crate) const CONNECTORS: &str = "devops-connectors";
 /// The namespace of the pods.
 const PODS: &str = "devops-ns1";
 /// Connectors, each with a policy of its own.
 const TOOLS: usize = 10;
-/// Service accounts, where they differ.
+/// Service accounts, if there are many.
 const ACCOUNTS: usize = 1_000;
 
-/// Who holds the grants.
+/// The holders of the grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holders {
-    /// One service account all of them, as where one pipeline account runs every pod.
+    /// One service account holds all of them, for example the account of all pipelines.
     One,
     /// As many as a large cluster has.
     Many,
@@ -35,7 +35,7 @@ pub(crate) struct Grant {
     holders: Holders,
 }
 
-/// A question of `CheckAccess`, with its words.
+/// A question of `CheckAccess`, with owned strings.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     user: User,
@@ -44,7 +44,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// As the index takes it.
+    /// In the form that the index takes.
     #[must_use]
     pub(crate) fn attributes(&self) -> Attributes<'_> {
         Attributes {
@@ -62,25 +62,25 @@ impl Question {
 }
 
 impl Grant {
-    /// A grant; each number is one of its own.
+    /// A grant; each number gives another one.
     #[must_use]
     pub(crate) fn new(number: usize, holders: Holders) -> Self {
         Self { number, holders }
     }
 
-    /// Whose it is.
+    /// The user that holds it.
     #[must_use]
     pub(crate) fn user(&self) -> User {
         User::service_account(PODS, &self.account())
     }
 
-    /// Asks for the pod form: a yes.
+    /// A question in the pod form, which is answered with yes.
     #[must_use]
     pub(crate) fn pod_form(&self) -> Question {
         self.question(self.resource().split_off("connectors/".len()))
     }
 
-    /// Asks for the standing form: a no.
+    /// A question in the standing form, which is answered with no.
     #[must_use]
     pub(crate) fn standing_form(&self) -> Question {
         self.question("apis".to_owned())
@@ -102,7 +102,7 @@ impl Grant {
         }
     }
 
-    /// The service account that holds it.
+    /// The binding to the service account that holds the grant.
     #[must_use]
     pub(crate) fn binding(&self) -> RoleBinding {
         RoleBinding {
@@ -162,7 +162,7 @@ impl Grant {
         format!("{}-{digest:032x}", self.connector())
     }
 
-    /// A number that no other grant has, one for each purpose.
+    /// A pseudo-random number, different for each grant and purpose.
     fn random(&self, purpose: u64) -> u64 {
         scramble(self.number as u64 * 16 + purpose)
     }
@@ -208,7 +208,8 @@ impl Grant {
     }
 }
 
-/// What every cluster has: cluster roles for everything, for our controllers, and for everybody, bound.
+/// Objects of every cluster: cluster roles for administrators, for our controllers and for all users, with
+/// their bindings.
 fn of_every_cluster(index: &mut RbacIndex) {
     let roles = [
         ("cluster-admin", "*", "*", "Group", "system:masters"),
@@ -274,7 +275,7 @@ fn of_every_cluster(index: &mut RbacIndex) {
     }
 }
 
-/// An index of grants, filled as two lists fill it: roles, then bindings.
+/// An index of grants, filled as by two lists: roles, then bindings.
 #[must_use]
 pub(crate) fn index(count: usize, holders: Holders) -> RbacIndex {
     let mut index = RbacIndex::default();
@@ -305,7 +306,7 @@ fn uid(random: u64) -> String {
     )
 }
 
-/// Numbers next to each other become numbers far from each other.
+/// Maps adjacent numbers to distant ones.
 fn scramble(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! The index says what RBAC without an index says, after any changes in any order.
+//! The index agrees with RBAC without an index, after any changes in any order.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::worlds::{Change, Question, changes, questions};
 
 const CASES: u32 = 400;
 
-/// So many subjects are asked for, besides all of them.
+/// The limit for subjects in a question; the question without a limit is asked too.
 const FEW: usize = 2;
 
 proptest! {
@@ -32,7 +32,7 @@ proptest! {
         let (mut world, mut index) = (World::default(), RbacIndex::default());
         for change in changes {
             happen(&mut world, &mut index, change);
-            // Between changes too: what an earlier answer leaves behind must not show later.
+            // Compares between changes too, because traces of an earlier answer must not show later.
             compare(&world, &index, &questions[0])?;
         }
         for question in &questions {
@@ -43,7 +43,7 @@ proptest! {
     }
 }
 
-/// A comparison of refusals alone would prove little.
+/// If all answers were refusals, the comparison would prove little.
 #[test]
 fn the_questions_are_answered_in_every_way() {
     let mut runner = TestRunner::deterministic();

@@ -1,4 +1,4 @@
-//! What the index tells beside yes and no.
+//! The contents of an answer besides yes and no.
 
 use std::collections::BTreeSet;
 

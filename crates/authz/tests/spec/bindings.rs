@@ -1,4 +1,4 @@
-//! Whom a binding reaches, and where.
+//! The users that a binding applies to, and the namespaces.
 
 use authz::{
     Attributes, Authorizer, RbacIndex, ResourceRequest, SystemMasters, Target, Union, User,
@@ -9,7 +9,7 @@ use crate::build::{
     cluster_role, cluster_role_binding, may, on, role, role_binding, rule, subject, user,
 };
 
-/// A role and a cluster role of one name, both for reading pods.
+/// A role and a cluster role with the same name, both for reading pods.
 pub(crate) fn readers() -> RbacIndex {
     let read = [rule("get", "''", "pods")];
     let mut index = RbacIndex::default();
@@ -104,7 +104,7 @@ fn a_service_account_without_a_namespace_is_one_of_the_bindings_own() {
         &User::service_account("o", "sa"),
         "ns"
     ));
-    // A binding of the cluster has no namespace to fall back to.
+    // A ClusterRoleBinding has no namespace to fall back to.
     assert!(!reads(&cluster_bound(&["ServiceAccount/sa"]), &own, "ns"));
     let mut nowhere = user("system:serviceaccount::sa", "");
     assert!(!reads(

@@ -1,4 +1,4 @@
-//! Objects and questions in few words.
+//! Short constructors of objects and questions.
 
 use authz::{Attributes, Authorizer, Decision, RbacIndex, ResourceRequest, Target, User};
 use k8s_openapi::api::rbac::v1::{
@@ -6,7 +6,7 @@ use k8s_openapi::api::rbac::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// A list from words: `"get list"`. The word `''` stands for the empty string, no word for no list.
+/// A list from words: `"get list"`. The word `''` means the empty string, no words mean no list.
 pub(crate) fn list(words: &str) -> Vec<String> {
     let words = words.split_whitespace();
     words
@@ -28,7 +28,7 @@ pub(crate) fn rule(verbs: &str, groups: &str, resources: &str) -> PolicyRule {
     }
 }
 
-/// The same on objects of these names only.
+/// The same, restricted to objects of these names.
 pub(crate) fn named(names: &str, rule: PolicyRule) -> PolicyRule {
     PolicyRule {
         resource_names: some(names),
@@ -119,7 +119,7 @@ pub(crate) fn cluster_role_binding(name: &str, reference: &str, to: &[&str]) -> 
     }
 }
 
-/// A user, with groups in words.
+/// A user, and its groups as words.
 pub(crate) fn user(name: &str, groups: &str) -> User {
     User {
         name: name.to_owned(),
@@ -158,7 +158,7 @@ pub(crate) fn may(
     request: ResourceRequest<'_>,
 ) -> bool {
     let verdict = index.authorize(&attributes(user, verb, request));
-    // RBAC never refuses: another authorizer may still allow.
+    // RBAC never denies: another authorizer may still allow.
     assert_ne!(verdict.decision, Decision::Deny);
     verdict.is_allowed()
 }

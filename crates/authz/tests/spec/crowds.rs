@@ -1,5 +1,5 @@
-//! Crowds of bindings to few roles, under names that are nearly those of others: prefixes, suffixes, other letters'
-//! case. The index says what RBAC without an index says, and tells which of the bindings are being deleted.
+//! Many bindings to few roles, under names that nearly equal those of others: prefixes, suffixes, other case.
+//! The index agrees with RBAC without an index, and tells which of the bindings are being deleted.
 
 use authz::{RbacIndex, User};
 use k8s_openapi::api::rbac::v1::{
@@ -18,10 +18,10 @@ use crate::reference::World;
 use crate::worlds::{Change, Question};
 
 const CASES: u32 = 150;
-/// More bindings of a role than the index looks at one by one.
+/// With more bindings of a role than this, the index does not check them one by one.
 const CROWD: usize = 8;
 
-/// Most of everything is in one of them, and most bindings are to one role.
+/// Most objects are in one of these, and most bindings are to one role.
 const PLACES: &[&str] = &[
     "team", "team", "team", "team", "team", "team-a", "eam", "Team",
 ];
@@ -126,7 +126,7 @@ fn rules() -> impl Strategy<Value = Option<Vec<PolicyRule>>> {
     let words = |words: &'static [&'static str], most| {
         vec(select(words).prop_map(str::to_owned), 1..=most).prop_map(Some)
     };
-    // Absent and empty mean every object; a star among them is a name like others.
+    // Absent and empty mean every object; a star among names is an ordinary name.
     let names = prop_oneof![
         2 => Just(None),
         1 => Just(Some(vec![])),
@@ -150,7 +150,7 @@ fn rules() -> impl Strategy<Value = Option<Vec<PolicyRule>>> {
     vec(rule, 1..4).prop_map(Some)
 }
 
-/// Perhaps it is being deleted, and a finalizer keeps it.
+/// The object may be terminating, with a finalizer that keeps it.
 fn metadata(namespace: Option<&str>, name: &str, is_going: bool) -> ObjectMeta {
     let since = Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
     ObjectMeta {
@@ -181,7 +181,7 @@ fn cluster_roles() -> impl Strategy<Value = ClusterRole> {
     })
 }
 
-/// Few, or more than are compared one by one.
+/// Few, or more than the index compares one by one.
 fn subjects() -> impl Strategy<Value = Option<Vec<Subject>>> {
     let some = |size| vec(select(SUBJECTS).prop_map(subject), size).prop_map(Some);
     prop_oneof![12 => some(0..3), 1 => some(17..24)]
@@ -260,7 +260,7 @@ fn questions() -> impl Strategy<Value = Question> {
     )
 }
 
-/// Whether each binding that allows says of itself what its object says.
+/// True when the deletion state of each allowing binding is that of its object.
 fn tells_what_is_going(world: &World, index: &RbacIndex, question: &Question) -> bool {
     let question = question.attributes();
     index.allowing(&question).all(|grant| {
@@ -279,7 +279,7 @@ fn tells_what_is_going(world: &World, index: &RbacIndex, question: &Question) ->
     })
 }
 
-/// The most bindings that one role has.
+/// The highest number of bindings of one role.
 fn crowd(world: &World) -> usize {
     let key = |it: &RoleBinding| {
         let namespace = it.metadata.namespace.clone();
@@ -323,7 +323,7 @@ proptest! {
     }
 }
 
-/// Worlds without crowds, and refusals alone, would prove little.
+/// Without roles with many bindings, or with refusals alone, the comparison would prove little.
 #[test]
 fn crowds_are_met_and_answered_in_both_ways() {
     let mut runner = TestRunner::deterministic();
@@ -348,7 +348,8 @@ fn crowds_are_met_and_answered_in_both_ways() {
     assert!(refused > enough, "{refused} refused");
 }
 
-/// A binding that is made anew under its name with another role leaves the old one, however it is found there.
+/// A binding that is recreated under its name with another role leaves the old role, however it is found
+/// there.
 #[test]
 fn a_replaced_binding_is_of_its_new_role_alone_however_many_are_beside_it() {
     for beside in [0, 1, CROWD - 1, CROWD, CROWD + 1, 50] {

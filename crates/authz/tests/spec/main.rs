@@ -1,4 +1,4 @@
-//! What the authorizer promises, by subject.
+//! The promises of the authorizer, by topic.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What an answer says about itself.
+//! The reasons in the answers.
 
 use authz::{Authorizer, Decision, RbacIndex, User, Verdict};
 
@@ -31,7 +31,7 @@ fn a_yes_names_its_binding_as_kubernetes_does() {
             r#"RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "reader" to ServiceAccount "sa/apps""#,
         ),
         (
-            // The first subject that the user is, not the first kind that is looked up.
+            // The first subject that matches the user, not the first kind that is looked up.
             cluster_bound(&["User/bob", "Group/dev", "User/alice"]),
             &alice,
             r#"RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "reader" to Group "dev""#,
@@ -90,7 +90,7 @@ fn a_role_that_is_not_there_is_told_and_allows_nothing() {
         bind("a", "Role/gone", &["User/alice"]),
         format!("RBAC: {first}")
     );
-    // The same once more, and on another way: told once.
+    // The same error again, through another subject, is reported once.
     assert_eq!(
         bind("b", "Role/gone", &["Group/dev"]),
         format!("RBAC: {first}")

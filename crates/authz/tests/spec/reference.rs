@@ -1,5 +1,5 @@
-//! RBAC without an index, straight from the rules of Kubernetes: every binding is looked at, cluster
-//! first, and every rule of its role.
+//! RBAC without an index, directly from the rules of Kubernetes: it checks every binding, those of the
+//! cluster first, and every rule of its role.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(crate) struct World {
     pub(crate) cluster_role_bindings: BTreeMap<String, ClusterRoleBinding>,
 }
 
-/// A binding of either kind, in one shape.
+/// A binding of either kind, in one struct.
 struct Binding<'a> {
     /// Empty for those of the cluster.
     namespace: &'a str,
@@ -26,14 +26,14 @@ struct Binding<'a> {
     subjects: &'a [Subject],
 }
 
-/// Everything that can be told about one question.
+/// The complete answer to one question.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The sentence about each binding that allows.
+    /// The text of each binding that allows.
     pub(crate) allowing: BTreeSet<String>,
-    /// What could not be looked up for the user.
+    /// The roles that could not be looked up for the user.
     pub(crate) errors: BTreeSet<String>,
-    /// Everybody who may, as sentences.
+    /// All subjects that may do it, as texts.
     pub(crate) who: BTreeSet<String>,
     pub(crate) who_errors: BTreeSet<String>,
 }
@@ -119,7 +119,7 @@ impl World {
         answer
     }
 
-    /// Every rule of every binding of a user, and what could not be looked up.
+    /// Every rule of every binding of a user, and the roles that could not be looked up.
     pub(crate) fn rules_for(
         &self,
         user: &User,

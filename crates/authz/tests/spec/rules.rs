@@ -1,4 +1,4 @@
-//! Which rule allows what.
+//! The accesses that a rule allows.
 
 use authz::{Attributes, Authorizer, RbacIndex, ResourceRequest, Target, User};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -101,7 +101,7 @@ fn a_resource_is_matched_whole_or_by_its_subresource_field() {
         ("*/log", "pods", "x/log", false),
         ("*/", "pods", "", false),
         ("*/", "pods/", "", false),
-        // Resources that hold slashes themselves.
+        // Resources that contain slashes themselves.
         ("connectors/apis/v1/pod/ns/p", "connectors", pod, true),
         (
             "connectors/apis/v1/pod/ns/p",

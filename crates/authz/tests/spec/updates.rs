@@ -1,4 +1,4 @@
-//! How answers follow the objects, whatever the order in which they come.
+//! Answers follow changes of the objects, in whatever order they arrive.
 
 use authz::{Authorizer, IndexError, RbacIndex, User};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -75,7 +75,7 @@ fn a_binding_that_changes_reaches_only_whom_it_names_now() {
         .apply(&role_binding("ns", "b", "Role/reader", &["User/bob"]))
         .unwrap();
     assert_eq!((reads(&index, &alice), reads(&index, &bob)), (false, true));
-    // Made anew under its name with another role, as its reference cannot be edited.
+    // The binding is recreated under its name with another role, because its reference is immutable.
     index
         .apply(&role_binding("ns", "b", "Role/gone", &["User/bob"]))
         .unwrap();
@@ -120,7 +120,7 @@ fn what_a_list_does_not_show_was_deleted() {
     let bobs = role_binding("ns", "bobs", "Role/reader", &["User/bob"]);
     assert_eq!(index.reset([&bobs]), []);
     assert_eq!((reads(&index, &alice), reads(&index, &bob)), (false, true));
-    // Lists of the other kinds do not touch it.
+    // Lists of other kinds do not affect it.
     assert_eq!(index.reset::<ClusterRole>([]), []);
     assert_eq!(index.reset::<ClusterRoleBinding>([]), []);
     assert!(reads(&index, &bob));
@@ -146,7 +146,7 @@ fn an_object_that_cannot_be_placed_grants_nothing_and_is_told() {
     assert_eq!(index.apply(&nowhere), Err(no_namespace));
     index.delete(&nowhere);
     assert!(index.is_empty());
-    // The rest of a list is taken all the same.
+    // The rest of a list is applied all the same.
     assert_eq!(index.reset([&nameless, &reader()]), [no_name]);
     index.apply(&alices()).unwrap();
     assert!(reads(&index, &user("alice", "")));

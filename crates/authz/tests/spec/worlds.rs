@@ -1,4 +1,4 @@
-//! Random objects and questions from few words, so that much matches by chance.
+//! Random objects and questions from few words, so that many match by chance.
 
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject,
@@ -14,7 +14,7 @@ use authz::{Attributes, ResourceRequest, Target, User};
 
 const NAMESPACES: &[&str] = &["a", "b"];
 const NAMES: &[&str] = &["n0", "n1", "n2"];
-// A word that stands more often is drawn more often.
+// A word that occurs more often is drawn more often.
 const VERBS: &[&str] = &["get", "get", "get", "list", "*", "*", ""];
 const GROUPS: &[&str] = &["", "", "", "", "g", "*", "*", "*"];
 const ASKED_VERBS: &[&str] = &["get", "get", "get", "get", "list", "*", ""];
@@ -111,7 +111,7 @@ const REFERENCES: &[&str] = &[
     "Rule/n0",
 ];
 
-/// One thing that happens to the objects.
+/// One change of the objects.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Role(Role),
@@ -128,7 +128,7 @@ pub(crate) enum Change {
     ClusterRoleBindings(Vec<ClusterRoleBinding>),
 }
 
-/// A question that owns its words.
+/// A question that owns its strings.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) user: User,
@@ -205,7 +205,7 @@ pub(crate) fn questions() -> impl Strategy<Value = Question> {
     )
 }
 
-/// Absent, empty, or usually some of the words.
+/// Absent, empty, or most often some of the words.
 fn words(
     words: &'static [&'static str],
     most: usize,
@@ -222,7 +222,7 @@ fn rules() -> impl Strategy<Value = Option<Vec<PolicyRule>>> {
         3 => Just(None),
         2 => words(OBJECTS, 2),
     ];
-    // Rules that match in all but one respect find more than rules that match in none.
+    // Rules that match in all but one respect find more bugs than rules that match in none.
     let broad = |words| prop_oneof![words, Just(Some(vec!["*".to_owned()]))];
     let rule = (
         broad(words(VERBS, 3).boxed()),

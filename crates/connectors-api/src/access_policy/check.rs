@@ -1,4 +1,4 @@
-//! One approval check: which objects decide, and how they are read.
+//! One approval check: the objects that decide, and how their state is read.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The rules of the Roles that a policy hands out.
+//! The rules of the Roles that a policy grants.
 
 use kube::core::Rule;
 use schemars::{JsonSchema, Schema};
@@ -58,8 +58,8 @@ pub struct RoleRule {
     pub verbs: Vec<String>,
 }
 
-/// `connectors/<permission>`, alone or with the object that may use it. A namespace or name may be one
-/// template here; which templates, and whether at all, is for the place where the rule stands.
+/// `connectors/<permission>`, alone or with the object that may use it. The namespace and the name may each
+/// be one template. Which templates are allowed, if any, depends on where the rule is used.
 fn shape() -> String {
     let group_version = r"([a-z0-9][-.a-z0-9]*/)?v[0-9][a-z0-9]*";
     let kind = "[a-z][-a-z0-9]*";
@@ -67,7 +67,7 @@ fn shape() -> String {
     format!("^connectors/[a-z]+(/{group_version}/{kind}/{name}/{name})?$")
 }
 
-/// No access that outlives a pod may depend on one.
+/// A standing permission outlives any pod, so it must not depend on one.
 pub(super) fn no_templates() -> Rule {
     cel::invalid(
         "self.rules.all(rule, rule.resources.all(resource, !resource.contains('{')))",
@@ -76,7 +76,7 @@ pub(super) fn no_templates() -> Rule {
     .field_path(".rules")
 }
 
-/// `connectors/<permission>` alone is held by the subject, not by its pod.
+/// `connectors/<permission>` alone would be held by the subject, not by its pod.
 pub(super) fn not_bare() -> Rule {
     cel::forbidden(
         "self.rules.all(rule, rule.resources.all(resource, resource.split('/').size() != 2))",
@@ -86,8 +86,8 @@ pub(super) fn not_bare() -> Rule {
     .field_path(".rules")
 }
 
-/// Of the context object, templates may use the namespace where a namespace belongs, and the name
-/// where a name belongs. The last three spellings are the source document's.
+/// Templates may use the namespace of the context object where a namespace belongs, and its name where a name
+/// belongs. The last three spellings come from the source document.
 pub(super) fn ends_in_context() -> Rule {
     let namespace =
         r"\{\.(object\.metadata|object\.pod\.metadata|pod\.metadata|object\.pod)\.namespace\}";
@@ -103,8 +103,8 @@ pub(super) fn ends_in_context() -> Rule {
     .field_path(".rules")
 }
 
-/// People copy rules from Roles. Declaring the two fields that a rule here must not have gives them
-/// a description in `kubectl explain` and a message of their own.
+/// Users copy rules from Roles. Declaring the two fields that are forbidden here gives them a description in
+/// `kubectl explain` and a specific error message.
 fn declare_what_is_forbidden(schema: &mut Schema) {
     let refused = |why: &str| json!({"type": "array", "maxItems": 16, "items": {"type": "string", "maxLength": 253}, "description": why});
     let Some(properties) = schema

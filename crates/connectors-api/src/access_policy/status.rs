@@ -1,4 +1,4 @@
-//! What the controllers found out about an `AccessPolicy`.
+//! The status of an `AccessPolicy`, written by the controllers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Subjects as they are written in a policy.
+//! Subjects as a policy spells them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

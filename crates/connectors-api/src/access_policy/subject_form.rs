@@ -1,4 +1,4 @@
-//! Subjects as they are understood: one variant per form, nothing optional that matters.
+//! Subjects after parsing: one variant per form, without optional fields that change the meaning.
 
 use thiserror::Error;
 
@@ -6,12 +6,13 @@ use super::{SubjectKind, SubjectSpec};
 use crate::LabelSelector;
 use crate::names::{is_dns_label, is_dns_subdomain};
 
-/// The group of all service accounts of the cluster; `:<namespace>` makes it those of a namespace.
+/// The group of all service accounts of the cluster. With `:<namespace>` appended, it is the group of those
+/// of a namespace.
 const ALL_ACCOUNTS: &str = "system:serviceaccounts";
-/// How a service account is called as a user.
+/// The prefix of a service account's user name.
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// A subject that was understood.
+/// A parsed subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubjectForm {
     /// One service account.
@@ -23,14 +24,14 @@ pub enum SubjectForm {
     },
     /// Every service account with certain labels.
     ServiceAccountsByLabel {
-        /// The labels of the service accounts. It names values.
+        /// The labels of the service accounts. The selector names values.
         selector: LabelSelector,
         /// The labels of their namespaces, with values; absent: the policy's own namespace.
         namespaces: Option<LabelSelector>,
     },
     /// All service accounts of every namespace with certain labels.
     ServiceAccountGroupsByNamespace {
-        /// The labels of the namespaces. It names values.
+        /// The labels of the namespaces. The selector names values.
         namespaces: LabelSelector,
     },
     /// One group.
@@ -46,7 +47,7 @@ pub enum SubjectForm {
 }
 
 impl SubjectForm {
-    /// Whether the cluster decides whom it means.
+    /// True when the subject is a selector, so that the objects in the cluster determine the accounts.
     #[must_use]
     pub const fn is_selector(&self) -> bool {
         match self {
@@ -68,7 +69,7 @@ impl SubjectForm {
     }
 }
 
-/// Why a subject cannot be understood. The CEL rules say the same, in the same words.
+/// The reason why a subject cannot be parsed. The CEL rules use the same words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SubjectError {
     /// A User or Group without a name.
@@ -80,7 +81,7 @@ pub enum SubjectError {
     /// A User or Group with a `nameSelector`.
     #[error("nameSelector: finds ServiceAccounts only; give the User or Group by name")]
     NameSelectorNotAllowed,
-    /// A service account without anything that says which one.
+    /// A service account without a name or selector.
     #[error("a ServiceAccount needs a name, or a nameSelector with at least one requirement")]
     NameOrSelectorRequired,
     /// A service account with a name and a selector.
@@ -91,13 +92,13 @@ pub enum SubjectError {
         "name: must be the name of a ServiceAccount, or system:serviceaccount:<namespace>:<name>"
     )]
     AccountName,
-    /// A namespace in the name, and another one beside it.
+    /// A namespace in the name, and a different one in the field.
     #[error("namespace: differs from the one in name; leave it out")]
     TwoNamespaces,
     /// A `nameSelector` next to a namespace.
     #[error("namespace: belongs to a name; next to nameSelector use namespaceSelector")]
     NamespaceWithSelector,
-    /// A `namespaceSelector` that nothing is selected in.
+    /// A `namespaceSelector` without anything to select in the namespaces.
     #[error(
         "namespaceSelector: only next to a nameSelector, or for the Group system:serviceaccounts"
     )]
@@ -112,12 +113,12 @@ pub enum SubjectError {
         "namespaceSelector: would select every ServiceAccount of the cluster; give it a requirement"
     )]
     EveryAccount,
-    /// A `nameSelector` that lists what it leaves out, or only keys.
+    /// A `nameSelector` that only excludes values, or only has keys.
     #[error(
         "nameSelector: names no value of a label; add matchLabels, or a requirement with operator In"
     )]
     NameSelectorOpen,
-    /// A `namespaceSelector` that lists what it leaves out, or only keys.
+    /// A `namespaceSelector` that only excludes values, or only has keys.
     #[error(
         "namespaceSelector: names no value of a label; add matchLabels, or a requirement with operator In"
     )]
@@ -215,7 +216,7 @@ fn group(spec: &SubjectSpec) -> Result<SubjectForm, SubjectError> {
     }
 }
 
-/// The name of a user or group, which has nothing else.
+/// The name of a user or group, which must have no other field.
 fn named(spec: &SubjectSpec) -> Result<String, SubjectError> {
     if spec.namespace.is_some() {
         return Err(SubjectError::NamespaceNotAllowed);

@@ -1,4 +1,4 @@
-//! What became of an `AccessRequest`.
+//! The status of an `AccessRequest`.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;

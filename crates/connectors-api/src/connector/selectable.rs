@@ -10,17 +10,17 @@ use serde::{Deserialize, Deserializer};
 use super::Connector;
 use crate::labels;
 
-/// A [`Connector`] of which only the metadata is kept, with the labels that selectors compare.
+/// A [`Connector`] reduced to its metadata, with the labels that selectors compare.
 ///
-/// Selectors of connectors are never compared with the written labels: those of the class may be missing (the
-/// connector is older than the webhook, or the webhook was away) or may name another class.
+/// Selectors of connectors are never compared with the stored class labels. These may be missing, because the
+/// connector is older than the webhook or the webhook was unavailable, or may name another class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selectable {
-    /// Name, owner, age, and labels with those of the class.
+    /// Name, owner, age, and labels including those of the class.
     pub metadata: ObjectMeta,
 }
 
-/// What is read of a connector, however large the rest is.
+/// The fields of a connector that are deserialized, however large the rest is.
 #[derive(Deserialize)]
 struct Read {
     #[serde(default)]
@@ -29,8 +29,8 @@ struct Read {
     spec: Spec,
 }
 
-/// `service-kit` reads the same fields of other kinds. It knows no kind of ours, and no library of its process shell
-/// belongs here, so neither can have the other's.
+/// `service-kit` reads the same fields of other kinds. It must not depend on the kinds of this crate, and
+/// this crate must not depend on libraries of processes, so neither can reuse the other's type.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Metadata {

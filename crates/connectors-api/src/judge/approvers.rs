@@ -1,5 +1,5 @@
-//! Who approved an `ApprovalTask`, from what its own webhook guards: `spec.approvers[].input`. What
-//! `status` claims is anybody's word who may write it.
+//! The approvers of an `ApprovalTask`, read from `spec.approvers[].input`, which its own webhook protects.
+//! `status` is not used, because any account that can write it can claim anything there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,18 +8,18 @@ use serde_json::Value;
 
 use crate::access_policy::Approvers;
 
-/// What an approver writes to say yes.
+/// The input of an approver that means approval.
 const YES: &str = "approve";
-/// As many names as a status shows.
+/// The limit of names in a status.
 const MOST_NAMES: usize = 100;
-/// The longest name of a person that a policy can hold.
+/// The longest user name that a policy can hold.
 const LONGEST_NAME: usize = 512;
 
-/// The people who said yes, each with the groups in whose name they did so.
+/// The approving users, each with the groups that they approved for as members.
 #[derive(Debug, Default)]
 pub(super) struct Approvals(BTreeMap<String, BTreeSet<String>>);
 
-/// Too few.
+/// The number of approvals is too low.
 #[derive(Debug)]
 pub(super) struct Short {
     have: usize,
@@ -36,7 +36,7 @@ impl fmt::Display for Short {
     }
 }
 
-/// The approvals that an object records. What is not in the form of an approver is no approval.
+/// The approvals that an object records. Entries in another form are ignored.
 pub(super) fn of(object: &Value) -> Approvals {
     let mut approvals = Approvals::default();
     for approver in list(object.pointer("/spec/approvers")) {
@@ -44,13 +44,13 @@ pub(super) fn of(object: &Value) -> Approvals {
             continue;
         };
         match approver.get("type").and_then(Value::as_str) {
-            // Before groups existed there was no type.
+            // Objects from before groups existed have no type.
             None | Some("" | "User")
                 if approver.get("type").is_none_or(Value::is_string) && says_yes(approver) =>
             {
                 approvals.0.entry(name.to_owned()).or_default();
             }
-            // A yes of the group itself names nobody: its members' do.
+            // An approval by the group entry itself identifies no user; those of its members do.
             Some("Group") => {
                 for member in list(approver.get("users")).filter(|member| says_yes(member)) {
                     if let Some(person) = self::name(member) {
@@ -79,7 +79,7 @@ fn says_yes(approver: &Value) -> bool {
 }
 
 impl Approvals {
-    /// Whether enough of the wanted people approved. Each person counts once.
+    /// Checks that enough of the wanted users approved. Each user counts once.
     pub(super) fn meet(&self, wanted: &Approvers) -> Result<(), Short> {
         let Approvers {
             users,
@@ -90,7 +90,7 @@ impl Approvals {
             users.contains(person) || groups.iter().any(|group| for_groups.contains(group))
         };
         let have = self.0.iter().filter(counts).count();
-        // No approval at all is never enough, whatever a policy says.
+        // Without any approval it is never enough, whatever the policy says.
         let need = usize::try_from(*minimum).unwrap_or(1).max(1);
         if have >= need {
             Ok(())
@@ -99,7 +99,7 @@ impl Approvals {
         }
     }
 
-    /// Everybody who approved, in the order of their names.
+    /// All approving users, ordered by name.
     pub(super) fn everybody(self) -> Vec<String> {
         self.0.into_keys().take(MOST_NAMES).collect()
     }

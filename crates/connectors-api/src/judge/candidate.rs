@@ -1,4 +1,4 @@
-//! Which objects a check selects, and whether it can be judged without looking at any.
+//! The objects that a check selects, and the checks that fail regardless of their objects.
 
 use super::object::Object;
 use super::{JudgeReason, Stage};
@@ -9,25 +9,26 @@ use crate::field_selector::FieldSelector;
 use crate::shared_fields::FieldPath;
 use crate::template::{Budget, RenderedLabels, TemplateData};
 
-/// Groups of kinds whose objects belong to a pipeline run.
+/// API groups of kinds that belong to a pipeline run.
 const WITH_LINEAGE: [&str; 2] = ["tekton.dev", "openshift-pipelines.org"];
-/// The group of the kind that records who approved.
+/// The kind that records its approvers.
 const RECORDS_APPROVERS: (&str, &str) = ("openshift-pipelines.org", "ApprovalTask");
 
-/// What a check selects, whatever pod asks; or why it fails whatever its objects say.
+/// The parsed selector of a check, independent of the asking pod, or the error with which the check fails
+/// regardless of its objects.
 #[derive(Debug)]
 pub(super) struct Selector {
     refused: Option<Problem>,
-    /// Before a grant.
+    /// Used before a grant.
     by_policy: CheckSelector,
 }
 
-/// What an object must be to decide a check.
+/// The requirements for an object to decide a check.
 #[derive(Debug)]
 pub(super) enum Selection {
-    /// What the policy says now.
+    /// Those of the policy's current selector.
     ByPolicy(Box<ByPolicy>),
-    /// What the access was granted on.
+    /// None: the objects are those that access was granted on.
     ByGrant,
 }
 
@@ -54,7 +55,7 @@ impl Selector {
     }
 }
 
-/// What is said of a field that policies of other namespaces do not see.
+/// The error for a field that policies of other namespaces may not see.
 #[must_use]
 pub fn not_shared(field: &str) -> String {
     format!(
@@ -63,7 +64,7 @@ pub fn not_shared(field: &str) -> String {
     )
 }
 
-/// Why a check fails before and after a grant.
+/// The error with which a check fails both before and after a grant.
 fn refused(check: &Check) -> Result<(), Problem> {
     if !may_approve(&check.selector.object_ref) {
         let ObjectKind { api_version, kind } = &check.selector.object_ref;
@@ -85,7 +86,7 @@ fn refused(check: &Check) -> Result<(), Problem> {
 }
 
 impl Selection {
-    /// Why the check fails, if it does so whatever its objects say.
+    /// The selection, or the error with which the check fails regardless of its objects.
     pub(super) fn of(
         selector: &Selector,
         pod_namespace: &str,
@@ -114,8 +115,8 @@ impl Selection {
         })))
     }
 
-    /// The same if a policy of another namespace may select by its fields: by an object that is found or not, it would
-    /// be told their values.
+    /// The same, or an error if a policy of another namespace selects by fields that it may not see: whether
+    /// an object is found would disclose their values.
     pub(super) fn of_shared_fields(
         self,
         is_foreign: bool,
@@ -131,8 +132,8 @@ impl Selection {
         }
     }
 
-    /// Whether an object that is being deleted counts as deleted. What access was granted on counts
-    /// until the caller finds it gone.
+    /// True when an object that is being deleted counts as deleted. Objects that access was granted on count
+    /// until the caller finds them gone.
     pub(super) const fn leaves_out_what_is_being_deleted(&self) -> bool {
         match self {
             Self::ByPolicy(_) => true,
@@ -140,7 +141,7 @@ impl Selection {
         }
     }
 
-    /// Why an object should not have been found for the check.
+    /// The reason why an object does not belong to the check.
     pub(super) fn problem_with(&self, check: &Check, object: &Object) -> Option<Problem> {
         let Some(identity) = &object.identity else {
             let message = "an object without apiVersion, kind, namespace, name, UID or \
@@ -176,7 +177,7 @@ impl Selection {
     }
 }
 
-/// Whether a check counts only objects that are proven to belong to the pod's own run.
+/// True when a check counts only objects that are proven to belong to the pod's own run.
 #[must_use]
 pub fn needs_proof(check: &Check) -> bool {
     match check.provenance {
@@ -186,7 +187,7 @@ pub fn needs_proof(check: &Check) -> bool {
     }
 }
 
-/// Proof of lineage is not available in this version, so what needs it fails.
+/// Proof of lineage is not available in this version, so checks that need it fail.
 fn proof(check: &Check) -> Result<(), Problem> {
     let kind = &check.selector.object_ref;
     if needs_proof(check) {
@@ -201,13 +202,13 @@ fn proof(check: &Check) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether the objects of a kind belong to a pipeline run, which labels alone do not show.
+/// True when the objects of a kind belong to a pipeline run, which labels alone do not prove.
 #[must_use]
 pub fn has_lineage(kind: &ObjectKind) -> bool {
     WITH_LINEAGE.contains(&group(kind))
 }
 
-/// What a check that needs a proof says instead, so that objects count without one.
+/// The setting with which objects of a check count without a proof.
 #[must_use]
 pub fn without_proof(check: &Check) -> &'static str {
     if has_lineage(&check.selector.object_ref) {

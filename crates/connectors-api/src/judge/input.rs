@@ -1,4 +1,4 @@
-//! A question that makes sense as a whole.
+//! Validation of a question as a whole.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use super::{Policy, Question};
 use crate::names::{API_VERSION, is_dns_label, is_dns_subdomain};
 use crate::parse::ParseError;
 
-/// Why a question cannot be judged at all.
+/// The reason why a question cannot be judged at all.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JudgeError {
-    /// The policy is an object of another kind, or of a version that is not known here.
+    /// The policy is an object of another kind, or of an unknown version.
     #[error("policy: must be an AccessPolicy of {API_VERSION}")]
     PolicyKind,
     /// The policy cannot be read.
     #[error("policy: {0}")]
     Policy(#[from] ParseError),
-    /// The policy is in no namespace.
+    /// The policy has no namespace.
     #[error("policy: metadata.namespace is missing")]
     PolicyNamespace,
     /// The policy grants nothing under checks.
@@ -27,10 +27,10 @@ pub enum JudgeError {
     /// Two checks of the policy share a name.
     #[error("policy: two checks are called `{0}`")]
     SameName(String),
-    /// What asks is not a pod.
+    /// The context object is not a pod.
     #[error("context object: must be a Pod of v1")]
     ContextKind,
-    /// What asks has no identity.
+    /// The context object has no identity.
     #[error("context object: metadata.{0} is missing, or nothing that a pod can have")]
     ContextIdentity(&'static str),
     /// The connector is not a name.
@@ -41,7 +41,7 @@ pub enum JudgeError {
     UnknownCheck(String),
 }
 
-/// Finds out whether a question about a policy makes sense. Tells the namespace of the pod.
+/// Validates a question. Returns the namespace of the pod.
 pub(super) fn check(question: &Question<Arc<Policy>>) -> Result<String, JudgeError> {
     let Question {
         policy,

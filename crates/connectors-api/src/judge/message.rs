@@ -1,16 +1,17 @@
-//! What a check says in one word and one sentence, out of what its objects say.
+//! The reason and the message of a check, from those of its objects.
 
 use super::{JudgeReason, ObjectJudgement};
 use crate::access_policy::Check;
 use crate::reason::AccessCheckReady;
 
-/// The word and the sentence of the object that the verdict hangs on; of several the first by name.
+/// The reason and the message of the decisive object; of several, the first by name.
 pub(super) fn of_check(
     check: &Check,
     verdict: AccessCheckReady,
     objects: &[ObjectJudgement],
 ) -> (JudgeReason, String) {
-    // A misled check fails though all its objects but one may have passed, and that is the one to tell.
+    // If an object does not match the check, the check fails although all others may have passed. That object
+    // is the one to report.
     let misled = |object: &&ObjectJudgement| object.reason == JudgeReason::NotSelected;
     let decisive = |object: &&ObjectJudgement| object.verdict == verdict;
     let first = objects.iter().find(misled);

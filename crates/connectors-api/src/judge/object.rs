@@ -1,4 +1,4 @@
-//! One object, and what it says.
+//! The evaluation of one object.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::{JudgeReason, ObjectJudgement, RegoAnswer, RegoFailure, verdict};
 use crate::access_policy::{Check, ObjectKind};
 use crate::check_state::{CheckOutcome, ObjectState, StateError};
 
-/// What a pod's tenant may read and the policy's author may not.
+/// Replaces a module's message that the pod's tenant may read and the policy's author may not.
 const HIDDEN: &str = "the policy's Rego module decided; its words are not shown because the pod is \
                       in another namespace than the policy";
 
@@ -19,9 +19,9 @@ const HIDDEN: &str = "the policy's Rego module decided; its words are not shown 
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) value: Value,
-    /// What a policy of another namespace sees of it; none if the policy is in the object's own.
+    /// The part that a policy of another namespace sees; none if the policy is in the object's namespace.
     pub(super) seen: Option<Value>,
-    /// None when a part of it is missing.
+    /// None when the identity is incomplete.
     pub(super) identity: Option<Identity>,
 }
 
@@ -35,18 +35,18 @@ pub(super) struct Identity {
     resource_version: String,
 }
 
-/// Never the whole object: names are all that anybody is told.
+/// Messages contain names only, never more of the object.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
     }
 }
 
-/// An object with what it says.
+/// An object with its result.
 pub(super) struct Judged {
     identity: Identity,
     state: String,
-    /// None when it cannot be told.
+    /// None when the state cannot be determined.
     outcome: Option<CheckOutcome>,
     reason: JudgeReason,
     message: String,
@@ -76,12 +76,12 @@ impl Object {
         }
     }
 
-    /// The same for the same objects, however they came.
+    /// A sort key that does not depend on the order in which the objects arrived.
     pub(super) fn order(&self) -> (Option<Identity>, String) {
         (self.identity.clone(), self.value.to_string())
     }
 
-    /// Labels that are texts; others select nothing.
+    /// The labels with string values; others match nothing.
     pub(super) fn labels(&self) -> BTreeMap<String, String> {
         let labels = self.value.pointer("/metadata/labels");
         let labels = labels.and_then(Value::as_object).into_iter().flatten();
@@ -96,7 +96,7 @@ impl Object {
             .is_some_and(|time| !time.is_null())
     }
 
-    /// What the object says. It is one that the check selects.
+    /// The result of an object that the check selects.
     pub(super) fn judge(
         &self,
         check: &Check,
@@ -183,7 +183,7 @@ fn by_state(
     }
 }
 
-/// What is said of a word that would be one of ours in lower case.
+/// The hint for a word that would be known in lower case.
 fn spelling(state: &ObjectState) -> Option<String> {
     let word = state.as_str().to_lowercase();
     match ObjectState::from_word(&word)? {
@@ -195,7 +195,7 @@ fn spelling(state: &ObjectState) -> Option<String> {
     }
 }
 
-/// A word that a module makes up can be any part of any object.
+/// A word made up by a module may contain any part of any object.
 fn hidden(state: ObjectState) -> ObjectState {
     match state {
         ObjectState::Other(_) => ObjectState::from_word("other").unwrap_or(ObjectState::Pending),
@@ -251,12 +251,12 @@ impl Judged {
         }
     }
 
-    /// What the check makes of it.
+    /// The result for the check.
     pub(super) fn outcome(&self) -> Result<CheckOutcome, ()> {
         self.outcome.ok_or(())
     }
 
-    /// Whoever collected the objects made a mistake, and may have made others.
+    /// The caller passed an object that the check does not select, so it may have missed others.
     pub(super) fn is_not_selected(&self) -> bool {
         self.reason == JudgeReason::NotSelected
     }

@@ -1,4 +1,4 @@
-//! A policy that was understood: what is the same for every pod is read once.
+//! A parsed policy: the parts that are the same for every pod are parsed once.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub(super) struct PolicyCheck {
 }
 
 impl Policy {
-    /// Reads an `AccessPolicy`, or what was kept of it when access was granted.
+    /// Parses an `AccessPolicy`, or the copy of it that was kept when access was granted.
     pub fn read(policy: &Value) -> Result<Self, JudgeError> {
         if text(policy, "/apiVersion") != Some(API_VERSION)
             || text(policy, "/kind") != Some("AccessPolicy")
@@ -62,7 +62,7 @@ impl Policy {
         })
     }
 
-    /// The namespace that it is in.
+    /// The namespace of the policy.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
@@ -70,7 +70,7 @@ impl Policy {
 }
 
 impl PolicyCheck {
-    /// The module that reads the objects, if one does.
+    /// The module that evaluates the objects, if there is one.
     pub(super) fn module(&self) -> Option<&str> {
         let rego = self.check.state.as_ref().map(|state| state.rego.as_str());
         rego.filter(|module| !module.is_empty())

@@ -1,4 +1,4 @@
-//! What holds for every question.
+//! Properties of every question.
 
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -1,55 +1,55 @@
-//! Why a check, an object or a set of rules is what it is.
+//! The reasons for the result of a check, an object or a set of rules.
 
 use crate::words::words;
 
 words! {
-    /// Why a check or an object says what it says.
+    /// The reason for the result of a check or an object.
     JudgeReason {
-        /// Somebody approved, or a test passed.
+        /// An approver approved, or a test passed.
         Approved,
-        /// Nobody has decided yet.
+        /// No decision yet.
         Pending,
-        /// Somebody said no.
+        /// An approver rejected.
         Rejected,
-        /// The state is a word that does not let through.
+        /// The state is a word that does not pass.
         NotHolding,
-        /// Nothing that the check selects exists yet.
+        /// No object that the check selects exists yet.
         NoObjects,
         /// The object is being deleted, which counts as deleted.
         BeingDeleted,
-        /// The labels that the check looks for cannot be made out of the pod.
+        /// The labels of the check's selector cannot be rendered from the pod.
         TemplateFailed,
-        /// The fields that the check looks for cannot be looked for.
+        /// The fields of the check's selector cannot be used.
         SelectorInvalid,
         /// The Rego module gives no answer.
         RegoFailed,
-        /// The Rego module went beyond a limit.
+        /// The Rego module exceeded a limit.
         RegoLimit,
         /// The object's state cannot be read.
         StateUnreadable,
-        /// The object is not what the check selects.
+        /// The object does not match the check's selector.
         NotSelected,
         /// It cannot be proven that the object and the pod belong to one pipeline run.
         ProofUnavailable,
-        /// Too few of the people whom the policy names have approved.
+        /// Too few of the users that the policy names have approved.
         QuorumNotMet,
         /// The policy names approvers for a kind that does not record any.
         ApproversUnsupported,
-        /// Objects of the kind that the check selects are no approvals.
+        /// Objects of the selected kind cannot be approvals.
         KindRefused,
     }
 }
 
 words! {
-    /// Why nothing can be granted although every check passes.
+    /// The reason why nothing can be granted although every check passes.
     RulesReason {
         /// The policy has no rule.
         NoRules,
         /// A rule is about something other than connectors.
         WrongApiGroup,
-        /// A resource is not one of this policy's permission.
+        /// A resource belongs to another permission than the policy's.
         WrongPermission,
-        /// A resource is none, or not about the pod that asks.
+        /// A resource is malformed, or is not about the asking pod.
         WrongResource,
         /// A rule allows no verb.
         NoVerbs,

@@ -1,4 +1,4 @@
-//! What is granted once the checks pass: rules that name connectors, and the pod that asked.
+//! The rules that are granted once the checks pass: they name connectors, and the asking pod.
 
 use thiserror::Error;
 
@@ -8,17 +8,16 @@ use crate::names::GROUP;
 use crate::template::{RenderResourceError, ResourceTemplate, ResourceTemplateError, TemplateData};
 use crate::{AccessResource, Permission};
 
-/// One rule of the Role that is to be written. Its API group and its resource name are not the policy's
-/// to choose.
+/// One rule of the Role to be written. The policy cannot choose its API group and its resource name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantedRule {
-    /// Verbs, as the policy has them.
+    /// Verbs, as in the policy.
     pub verbs: Vec<String>,
-    /// Each about the pod that asked.
+    /// Each is about the asking pod.
     pub resources: Vec<AccessResource>,
 }
 
-/// Why nothing can be granted.
+/// The reason why nothing can be granted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoRules {
     /// There is no rule.
@@ -30,27 +29,27 @@ pub enum NoRules {
     /// A rule without resources.
     #[error("permissions: a rule names no resource")]
     NoResource,
-    /// A rule without verbs, or with one that is none.
+    /// A rule without verbs, or with an invalid one.
     #[error("permissions: a rule names no verb")]
     NoVerb,
     /// Another permission.
     #[error("permissions: {resource} is not about the policy's permission {permission}")]
     Permission {
-        /// What the rule names.
+        /// The resource of the rule.
         resource: AccessResource,
-        /// What the policy is about.
+        /// The permission of the policy.
         permission: Permission,
     },
-    /// Not a resource that could be granted.
+    /// A resource that cannot be granted.
     #[error("permissions: {0}")]
     Template(#[from] ResourceTemplateError),
-    /// Not a resource of this pod.
+    /// A resource that is not about this pod.
     #[error("permissions: {0}")]
     Resource(#[from] RenderResourceError),
 }
 
 impl NoRules {
-    /// The same as one word.
+    /// The reason as one word.
     #[must_use]
     pub const fn reason(&self) -> RulesReason {
         match self {
@@ -63,7 +62,7 @@ impl NoRules {
     }
 }
 
-/// The rules of a policy, whatever pod asks.
+/// The rules of a policy, independent of the asking pod.
 #[derive(Debug)]
 pub(super) struct Rules(Vec<Result<RuleTemplate, NoRules>>);
 
@@ -79,7 +78,7 @@ impl Rules {
         Self(rules.into_iter().map(read).collect())
     }
 
-    /// One rule that cannot be granted leaves none: half a Role would look like a whole one.
+    /// One rule that cannot be granted discards all: a partial Role would look like a complete one.
     pub(super) fn render(
         &self,
         permission: Permission,

@@ -51,7 +51,7 @@ pub(super) fn gate(name: &str, state: &str) -> Value {
     })
 }
 
-/// About a policy that nobody read before.
+/// With a policy that was not parsed before.
 pub(super) fn prepare(question: Question) -> Result<Prepared, JudgeError> {
     super::prepare(question.read()?)
 }
@@ -164,7 +164,7 @@ fn states_and_match_decide() {
         assert_eq!(judgement.said(), (verdict, reason), "{states:?} {match_}");
         assert_eq!(judgement.verdict, verdict);
         assert_eq!(judgement.rules.is_some(), verdict == Passed);
-        // The same after the grant, but nothing is rendered.
+        // The same result after the grant, but without rendered rules.
         let after = question()
             .with(|it| {
                 it.check()["match"] = match_.into();
@@ -243,7 +243,7 @@ fn what_the_check_does_not_select_fails_it_before_the_grant_and_counts_after() {
         ),
     ];
     for (change, message) in changes {
-        // Even one of several, and even where one passing object would do.
+        // Also as one of several objects, and also where one passing object would be enough.
         let mut wrong = gate("b", "approved");
         let mut right = gate("a", "approved");
         right["data"] = json!({"type": "a"});
@@ -401,7 +401,7 @@ fn kinds_with_a_lineage_need_a_proof_that_is_not_available() {
                     .judged();
                 let (said, reason) = judgement.said();
                 if verdict == Failed {
-                    // A no without proof is as little worth as a yes.
+                    // Without proof, a rejection is worth as little as an approval.
                     assert_eq!((said, reason), (Failed, JudgeReason::ProofUnavailable));
                     let message = &judgement.only().message;
                     let way = if provenance == "Required" && kind == "ConfigMap" {

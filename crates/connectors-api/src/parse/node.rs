@@ -1,7 +1,7 @@
 //! A JSON value as a deserializer that keeps errors as data.
 //!
-//! `serde_json`'s own turns an unknown field into a finished sentence; the hint needs the word and
-//! its alternatives.
+//! The deserializer of `serde_json` turns an unknown field into a finished sentence. The hint needs the name
+//! and its alternatives.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use super::MOST_SPEC_BYTES;
 #[derive(Clone, Copy)]
 pub(super) struct Node<'de>(pub(super) &'de Value);
 
-/// What is wrong with a value.
+/// The problem with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
     UnknownField {

@@ -1,4 +1,4 @@
-//! Names that are nearly those of a policy (longer, shorter, of another case) are other names.
+//! Names that nearly equal those of a policy (longer, shorter, other case) do not match.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{AccessPolicySpec, Permission};
 /// The policy's own namespace.
 const OWN: &str = "tools";
 
-/// Who asks for which connector, with labels that say so too.
+/// The asking account and the requested connector, with matching labels.
 #[derive(Clone, Debug)]
 struct Asks {
     connector: String,
@@ -40,7 +40,8 @@ fn labels(key: &str, value: &str) -> Labels {
 }
 
 impl Asks {
-    /// Whether a policy whose only subject is this one lets it ask, and whether one gives it a standing permission.
+    /// Whether a policy with this only subject lets the account ask, whether it gives it a standing
+    /// permission, and whether its compiled requesters accept the account.
     fn said(&self, subject: &Value) -> [bool; 3] {
         let (account, home) = (labels("role", &self.role), labels("project", &self.project));
         let asker = Asker {
@@ -81,7 +82,7 @@ impl Asks {
     }
 }
 
-/// What a subject looks at.
+/// The part of the asker that a subject compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
     Namespace,
@@ -166,7 +167,7 @@ fn a_connector_of_nearly_the_same_name_or_label_is_another_one() {
             ..exactly()
         });
         for asks in names.chain(classes) {
-            // Who may ask is another question than what for.
+            // The requesters do not depend on the connector.
             let said = asks.said(&subject);
             assert_eq!(said, [false, false, true], "{asks:?}");
         }

@@ -1,6 +1,8 @@
-//! Who may ask under a policy's checks, compiled: a look costs the same however many accounts are listed.
+//! The requesters of a policy with checks, compiled: a lookup costs the same however many accounts are
+//! listed.
 //!
-//! Says the same as [`super::applies`] of the asker, and in addition when that is not known.
+//! Gives the same result as [`super::applies`] for the asker, and in addition reports when it cannot be
+//! decided.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,11 +14,11 @@ use crate::config::DefaultRequesters;
 /// Whether an asker is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepts {
-    /// It is not.
+    /// The asker is not accepted.
     No,
-    /// That depends on labels, or on a configuration, that are not known.
+    /// It depends on labels or on a setting that are not known.
     Unknown,
-    /// It is.
+    /// The asker is accepted.
     Yes,
 }
 
@@ -49,11 +51,11 @@ impl From<bool> for Accepts {
 /// The requesters of one policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requesters {
-    /// The policy says who may ask.
+    /// True when the policy names requesters.
     named: bool,
-    /// Every service account.
+    /// True for every service account.
     everyone: bool,
-    /// Every service account of these namespaces.
+    /// All service accounts of these namespaces.
     namespaces: HashSet<String>,
     /// Service accounts, by namespace.
     accounts: HashMap<String, HashSet<String>>,
@@ -69,7 +71,8 @@ struct BySelector {
 }
 
 impl Requesters {
-    /// Of a policy in this namespace. A subject that cannot be understood accepts nobody.
+    /// Compiles the requesters of a policy in this namespace. A subject that cannot be parsed accepts no
+    /// account.
     #[must_use]
     pub fn of(granted: &CheckGrantedPermission, policy_namespace: &str) -> Self {
         let mut requesters = Self {
@@ -122,8 +125,8 @@ impl Requesters {
         self.accounts.entry(namespace).or_default().insert(name);
     }
 
-    /// Whether the policy, which is in this namespace, accepts the asker. The default is for a policy that does
-    /// not say; none where it is not known.
+    /// Whether the policy, which is in this namespace, accepts the asker. The default applies to a policy
+    /// without requesters; none if it is not known.
     #[must_use]
     pub fn accept(
         &self,
@@ -138,7 +141,7 @@ impl Requesters {
             let accepts = |default| accepts_unnamed(default, policy_namespace, asker);
             return match default {
                 Some(default) => accepts(default).into(),
-                // The narrower reading is part of the wider one.
+                // The wider default includes the narrower one.
                 None if accepts(DefaultRequesters::Namespace) => Accepts::Yes,
                 None => Accepts::Unknown,
             };
@@ -155,7 +158,7 @@ impl Requesters {
         selected.fold(Accepts::No, Accepts::either)
     }
 
-    /// How many comparisons a look may take.
+    /// The upper bound of comparisons of one lookup.
     #[must_use]
     pub fn weight(&self) -> usize {
         let selectors = self.selectors.iter();
@@ -239,14 +242,14 @@ mod tests {
             json!({"kind": "Group", "name": "people"}),
             json!({"kind": "User", "name": "system:serviceaccount:a:cd"}),
             json!({"kind": "User", "name": "ann"}),
-            // Not understood.
+            // Cannot be parsed.
             json!({"kind": "ServiceAccount"}),
             json!({"kind": "ServiceAccount", "name": "ci", "nameSelector": selector("x")}),
         ])
     }
 
     proptest! {
-        /// As `applies` says where everything is known; and what is said without labels holds with any.
+        /// Agrees with `applies` where everything is known; an answer without labels holds for any labels.
         #[test]
         fn what_is_compiled_accepts_whom_the_policy_accepts(
             subjects in prop::option::of(prop::collection::vec(any_subject(), 0..3)),

@@ -1,23 +1,23 @@
-//! What a module says about an object.
+//! The answer of a module about an object.
 
 use regorus::Value;
 use thiserror::Error;
 
 use crate::check_state::ObjectState;
 
-/// As much of a message as a status can show.
+/// The limit for a message in a status.
 const LONGEST_MESSAGE: usize = 1024;
 
 /// The answer of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The state it gives the object.
+    /// The state of the object according to the module.
     pub state: ObjectState,
-    /// Why, in its words; shortened to what a status can show.
+    /// The module's explanation, shortened to what a status can hold.
     pub message: Option<String>,
 }
 
-/// Why the output of a module is not an answer.
+/// The reason why the output of a module is not an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AnswerError {
     /// No rule applies.
@@ -26,7 +26,7 @@ pub enum AnswerError {
     /// Not an object.
     #[error("output must be an object with state and message")]
     NotAnObject,
-    /// A field that nobody would read.
+    /// An unknown field, which would be ignored.
     #[error("output has a field other than state and message")]
     UnknownField,
     /// The state is not a text.

@@ -1,13 +1,13 @@
-//! Which functions a module may call.
+//! The functions that a module may call.
 //!
-//! The engine finds a missing function only when it comes to call it. An approval that never works
-//! should be refused when it is written, so the calls of a module are looked up before.
+//! The engine reports a missing function only when it calls it. A module that never works should be refused
+//! when it is written, so its calls are checked in advance.
 
 use serde_json::Value;
 
 use super::{ModuleError, PACKAGE};
 
-/// The functions that are there and give one answer for one question. `rand.intn` does not.
+/// The functions that exist and are deterministic. `rand.intn` is not.
 #[rustfmt::skip]
 const AVAILABLE: &[&str] = &[
     "abs", "array.concat", "array.reverse", "array.slice", "base64.decode", "base64.encode",
@@ -25,7 +25,7 @@ const AVAILABLE: &[&str] = &[
     "trim_space", "trim_suffix", "type_name", "union", "units.parse", "units.parse_bytes", "upper",
 ];
 
-/// Every call must be of an available function, or of one that the module defines.
+/// Every call must be to an available function, or to one that the module defines.
 pub(super) fn check(tree: &Value) -> Result<(), ModuleError> {
     let mut defined = Vec::new();
     each(tree, "Func", &mut |head| {
@@ -78,7 +78,7 @@ fn name(node: &Value) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The engine's own list is not part of its stable interface, so it is used here only.
+    /// The engine's own list is not part of its stable interface, so only this test uses it.
     #[test]
     fn everything_that_is_available_exists() {
         for name in AVAILABLE.iter().filter(|name| **name != "print") {

@@ -1,8 +1,8 @@
-//! Which fields of its input a module can look at.
+//! The fields of its input that a module can read.
 //!
-//! Most of the time of a check would go into reading an object of which the module looks at one field.
-//! Which ones it can look at is written in the module: `input.status` and `input["status"]` name a field,
-//! and whatever is not of this form counts as all of them.
+//! Most of the time of a check would go into parsing an object of which the module reads one field. The
+//! module's text shows which fields it can read: `input.status` and `input["status"]` name a field, and any
+//! other use counts as all fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,14 +15,14 @@ use serde_json::Value;
 /// Fields of one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reads {
-    /// Nobody can tell.
+    /// Unknown, so every field.
     All,
-    /// These at most.
+    /// At most these.
     Fields(BTreeSet<String>),
 }
 
 impl Reads {
-    /// What a module, as the engine has read it, can look at of `root`: `input` or `data`.
+    /// The fields of `root`, which is `input` or `data`, that a parsed module can read.
     pub(super) fn of(tree: &Value, root: &str) -> Self {
         let mut fields = BTreeSet::new();
         if collect(tree, root, &mut fields) {
@@ -32,7 +32,7 @@ impl Reads {
         }
     }
 
-    /// Whether the module can look at the field.
+    /// True when the module can read the field.
     pub(super) fn reaches(&self, field: &str) -> bool {
         match self {
             Self::All => true,
@@ -40,7 +40,7 @@ impl Reads {
         }
     }
 
-    /// Whether the module can look at anything.
+    /// True when the module can read anything.
     pub(super) fn is_something(&self) -> bool {
         match self {
             Self::All => true,
@@ -48,7 +48,7 @@ impl Reads {
         }
     }
 
-    /// An object, with those of its fields that the module can look at.
+    /// Parses an object, limited to the fields that the module can read.
     pub(super) fn parse(&self, object: &str) -> serde_json::Result<Rego> {
         match self {
             Self::Fields(fields) if object.trim_start().starts_with('{') => {
@@ -57,12 +57,12 @@ impl Reads {
                 reader.end()?;
                 Ok(taken)
             }
-            // What has no fields is taken as it is.
+            // A value other than an object is parsed as a whole.
             Self::Fields(_) | Self::All => serde_json::from_str(object),
         }
     }
 
-    /// The same for an object that somebody has parsed.
+    /// The same for an object that is already parsed.
     pub(super) fn take(&self, object: &Value) -> serde_json::Result<Rego> {
         match self {
             Self::Fields(fields) if object.is_object() => Taken(fields).deserialize(object),
@@ -71,7 +71,7 @@ impl Reads {
     }
 }
 
-/// Adds the fields of the root that a part of a module names; false when it uses the root otherwise.
+/// Adds the fields of the root that a part of a module names; false when it uses the root in another way.
 fn collect(tree: &Value, root: &str, fields: &mut BTreeSet<String>) -> bool {
     match tree {
         Value::Array(items) => items.iter().all(|item| collect(item, root, fields)),
@@ -90,11 +90,11 @@ fn collect(tree: &Value, root: &str, fields: &mut BTreeSet<String>) -> bool {
     }
 }
 
-/// Where one step from the root leads.
+/// The target of one step from the root.
 enum Step<'a> {
-    /// To a field whose name is written out.
+    /// A field with a literal name.
     Field(&'a str),
-    /// To whatever comes out.
+    /// A field with a computed name.
     Computed,
 }
 
@@ -127,7 +127,7 @@ fn is_variable(node: &Value, name: &str) -> bool {
     variable.and_then(Value::as_str) == Some(name)
 }
 
-/// Reads an object and skips what nobody looks at.
+/// Parses an object and skips unused fields.
 struct Taken<'a>(&'a BTreeSet<String>);
 
 impl<'de> DeserializeSeed<'de> for Taken<'_> {
@@ -149,7 +149,7 @@ impl<'de> Visitor<'de> for Taken<'_> {
         let mut taken = BTreeMap::new();
         while let Some(wanted) = map.next_key_seed(Wanted(self.0))? {
             match wanted {
-                // Of two fields of one name the last one counts, as everywhere.
+                // Of two fields with the same name the last one counts, as usual in JSON.
                 Some(field) => {
                     taken.insert(Rego::from(field), map.next_value()?);
                 }
@@ -162,7 +162,7 @@ impl<'de> Visitor<'de> for Taken<'_> {
     }
 }
 
-/// Reads the name of a field, and gives it when it is among those that are looked at.
+/// Parses the name of a field, and returns it if it is among the wanted ones.
 struct Wanted<'a>(&'a BTreeSet<String>);
 
 impl<'de, 'a> DeserializeSeed<'de> for Wanted<'a> {

@@ -27,7 +27,7 @@ fn said(state: &str, message: Option<&str>) -> Result<Answer, EvaluationError> {
     })
 }
 
-/// As the source document has it: version 0 of the language.
+/// The module of the source document, in version 0 of the language.
 const SOURCE_DOCUMENT: &str = r#"
 package approval
 
@@ -192,7 +192,7 @@ fn what_could_never_decide_is_refused_when_it_is_written() {
             "package approval\noutput := http.send({})",
             function("http.send"),
         ),
-        // Where an evaluation of empty objects does not come by.
+        // In a branch that an evaluation of empty objects does not reach.
         (
             "package approval\noutput := {\"state\": \"passed\"} if { input.x; http.send({\"url\": input.x}) }",
             function("http.send"),
@@ -254,7 +254,7 @@ fn own_functions_can_be_called_by_both_their_names() {
     assert_eq!(ask(&module, &json!({})), said("pass", Some("m")));
 }
 
-/// `not` would turn an error that is swallowed into a yes.
+/// If an error were ignored, `not` would turn it into a yes.
 #[test]
 fn an_error_of_a_function_is_no_answer() {
     let module = parse(
@@ -272,11 +272,11 @@ fn an_error_of_a_function_is_no_answer() {
     );
 }
 
-/// The engine would write it to standard error, where logs are made of it.
+/// The engine would write it to standard error, which ends up in the logs.
 #[test]
 fn what_a_module_prints_is_not_written_anywhere() {
     let source = "package approval\noutput := {\"state\": \"passed\"} if print(\"secret\")";
-    // It was evaluated once when it was parsed.
+    // Parsing evaluated it once.
     let mut engine = parse(source).unwrap().engine;
     assert_eq!(engine.take_prints().unwrap().len(), 1);
 }
@@ -295,8 +295,8 @@ fn an_evaluation_without_end_is_stopped() {
     assert_eq!(error, ModuleError::Evaluation(EvaluationError::Timeout));
 }
 
-/// The engine takes such an object for a number that it cannot read, and that for no object at all: with
-/// it, `not` is true of everything.
+/// The engine would treat such an object as an unreadable number, and that as no object at all: then `not` is
+/// true of everything.
 #[test]
 fn an_object_that_cannot_be_read_is_no_answer() {
     let module =
@@ -354,7 +354,7 @@ proptest! {
         }
     }
 
-    /// Short, because parsing takes as long as its author likes.
+    /// Short, because parsing time depends on the author of the module.
     #[test]
     fn no_text_makes_the_reader_panic(text in "\\PC{0,40}", rest in "[a-z{}\\[\\]():=\". \n]{0,16}") {
         let _ = parse(&text);
@@ -383,7 +383,7 @@ fn a_module_sees_the_pod_however_it_writes_that() {
                 said("approved", Some("web-1")),
                 "{context}"
             ),
-            // What is refused when it is written shows nothing either.
+            // A module that is refused sees nothing either.
             Err(error) => println!("{context}: {error}"),
         }
     }

@@ -1,4 +1,4 @@
-//! Labels whose values are templates, and the selector that comes out of them.
+//! Labels with templates as values, and the rendered selector.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,25 +8,25 @@ use thiserror::Error;
 use super::{Budget, RenderError, Template, TemplateData, TemplateError, Warning};
 use crate::names::{is_label_key, is_label_value};
 
-/// A value that a label can have. Never empty.
+/// A valid label value that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelValue(String);
 
-/// The text cannot be the value of a label.
+/// The text is not a valid label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "not a label value: at most 63 of A-Z a-z 0-9 - _ . that begin and end with a letter or digit"
 )]
 pub struct LabelValueError;
 
-/// Labels of check objects, as a policy writes them. At least one.
+/// Labels of check objects, as a policy spells them. At least one.
 #[derive(Clone, Debug)]
 pub struct LabelTemplates(BTreeMap<String, Template>);
 
-/// Why labels of a policy are no templates.
+/// The reason why labels of a policy cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LabelTemplatesError {
-    /// No label would select every object.
+    /// Without labels every object would be selected.
     #[error("at least one label is needed; without one, every object would be selected")]
     NoLabels,
     /// Not a key.
@@ -37,49 +37,49 @@ pub enum LabelTemplatesError {
     Template {
         /// The label.
         key: String,
-        /// What is wrong with its value.
+        /// The problem with its value.
         error: TemplateError,
     },
-    /// A text without paths that no label can have.
+    /// A fixed text that is not a valid label value.
     #[error("{key}: {error}")]
     Value {
         /// The label.
         key: String,
-        /// What is wrong with its value.
+        /// The problem with its value.
         error: LabelValueError,
     },
 }
 
-/// Why no selector comes out of labels.
+/// The reason why labels cannot be rendered.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RenderLabelsError {
-    /// A path does not find what it needs.
+    /// A path does not find a value.
     #[error("{key}: {error}")]
     Render {
         /// The label.
         key: String,
-        /// What went wrong.
+        /// The error.
         error: RenderError,
     },
-    /// What was found cannot be the value of a label.
+    /// The rendered text is not a valid label value.
     #[error("{key}: {template}: {error}")]
     Value {
         /// The label.
         key: String,
-        /// The template, because the value is not for everybody's eyes.
+        /// The template instead of the value, because not every reader may see the value.
         template: String,
-        /// What is wrong with the value.
+        /// The problem with the value.
         error: LabelValueError,
     },
 }
 
-/// Labels that an object must have, each with exactly this value. At least one: an empty selector
-/// would match everything, so there is no way to make one.
+/// Labels that an object must have, each with exactly this value. At least one: an empty selector would match
+/// everything, so it cannot be constructed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RenderedLabels(BTreeMap<String, LabelValue>);
 
 impl LabelValue {
-    /// Reads a value.
+    /// Parses a value.
     pub fn parse(text: &str) -> Result<Self, LabelValueError> {
         if is_label_value(text) {
             Ok(Self(text.to_owned()))
@@ -96,13 +96,13 @@ impl LabelValue {
 }
 
 impl LabelTemplates {
-    /// Reads the labels of a selector.
+    /// Parses the labels of a selector.
     pub fn parse(labels: &BTreeMap<String, String>) -> Result<Self, LabelTemplatesError> {
         if labels.is_empty() {
             return Err(LabelTemplatesError::NoLabels);
         }
         let parse = |(key, text): (&String, &String)| {
-            // The key goes into list queries as it is: a comma in it would begin another label.
+            // The key is inserted into list queries unchanged: a comma in it would begin another label.
             if !is_label_key(key) {
                 return Err(LabelTemplatesError::Key(key.clone()));
             }
@@ -122,13 +122,13 @@ impl LabelTemplates {
         labels.iter().map(parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// How many steps the paths of all values have.
+    /// The number of steps in the paths of all values.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.0.values().map(Template::steps).sum()
     }
 
-    /// What should be written another way, by label.
+    /// The spellings that should be avoided, by label.
     #[must_use]
     pub fn warnings(&self) -> Vec<(&str, Warning)> {
         self.0
@@ -142,7 +142,7 @@ impl LabelTemplates {
             .collect()
     }
 
-    /// Fills every value. One that cannot be filled leaves no selector at all.
+    /// Renders every value. If one fails, there is no selector at all.
     pub fn render(
         &self,
         data: &TemplateData,
@@ -181,7 +181,7 @@ impl RenderedLabels {
         !self.0.is_empty() && self.0.iter().all(has)
     }
 
-    /// The same about labels that are found by their keys, without a copy of them.
+    /// The same for labels that are looked up by key, without a copy of them.
     #[must_use]
     pub fn match_found<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         let has = |(key, value): (&String, &LabelValue)| label(key) == Some(value.as_str());
@@ -194,7 +194,7 @@ impl RenderedLabels {
     }
 }
 
-/// As the API server takes it: `key=value,key=value`.
+/// In the API server's notation: `key=value,key=value`.
 impl fmt::Display for RenderedLabels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, (key, LabelValue(value))) in self.0.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The parser of the kubectl dialect. Reads less than kubectl: whatever it refuses is an error with
-//! a place, and whatever it accepts, kubectl accepts and reads alike (but for double-quoted keys).
+//! The parser of the kubectl dialect. It accepts a subset: refused texts give an error with a position, and
+//! accepted texts mean the same in kubectl (except for double-quoted keys).
 
 mod brackets;
 
@@ -33,7 +33,7 @@ pub(super) fn parts(text: &str) -> Parsed<Vec<Part>> {
     }
 }
 
-/// A place in a template.
+/// A position in a template.
 #[derive(Clone, Copy)]
 struct Cursor<'a> {
     text: &'a str,
@@ -49,7 +49,7 @@ impl<'a> Cursor<'a> {
         self.rest().chars().next()
     }
 
-    /// The next character, which must be there: the brace is open.
+    /// The next character, which must exist because the brace is open.
     fn expect(self) -> Parsed<char> {
         self.peek()
             .ok_or_else(|| self.error(TemplateProblem::Unclosed))
@@ -94,7 +94,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// From brace to brace.
+    /// Parses from the opening to the closing brace.
     fn action(&mut self) -> Parsed<Part> {
         let open = *self;
         self.require("{")?;
@@ -131,7 +131,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// kubectl's keywords have an error of their own.
+    /// kubectl's keywords get a specific error.
     fn known_word(self) -> Parsed<()> {
         let word = self
             .rest()
@@ -189,7 +189,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A name of plain characters, and of others behind a backslash.
+    /// A name of plain characters, and of others after a backslash.
     fn name(&mut self, plain: fn(char) -> bool) -> Parsed<String> {
         let begin = *self;
         let mut name = String::new();
@@ -215,7 +215,7 @@ impl<'a> Cursor<'a> {
         Ok(name)
     }
 
-    /// A name in quotes. kubectl reads what is between them like a name after a dot.
+    /// A name in quotes. kubectl parses the text between them like a name after a dot.
     fn key(&mut self) -> Parsed<String> {
         let quote = self.expect()?;
         self.advance(quote);
@@ -234,7 +234,7 @@ impl<'a> Cursor<'a> {
         Ok(key)
     }
 
-    /// A text in quotes, in the escapes that Go and RFC 9535 share.
+    /// A text in quotes, with the escapes that Go and RFC 9535 have in common.
     fn quoted_text(&mut self) -> Parsed<String> {
         let quote = self.expect()?;
         self.advance(quote);

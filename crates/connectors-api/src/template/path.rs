@@ -1,5 +1,4 @@
-//! A path, in both languages: kubectl's, in which people read and write it, and that of RFC 9535,
-//! in which it is evaluated.
+//! A path in two notations: kubectl's, for people, and that of RFC 9535, for evaluation.
 
 use std::fmt;
 
@@ -8,7 +7,7 @@ use jsonpath_rust::parser::parse_json_path;
 
 use super::TemplateProblem;
 
-/// The most steps of one path. A path to a value that identifies a run has four.
+/// The limit of steps in one path. A path to a value that identifies a run has four.
 pub(super) const MOST_STEPS: usize = 32;
 
 /// A path from a value to others.
@@ -33,7 +32,7 @@ pub(super) enum Step {
     Filter(Condition),
 }
 
-/// What stands between commas in brackets.
+/// One part between commas in brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Selector {
     Field(String),
@@ -46,12 +45,12 @@ pub(super) enum Selector {
     All,
 }
 
-/// Which items of a list a filter lets through.
+/// The condition that an item of a list must meet in a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
-    /// Fields and indexes, seen from the item.
+    /// Fields and indexes, relative to the item.
     pub(super) path: Vec<Step>,
-    /// Without one, the path must exist.
+    /// If there is none, the path must exist.
     pub(super) comparison: Option<(Operator, Literal)>,
 }
 
@@ -66,7 +65,7 @@ pub(super) enum Literal {
 }
 
 impl Operator {
-    /// Longer ones first: `<` begins `<=`.
+    /// Longer operators first, because `<` is a prefix of `<=`.
     pub(super) const ALL: [Self; 6] = [
         Self("=="),
         Self("!="),
@@ -82,7 +81,7 @@ impl Operator {
 }
 
 impl Path {
-    /// The key, if this is the path of one label of the object.
+    /// The label key, if the path leads to one label of the object.
     pub(super) fn label(&self) -> Option<&str> {
         let names = self.steps.iter().map(|(step, _)| match step {
             Step::Field(name) => Some(name.as_str()),
@@ -94,9 +93,9 @@ impl Path {
         }
     }
 
-    /// Translates all steps in one run of the grammar.
+    /// Translates all steps in one pass of the RFC 9535 parser.
     pub(super) fn new(steps: Vec<Step>) -> Result<Self, TemplateProblem> {
-        // The grammar is the expensive part, so the bound comes first.
+        // Parsing is the expensive part, so the limit is checked first.
         if steps.iter().map(Step::weight).sum::<usize>() > MOST_STEPS {
             return Err(TemplateProblem::TooManySteps);
         }
@@ -113,7 +112,7 @@ impl Path {
         })
     }
 
-    /// What the path counts for among the steps of a policy.
+    /// The number of steps that the path counts as in a policy.
     pub(super) fn weight(&self) -> usize {
         self.steps().map(Step::weight).sum()
     }
@@ -124,7 +123,7 @@ impl Path {
 }
 
 impl Step {
-    /// A step counts once, and once more for each further thing that it names.
+    /// A step counts once, plus once for each further item that it names.
     fn weight(&self) -> usize {
         match self {
             Self::Field(_) | Self::Wildcard | Self::Descendants(_) => 1,
@@ -162,7 +161,7 @@ impl Step {
                 let path: String = path.iter().map(Self::rfc9535).collect();
                 match comparison {
                     None => format!("[?@{path}]"),
-                    // RFC 9535 takes what is absent for unequal; kubectl passes over it.
+                    // In RFC 9535 an absent value is unequal; kubectl skips it.
                     Some((Operator("!="), value)) => {
                         format!("[?@{path} && @{path}!={}]", value.rfc9535())
                     }
@@ -192,12 +191,12 @@ impl Literal {
     }
 }
 
-/// A string of RFC 9535. Templates contain no control characters, which would need more.
+/// A string of RFC 9535. Templates contain no control characters, which would need more escapes.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
 }
 
-/// A name as kubectl reads it after a dot, or in quotes.
+/// A name as kubectl parses it after a dot, or in quotes.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -212,13 +211,13 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// True for what needs no backslash in a name. kubectl needs it for fewer characters; the others
-/// mean something elsewhere in a path, so that there they are rather a slip than part of a name.
+/// True for a character that needs no backslash in a name. kubectl needs one for fewer characters. The others
+/// have a meaning elsewhere in a path, so in a name they are more likely a typo.
 pub(super) fn is_plain(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '_' | '-' | '/' | ':')
 }
 
-/// True for what kubectl reads in a quoted key under no circumstances.
+/// True for a character that kubectl cannot parse in a quoted key at all.
 pub(super) fn breaks_key(letter: char) -> bool {
     matches!(letter, '\'' | ']' | ',')
 }
@@ -257,7 +256,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// True for a letter with which a name may follow `..` in kubectl.
+/// True for a letter that may begin a name after `..` in kubectl.
 pub(super) fn begins_descendants(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }

@@ -1,24 +1,24 @@
-//! What can be wrong with a template, and with an object that it is filled from.
+//! Errors in a template, and errors of rendering it from an object.
 
 use thiserror::Error;
 
-/// Why a text is not a template.
+/// The reason why a text is not a template.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("character {at}: {problem}")]
 pub struct TemplateError {
-    /// Where in the text, counted in characters from 1.
+    /// The position in the text, counted in characters from 1.
     pub at: usize,
-    /// What is wrong there.
+    /// The problem at this position.
     pub problem: TemplateProblem,
 }
 
-/// What is wrong with the text of a template.
+/// The problem with the text of a template.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TemplateProblem {
     /// There is no text.
     #[error("the template is empty")]
     Empty,
-    /// No field accepts as much.
+    /// Longer than any field accepts.
     #[error("longer than 1024 bytes")]
     TooLong,
     /// More steps than any value needs.
@@ -33,22 +33,22 @@ pub enum TemplateProblem {
     /// Braces around nothing.
     #[error("empty braces; write a path such as {{.object.metadata.name}}")]
     NoPath,
-    /// A path of data that does not exist.
+    /// A path that does not begin at the context object.
     #[error("a path begins with .object, such as {{.object.metadata.name}}")]
     Root,
     /// kubectl's loops.
     #[error("range and end are not supported; a template gives one text")]
     Loop,
-    /// A character with no meaning at its place.
+    /// A character that is not valid at its position.
     #[error("`{0}` is not expected here; inside a name it needs a backslash")]
     Unexpected(char),
-    /// A name with a backslash in it cannot be written.
+    /// A name with a backslash cannot be spelled.
     #[error("a name cannot contain a backslash")]
     Backslash,
-    /// Nothing where a name belongs.
+    /// A name is expected.
     #[error("a name is missing")]
     NoName,
-    /// kubectl reads the dot as a step to the next field.
+    /// kubectl treats the dot as a step to the next field.
     #[error(
         "`{0}` in a quoted key needs a backslash, like the dot in ['tekton\\.dev/pipelineRun']"
     )]
@@ -56,13 +56,13 @@ pub enum TemplateProblem {
     /// A character for which kubectl has no escape in a quoted key.
     #[error("`{0}` cannot stand in a quoted key")]
     InKey(char),
-    /// A number that is none, or not one that every reader reads alike.
+    /// An invalid number, or one that not all parsers agree on.
     #[error("must be a whole number of at most 15 digits, without leading zeros")]
     Number,
     /// A step of zero or less.
     #[error("the step of a slice must be 1 or more")]
     SliceStep,
-    /// `[]`, which kubectl takes for `[0]`.
+    /// `[]`, which kubectl treats as `[0]`.
     #[error("empty brackets; write an index such as [0]")]
     NoSelector,
     /// A filter without parentheses.
@@ -77,13 +77,13 @@ pub enum TemplateProblem {
     /// A path in a filter that could find more than one value.
     #[error("a filter compares one value: only fields and indexes are allowed in its path")]
     NotSingular,
-    /// A comparison of something other than a text, a whole number or a boolean.
+    /// A comparison with something other than a text, a whole number or a boolean.
     #[error("compare with a quoted text, a whole number, true or false")]
     Literal,
-    /// True is not greater than false.
+    /// Booleans have no order.
     #[error("true and false can only be compared with == and !=")]
     Order,
-    /// An escape of which only Go knows the meaning.
+    /// An escape that only Go defines.
     #[error("only the quote and the backslash can follow a backslash in a quoted text")]
     Escape,
     /// `..` before something other than a field.
@@ -94,17 +94,17 @@ pub enum TemplateProblem {
     Translation(String),
 }
 
-/// Why a template cannot be filled from an object.
+/// The reason why a template cannot be rendered from an object.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{path}: {problem}")]
 pub struct RenderError {
-    /// The path as it is written.
+    /// The author's spelling of the path.
     pub path: String,
-    /// What went wrong with it.
+    /// The problem with it.
     pub problem: RenderProblem,
 }
 
-/// What goes wrong between a path and an object.
+/// The problem of rendering a path.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RenderProblem {
     /// There is nothing at this path.
@@ -116,25 +116,25 @@ pub enum RenderProblem {
     /// There is more than one value at this path.
     #[error("{0} values are found, one is needed")]
     Several(usize),
-    /// There is something other than a text.
+    /// The value is not a text.
     #[error("must be a string, not {0}")]
     NotText(&'static str),
-    /// There is a text without characters.
+    /// The text is empty.
     #[error("the value is empty")]
     Empty,
-    /// Brackets behind something other than a list.
+    /// Brackets after something other than a list.
     #[error("brackets select from a list, not from {0}")]
     NotList(&'static str),
     /// An index or a slice that reaches beyond the list, or that selects nothing.
     #[error("out of the bounds of a list of {0}")]
     Bounds(usize),
-    /// A filter that compares two kinds.
+    /// A filter that compares values of different types.
     #[error("the filter would compare {0} with something else")]
     Comparison(&'static str),
-    /// More values than anybody needs to look at for the templates of one policy.
+    /// More values to visit than the templates of one policy may need.
     #[error("too many values to look at")]
     TooMuch,
-    /// The evaluation was refused.
+    /// The engine refused the evaluation.
     #[error("cannot be evaluated: {0}")]
     Engine(String),
 }

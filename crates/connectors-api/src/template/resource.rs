@@ -1,5 +1,5 @@
-//! Resources to grant: `connectors/<permission>/<apiVersion>/<kind>/<namespace>/<name>`, of which the
-//! last two may come from the context object, and can only be its own.
+//! Resources to grant: `connectors/<permission>/<apiVersion>/<kind>/<namespace>/<name>`. The last two may be
+//! taken from the context object, and can only be its own.
 
 use serde_json::Value;
 use thiserror::Error;
@@ -11,23 +11,23 @@ use crate::Permission;
 use crate::access_resource::{AccessResource, AccessResourceError, POD};
 use crate::check_state::kind;
 
-/// A resource as a policy with checks writes it.
+/// A resource as a policy with checks spells it.
 #[derive(Clone, Debug)]
 pub struct ResourceTemplate {
-    /// In the place of each path stands a placeholder.
+    /// Each path is replaced by a placeholder.
     shape: AccessResource,
     own_namespace: bool,
     own_name: bool,
     warnings: Vec<Warning>,
 }
 
-/// Why a resource cannot be granted to whatever object.
+/// The reason why a resource cannot be granted to any object.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ResourceTemplateError {
     /// Not a template.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// A path to something else, or in the place of something else.
+    /// A path to another field, or in another place.
     #[error(
         "{0}: only {{.object.metadata.namespace}} and {{.object.metadata.name}} may stand here, each alone in its place"
     )]
@@ -35,20 +35,20 @@ pub enum ResourceTemplateError {
     /// Not an access resource.
     #[error(transparent)]
     Resource(#[from] AccessResourceError),
-    /// What all pods of the account would hold, without an approval of their own.
+    /// All pods of the account would hold it, without an approval of their own.
     #[error(
         "must end in /{{.object.metadata.namespace}}/{{.object.metadata.name}}: without it, one approval would open every pod of the ServiceAccount"
     )]
     Standing,
 }
 
-/// Why a resource cannot be granted to this object.
+/// The reason why a resource cannot be granted to this object.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RenderResourceError {
     /// The object has no namespace or no name.
     #[error(transparent)]
     Render(#[from] RenderError),
-    /// The object has a namespace or a name that no object has.
+    /// The namespace or the name of the object is invalid.
     #[error(transparent)]
     Resource(#[from] AccessResourceError),
     /// The resource is about another object.
@@ -56,11 +56,11 @@ pub enum RenderResourceError {
     Foreign(AccessResource),
 }
 
-/// A name that is allowed wherever a path is.
+/// A name that is valid wherever a path is.
 const PLACEHOLDER: &str = "x";
 
 impl ResourceTemplate {
-    /// Reads a resource.
+    /// Parses a resource.
     pub fn parse(text: &str) -> Result<Self, ResourceTemplateError> {
         let template = Template::parse(text)?;
         let mut shape = String::new();
@@ -109,29 +109,29 @@ impl ResourceTemplate {
         })
     }
 
-    /// The capability that it is about.
+    /// The permission of the resource.
     pub(crate) const fn permission(&self) -> Permission {
         self.shape.permission
     }
 
-    /// Whether a mount asks for resources of this form: those of pods.
+    /// True when a mount requests resources of this form: those of pods.
     pub(crate) fn is_of_pods(&self) -> bool {
         let context = self.shape.context.as_ref();
         context.is_some_and(|it| (it.api_version.as_str(), it.kind.as_str()) == POD)
     }
 
-    /// Whether it is the asker's own, whoever asks.
+    /// True when the resource is always that of the asker.
     pub(crate) const fn is_own(&self) -> bool {
         self.own_namespace && self.own_name
     }
 
-    /// What should be written another way.
+    /// The spellings that should be avoided.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// The resource for one object. Whatever the template says, it is about this object.
+    /// The resource for one object. It is about this object, whatever the template says.
     pub fn render(&self, data: &TemplateData) -> Result<AccessResource, RenderResourceError> {
         let (namespace, name) = (own(data, "namespace")?, own(data, "name")?);
         let resource = self.shape.with_object(

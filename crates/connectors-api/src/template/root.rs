@@ -1,20 +1,19 @@
-//! The root of a path: `.object` in the canonical form, and the other spellings of the source
-//! document.
+//! The root of a path: `.object` in the canonical form, or one of the other spellings of the source document.
 
 use super::path::{Path, Step};
 
-/// The steps of a path as its author wrote them, under the canonical root. None: another root.
+/// The steps of a path under the canonical root, and whether the spelling changed. None for another root.
 pub(super) fn canonical(mut steps: Vec<Step>) -> Option<(Vec<Step>, bool)> {
     let names: Vec<_> = steps.iter().map_while(Step::field).collect();
     let (pod, skipped) = match *names.as_slice() {
-        // A field `pod` of the pod has no canonical form: that would be another spelling of the pod.
+        // A field `pod` of the pod has no canonical form, because the path is another spelling of the pod.
         ["object", "pod", "pod", ..] | ["pod", "pod", ..] => return None,
         ["object", "pod", ..] => (true, 2),
         ["object", ..] => (false, 1),
         ["pod", ..] => (true, 1),
         _ => return None,
     };
-    // `.object.pod.name` stands for the pod's name, which is not a field of the pod itself.
+    // `.object.pod.name` means the pod's name, although it is not a direct field of the pod.
     let metadata =
         pod && steps.len() == skipped + 1 && matches!(names[skipped..], ["name" | "namespace"]);
     let root = ["object"].into_iter().chain(metadata.then_some("metadata"));

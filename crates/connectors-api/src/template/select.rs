@@ -1,4 +1,4 @@
-//! Evaluation of a path: each step by the RFC 9535 engine, after the demands that kubectl makes.
+//! Evaluation of a path: each step by the RFC 9535 engine, after the checks that kubectl makes.
 
 use jsonpath_rust::query::{QueryRef, js_path_process};
 use serde_json::Value;
@@ -7,9 +7,9 @@ use super::RenderProblem;
 use super::path::{Condition, Literal, Path, Selector, Step};
 use crate::check_state::kind;
 
-/// How many values may be looked at for all templates of one policy. Steps multiply: `..a..a..a` on a deep object,
-/// or `['a','a']['a','a']` on any, would otherwise take as long as their author likes; and so would many templates
-/// that each stay within a limit of their own.
+/// The limit of values to visit for all templates of one policy. Steps multiply: `..a..a..a` on a deep
+/// object, or `['a','a']['a','a']` on any, would otherwise take unbounded time. So would many templates that
+/// each stay within a limit of their own.
 #[derive(Debug)]
 pub struct Budget(usize);
 
@@ -25,7 +25,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Spends for every value below this one, and itself.
+    /// Spends for this value and every value below it.
     fn spend_on_tree(&mut self, value: &Value) -> Result<(), RenderProblem> {
         self.spend(1)?;
         match value {
@@ -61,7 +61,7 @@ impl Path {
 }
 
 impl Step {
-    /// What kubectl demands of a value before it takes this step. Spends for what will be looked at.
+    /// Checks the value as kubectl does before it takes this step. Spends for the values to be visited.
     fn demand(&self, value: &Value, budget: &mut Budget) -> Result<(), RenderProblem> {
         match self {
             Self::Field(_) => budget.spend(1),
@@ -119,7 +119,7 @@ impl Selector {
 }
 
 impl Condition {
-    /// Both sides of a comparison must be of one kind, where the item has the left one at all.
+    /// Both sides of a comparison must have the same type, if the item has the left one at all.
     fn demand(&self, item: &Value, budget: &mut Budget) -> Result<(), RenderProblem> {
         let mut value = Some(item);
         for step in &self.path {

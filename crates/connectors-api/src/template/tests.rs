@@ -73,7 +73,7 @@ fn a_path_has_a_bounded_number_of_steps() {
     assert_eq!(Template::parse(&path(32)).unwrap().steps(), 32);
     let error = Template::parse(&path(33)).unwrap_err();
     assert_eq!(error.problem, TemplateProblem::TooManySteps);
-    // What stands between brackets or in a filter counts, too.
+    // The contents of brackets and filters count, too.
     for (text, steps) in [
         ("{.object['a','b','c']}", 4),
         ("{.object.items[?(@.a.b==\"x\")].c}", 6),
@@ -162,7 +162,7 @@ proptest! {
             if let Ok(rendered) = template.render(&TemplateData::of(object.clone()), &mut Budget::default()) {
                 prop_assert!(!rendered.is_empty());
             }
-            // The canonical form is read alike.
+            // The canonical form has the same meaning.
             let again = Template::parse(&template.to_string()).unwrap();
             prop_assert_eq!(again.to_string(), template.to_string());
             prop_assert_eq!(
@@ -172,7 +172,7 @@ proptest! {
         }
     }
 
-    /// No name can be mistaken for another, however it is quoted on its way to the engine.
+    /// No name can be mistaken for another, however it is quoted for the engine.
     #[test]
     fn every_name_that_can_be_written_is_found(name in "[^\\\\\\p{Cc}]{1,12}") {
         let escaped: String = name.chars().flat_map(|letter| ['\\', letter]).collect();

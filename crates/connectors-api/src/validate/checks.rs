@@ -1,4 +1,4 @@
-//! What is checked.
+//! Validation of the checks.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ const MOST_LABELS: usize = 16;
 const MOST_APPROVERS: usize = 100;
 const LONGEST_LABEL_VALUE: usize = 63;
 
-/// The modules are returned: they are parsed elsewhere.
+/// Returns the modules, which are parsed elsewhere.
 pub(super) fn look(findings: &mut Findings, spec: &Spec) -> Vec<Module> {
     let checks = spec.granted.iter().flat_map(|granted| &granted.checks);
     let mut names = BTreeSet::new();
@@ -37,7 +37,7 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) -> Vec<Module> {
             let fix = "give each check a name of its own";
             findings.error(&at, FindingCode::DuplicateName, message, fix);
         }
-        // A policy with too many steps is refused for that alone: looking at the rest would cost more.
+        // A policy with too many steps is refused for that alone. Validating the rest would only cost time.
         if steps <= MOST_STEPS_OF_POLICY {
             steps += look_at_labels(findings, path, check);
             if steps > MOST_STEPS_OF_POLICY {
@@ -66,7 +66,7 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) -> Vec<Module> {
     modules
 }
 
-/// Tells how many steps the paths of its templates have.
+/// Returns the number of steps in the paths of its templates.
 fn look_at_labels(findings: &mut Findings, path: &str, check: &Check) -> usize {
     let labels = &check.selector.labels;
     let at = format!("{path}.selector.labels");
@@ -90,7 +90,7 @@ fn look_at_labels(findings: &mut Findings, path: &str, check: &Check) -> usize {
         let template = match Template::parse(text) {
             Ok(template) => template,
             Err(error) => {
-                // It may have depended on the pod: that cannot be told.
+                // It is not known whether the template depends on the pod, so assume that it does.
                 depends = true;
                 let fix = "a text, or a path such as {.object.metadata.labels['key']}";
                 findings.error(&at, FindingCode::InvalidTemplate, error.to_string(), fix);
@@ -112,7 +112,8 @@ fn look_at_labels(findings: &mut Findings, path: &str, check: &Check) -> usize {
     steps
 }
 
-/// A value that no label can have matches nothing, and neither does one with a part that none can have.
+/// A text that cannot be a label value matches nothing, and neither does one with a part that cannot occur in
+/// one.
 fn look_at_value(findings: &mut Findings, at: &str, template: &Template) {
     let fix = "at most 63 of A-Z a-z 0-9 - _ . that begin and end with a letter or digit";
     if template.is_fixed() {
@@ -148,7 +149,7 @@ fn look_at_kind(findings: &mut Findings, path: &str, check: &Check) {
     look_at_provenance(findings, path, check);
 }
 
-/// No proof exists in this version, so no advice leads to one.
+/// This version has no proof, so no advice leads to one.
 fn look_at_provenance(findings: &mut Findings, path: &str, check: &Check) {
     let kind = &check.selector.object_ref;
     let at = format!("{path}.provenance");
@@ -160,7 +161,7 @@ fn look_at_provenance(findings: &mut Findings, path: &str, check: &Check) {
         let fix = match without_proof(check) {
             all @ "provenance: Auto" => format!("{all}, which asks for no proof of this kind"),
             none => format!(
-                "{none}, which believes labels: only where who makes pods and pipeline runs is trusted"
+                "{none}, which trusts labels: only if the authors of pods and pipeline runs are trusted"
             ),
         };
         findings.warning(&at, FindingCode::ProofUnavailable, message, fix);
@@ -188,7 +189,7 @@ fn look_at_approvers(findings: &mut Findings, path: &str, check: &Check) {
     let records = group(kind) == GATE && kind.kind == "ApprovalTask";
     let Some(approvers) = &check.approvers else {
         if records {
-            let message = "whoever writes the pipeline chooses who approves";
+            let message = "the author of the pipeline chooses the approvers";
             let fix = "approvers: {users: […], groups: […], minimum: 1}";
             findings.warning(&at, FindingCode::ApproversOpen, message, fix);
         }
@@ -210,7 +211,7 @@ fn look_at_approvers(findings: &mut Findings, path: &str, check: &Check) {
     for (field, names) in [("users", users), ("groups", groups)] {
         findings.length(&format!("{at}.{field}"), names.len(), 0, MOST_APPROVERS);
         if names.iter().any(|name| name.is_empty() || name.len() > 512) {
-            let message = "holds what nobody can be called";
+            let message = "has a name that no user or group can have";
             findings.invalid(&format!("{at}.{field}"), message, "1 to 512 bytes each");
         }
     }

@@ -1,4 +1,4 @@
-//! Which connectors, and selectors in general.
+//! Validation of the connector selector, and of label selectors in general.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) {
     if let Some(names) = names {
         let at = "spec.connector.names";
         findings.length(at, names.len(), 1, MOST_NAMES);
-        // The policy may hold any number of them.
+        // The list may be longer than the limit here, so only the first names are checked.
         let mut before = BTreeSet::new();
         for (place, name) in names.iter().enumerate().take(MOST_NAMES) {
             let path = format!("{at}[{place}]");
@@ -45,7 +45,7 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) {
     }
 }
 
-/// What no selector may be, wherever it stands.
+/// The errors of a selector, independent of its place.
 pub(super) fn look_at_selector(findings: &mut Findings, at: &str, selector: &LabelSelector) {
     let LabelSelector {
         match_labels,

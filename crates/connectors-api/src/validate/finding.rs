@@ -1,4 +1,4 @@
-//! One thing to say about a policy.
+//! One finding about a policy.
 
 use super::{Module, Validated};
 use crate::parse::ParseError;
@@ -6,29 +6,29 @@ use crate::template::Warning;
 use crate::words::words;
 
 words! {
-    /// How bad it is.
+    /// The severity of a finding.
     Severity {
-        /// The policy is refused, or grants nothing where it says so.
+        /// The policy is refused, or a part of it grants nothing.
         Error,
-        /// The policy is accepted, and probably not what its author means.
+        /// The policy is accepted, but probably not what its author means.
         Warning,
     }
 }
 
 words! {
-    /// What is wrong, as one word.
+    /// The problem, as one word.
     FindingCode {
         /// The object is no AccessPolicy of a known version.
         NotAPolicy,
-        /// A field that is not known.
+        /// An unknown field.
         UnknownField,
         /// A field is missing.
         MissingField,
-        /// A field holds what it cannot hold.
+        /// A field has an invalid value.
         InvalidField,
         /// A list has too few or too many entries.
         InvalidLength,
-        /// Two entries have one name.
+        /// Two entries have the same name.
         DuplicateName,
         /// A selector without a requirement.
         EmptySelector,
@@ -36,66 +36,66 @@ words! {
         ImpossibleSelector,
         /// A selector that finds the same objects for every pod.
         FixedSelector,
-        /// A subject that cannot be understood.
+        /// A subject that cannot be parsed.
         InvalidSubject,
-        /// A subject that is nearly everybody.
+        /// A subject that includes nearly every user.
         BroadSubject,
         /// A requester that no pod runs as.
         NoPod,
-        /// The policy hands out nothing.
+        /// The policy grants nothing.
         GrantsNothing,
-        /// A rule is about another API group than the connectors'.
+        /// A rule names another API group than the connectors'.
         WrongApiGroup,
-        /// A rule is about another capability than the policy.
+        /// A rule names another capability than the policy.
         WrongPermission,
-        /// A resource that no rule here may have.
+        /// A resource that is not allowed in a rule here.
         InvalidResource,
-        /// A template where none is allowed, or one that cannot be read.
+        /// A template where none is allowed, or one that cannot be parsed.
         InvalidTemplate,
-        /// A template in a spelling that should not be used.
+        /// A template in a spelling that should be avoided.
         AliasTemplate,
-        /// No rule covers what a mount asks for.
+        /// No rule covers the request of a mount.
         NoMountRule,
-        /// A rule that only a pod of a fixed name could use.
+        /// A rule that only a pod with a fixed name could use.
         FixedResource,
-        /// A kind whose objects are no approvals.
+        /// A kind that cannot be an approval.
         KindRefused,
         /// Approvers on a kind that does not record its approvers.
         ApproversUnsupported,
-        /// The policy does not say whose approvals count.
+        /// The policy does not restrict the approvers.
         ApproversOpen,
         /// More approvals are wanted than there are approvers.
         ApproversTooFew,
-        /// Labels are believed that the pod's author can write.
+        /// The policy trusts labels that the pod's author can write.
         LabelsBelieved,
-        /// A proof is wanted that this version cannot give.
+        /// The policy needs a proof that this version cannot give.
         ProofUnavailable,
-        /// A Rego module is none that could decide.
+        /// A Rego module that cannot decide a check.
         RegoInvalid,
-        /// A Rego module goes beyond what it may use.
+        /// A Rego module that exceeds a limit.
         RegoLimit,
-        /// A Rego module never looks at the object that it judges.
+        /// A Rego module that never reads the object that it judges.
         ObjectIgnored,
     }
 }
 
-/// One thing to say about a policy.
+/// One finding about a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The field, as `kubectl explain` would be asked for it, with list positions in brackets.
+    /// The field, as in `kubectl explain`, with list positions in brackets.
     pub path: String,
-    /// What is wrong.
+    /// The problem.
     pub code: FindingCode,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The same as a sentence.
+    /// The problem as a sentence.
     pub message: String,
-    /// What would help.
+    /// The remedy.
     pub fix: String,
 }
 
 const GRANTED: &str = "spec.checkGrantedPermission";
-/// Where the fields belong that stand in one place only, and are written in others.
+/// The parents of fields that are valid in one place only and are often written elsewhere.
 const PLACES: [(&str, &str); 17] = [
     ("names", "spec.connector"),
     ("bindingTemplate", "spec.defaultPermission"),
@@ -122,8 +122,7 @@ const PLACES: [(&str, &str); 17] = [
     ("rego", "spec.checkGrantedPermission.spec.checks[].state"),
 ];
 
-/// What to do about a field that is not known in its place. A field that is known elsewhere is misplaced, not
-/// misspelt.
+/// The remedy for an unknown field. A field that is known elsewhere is misplaced, not misspelt.
 fn instead(field: &str, likely: Option<&str>) -> String {
     let place = PLACES.iter().find(|(known, _)| *known == field);
     match (place, likely) {
@@ -133,9 +132,9 @@ fn instead(field: &str, likely: Option<&str>) -> String {
     }
 }
 
-/// More findings help no reader.
+/// The limit of findings; more would not help a reader.
 const MOST: usize = 256;
-/// A message may quote the policy, but not all of it.
+/// The limit of a message, which may quote parts of the policy.
 const LONGEST: usize = 1024;
 
 #[derive(Default)]
@@ -220,7 +219,7 @@ impl Findings {
         fix: String,
     ) {
         if self.0.len() >= MOST {
-            // An error must not be crowded out by warnings.
+            // Warnings must not displace an error.
             let warning = self
                 .0
                 .iter()

@@ -1,4 +1,4 @@
-//! What is handed out.
+//! Validation of the rules that a policy grants.
 
 use super::finding::{FindingCode, Findings};
 use super::shape::{Placed, Spec};
@@ -7,11 +7,11 @@ use crate::names::GROUP;
 use crate::template::{ResourceTemplate, ResourceTemplateError};
 use crate::{AccessResource, Permission};
 
-/// Verbs and resources of one rule.
+/// The limit of verbs and of resources in one rule.
 const MOST: usize = 16;
 const LONGEST_VERB: usize = 63;
 const LONGEST_RESOURCE: usize = 512;
-/// What a mount asks for.
+/// The verb that a mount requests.
 const EVERYTHING: &str = "*";
 
 pub(super) fn look(findings: &mut Findings, spec: &Spec) {
@@ -19,7 +19,7 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) {
     if let Some(standing) = &spec.standing {
         let mut rules = standing.rules.iter();
         let look = |rule: &Placed<RoleRule>| look_at_standing(findings, rule, permission);
-        // Each of them is looked at.
+        // Collected first, so that every rule is validated.
         let covers: Vec<bool> = rules.by_ref().map(look).collect();
         if standing.has_all_rules && !covers.contains(&true) {
             no_mount(
@@ -53,7 +53,7 @@ fn no_mount(findings: &mut Findings, path: &str, permission: Option<Permission>,
     findings.warning(path, FindingCode::NoMountRule, message, fix);
 }
 
-/// Whether the rule is one that a mount can use.
+/// True when a mount can use the rule.
 fn look_at_standing(
     findings: &mut Findings,
     rule: &Placed<RoleRule>,

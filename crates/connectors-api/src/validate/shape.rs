@@ -1,4 +1,4 @@
-//! A policy in parts, so that a mistake in one of them hides none in another.
+//! A policy in parts, so that an error in one part hides none in another.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -8,33 +8,33 @@ use super::finding::{FindingCode, Findings};
 use crate::access_policy::{Check, ConnectorSelector, Limits, RoleRule, SubjectSpec};
 use crate::{Permission, parse};
 
-/// A part and where it stands.
+/// A part and its path.
 pub(super) struct Placed<T> {
     pub(super) path: String,
     pub(super) part: T,
 }
 
-/// What could be read of a policy.
+/// The parts of a policy that could be parsed.
 pub(super) struct Spec {
     pub(super) connector: Option<ConnectorSelector>,
-    /// None when it cannot be read.
+    /// None when it cannot be parsed.
     pub(super) permission: Option<Permission>,
     pub(super) standing: Option<Standing>,
     pub(super) granted: Option<Granted>,
 }
 
-/// What is held at any time.
+/// The standing permission.
 pub(super) struct Standing {
     pub(super) rules: Vec<Placed<RoleRule>>,
     pub(super) subjects: Vec<Placed<SubjectSpec>>,
-    /// Every rule could be read.
+    /// True when every rule could be parsed.
     pub(super) has_all_rules: bool,
 }
 
-/// What is held while checks hold.
+/// The permission under checks.
 pub(super) struct Granted {
     pub(super) requesters: Vec<Placed<SubjectSpec>>,
-    /// Every requester could be read.
+    /// True when every requester could be parsed.
     pub(super) has_all_requesters: bool,
     pub(super) checks: Vec<Placed<Check>>,
     pub(super) rules: Vec<Placed<RoleRule>>,
@@ -90,7 +90,7 @@ struct SubjectsShape {
     subjects: Option<Vec<Value>>,
 }
 
-/// As many unknown fields as are told of one part.
+/// The limit of reported unknown fields in one part.
 const MOST_UNKNOWN: usize = 32;
 /// The most entries of each list.
 const MOST_SUBJECTS: usize = 1000;
@@ -204,7 +204,7 @@ fn read_granted(findings: &mut Findings, value: &Value) -> Option<Granted> {
     Some(granted)
 }
 
-/// The rules that can be read, and whether all can.
+/// The rules that can be parsed, and whether all can.
 fn read_rules(
     findings: &mut Findings,
     template: Option<Value>,
@@ -221,7 +221,7 @@ fn read_rules(
     }
 }
 
-/// The entries of a list that can be read, and whether all can.
+/// The entries of a list that can be parsed, and whether all can.
 fn required<T: DeserializeOwned>(
     findings: &mut Findings,
     list: Option<Vec<Value>>,
@@ -244,7 +244,7 @@ fn required<T: DeserializeOwned>(
     (parts, has_all)
 }
 
-/// Reads one part. Each unknown field is told, and the first thing that is malformed.
+/// Parses one part. Reports each unknown field, and the first malformed value.
 fn part<T: DeserializeOwned>(findings: &mut Findings, value: &Value, at: &str) -> Option<T> {
     let mut value = value.clone();
     for _ in 0..MOST_UNKNOWN {
@@ -263,7 +263,7 @@ fn part<T: DeserializeOwned>(findings: &mut Findings, value: &Value, at: &str) -
     None
 }
 
-/// `.checks[0].selector` as a JSON pointer. Names of fields that are known hold neither dots nor brackets.
+/// Converts `.checks[0].selector` to a JSON pointer. Names of known fields contain neither dots nor brackets.
 fn pointer(path: &str) -> String {
     path.replace('[', "/").replace(']', "").replace('.', "/")
 }

@@ -1,4 +1,4 @@
-//! The subjects that hold a permission, and the requesters that may ask for one.
+//! Validation of the subjects that hold a permission, and of the requesters that may ask for one.
 
 use super::connector::look_at_selector;
 use super::finding::{FindingCode, Findings};
@@ -6,7 +6,7 @@ use super::shape::{Placed, Spec};
 use crate::access_policy::{MOST_SELECTORS, SubjectError, SubjectForm, SubjectKind, SubjectSpec};
 use crate::policy_match::can_be_a_pod;
 
-/// Groups that are nearly everybody.
+/// Groups that include nearly every user.
 const EVERYBODY: [&str; 3] = [
     "system:authenticated",
     "system:unauthenticated",
@@ -28,7 +28,7 @@ pub(super) fn look(findings: &mut Findings, spec: &Spec) {
     }
 }
 
-/// Those of requesters are compared with one pod that asks, and so are not counted.
+/// Selectors of requesters are compared with one asking pod only, and so are not counted.
 fn look_at_selectors(findings: &mut Findings, subjects: &[Placed<SubjectSpec>]) {
     let forms = subjects
         .iter()
@@ -100,7 +100,7 @@ fn look_at_subject(findings: &mut Findings, path: &str, subject: &SubjectSpec) {
             findings.error(path, FindingCode::InvalidSubject, error.to_string(), fix);
         }
         Ok(SubjectForm::Group { name }) if EVERYBODY.contains(&name.as_str()) => {
-            let message = format!("the Group {name} is nearly everybody in the cluster");
+            let message = format!("the Group {name} includes nearly every user of the cluster");
             let fix = "name a group, or select namespaces with namespaceSelector";
             findings.warning(path, FindingCode::BroadSubject, message, fix);
         }

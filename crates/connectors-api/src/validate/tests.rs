@@ -248,7 +248,7 @@ fn what_is_suspicious_of_a_pipeline_is_a_warning() {
     }
 }
 
-/// Advice that is followed gives what it promises.
+/// Following the advice gives the promised result.
 #[test]
 fn no_advice_leads_to_a_proof_that_does_not_exist() {
     for mut policy in [tekton(), checked()] {
@@ -437,7 +437,7 @@ fn another_object_is_no_policy() {
     }
 }
 
-/// What is told of each is not told without end, and errors come before warnings.
+/// The number of findings is limited, and errors have priority over warnings.
 #[test]
 fn there_is_an_end_to_findings() {
     let check = checked().pointer(CHECKS).unwrap().clone();
@@ -472,7 +472,7 @@ fn yaml(path: &PathBuf) -> Value {
     serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The API server refuses and accepts these (`e2e/cases`); we must not be of another opinion.
+/// The API server refuses and accepts these (`e2e/cases`); this validation must agree.
 #[test]
 fn what_the_api_server_refuses_is_an_error_and_its_neighbour_is_none() {
     let cases = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../e2e/cases"));

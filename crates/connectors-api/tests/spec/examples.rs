@@ -1,4 +1,4 @@
-//! The examples of the source document, as the types see them.
+//! The examples of the source document, parsed by the types.
 
 use std::fs;
 use std::path::{Path, PathBuf};

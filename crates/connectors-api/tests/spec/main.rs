@@ -1,4 +1,4 @@
-//! What the schemas promise to people and to the API server, and what the types refuse.
+//! The promises of the schemas to people and to the API server, and the objects that the types refuse.
 
 #![allow(
     clippy::doc_markdown,

@@ -104,7 +104,7 @@ fn a_typo_is_answered_with_the_likely_word() {
     }
 }
 
-/// Absent means "not restricted" or "the default"; null looks like somebody meant to say something.
+/// Absent means "not restricted" or "the default"; null looks like a forgotten value.
 #[test]
 fn null_is_not_absent() {
     for (pointer, path) in [
@@ -212,7 +212,7 @@ fn absent_and_empty_are_told_apart_where_they_differ() {
         nothing
     );
 
-    // An empty list never reads as "all": whoever searches it finds nothing.
+    // An empty list never means "all": a search in it finds nothing.
     let none = read(json!({"connector": {"names": []}}));
     assert_eq!(none.connector.names, Some(Vec::new()));
     assert!(!none.connector.is_everything());
@@ -270,7 +270,7 @@ fn levels() -> Vec<(&'static str, String, String)> {
 }
 
 proptest! {
-    /// Whatever it is called and wherever it stands: an unknown field is refused, at its own path.
+    /// An unknown field is refused at its own path, whatever its name and place.
     #[test]
     fn no_unknown_field_gets_through(
         (kind, pointer, path) in proptest::sample::select(levels()),
@@ -290,7 +290,7 @@ fn no_level_lets_an_unknown_field_through() {
     assert!(levels.len() > 30, "{levels:#?}");
     for (kind, pointer, path) in levels {
         let mut object = full(kind);
-        // First in the alphabet, as the field that is read ahead where `{}` means absent.
+        // The alphabetically first field is the one that is read ahead where `{}` means absent.
         object.pointer_mut(&pointer).unwrap()["aaa"] = json!(1);
         let error = read(kind, &object).unwrap_err();
         assert_eq!(error.path, format!("{path}.aaa"));

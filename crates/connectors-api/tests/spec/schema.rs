@@ -6,7 +6,7 @@ use connectors_api::names::CATEGORY;
 use crate::full;
 use crate::walk::{schema_of, schemas};
 
-/// Kinds of which nobody may add fields of their own.
+/// Kinds to which no other software may add fields.
 const STRICT: [&str; 2] = ["AccessPolicy", "AccessRequest"];
 
 fn kinds() -> Vec<String> {
@@ -64,7 +64,7 @@ fn kinds_are_found_by_their_short_names_and_by_one_category() {
     assert_eq!(names, expected);
 }
 
-/// kubectl takes a word for a category first, and then refuses names behind it.
+/// kubectl resolves a word as a category first, and then refuses names after it.
 #[test]
 fn the_category_hides_no_kind() {
     for crd in crd::all() {
@@ -183,7 +183,7 @@ fn nulls_are_kept_wherever_leaving_out_has_a_meaning() {
     }
 }
 
-/// The API server budgets a CEL rule by the largest object that the schema allows.
+/// The API server estimates the cost of a CEL rule from the largest object that the schema allows.
 #[test]
 fn everything_under_spec_has_a_size_limit() {
     let mut unlimited = Vec::new();
@@ -228,7 +228,7 @@ fn defaults_are_in_the_schema() {
     );
 }
 
-/// A message is what the cases on the real API server find a rule by.
+/// The cases on the real API server find a rule by its message.
 #[test]
 fn every_rule_has_a_message_and_no_two_rules_share_one() {
     let mut seen = std::collections::BTreeMap::new();

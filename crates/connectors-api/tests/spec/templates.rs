@@ -1,4 +1,4 @@
-//! Templates beside what kubectl makes of them.
+//! Templates compared with the output of kubectl.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ fn only_spellings_that_kubectl_does_not_know_are_warned_about() {
         let warnings = parsed.warnings();
         let advised = warnings.first().map(|warning| warning.canonical.clone());
         assert_eq!(advised, canonical, "{template}");
-        // What is advised is read without a warning, and alike.
+        // The recommended spelling gives no warning, and has the same meaning.
         let again = Template::parse(&parsed.to_string()).unwrap();
         assert_eq!(again.warnings(), [], "{parsed}");
         assert_eq!(again.to_string(), parsed.to_string());

@@ -8,32 +8,32 @@ use thiserror::Error;
 
 use crate::v1;
 
-/// What the evaluation service says to a question.
+/// The answer of the evaluation service to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessAnswer {
     /// Yes or no.
     pub decision: Decision,
-    /// What the decision rests on, as a sentence for people of the connector's namespace.
+    /// The basis of the decision, as a sentence for people of the connector's namespace.
     pub reason: String,
     /// The request that decides for this subject, connector, permission and pod, if there is one.
     pub request: Option<RequestSeen>,
-    /// The cluster was looked at as of this moment, or later.
+    /// The state of the cluster that the answer is based on is at least as recent as this time.
     pub fresh_as_of: Option<Timestamp>,
     /// Whether the installation gates mounts now. The decision does not depend on it.
     pub gating: Gating,
-    /// Whether a request would lead anywhere. Said only with a no to a pod that has none.
+    /// Whether a request could be accepted. Set only in a negative answer to a pod without a request.
     pub requestable: Requestable,
 }
 
 /// Whether a policy could accept a request of the asker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Requestable {
-    /// Not known, or said in a word of another version.
+    /// Not known, or a value of another version.
     #[default]
     Unknown,
-    /// No policy could at the moment.
+    /// No policy could accept it at the moment.
     No,
-    /// A policy could.
+    /// A policy could accept it.
     Yes,
 }
 
@@ -60,10 +60,10 @@ impl From<i32> for Requestable {
 /// Whether an installation gates mounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gating {
-    /// Not known, or said in a word of another version.
+    /// Not known, or a value of another version.
     #[default]
     Unknown,
-    /// Every mount is let through, and nothing is granted.
+    /// Every mount is admitted, and nothing is granted.
     Off,
     /// Mounts wait for a permission.
     On,
@@ -94,13 +94,13 @@ impl From<i32> for Gating {
 pub enum Decision {
     /// No permission was found.
     Denied,
-    /// A permission that holds at any time covers the question.
+    /// A standing permission covers the question.
     AllowedStanding(Binding),
-    /// A permission of this very pod covers the question, and its request is granted.
+    /// A permission of this pod covers the question, and its request is granted.
     AllowedPod(Binding),
 }
 
-/// What gives a permission.
+/// The binding that gives a permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// `RoleBinding` or `ClusterRoleBinding`.
@@ -113,62 +113,61 @@ pub struct Binding {
     pub uid: String,
 }
 
-/// An `AccessRequest` as the service saw it.
+/// An `AccessRequest` as the service read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestSeen {
     /// Its name; it is in the connector's namespace.
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// The version that was seen.
+    /// The resource version that was read.
     pub resource_version: String,
-    /// Where it stands; none when no controller has looked at it yet.
+    /// Its phase; none when no controller has processed it yet.
     pub phase: Option<Phase>,
-    /// What the checks say; none when that is not known, or said in a word of another version.
+    /// The result of the checks; none when it is not known, or a word of another version.
     pub check_reason: Option<AccessCheckReady>,
-    /// Where the permission is; none when that is not known, or said in a word of another version.
+    /// The state of the permission; none when it is not known, or a word of another version.
     pub permission_reason: Option<AccessPermissionSync>,
-    /// What is awaited or what ended it; none when that is not known, or said in a word of another
-    /// version.
+    /// The reason why it waits or ended; none when it is not known, or a word of another version.
     pub ready_reason: Option<Ready>,
-    /// The same as a sentence.
+    /// The reason as a sentence.
     pub message: String,
 }
 
 impl RequestSeen {
-    /// Whether it ended because a standing permission covered its pod. It goes a minute later, and if the permission
-    /// is gone by then, a new request may be made.
+    /// True when it ended because a standing permission covered its pod. It is deleted a minute later. If the
+    /// permission is gone by then, a new request may be made.
     #[must_use]
     pub fn makes_way(&self) -> bool {
         self.phase == Some(Phase::Ended) && self.ready_reason == Some(Ready::StandingPermission)
     }
 }
 
-/// Why an answer cannot be used. It is as good as none.
+/// The reason why an answer cannot be used. It counts as no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AnswerError {
-    /// There is nothing in it.
+    /// The answer is empty.
     #[error("the answer is empty")]
     Empty,
-    /// Neither yes nor no.
+    /// An unknown decision.
     #[error("the answer's decision {0} is not known here")]
     Decision(i32),
-    /// A yes without what it rests on.
+    /// A yes without the binding behind it.
     #[error("the answer is a yes without a binding")]
     NoBinding,
-    /// A yes for one pod without its request.
+    /// A yes for one pod without its granted request.
     #[error("the answer is a yes for one pod without a granted request")]
     NotGranted,
-    /// Not every question has its answer, or not each only one.
+    /// The number of answers, or a question that a refusal refers to, does not fit the questions.
     #[error("the answers are not those to the questions")]
     Count,
-    /// The request is in a phase that nobody here knows.
+    /// The request is in an unknown phase.
     #[error("the answer's request is in phase {0}, which is not known here")]
     Phase(i32),
 }
 
 impl AccessAnswer {
-    /// Whether the answer is a yes.
+    /// True when the answer is a yes.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         match self.decision {
@@ -177,7 +176,7 @@ impl AccessAnswer {
         }
     }
 
-    /// Whether two answers say the same, whenever they were found.
+    /// True when two answers are equal apart from their times.
     #[must_use]
     pub fn says_the_same_as(&self, other: &Self) -> bool {
         let Self {
@@ -295,7 +294,7 @@ impl TryFrom<v1::Request> for RequestSeen {
     }
 }
 
-/// A moment as it is sent.
+/// A time in the form in which it is sent.
 #[must_use]
 pub fn wire_time(time: Timestamp) -> WireTimestamp {
     WireTimestamp {

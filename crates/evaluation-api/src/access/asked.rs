@@ -1,9 +1,9 @@
-//! The questions of a `BatchCheckAccessRequest`, written from where they lie and read where they lie.
+//! The questions of a `BatchCheckAccessRequest`, encoded and decoded without copying their texts.
 //!
-//! A question is seven texts, and a batch has many: to copy each of them, on either side, costs more than
-//! all the answers. Owns the bytes of this one message, which are those of the generated type; refuses to
-//! know what is answered. Invariant: what the generated type cannot be read from is not read here, and
-//! what both read is the same.
+//! A question consists of seven texts, and a batch has many questions. Copying them on either side would cost
+//! more than all the answers. This module owns the encoding of this one message, which is that of the
+//! generated type, and knows nothing of the answers. Invariant: it refuses every message that the generated
+//! type refuses, and otherwise decodes the same values.
 
 use prost::bytes::BufMut;
 use prost::encoding::{
@@ -15,7 +15,7 @@ use thiserror::Error;
 use super::question::Came;
 use super::{AccessQuestion, ConnectorName, PodRef, QuestionError, ServiceAccountName};
 
-/// Numbers of fields, as the protocol has them.
+/// Field numbers of the protocol.
 mod field {
     pub(super) const QUESTIONS: u32 = 1;
     pub(super) const DETAILS: u32 = 2;
@@ -26,18 +26,18 @@ mod field {
     pub(super) const VERB: u32 = 4;
     pub(super) const POD: u32 = 5;
 
-    /// Of a service account, a connector and a pod alike: two texts.
+    /// The two texts of a service account, a connector or a pod.
     pub(super) const FIRST: u32 = 1;
     pub(super) const SECOND: u32 = 2;
 }
 
-/// Why a message is not read.
+/// The reason why a message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
-    /// The bytes are none.
+    /// The bytes are not a message.
     #[error("the bytes are no message")]
     Malformed,
-    /// There are more questions than wanted.
+    /// There are more questions than allowed.
     #[error("there are too many questions")]
     TooMany,
 }
@@ -48,17 +48,18 @@ impl From<prost::DecodeError> for ReadError {
     }
 }
 
-/// The questions of one message, whose text is in the message.
+/// The questions of one message; their texts borrow from the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedAtOnce<'a> {
     /// The questions, in their order.
     pub questions: Vec<Result<AccessQuestion<&'a str>, QuestionError>>,
-    /// Whether answers are to say what they rest on.
+    /// True when the answers should include their basis.
     pub details: bool,
 }
 
 impl<'a> AskedAtOnce<'a> {
-    /// Reads a message that has no more than so many questions. What has more, or is none, takes no memory.
+    /// Decodes a message with at most this many questions. Decoding stops at the first excess question or
+    /// malformed field, so a refused message keeps no memory.
     pub fn read(message: &'a [u8], most: usize) -> Result<Self, ReadError> {
         let mut read = Self {
             questions: Vec::new(),
@@ -85,7 +86,7 @@ impl<'a> AskedAtOnce<'a> {
     }
 }
 
-/// One question. A field that comes again counts as it came last; what is made of fields is put together.
+/// One question. Of a repeated field the last value counts; repeated submessages are merged.
 fn came(message: &[u8]) -> Result<Came<&str>, ReadError> {
     let (mut subject, mut connector, mut pod) = (None, None, None);
     let (mut permission, mut verb) = ("", "");
@@ -125,7 +126,8 @@ fn pair<'a>(
     })
 }
 
-/// Each field of a message: its number, its kind, and the bytes from which it is to be taken.
+/// Visits each field of a message: its number, its wire type, and the bytes from which its value is to be
+/// taken.
 fn each<'a>(
     mut rest: &'a [u8],
     mut take: impl FnMut(u32, WireType, &mut &'a [u8]) -> Result<(), ReadError>,
@@ -150,7 +152,7 @@ fn text<'a>(kind: WireType, rest: &mut &'a [u8]) -> Result<&'a str, ReadError> {
     str::from_utf8(bytes(kind, rest)?).map_err(|_| ReadError::Malformed)
 }
 
-/// A field of a later version.
+/// Skips a field of a later version.
 fn skip(number: u32, kind: WireType, rest: &mut &[u8]) -> Result<(), ReadError> {
     Ok(skip_field(kind, number, rest, DecodeContext::default())?)
 }
@@ -201,7 +203,7 @@ fn length_of_pair([first, second]: [&str; 2]) -> usize {
     length_of_text(field::FIRST, first) + length_of_text(field::SECOND, second)
 }
 
-/// What is empty is not written.
+/// Empty texts are not written.
 fn length_of_text(number: u32, text: &str) -> usize {
     if text.is_empty() {
         0
@@ -210,7 +212,7 @@ fn length_of_text(number: u32, text: &str) -> usize {
     }
 }
 
-/// The length of a field whose content has this length.
+/// The length of a field with content of this length.
 const fn framed(number: u32, length: usize) -> usize {
     key_len(number) + encoded_len_varint(length as u64) + length
 }

@@ -1,22 +1,22 @@
-//! Answers to many questions at a time.
+//! Answers to several questions in one call.
 
 use super::{AccessAnswer, AnswerError};
 use crate::refusal::Refusal;
 use crate::v1::{self, AccessDecision};
 
-/// Yes or no, without what it rests on.
+/// Yes or no, without the basis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Permitted {
     /// No permission was found.
     No,
-    /// By a permission that holds at any time.
+    /// Allowed by a standing permission.
     Standing,
-    /// By a permission of this very pod.
+    /// Allowed by a permission of this pod.
     Pod,
 }
 
 impl Permitted {
-    /// Whether it is a yes.
+    /// True for a yes.
     #[must_use]
     pub const fn is_allowed(self) -> bool {
         match self {
@@ -41,7 +41,7 @@ pub(crate) fn decisions(
     paired(decisions, refusals, questions, permitted)
 }
 
-/// The whole answers, one per question.
+/// The complete answers, one per question.
 pub(crate) fn details(
     response: v1::BatchCheckAccessResponse,
     questions: usize,
@@ -65,7 +65,7 @@ fn permitted(decision: i32) -> Result<Permitted, AnswerError> {
     }
 }
 
-/// What is refused is refused, whatever stands in its place among the answers.
+/// A refusal takes precedence over whatever answer is sent at its position.
 fn paired<W, T>(
     answers: Vec<W>,
     refusals: Vec<v1::BatchRefusal>,
@@ -136,7 +136,7 @@ mod tests {
         ] {
             assert_eq!(decisions(answer, 2), Err(error));
         }
-        // A refusal is one even where a yes stands in its place.
+        // A refusal counts even if the answer at its position is a yes.
         assert!(decisions(response(&[2, 2], &[0]), 2).unwrap()[0].is_err());
     }
 }

@@ -13,10 +13,10 @@ mod wire;
 /// The longest verb, and the longest UID.
 const LONGEST: usize = 63;
 
-/// May a service account use a connector now? The text is the question's own, or lies elsewhere.
+/// May a service account use a connector now? The texts are owned or borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AccessQuestion<T = String> {
-    /// Who wants to use the connector.
+    /// The service account that wants to use the connector.
     pub subject: ServiceAccountName<T>,
     /// The connector.
     pub connector: ConnectorName<T>,
@@ -24,11 +24,11 @@ pub struct AccessQuestion<T = String> {
     pub permission: Permission,
     /// The verb. A mount needs `*`, which only permissions for `*` cover.
     pub verb: T,
-    /// The pod that asks. Without one, only what is held at any time counts.
+    /// The asking pod. Without one, only standing permissions count.
     pub pod: Option<PodRef<T>>,
 }
 
-/// What is wanted of a connector, whoever wants it.
+/// The requested access to a connector, without the asker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AccessTarget {
     /// The connector.
@@ -40,7 +40,7 @@ pub struct AccessTarget {
 }
 
 impl AccessTarget {
-    /// The question of a service account, and of a pod if there is one.
+    /// The question of a service account, and of its pod if there is one.
     #[must_use]
     pub fn asked_by(self, subject: ServiceAccountName, pod: Option<PodRef>) -> AccessQuestion {
         let Self {
@@ -81,32 +81,32 @@ pub struct ConnectorName<T = String> {
 pub struct PodRef<T = String> {
     /// Its name.
     pub name: T,
-    /// Its UID. With an empty one the question is as good as one without a pod.
+    /// Its UID. If it is empty, the question is treated like one without a pod.
     pub uid: T,
 }
 
-/// Why a question is none.
+/// The reason why a question is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QuestionError {
     /// A field is missing.
     #[error("question: {0} is missing")]
     Missing(&'static str),
-    /// A field holds what no object is called.
+    /// A field is not a valid name.
     #[error("question: {0} is no name that an object can have")]
     Name(&'static str),
-    /// Not a permission.
+    /// The permission is unknown.
     #[error("question: permission must be apis or proxy")]
     Permission,
-    /// Not a verb.
+    /// The verb is invalid.
     #[error("question: verb must have between 1 and {LONGEST} bytes; a mount asks for *")]
     Verb,
-    /// Not a UID.
+    /// The UID is invalid.
     #[error("question: pod.uid must have at most {LONGEST} bytes")]
     Uid,
 }
 
 impl QuestionError {
-    /// The field that it is about.
+    /// The name of the invalid field.
     #[must_use]
     pub const fn field(self) -> &'static str {
         match self {
@@ -136,7 +136,8 @@ impl AccessQuestion {
         }
     }
 
-    /// Whether the pods of an account may mount a connector at any time: without a pod, no other permission counts.
+    /// May the pods of an account mount a connector at any time? Without a pod, only standing permissions
+    /// count.
     #[must_use]
     pub fn standing(
         subject: ServiceAccountName,
@@ -154,7 +155,7 @@ impl AccessQuestion {
 }
 
 impl<T: AsRef<str>> AccessQuestion<T> {
-    /// The same question, with its text where it lies.
+    /// The same question with borrowed texts.
     #[must_use]
     pub fn borrowed(&self) -> AccessQuestion<&str> {
         AccessQuestion {
@@ -168,7 +169,7 @@ impl<T: AsRef<str>> AccessQuestion<T> {
 }
 
 impl<T: AsRef<str>> ServiceAccountName<T> {
-    /// The same, with its text where it lies.
+    /// The same with borrowed texts.
     #[must_use]
     pub fn borrowed(&self) -> ServiceAccountName<&str> {
         ServiceAccountName {
@@ -179,7 +180,7 @@ impl<T: AsRef<str>> ServiceAccountName<T> {
 }
 
 impl<T: AsRef<str>> ConnectorName<T> {
-    /// The same, with its text where it lies.
+    /// The same with borrowed texts.
     #[must_use]
     pub fn borrowed(&self) -> ConnectorName<&str> {
         ConnectorName {
@@ -190,7 +191,7 @@ impl<T: AsRef<str>> ConnectorName<T> {
 }
 
 impl<T: AsRef<str>> PodRef<T> {
-    /// The same, with its text where it lies.
+    /// The same with borrowed texts.
     #[must_use]
     pub fn borrowed(&self) -> PodRef<&str> {
         PodRef {
@@ -200,7 +201,7 @@ impl<T: AsRef<str>> PodRef<T> {
     }
 }
 
-/// A question as it came: whether it is one is to be seen.
+/// A decoded question that has not been validated.
 pub(super) struct Came<T> {
     pub(super) subject: Option<ServiceAccountName<T>>,
     pub(super) connector: Option<ConnectorName<T>>,
@@ -279,12 +280,12 @@ impl TryFrom<v1::WhoCanRequest> for AccessTarget {
     }
 }
 
-/// A token, and what its owner wants of a connector.
+/// A token, and the access that its owner wants to a connector.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenQuestion {
     /// A service account token of audience [`crate::POD_TOKEN_AUDIENCE`].
     pub token: String,
-    /// What is wanted.
+    /// The requested access.
     pub target: AccessTarget,
 }
 
@@ -311,7 +312,7 @@ impl TryFrom<v1::ReviewTokenRequest> for TokenQuestion {
     }
 }
 
-/// No output shows the token.
+/// Debug output omits the token.
 impl fmt::Debug for TokenQuestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenQuestion")
@@ -320,7 +321,8 @@ impl fmt::Debug for TokenQuestion {
     }
 }
 
-/// What is wanted of a connector, but for the verb, which may be moved on.
+/// The requested connector and permission. The verb is validated but not returned, because the caller may own
+/// it.
 fn target<T: AsRef<str>>(
     connector: Option<ConnectorName<T>>,
     permission: &T,

@@ -1,4 +1,4 @@
-//! Those who may use a connector, and whose a token is.
+//! The accounts that may use a connector, and the owner of a token.
 
 use jiff::Timestamp;
 
@@ -6,38 +6,38 @@ use super::answer::{time, wire_time};
 use super::{AccessAnswer, AnswerError, Binding, PodRef, RequestSeen, ServiceAccountName};
 use crate::v1::{self, standing_access};
 
-/// Those who may use a connector now.
+/// The subjects and pods that may use a connector now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WhoCan {
-    /// Those who may at any time, once for each binding that gives it to them.
+    /// The holders of standing permissions, once for each binding that gives one.
     pub standing: Vec<StandingAccess>,
-    /// Pods that are let in by their granted request, without a standing permission of their own.
+    /// Pods that are admitted by their granted request, without a standing permission of their own.
     pub pods: Vec<PodAccess>,
-    /// Whether there are more than the answer lists.
+    /// True when the answer does not list all of them.
     pub is_cut: bool,
-    /// What could not be looked up.
+    /// The objects that could not be looked up.
     pub errors: Vec<String>,
-    /// The cluster was looked at as of this moment, or later.
+    /// The state of the cluster that the answer is based on is at least as recent as this time.
     pub fresh_as_of: Option<Timestamp>,
 }
 
-/// Somebody who may use a connector at any time.
+/// A subject with a standing permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StandingAccess {
-    /// Who.
+    /// The subject.
     pub holder: Holder,
-    /// What gives it.
+    /// The binding that gives it.
     pub binding: Binding,
 }
 
-/// Whom a binding is for.
+/// The subject of a binding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
     /// A service account.
     ServiceAccount(ServiceAccountName),
     /// A user.
     User(String),
-    /// Everybody in a group.
+    /// All members of a group.
     Group(String),
 }
 
@@ -48,13 +48,13 @@ pub struct PodAccess {
     pub subject: ServiceAccountName,
     /// The pod.
     pub pod: PodRef,
-    /// What gives it.
+    /// The binding that gives it.
     pub binding: Binding,
     /// The granted request behind it.
     pub request: RequestSeen,
 }
 
-/// Whose a token is, and whether they may.
+/// The owner of a token, and the answer about its access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenAnswer {
     /// The service account.

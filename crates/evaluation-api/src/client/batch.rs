@@ -1,6 +1,6 @@
-//! Many questions in one call, which the caller keeps: they are written from where they lie.
+//! Many questions in one call. The caller keeps them; they are encoded from borrowed texts.
 //!
-//! The generated client wants a message of its own for that, with a copy of every text in it.
+//! The generated client would need a message of its own, with a copy of every text.
 
 use http::uri::PathAndQuery;
 use prost::bytes::BufMut;
@@ -19,12 +19,12 @@ use crate::v1::BatchCheckAccessResponse;
 const SERVICE: &str = "connectors.evaluation.v1.Evaluation";
 const NAME: &str = "BatchCheckAccess";
 const PATH: &str = "/connectors.evaluation.v1.Evaluation/BatchCheckAccess";
-/// What stands before a message: whether it is compressed, and its length.
+/// The length of a gRPC message prefix: the compression flag and the message length.
 const PREFIX: usize = 5;
 
 impl Client {
-    /// The same for at most [`crate::MOST_QUESTIONS`] questions: one decision per question, in their
-    /// order.
+    /// As [`Client::check_access`], for at most [`crate::MOST_QUESTIONS`] questions: one decision per
+    /// question, in their order.
     pub async fn batch_check_access<T: AsRef<str>>(
         &self,
         questions: &[AccessQuestion<T>],
@@ -33,7 +33,7 @@ impl Client {
         Ok(access::decisions(response, questions.len())?)
     }
 
-    /// The same with reasons, bindings and requests, which costs more.
+    /// The same with reasons, bindings and requests, which is more expensive.
     pub async fn batch_check_access_in_detail<T: AsRef<str>>(
         &self,
         questions: &[AccessQuestion<T>],
@@ -59,7 +59,7 @@ async fn send(
         .max_encoding_message_size(LONGEST_MESSAGE);
     let ready = grpc.ready().await;
     ready.map_err(|error| Status::unknown(format!("the connection is not ready: {error}")))?;
-    // As the generated client says it.
+    // As the generated client does.
     let method = GrpcMethod::new(SERVICE, NAME);
     request.extensions_mut().insert(method);
     let codec = Written {
@@ -69,7 +69,7 @@ async fn send(
         .await
 }
 
-/// A message that is written already, of a known length.
+/// A message that is already encoded, with a known length.
 #[derive(Clone, Copy)]
 struct Written {
     length: usize,
@@ -100,7 +100,7 @@ impl Encoder for Written {
     }
 
     fn buffer_settings(&self) -> BufferSettings {
-        // Room for all of it at once, which is then sent at once.
+        // Capacity for the whole message, so that it is sent in one piece.
         let length = self.length + PREFIX;
         BufferSettings::new(length, length)
     }

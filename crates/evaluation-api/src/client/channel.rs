@@ -1,4 +1,4 @@
-//! The connection: HTTP/2 over TLS of the caller's configuration.
+//! The connection: HTTP/2 over TLS with the caller's configuration.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use super::gathered::Gathered;
 use super::roots::Roots;
 
 const CONNECT: Duration = Duration::from_secs(3);
-/// A server that is gone is noticed after at most the sum of both.
+/// A server that disappeared is detected after at most the sum of both.
 const PING_EVERY: Duration = Duration::from_secs(4);
 const PONG_WITHIN: Duration = Duration::from_secs(3);
 
@@ -31,8 +31,8 @@ const HTTP_2: &[u8] = b"h2";
 #[error("`{0}` is not a URL of the form https://host:port")]
 pub struct UrlError(String);
 
-/// Opens no connection yet. `connect_to` is where the server is found when that is not what the URL says;
-/// its certificate must name the URL's host all the same.
+/// Opens no connection yet. `connect_to` is the address of the server if it is not that of the URL; its
+/// certificate must name the URL's host all the same.
 pub(super) fn open(
     url: &str,
     connect_to: Option<SocketAddr>,
@@ -63,7 +63,7 @@ pub(super) fn open(
     Ok(watched(Endpoint::from(uri)).connect_with_connector_lazy(connector))
 }
 
-/// The same for a socket of this machine. Opens no connection yet.
+/// The same for a Unix socket. Opens no connection yet.
 pub(super) fn open_socket(path: PathBuf) -> Channel {
     let connector = tower::service_fn(move |_: Uri| {
         let path = path.clone();
@@ -72,7 +72,7 @@ pub(super) fn open_socket(path: PathBuf) -> Channel {
             Ok::<_, io::Error>(TokioIo::new(Gathered::new(stream)))
         }
     });
-    // The host is not looked at; HTTP/2 wants one.
+    // The host is not used, but HTTP/2 requires one.
     let endpoint = Endpoint::from_static("http://localhost");
     watched(endpoint).connect_with_connector_lazy(connector)
 }

@@ -1,4 +1,4 @@
-//! A real gRPC server behind TLS, whose answers are the test's.
+//! A real gRPC server behind TLS, with answers controlled by the test.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::v1::{
     WatchAccessRequest, WatchAccessResponse, WhoCanRequest, WhoCanResponse,
 };
 
-/// An authority, and what it signed for the server.
+/// An authority, and the certificate that it issued for the server.
 pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -65,7 +65,7 @@ impl Authority {
     }
 }
 
-/// What a test says in place of the service.
+/// A call that the test answers in place of the service.
 pub(super) enum Asked {
     Check(
         Request<CheckAccessRequest>,
@@ -104,7 +104,7 @@ impl Evaluation for Service {
         &self,
         _: Request<BatchCheckAccessRequest>,
     ) -> Result<Response<BatchCheckAccessResponse>, Status> {
-        // One answer, however many questions there were.
+        // One answer, however many questions there are.
         Ok(Response::new(BatchCheckAccessResponse {
             decisions: vec![2],
             ..BatchCheckAccessResponse::default()
@@ -223,7 +223,7 @@ impl FakeServer {
         }
     }
 
-    /// Stops, and says where it was.
+    /// Stops, and returns its address.
     pub(super) async fn stop(self) -> SocketAddr {
         self.running.abort();
         let _ = self.running.await;

@@ -1,8 +1,8 @@
-//! A connection on which what is said together is sent together.
+//! A connection that sends writes of the same turn together.
 //!
-//! HTTP/2 begins a call, sends that, and only then finds out that the message of the call may follow: two
-//! calls into the kernel and two records of TLS for each question, and the server is woken twice. So what is
-//! written waits for one turn of the other tasks, in which the message comes.
+//! HTTP/2 sends the headers of a call before it learns that the message of the call may follow. That costs
+//! two system calls and two TLS records for each question, and wakes the server twice. Written data therefore
+//! waits for one turn of the other tasks, in which the message arrives.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, BufWriter, ReadBuf};
 
-/// The same connection. What was written is sent one turn after it was to be.
+/// The same connection, with flushes delayed by one turn.
 #[derive(Debug)]
 pub(super) struct Gathered<S> {
     stream: BufWriter<S>,

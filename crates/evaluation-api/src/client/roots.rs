@@ -1,4 +1,4 @@
-//! Whom to trust as the server, as of the next connection.
+//! The roots that the next connection trusts.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,18 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio::sync::watch;
 
-/// Where the roots come from.
+/// The source of the roots.
 #[derive(Clone, Debug)]
 pub(super) enum Roots {
-    /// From somebody who follows them.
+    /// A watch channel of a process that follows its TLS files.
     Followed(watch::Receiver<Arc<ClientConfig>>),
-    /// From a file in PEM. It is read for each connection: those are rare, and nothing can go stale.
+    /// A file in PEM. It is read for each connection: connections are rare, and the roots cannot become
+    /// stale.
     File(PathBuf),
 }
 
 impl Roots {
-    /// What the next connection is made with. An error names the file.
+    /// The configuration of the next connection. An error names the file.
     pub(super) async fn config(&self) -> io::Result<Arc<ClientConfig>> {
         match self {
             Self::Followed(config) => Ok(config.borrow().clone()),
@@ -82,7 +83,7 @@ mod tests {
                 "{error}"
             );
         }
-        // Two authorities: one is about to take over from the other.
+        // Two authorities, as during a rotation.
         fs::write(&path, certificate() + &certificate()).unwrap();
         assert!(roots.config().await.is_ok());
         fs::write(&path, certificate().replace("MII", "---")).unwrap();

@@ -1,4 +1,4 @@
-//! One stream after another, for as long as anybody is interested.
+//! The session: one stream after another, as long as there are watchers or subscriptions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use super::watcher::Table;
 use super::{CallError, Service};
 use crate::v1::{WatchAccessRequest, WatchAccessResponse};
 
-/// How long the beginning of a stream may take.
+/// The deadline of starting a stream.
 const BEGIN: Duration = Duration::from_secs(10);
-/// Pauses after failures: the first one of a new trouble, and the longest.
+/// Backoff after failures: the initial and the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A stream that lasted as long was a good one.
+/// A stream that lasted this long resets the backoff.
 const GOOD: Duration = Duration::from_secs(10);
-/// What is said and not yet written to the network.
+/// The capacity of messages that are not written to the network yet.
 const UNWRITTEN: usize = 64;
 
-/// Runs until nobody is interested any more.
+/// Runs until there are no watchers and no subscriptions.
 pub(super) async fn run(service: Service, table: Arc<Table>) {
     let mut pause = FIRST_PAUSE;
     while wanted(&table).await {
@@ -41,7 +41,7 @@ pub(super) async fn run(service: Service, table: Arc<Table>) {
             }
         }
         tokio::select! {
-            // Never all callers at the same moment.
+            // Jitter, so that not all callers reconnect at the same time.
             () = sleep(pause.mul_f64(rand::random_range(0.5..1.0))) => {}
             () = closed(&table) => return,
         }
@@ -71,7 +71,7 @@ async fn closed(table: &Table) {
     }
 }
 
-/// One stream, to its end.
+/// Runs one stream until it ends.
 async fn stream(service: &Service, table: &Table) -> Result<(), CallError> {
     let (said, unwritten) = mpsc::channel(UNWRITTEN);
     table.lock().start_over();
@@ -101,7 +101,7 @@ async fn begin(
     super::answered("WatchAccess", stub.watch_access(request).await)
 }
 
-/// Reads and writes at the same time: a server that waits to be read must not be waited for.
+/// Reads and writes concurrently: waiting to write to a server that waits to be read would be a deadlock.
 async fn converse(
     table: &Table,
     said: mpsc::Sender<WatchAccessRequest>,

@@ -55,7 +55,7 @@ impl World {
         fs::write(self.directory.path().join("token"), token).unwrap();
     }
 
-    /// Asks, and lets the server answer.
+    /// Asks, and sends the server's answer.
     async fn check(&mut self, answer: Result<v1::AccessAnswer, Status>) -> (String, CheckResult) {
         let client = self.client.clone();
         let asking = client.check_access(question("harbor"));
@@ -271,7 +271,7 @@ async fn one_stream_carries_all_questions_and_each_answer_to_its_own() {
     assert_eq!(next_reason(&mut harbor).await, "a");
     assert_eq!(next_reason(&mut gitlab).await, "b");
 
-    // A third joins the open stream; one that nobody knows disturbs nobody.
+    // A third question joins the open stream; an answer with an unknown id affects no subscription.
     let mut nexus = world.client.watcher().clone().watch(question("nexus"));
     let (third, _) = stream.hear_subscription().await;
     assert!(third != first && third != second);
@@ -356,13 +356,13 @@ async fn after_the_end_of_a_stream_answers_are_stale_and_questions_asked_again()
     assert_eq!((id, &*name), (first, "harbor"));
     stream.answer(id, "after").await;
     assert_eq!(next_reason(&mut harbor).await, "after");
-    // The dropped one was neither asked again nor said goodbye to.
+    // The dropped question was neither subscribed again nor unsubscribed.
     let new = world.client.watcher().watch(question("new"));
     assert_eq!(stream.hear_subscription().await.1, "new");
     drop(new);
 }
 
-/// Also more than fit between what is said and what is written.
+/// Includes more questions than fit into the channel of unwritten messages.
 #[tokio::test]
 async fn every_question_is_asked_again_however_many_there_are() {
     let mut world = World::new().await;
@@ -434,7 +434,7 @@ async fn without_questions_there_is_no_stream_and_without_clients_it_ends() {
     let mut stream = world.server.next_stream().await;
     stream.hear_subscription().await;
     drop(world.client);
-    // The subscription alone keeps the stream.
+    // The subscription alone keeps the stream open.
     let more = timeout(Duration::from_millis(200), stream.heard.message());
     assert!(more.await.is_err());
     drop(harbor);

@@ -1,4 +1,4 @@
-//! The token that the kubelet keeps fresh in a file.
+//! The token in a file that the kubelet keeps fresh.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -10,20 +10,20 @@ use std::time::{Duration, SystemTime};
 use thiserror::Error;
 use tonic::metadata::{Ascii, MetadataValue};
 
-/// Longer than any service account token; what is longer is another file.
+/// Longer than any service account token; a longer file holds something else.
 const LONGEST: usize = 16 * 1024;
 
-/// A file that was written this long ago when it was read cannot have been written once more with the same time.
+/// If a file was last written this long before it was read, a later write cannot have the same timestamp.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// The file of a token. It is looked at each time, and read when it is not the one of before.
+/// The file of a token. Its metadata is checked each time; it is read only when they changed.
 #[derive(Clone, Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,
     read: Arc<Mutex<Option<Read>>>,
 }
 
-/// What was read of which file.
+/// The token that was read, and the version of its file.
 #[derive(Debug)]
 struct Read {
     version: Version,
@@ -31,7 +31,7 @@ struct Read {
     bearer: MetadataValue<Ascii>,
 }
 
-/// What is another when a file was written or put in the place of another one.
+/// File metadata that change when a file is written or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version {
     device: u64,
@@ -53,17 +53,17 @@ impl From<&Metadata> for Version {
     }
 }
 
-/// What proves who calls.
+/// The proof of the caller's identity.
 #[derive(Clone, Debug)]
 pub(super) enum Proof {
     /// A token.
     Token(TokenFile),
-    /// That the socket could be opened.
+    /// Being able to open the socket.
     Socket,
 }
 
 impl Proof {
-    /// The value of `authorization`, where there is one.
+    /// The value of `authorization`, if there is one.
     pub(super) fn bearer(&self) -> Result<Option<MetadataValue<Ascii>>, TokenError> {
         match self {
             Self::Token(file) => file.bearer().map(Some),
@@ -72,7 +72,7 @@ impl Proof {
     }
 }
 
-/// Why there is no token. No variant says anything about what the file holds.
+/// The reason why there is no token. No variant contains anything of the file's content.
 #[derive(Debug, Error)]
 pub enum TokenError {
     /// The file cannot be read.
@@ -80,11 +80,11 @@ pub enum TokenError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         #[source]
         source: io::Error,
     },
-    /// What the file holds is no token.
+    /// The file does not contain a token.
     #[error("the token file {} holds no token", path.display())]
     NotAToken {
         /// The file.
@@ -102,14 +102,14 @@ impl TokenFile {
 
     /// The value of `authorization`, marked so that no debug output shows it.
     pub(super) fn bearer(&self) -> Result<MetadataValue<Ascii>, TokenError> {
-        // Looked at where we are: the kubelet keeps tokens in memory, and another thread would take longer to
-        // wake up than the whole call takes.
+        // Read on this thread: the kubelet keeps tokens in memory, and waking another thread would take
+        // longer than the whole call.
         let failed = |source| TokenError::Read {
             path: self.path.clone(),
             source,
         };
         let version = Version::from(&self.path.metadata().map_err(failed)?);
-        // It is put in whole.
+        // The value is replaced as a whole, so it is valid even in a poisoned lock.
         let mut known = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Read { bearer, .. }) = known.as_ref().filter(|it| it.version == version) {
             return Ok(bearer.clone());
@@ -137,7 +137,7 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// A text, and the very file that it is from.
+/// The text of a file, and the metadata of exactly that file.
 fn read(path: &Path) -> io::Result<(String, Metadata)> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -146,7 +146,7 @@ fn read(path: &Path) -> io::Result<(String, Metadata)> {
     Ok((text, metadata))
 }
 
-/// Clocks of file systems tick slowly: of two writes within a tick the second one is not to be seen.
+/// Timestamps of file systems are coarse: two writes within one tick cannot be told apart.
 fn is_settled(file: &Metadata, now: SystemTime) -> bool {
     let written = file.modified().ok();
     let ago = written.and_then(|written| now.duration_since(written).ok());
@@ -184,7 +184,7 @@ mod tests {
         value.to_str().unwrap().to_owned()
     }
 
-    /// As if it had been written an hour ago.
+    /// Sets the time of the last write to an hour ago.
     fn age(file: &TokenFile) {
         let hour_ago = now() - Duration::from_hours(1);
         let opened = File::options().write(true).open(&file.path).unwrap();
@@ -195,7 +195,7 @@ mod tests {
     fn what_the_file_holds_now_is_shown_and_never_printed() {
         let (_directory, file) = file();
         assert!(matches!(file.bearer(), Err(TokenError::Read { .. })));
-        // Of the same length, and in no time.
+        // Tokens of the same length, written without delay.
         for token in ["token.1", "token.2", "token.3"] {
             fs::write(&file.path, format!("{token}\n")).unwrap();
             assert_eq!(shown(&file), format!("Bearer {token}"));
@@ -221,17 +221,38 @@ mod tests {
         assert!(known.is_some());
         assert!(!format!("{file:?}").contains("token.1"));
         assert_eq!(shown(&file.clone()), "Bearer token.1");
-        // Another file in its place, as old and as long.
+        // Another file in its place, with the same age and length.
         let other = TokenFile::new(directory.path().join("other"));
         fs::write(&other.path, "token.2").unwrap();
         age(&other);
         fs::rename(&other.path, &file.path).unwrap();
         assert_eq!(shown(&file), "Bearer token.2");
         assert_ne!(version(&file), known);
-        // The same file, written anew and made to look as before.
+        // The same file, rewritten with the same length and age.
         fs::write(&file.path, "token.3").unwrap();
         age(&file);
         assert_eq!(shown(&file), "Bearer token.3");
+    }
+
+    /// The kubelet writes each token into a new directory, and switches a link to it.
+    #[test]
+    fn the_token_behind_a_link_that_was_switched_is_shown() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let mut first = None;
+        std::os::unix::fs::symlink("..data/token", at("token")).unwrap();
+        for version in ["1", "2", "3"] {
+            let old = fs::read_link(at("..data"));
+            fs::create_dir(at(version)).unwrap();
+            fs::write(at(version).join("token"), format!("token.{version}")).unwrap();
+            std::os::unix::fs::symlink(version, at("..data_tmp")).unwrap();
+            fs::rename(at("..data_tmp"), at("..data")).unwrap();
+            if let Ok(old) = old {
+                fs::remove_dir_all(at(old.to_str().unwrap())).unwrap();
+            }
+            let file = first.get_or_insert_with(|| TokenFile::new(at("token")));
+            assert_eq!(shown(file), format!("Bearer token.{version}"));
+        }
     }
 
     #[test]

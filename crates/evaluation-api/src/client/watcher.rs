@@ -1,8 +1,7 @@
 //! Many questions over one stream.
 //!
-//! Who subscribes writes into a shared table and wakes the session, which alone talks to the server.
-//! Nothing queues up: a question is in the table once, and a subscriber sees the latest event only,
-//! however slow it is.
+//! Subscribers write into a shared table and wake the session, which alone talks to the server. There are no
+//! queues: a question is in the table once, and a subscriber sees the latest event only, however slow it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,26 +18,27 @@ use crate::v1::{
     watch_access_response::Event as WireEvent,
 };
 
-/// What is known about a question now. Only an answer that says so is a yes.
+/// The current state of a question. Only a positive answer is a yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The current answer.
     Answer(Box<AccessAnswer>),
-    /// The service does not answer this question, or not in a way that can be used.
+    /// The service refuses this question, or its answer cannot be used.
     Refused(Refusal),
-    /// The service cannot be reached: an earlier answer may not hold any more. The question is asked
-    /// again as soon as it can be.
+    /// The service cannot be reached, so an earlier answer may be outdated. The question is subscribed again
+    /// as soon as possible.
     Disconnected,
 }
 
-/// Subscribes questions. Clones share one stream, which is open while anybody is interested.
+/// Subscribes questions. Clones share one stream, which is open as long as there are watchers or
+/// subscriptions.
 #[derive(Clone)]
 pub struct AccessWatcher {
     table: Arc<Table>,
     _interest: Arc<Interest>,
 }
 
-/// One question that is being followed, until it is dropped.
+/// One watched question, until it is dropped.
 #[derive(Debug)]
 pub struct Subscription {
     id: u64,
@@ -56,11 +56,11 @@ impl Drop for Interest {
     }
 }
 
-/// The questions of the process. Ids are never used again, not even on another stream.
+/// The questions of the process. Ids are never reused, not even on another stream.
 #[derive(Default)]
 pub(super) struct Table {
     inner: Mutex<Questions>,
-    /// Wakes the session: something is to be said, or everything is over.
+    /// Wakes the session: there is something to send, or the session should end.
     pub(super) changed: Notify,
 }
 
@@ -68,9 +68,9 @@ pub(super) struct Table {
 pub(super) struct Questions {
     next: u64,
     open: BTreeMap<u64, Open>,
-    /// Not subscribed on the present stream yet.
+    /// Not yet subscribed on the current stream.
     unsaid: BTreeSet<u64>,
-    /// Subscribed on the present stream, and nobody listens any more.
+    /// Subscribed on the current stream, but the subscription was dropped.
     dropped: BTreeSet<u64>,
     pub(super) closed: bool,
 }
@@ -90,7 +90,7 @@ impl AccessWatcher {
         }
     }
 
-    /// Asks, and keeps asking until the subscription is dropped.
+    /// Subscribes a question until the subscription is dropped.
     #[must_use]
     pub fn watch(&self, question: AccessQuestion) -> Subscription {
         let (sender, events) = watch::channel(None);
@@ -105,10 +105,10 @@ impl AccessWatcher {
 }
 
 impl Subscription {
-    /// The next thing to know, which is the latest there is: what came and went in between is not
-    /// told. None when the client's task is gone, which only the end of the runtime can bring about.
+    /// The next event, which is always the latest: events in between are skipped. None when the client's task
+    /// has ended, which happens only at the end of the runtime.
     ///
-    /// Nothing is lost when the future is dropped before it is done.
+    /// Cancel-safe: dropping the future loses no event.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             self.events.changed().await.ok()?;
@@ -118,7 +118,7 @@ impl Subscription {
         }
     }
 
-    /// What is known now; nothing before the first event.
+    /// The latest event; none before the first.
     #[must_use]
     pub fn latest(&self) -> Option<Event> {
         self.events.borrow().clone()
@@ -142,7 +142,7 @@ impl fmt::Debug for AccessWatcher {
 
 impl Table {
     pub(super) fn lock(&self) -> MutexGuard<'_, Questions> {
-        // Every change is one step, so a panic elsewhere leaves the table whole.
+        // Every change is one step, so a panic elsewhere leaves the table consistent.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -156,7 +156,7 @@ impl Questions {
     }
 
     fn remove(&mut self, id: u64) {
-        // One that the server has not heard of needs no goodbye.
+        // A question that was not sent to the server need not be unsubscribed.
         if self.open.remove(&id).is_some() && !self.unsaid.remove(&id) {
             self.dropped.insert(id);
         }
@@ -166,7 +166,7 @@ impl Questions {
         self.open.is_empty()
     }
 
-    /// A new stream knows of nothing.
+    /// Resets the state for a new stream, which has no subscriptions.
     pub(super) fn start_over(&mut self) {
         self.dropped.clear();
         self.unsaid = self.open.keys().copied().collect();
@@ -176,7 +176,7 @@ impl Questions {
         !self.dropped.is_empty() || !self.unsaid.is_empty()
     }
 
-    /// The next thing to tell the server. Goodbyes first: they make room.
+    /// The next message to the server. Unsubscriptions come first, because they free capacity.
     pub(super) fn say(&mut self) -> Option<WatchAccessRequest> {
         if let Some(id) = self.dropped.pop_first() {
             let action = Action::Unsubscribe(Unsubscribe { id });
@@ -195,8 +195,8 @@ impl Questions {
         })
     }
 
-    /// Hands on what the server says. Something about a question that nobody follows any more, or a
-    /// word that is not understood, is not passed on as an answer.
+    /// Distributes an event of the server. Events of dropped questions are ignored. Events that are not
+    /// understood are not passed on as an answer.
     pub(super) fn hear(&mut self, WatchAccessResponse { id, event }: WatchAccessResponse) {
         let Some(open) = self.open.get(&id) else {
             return;
@@ -212,7 +212,7 @@ impl Questions {
         open.events.send_replace(Some(event));
     }
 
-    /// Tells everybody once that their answers are stale.
+    /// Tells every subscriber once that its answer is stale.
     pub(super) fn disconnected(&mut self) {
         for open in self.open.values() {
             open.events.send_if_modified(|event| {

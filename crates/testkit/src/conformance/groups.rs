@@ -1,6 +1,6 @@
-//! The script, one file for each family of semantics.
+//! The script, one file for each group of semantics.
 //!
-//! Owns: which requests are made. Refuses to know: what the answers should be; the real server says that.
+//! Owns: the requests. Knows nothing of the expected answers, which come from the real server.
 
 mod access;
 mod endings;
@@ -15,7 +15,7 @@ mod writes;
 
 use super::step::Script;
 
-/// The whole script. Always the same: what looks random comes from a fixed seed.
+/// The whole script. It is always the same: random choices come from a fixed seed.
 #[must_use]
 pub fn script() -> Script {
     let mut script = Script::default();

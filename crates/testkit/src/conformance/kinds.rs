@@ -1,8 +1,8 @@
-//! The kinds that the script speaks about, and the custom resources that it brings along.
+//! The kinds that the script uses, and its own custom resources.
 
 use serde_json::{Value, json};
 
-/// A resource as paths and bodies name it.
+/// A resource, with its spelling in paths and bodies.
 #[derive(Debug, Clone, Copy)]
 pub struct Resource {
     /// API group; empty for the core group.
@@ -13,7 +13,7 @@ pub struct Resource {
     pub kind: &'static str,
     /// Name in paths.
     pub plural: &'static str,
-    /// Whether its objects live in namespaces.
+    /// Whether it is namespaced.
     pub namespaced: bool,
     /// Whether it has the subresource `status`.
     pub status: bool,
@@ -35,7 +35,7 @@ const fn grouped(group: &'static str, kind: &'static str, plural: &'static str) 
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// The group of the custom resources that exist for this script only.
+/// The group of the custom resources that exist only for this script.
 pub const TEST_GROUP: &str = "conformance.example.com";
 
 pub(super) const CONFIG_MAP: Resource = core("ConfigMap", "configmaps");
@@ -62,20 +62,20 @@ pub(super) const ACCESS_REQUEST: Resource = Resource {
     status: true,
     ..grouped("connectors.alauda.io", "AccessRequest", "accessrequests")
 };
-/// Any content, with a status of its own.
+/// Any content, with a status subresource.
 pub(super) const WIDGET: Resource = Resource {
     status: true,
     ..grouped(TEST_GROUP, "Widget", "widgets")
 };
-/// Any content, without namespace and without status subresource.
+/// Any content, cluster-scoped and without status subresource.
 pub(super) const GADGET: Resource = Resource {
     namespaced: false,
     ..grouped(TEST_GROUP, "Gadget", "gadgets")
 };
-/// The kind that goes while the script runs.
+/// The kind that is removed while the script runs.
 pub(super) const GIZMO: Resource = grouped(TEST_GROUP, "Gizmo", "gizmos");
 
-/// The custom resources that must be there before the script starts, beside those of the product.
+/// The custom resources that must exist before the script starts, in addition to those of the product.
 #[must_use]
 pub fn test_kinds() -> [Resource; 3] {
     [WIDGET, GADGET, GIZMO]
@@ -92,7 +92,7 @@ impl Resource {
         }
     }
 
-    /// The `CustomResourceDefinition`: every content is let through.
+    /// The `CustomResourceDefinition`, which accepts any content.
     #[must_use]
     pub fn definition(&self) -> Value {
         let subresources = if self.status {
@@ -119,7 +119,7 @@ impl Resource {
         })
     }
 
-    /// Path of all objects in a namespace, which counts for kinds in namespaces only.
+    /// Path of all objects in a namespace; the namespace is ignored for cluster-scoped kinds.
     pub(super) fn collection(&self, namespace: &str) -> String {
         if self.namespaced {
             format!("{}/namespaces/{namespace}/{}", self.root(), self.plural)
@@ -145,7 +145,7 @@ impl Resource {
         }
     }
 
-    /// The object of that name with some content.
+    /// The object of that name with the given content.
     pub(super) fn body(&self, name: &str, content: &Value) -> Value {
         let mut object = json!({
             "apiVersion": self.api_version(), "kind": self.kind, "metadata": {"name": name},

@@ -1,4 +1,4 @@
-//! What earlier answers held, and how later requests refer to it.
+//! The fields of earlier answers, and references to them in later requests.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// The text with every placeholder replaced. What is not known stays, and the answer will show it.
+    /// The text with every placeholder replaced. An unknown placeholder stays, so that the answer shows it.
     pub(super) fn fill(&self, text: &str, run: &str) -> String {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
@@ -63,7 +63,7 @@ impl Memory {
         }
     }
 
-    /// Keeps what an answer tells under `plural/name`, and under the key that the step names.
+    /// Stores the fields of an answer under `plural/name`, and under the key that the step names.
     pub(super) fn keep(&mut self, step: &Step, ask: &Ask, body: &Value) {
         let metadata = &body["metadata"];
         let field = |name: &str| metadata[name].as_str().filter(|text| !text.is_empty());

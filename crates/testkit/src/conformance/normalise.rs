@@ -1,15 +1,16 @@
-//! Answers as lines that are the same on every server that behaves the same.
+//! Answers as lines that are equal for every server with the same behaviour.
 //!
-//! What differs from run to run is replaced: UIDs by `name#1`, `name#2` …, counted for each name of a group,
-//! versions of an object by their rank among those seen of it, generated names by their prefix, times by `set`.
-//! Left out: messages, managed fields where a step does not ask for them, what controllers add to every
-//! namespace, and of pods, service accounts, namespaces and events the fields that [`keep_chosen`] names.
+//! Values that differ from run to run are replaced: UIDs by `name#1`, `name#2` …, counted for each name of a
+//! group; versions of an object by their rank among those seen of it; generated names by their prefix; times
+//! by `set`. Left out are messages, managed fields where a step does not ask for them, objects that
+//! controllers add to every namespace, and of pods, service accounts, namespaces and events all fields but
+//! those that [`keep_chosen`] names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-/// What was seen so far, by which later answers are told apart.
+/// The values seen so far, which determine how later ones are shown.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     uids: Vec<(String, String)>,
@@ -22,7 +23,7 @@ pub(super) fn canonical(value: &Value) -> String {
     sorted(value, &|_| true).to_string()
 }
 
-/// The same without fields that are null, which means the same as absent in an answer.
+/// The same without null fields, which mean the same as absent fields in an answer.
 fn without_nulls(value: &Value) -> String {
     sorted(value, &|field| !field.is_null()).to_string()
 }
@@ -43,7 +44,7 @@ fn sorted(value: &Value, keeps: &dyn Fn(&Value) -> bool) -> Value {
     }
 }
 
-/// Objects that the controllers of a full cluster put into every namespace.
+/// True for objects that the controllers of a full cluster create in every namespace.
 fn is_standard(object: &Value) -> bool {
     matches!(
         object.pointer("/metadata/name").and_then(Value::as_str),
@@ -51,8 +52,8 @@ fn is_standard(object: &Value) -> bool {
     )
 }
 
-/// Whether an event of a watch is compared. What every namespace has is not; nor are bookmarks, which come when
-/// the server likes, but for the one that ends an initial list.
+/// True when an event of a watch is compared. Events of standard objects are not, nor are bookmarks, which
+/// come at any time, except the one that ends an initial list.
 pub(super) fn counts(event: &Value) -> bool {
     let annotations = &event["object"]["metadata"]["annotations"];
     if event["type"] == "BOOKMARK" && annotations["k8s.io/initial-events-end"].is_null() {
@@ -62,10 +63,10 @@ pub(super) fn counts(event: &Value) -> bool {
 }
 
 impl Seen {
-    /// Replaces what differs from run to run in a finished text.
+    /// Replaces values that differ from run to run in a finished text.
     pub(super) fn hide(&self, text: &str, run: &str) -> String {
         let mut text = text.to_owned();
-        // The last first, as one UID may be the beginning of a later one where they are counted.
+        // The last first, because a UID may be a prefix of a later one where they are numbered.
         for (uid, shown) in self.uids.iter().rev() {
             text = text.replace(uid, shown);
         }
@@ -75,7 +76,7 @@ impl Seen {
         text.replace(run, "$run")
     }
 
-    /// The lines of an answer that is JSON.
+    /// The lines of a JSON answer.
     pub(super) fn answer(&mut self, code: u16, body: &Value, managers: bool) -> Vec<String> {
         let kind = body["kind"].as_str().unwrap_or_default();
         if kind == "Status" {
@@ -143,7 +144,7 @@ impl Seen {
         }
     }
 
-    /// A `Status`: the words for programs, and the fields that are to blame.
+    /// A `Status`: the words for programs, and the invalid fields.
     fn status(&mut self, body: &Value) -> String {
         let details = &body["details"];
         if let Some(uid) = details["uid"].as_str() {
@@ -165,7 +166,7 @@ impl Seen {
             .to_owned()
     }
 
-    /// A new group begins: what is counted starts again, so that one difference does not make all later ones.
+    /// Starts a new group: counting starts again, so that one difference does not change all later groups.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
@@ -184,7 +185,7 @@ impl Seen {
             .push((uid.to_owned(), format!("{prefix}{}", count + 1)));
     }
 
-    /// The kind is given, as items of lists do not tell it.
+    /// The kind is passed in, because items of lists do not have it.
     fn object(&mut self, object: &Value, kind: &str, managers: bool) -> String {
         let mut object = object.clone();
         keep_chosen(kind, &mut object);
@@ -231,7 +232,7 @@ impl Seen {
     }
 }
 
-/// A review's verdict; why it is so is told in messages, which differ.
+/// The verdict of a review; its explanation is in messages, which differ.
 fn review(body: &Value) -> String {
     let status = &body["status"];
     let extra = &status["user"]["extra"];
@@ -268,7 +269,7 @@ fn manager_words(entries: Option<&Value>) -> Vec<String> {
     words
 }
 
-/// Of kinds to which a full server adds defaults, only the fields that the script is about.
+/// For kinds to which a full server adds defaults, keeps only the fields that the script is about.
 fn keep_chosen(kind: &str, object: &mut Value) {
     if kind == "Lease" && object["spec"].as_object().is_some_and(Map::is_empty) {
         object["spec"] = Value::Null;
@@ -303,7 +304,7 @@ fn keep_chosen(kind: &str, object: &mut Value) {
         if kind == "Namespace"
             && let Some(Value::Object(metadata)) = map.get_mut("metadata")
         {
-            // Its controllers write to it when they get to it.
+            // Its controllers write to it at any time.
             metadata.remove("resourceVersion");
             if let Some(Value::Object(labels)) = metadata.get_mut("labels") {
                 labels.remove("kubernetes.io/metadata.name");
@@ -315,7 +316,7 @@ fn keep_chosen(kind: &str, object: &mut Value) {
     }
 }
 
-/// Discovery: of the groups and resources that the script uses, what clients look at.
+/// Discovery: the fields that clients use, of the groups and resources of the script.
 fn discovery(body: &Value) -> String {
     const GROUPS: [&str; 5] = [
         "rbac.authorization.k8s.io",

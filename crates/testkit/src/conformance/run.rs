@@ -1,4 +1,4 @@
-//! Carries a script out on a server, and writes down what it answered.
+//! Runs a script on a server, and records the answers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -17,30 +17,30 @@ use super::normalise::{Seen, counts};
 use super::step::{Action, Ask, Expected, Script, Step, TokenWish, Until, Who};
 use super::transcript::{Transcript, describe};
 
-/// The longest that anything may take which the server does by and by.
+/// The limit for anything that the server does asynchronously.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The longest that an answer or an awaited event may take.
+/// The limit for an answer or an awaited event.
 const ANSWER: Duration = Duration::from_secs(20);
-/// For how long a watch must stay silent after the awaited events.
+/// The time that a watch must stay silent after the awaited events.
 const SILENCE: Duration = Duration::from_millis(300);
-/// Between two looks at the same thing.
+/// The pause between two polls.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A server on which the script can run.
 pub trait Server {
-    /// A client that speaks for somebody.
+    /// A client for this caller.
     fn client(&self, who: &Who) -> Client;
-    /// Returns when a new namespace has everything that controllers put into it.
+    /// Returns when a new namespace has everything that controllers create in it.
     fn await_namespace(&self, name: &str) -> impl Future<Output = ()>;
-    /// Makes a token of a service account that is bound to a pod.
+    /// Issues a token of a service account that is bound to a pod.
     fn issue_token(&self, wish: &TokenWish) -> impl Future<Output = String>;
-    /// Takes a kind away with its objects.
+    /// Removes a kind with its objects.
     fn remove_kind(&self, kind: &Resource) -> impl Future<Output = ()>;
-    /// Forgets the events of the past, as far as they can be forgotten: version 1 must be too old afterwards.
+    /// Discards the history as far as possible: version 1 must be too old afterwards.
     fn forget_history(&self);
 }
 
-/// Carries out the whole script. `run` is a word that no other run on the same server uses.
+/// Runs the whole script. `run` must be a word that no other run on the same server uses.
 pub async fn run<S: Server>(server: &S, script: &Script, run: &str) -> Transcript {
     let mut runner = Runner {
         server,
@@ -108,7 +108,7 @@ impl<S: Server> Runner<'_, S> {
         }
     }
 
-    /// A request and its answer; repeated until it is the awaited one.
+    /// Sends a request, and repeats it until the answer is the awaited one.
     async fn ask(&mut self, step: &Step, ask: &Ask, until: Option<Until>) -> Vec<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -222,7 +222,7 @@ impl<S: Server> Runner<'_, S> {
     }
 }
 
-/// Whether a review of a token says that nobody has it.
+/// True when a token review does not authenticate the token.
 fn says_no(review: &Value) -> bool {
     review.pointer("/status/authenticated") != Some(&Value::Bool(true))
 }
@@ -231,7 +231,7 @@ fn is_marked(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some()
 }
 
-/// Everything but letters and digits is escaped: allowed everywhere, and readable enough.
+/// Escapes everything but letters, digits and `-._`: allowed everywhere, and readable enough.
 fn encoded(value: &str) -> String {
     let bytes = value.bytes().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => {
@@ -242,7 +242,7 @@ fn encoded(value: &str) -> String {
     bytes.collect()
 }
 
-/// A watch that is being read.
+/// An open watch.
 struct Stream {
     body: Body,
     rest: Vec<u8>,
@@ -258,7 +258,7 @@ impl Stream {
         }
     }
 
-    /// The events until enough were read, and how the stream stands then.
+    /// The events until enough were read, and the state of the stream afterwards.
     async fn read(&mut self, expected: Expected) -> (Vec<Value>, &'static str) {
         let mut events = Vec::new();
         let limit = Instant::now() + ANSWER;

@@ -1,54 +1,54 @@
-//! What a script is made of, and the words in which groups write it down.
+//! The steps of a script, and the builder with which groups write them.
 
 use serde_json::{Value, json};
 
 use super::kinds::{NAMESPACE, Resource};
 
-/// The requests to be made one after the other, and what is done between them.
+/// The requests to be made in sequence, and the actions between them.
 ///
-/// `$run` in any text is the word under which the run makes its namespaces and cluster-wide objects;
-/// `<key.field>` is a field (`uid`, `version`, `before`, `name`, `continue`, `token`) of the last answer that was
-/// kept under that key, which every answered object is under `plural/name`.
+/// `$run` in any text is the word with which the run names its namespaces and cluster-scoped objects.
+/// `<key.field>` is a field (`uid`, `version`, `before`, `name`, `continue`, `token`) of the last answer that
+/// was stored under that key. Every answered object is stored under `plural/name`.
 #[derive(Debug, Default)]
 pub struct Script {
-    /// In the order in which they are carried out.
+    /// In the order of execution.
     pub steps: Vec<Step>,
 }
 
-/// Who asks.
+/// The user that makes a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
-    /// Somebody who may do everything.
+    /// A user with all permissions.
     Admin,
-    /// A user who may do what RBAC gives.
+    /// A user with the permissions that RBAC gives.
     User {
         /// The user's name.
         name: String,
-        /// Its groups, beside those that every authenticated user has.
+        /// Its groups, in addition to those of every authenticated user.
         groups: Vec<String>,
     },
 }
 
-/// One step, and what of its answer is looked at.
+/// One step, and the parts of its answer that are compared.
 #[derive(Debug)]
 pub struct Step {
-    /// The semantic that it is about.
+    /// The group of semantics that it belongs to.
     pub group: &'static str,
-    /// Who makes the request.
+    /// The user that makes the request.
     pub who: Who,
-    /// What is done.
+    /// The action.
     pub action: Action,
     pub(super) keep_as: Option<String>,
     pub(super) shows_managers: bool,
     pub(super) any_order: bool,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug)]
 pub enum Action {
-    /// A request and its whole answer.
+    /// A request with its complete answer.
     Ask(Ask),
-    /// A request that is repeated until it is answered so: what the server does by and by.
+    /// A request that is repeated until it has this answer, for asynchronous effects.
     AskUntil(Ask, Until),
     /// A watch is opened under a name.
     Open(&'static str, Ask),
@@ -56,31 +56,31 @@ pub enum Action {
     Read(&'static str, Expected),
     /// A watch is closed.
     Close(&'static str),
-    /// A new namespace has everything that controllers put into it.
+    /// Waits until a new namespace has everything that controllers create in it.
     AwaitNamespace(String),
-    /// A token of a service account is made, and kept.
+    /// A token of a service account is issued, and stored.
     IssueToken(TokenWish),
-    /// A kind of the script goes with its objects.
+    /// A kind of the script is removed with its objects.
     RemoveKind(Resource),
-    /// What the server can forget of its history, it forgets.
+    /// The server discards its history as far as it can.
     ForgetHistory,
 }
 
-/// The answer that is waited for.
+/// The awaited answer.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
-    /// One with that code.
+    /// An answer with this code.
     Code(u16),
-    /// A review that says no.
+    /// A review with a negative answer.
     No,
     /// An object that is being deleted.
     Marked,
 }
 
-/// When enough was read from a watch.
+/// The condition on which reading a watch stops.
 #[derive(Debug, Clone, Copy)]
 pub enum Expected {
-    /// That many events; what comes on top is read too.
+    /// This many events; further ones are read too.
     Events(usize),
     /// The server ends the stream.
     End,
@@ -114,7 +114,7 @@ pub struct TokenWish {
     pub pod: String,
     /// UID of the pod.
     pub pod_uid: String,
-    /// Whom the token is for; empty for the API server itself.
+    /// The audiences of the token; empty for the API server itself.
     pub audiences: Vec<String>,
 }
 
@@ -128,13 +128,13 @@ impl Who {
 }
 
 impl Step {
-    /// Somebody else than the administrator asks.
+    /// Makes the request as this user instead of the administrator.
     pub(super) fn by(&mut self, who: &Who) -> &mut Self {
         self.who = who.clone();
         self
     }
 
-    /// One more parameter.
+    /// Adds a parameter.
     pub(super) fn query(&mut self, name: &str, value: &str) -> &mut Self {
         if let Action::Ask(ask) | Action::AskUntil(ask, _) | Action::Open(_, ask) = &mut self.action
         {
@@ -143,19 +143,19 @@ impl Step {
         self
     }
 
-    /// The answer can be referred to by that key.
+    /// Stores the answer under this key.
     pub(super) fn keep(&mut self, key: &str) -> &mut Self {
         self.keep_as = Some(key.to_owned());
         self
     }
 
-    /// The answer's field managers are compared.
+    /// Compares the answer's field managers.
     pub(super) fn managers(&mut self) -> &mut Self {
         self.shows_managers = true;
         self
     }
 
-    /// Events are compared whatever their order: nothing orders what several workers do.
+    /// Compares events regardless of their order, for changes by several concurrent workers.
     pub(super) fn in_any_order(&mut self) -> &mut Self {
         self.any_order = true;
         self
@@ -184,7 +184,7 @@ impl Ask {
     }
 }
 
-/// The steps about one semantic, in a namespace of their own.
+/// The steps about one semantic, in their own namespace.
 pub(super) struct Group<'s> {
     script: &'s mut Script,
     name: &'static str,
@@ -192,17 +192,18 @@ pub(super) struct Group<'s> {
 }
 
 impl<'s> Group<'s> {
-    /// A group whose namespace is made first.
+    /// A group whose namespace is created first.
     pub(super) fn new(script: &'s mut Script, name: &'static str) -> Self {
         let mut group = Self::without_namespace(script, name);
         let namespace = group.namespace.clone();
         group.create(&NAMESPACE, &namespace, &json!({}));
-        // Controllers add what every namespace has; the script waits for it where there are controllers.
+        // Controllers add standard objects to every namespace; the script waits for them if there are
+        // controllers.
         group.step(Action::AwaitNamespace(namespace));
         group
     }
 
-    /// A group that looks at no namespace, or makes it by itself.
+    /// A group that needs no namespace, or creates it by itself.
     pub(super) fn without_namespace(script: &'s mut Script, name: &'static str) -> Self {
         let namespace = format!("$run-{name}");
         Self {
@@ -239,7 +240,7 @@ impl<'s> Group<'s> {
         self.post(of, of.body(name, content))
     }
 
-    /// Creates an object as it is given, under whatever name.
+    /// Creates an object with the given body, under any name.
     pub(super) fn post(&mut self, of: &Resource, body: Value) -> &mut Step {
         self.ask(Ask::new("POST", of.collection(&self.namespace)).body(body))
     }
@@ -252,7 +253,7 @@ impl<'s> Group<'s> {
         self.ask(Ask::new("GET", of.collection(&self.namespace)))
     }
 
-    /// Replaces an object; its version and UID are part of the content, or not.
+    /// Replaces an object; the content may include its version and UID.
     pub(super) fn put(&mut self, of: &Resource, name: &str, content: &Value) -> &mut Step {
         self.ask(Ask::new("PUT", self.object(of, name)).body(of.body(name, content)))
     }
@@ -294,13 +295,13 @@ impl<'s> Group<'s> {
         self.ask(Ask::new("DELETE", self.object(of, name)).body(options))
     }
 
-    /// Waits until an object is gone.
+    /// Waits until an object is deleted.
     pub(super) fn gone(&mut self, of: &Resource, name: &str) -> &mut Step {
         let ask = Ask::new("GET", self.object(of, name));
         self.step(Action::AskUntil(ask, Until::Code(404)))
     }
 
-    /// Waits until an object is being deleted, though something holds it.
+    /// Waits until an object is marked for deletion although something keeps it.
     pub(super) fn marked(&mut self, of: &Resource, name: &str) -> &mut Step {
         let ask = Ask::new("GET", self.object(of, name));
         self.step(Action::AskUntil(ask, Until::Marked))

@@ -1,11 +1,11 @@
-//! What a run of the script looked like, as text that is kept in a file, and where two of them differ.
+//! The transcript of a run, as text that is kept in a file, and the differences between two of them.
 
 use std::fmt;
 
 use super::normalise::canonical;
 use super::step::{Action, Ask, Expected, Step, Until, Who};
 
-/// One step and what came of it.
+/// One step and its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Block {
     request: Vec<String>,
@@ -31,19 +31,19 @@ impl Transcript {
         self.blocks.push(Block { request, answer });
     }
 
-    /// How many steps were carried out.
+    /// The number of executed steps.
     #[must_use]
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Whether nothing was carried out.
+    /// True when no step was executed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Reads what [`Transcript::to_string`] wrote.
+    /// Parses the output of [`Transcript::to_string`].
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut transcript = Self::default();
@@ -61,10 +61,10 @@ impl Transcript {
         transcript
     }
 
-    /// Where a run differs from this one, which is taken to be right.
+    /// The differences of a run from this one, which is the expected one.
     ///
-    /// A step that only one of them has counts; after it they are compared by position, as the same script
-    /// makes both.
+    /// A step that only one of them has is a difference. Steps are compared by position, because both come
+    /// from the same script.
     #[must_use]
     pub fn differences(&self, found: &Self) -> Vec<Difference> {
         let nothing = Block {
@@ -86,7 +86,7 @@ impl Transcript {
     }
 }
 
-/// The expected answer, told apart when it answers another request.
+/// The expected answer; marked if it belongs to another request.
 fn with_request(expected: &Block, found: &Block) -> Vec<String> {
     if expected.request == found.request {
         return expected.answer.clone();
@@ -140,7 +140,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The lines by which a step is known: its place, group, asker and request, placeholders as they are.
+/// The lines that identify a step: its index, group, user and request, with placeholders.
 pub(super) fn describe(index: usize, step: &Step) -> Vec<String> {
     let who = match &step.who {
         Who::Admin => String::new(),

@@ -1,4 +1,4 @@
-//! What clients learn kinds from.
+//! Discovery of kinds.
 
 use kube::core::GroupVersionKind;
 use testkit::Kind;

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{MAPS, admin, call, get, map, server};
 
-/// Breaks the first creation.
+/// Applies the fault to the first creation.
 struct First(Mutex<Option<CallFault>>);
 
 impl Faults for First {
@@ -51,7 +51,7 @@ fn exists(server: &ApiServer) -> bool {
     server.get("configmaps", "default", "a").is_some()
 }
 
-/// Whether the last creation is logged as answered, and as carried out.
+/// Whether the last creation is logged as answered, and as executed.
 fn last(server: &ApiServer) -> (bool, bool) {
     let log = server.log();
     let mut calls = log.iter().rev().filter_map(|it| match &it.what {

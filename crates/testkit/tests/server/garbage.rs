@@ -1,4 +1,4 @@
-//! What the cluster's own controllers do after a deletion.
+//! The deletions by the cluster's own controllers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A server that is behind.
+//! A server that lags behind.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the server promises, through a real client.
+//! The promises of the server, tested through a real client.
 
 #![allow(
     clippy::unwrap_used,

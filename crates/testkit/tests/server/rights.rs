@@ -1,4 +1,4 @@
-//! RBAC, and that nobody hands out what they do not have.
+//! RBAC, and its protection against escalation.
 
 use kube::Client;
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ async fn nobody_hands_out_what_they_do_not_hold() {
         "resourceNames": ["c"]}]);
     let other = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
     let post = async |path: &str, body: Value| call(&client, &format!("POST {path}"), body).await;
-    // `*` on roles holds `escalate` too; take the verb away first.
+    // `*` on roles includes `escalate`, so restrict the verbs first.
     server.change("roles", "default", "own", |it| {
         it["rules"][0]["verbs"] = json!(["create", "update", "get", "delete", "patch"]);
     });

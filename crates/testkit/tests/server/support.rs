@@ -35,7 +35,7 @@ pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 pub(crate) const REQUESTS: &str =
     "/apis/connectors.alauda.io/v1alpha1/namespaces/default/accessrequests";
 
-/// One call: method and path in one text, and a body. Status and answer.
+/// One call: `what` holds method and path; returns status and answer.
 pub(crate) async fn call(client: &Client, what: &str, body: Value) -> (u16, Value) {
     typed_call(client, what, "application/json", body).await
 }

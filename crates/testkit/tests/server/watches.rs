@@ -1,4 +1,4 @@
-//! Watches: what they send, and that kube's watcher survives whatever happens to them.
+//! Watches: the lines that they send, and the recovery of kube's watcher from every fault.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::support::{admin, map, server};
 
-/// Breaks the first event that is of that kind and about that object.
+/// Applies the fault to the first event of that kind about that object.
 struct Once(Mutex<Option<(EventKind, &'static str, EventFault)>>);
 
 impl Faults for Once {
@@ -43,7 +43,7 @@ fn maps(server: &ApiServer) -> impl Stream<Item = Result<Event<ConfigMap>, Error
     Box::pin(watcher(api, Config::default()))
 }
 
-/// The next that is no error, in short.
+/// The next event other than an error, as a short text.
 async fn next(
     events: &mut (impl Stream<Item = Result<Event<ConfigMap>, Error>> + Unpin),
 ) -> String {
@@ -132,7 +132,7 @@ async fn an_event_that_was_dropped_comes_with_the_list_after_the_next_line_of_it
             .await
             .is_err()
     );
-    // Another watch of the same process lost nothing.
+    // Another watch of the same process lost no event.
     let mut others = maps(&server);
     expect(&mut others, &["init", "init a", "done"]).await;
     server.create(map("b", &json!({})));
@@ -205,7 +205,8 @@ async fn what_enters_a_selection_is_added_and_what_leaves_it_is_deleted() {
     );
 }
 
-/// The lines of a raw watch, as type, name and version, until it ends or that time has passed.
+/// The lines of a raw watch, as type and name (of an error: its code), until it ends or the time has passed;
+/// and whether it ended.
 async fn lines(server: &ApiServer, query: &str, within: Duration) -> (Vec<(String, String)>, bool) {
     let path = format!("/api/v1/namespaces/default/configmaps?watch=1&{query}");
     let request = http::Request::get(path)

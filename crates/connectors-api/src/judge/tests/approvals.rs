@@ -1,10 +1,10 @@
-//! Whose approvals count.
+//! The approvals that count.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// The policy's approvers, the object's, whether they are enough, and who approved.
+/// The policy's approvers, the object's, whether they are enough, and the names of the approving users.
 type Case = (Value, Value, bool, &'static [&'static str]);
 
 fn cases() -> Vec<Case> {
@@ -52,7 +52,7 @@ fn cases() -> Vec<Case> {
             false,
             &[],
         ),
-        // A group of the name of a user is no user, and the other way round.
+        // A group does not match a user of the same name, nor the reverse.
         (
             only_alice.clone(),
             json!([group("alice", json!([]))]),
@@ -90,14 +90,14 @@ fn cases() -> Vec<Case> {
             false,
             &[],
         ),
-        // A member who has not said yes is no approval, though the group has one.
+        // A member without an approval does not count, although the group entry approved.
         (
             wanted(&[], &["sec"], 1),
             json!([group("sec", json!([user("bob", "pending")]))]),
             false,
             &[],
         ),
-        // One person is one approval, however often it is given.
+        // One user counts as one approval, however often it is given.
         (
             wanted(&["alice", "bob"], &["sec"], 2),
             json!([alice, alice, group("sec", json!([alice]))]),

@@ -1,4 +1,4 @@
-//! Rego modules, as far as they can be judged without running one.
+//! The parts of evaluation by Rego modules that need no running module.
 
 use super::approvals::{about_tasks, task};
 use super::*;
@@ -106,7 +106,8 @@ fn an_empty_module_is_none() {
     assert_eq!(judgement.said(), (Passed, JudgeReason::Approved));
 }
 
-/// By the state that its module gives, a policy's author would read whatever the module may read.
+/// Through the state that the module returns, the policy's author would learn anything that the module can
+/// read.
 #[test]
 fn a_module_of_another_namespace_sees_what_is_shared_of_an_object() {
     let mut object = gate("a", "approved");

@@ -1,4 +1,4 @@
-//! The question as a whole, and what is granted in the end.
+//! The question as a whole, and the rules that are granted in the end.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ fn rules_that_cannot_be_granted_leave_none() {
     for (change, reason) in cases {
         let mut asked = question().found([gate("a", "approved")]);
         let template = &mut asked.policy["spec"]["checkGrantedPermission"]["spec"]["permissions"]["roleTemplate"];
-        // A good one before it does not help.
+        // A valid rule before it does not help.
         let good = template["rules"][0].clone();
         template["rules"].as_array_mut().unwrap().push(good);
         change(&mut template["rules"][1]);
@@ -168,6 +168,6 @@ fn the_templates_of_many_checks_take_no_longer_than_those_of_one() {
         .iter()
         .filter(|it| it.contains("too many values to look at"))
         .count();
-    // Each looks at some five thousand values, and there are a hundred thousand for all.
+    // Each visits some five thousand values, and the budget for all is a hundred thousand.
     assert!((10..16).contains(&told), "{messages:?}");
 }

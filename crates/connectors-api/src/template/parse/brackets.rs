@@ -1,14 +1,14 @@
-//! What stands in brackets: keys, indexes, slices, unions of them, filters.
+//! The contents of brackets: keys, indexes, slices, unions of them, filters.
 
 use super::super::TemplateProblem;
 use super::super::path::{Condition, Literal, Operator, Selector, Step};
 use super::{Cursor, Parsed};
 
-/// Every reader of JSON reads numbers up to here alike.
+/// All JSON parsers agree on integers of this length.
 const MOST_DIGITS: usize = 15;
 
 impl Cursor<'_> {
-    /// Behind the opening bracket.
+    /// Parses the part after the opening bracket.
     pub(super) fn brackets(&mut self) -> Parsed<Step> {
         if self.eat("?") {
             return self.filter();
@@ -59,7 +59,7 @@ impl Cursor<'_> {
         Ok(Selector::Slice { start, end, step })
     }
 
-    /// A whole number, or none where none begins.
+    /// A whole number; none if there is no number here.
     fn number(&mut self) -> Parsed<Option<i64>> {
         let begin = *self;
         let negative = self.eat("-");
@@ -81,7 +81,7 @@ impl Cursor<'_> {
         Ok(Some(if negative { -number } else { number }))
     }
 
-    /// Behind `[?`.
+    /// Parses the part after `[?`.
     fn filter(&mut self) -> Parsed<Step> {
         if !self.eat("(") {
             return Err(self.error(TemplateProblem::Filter));
@@ -96,7 +96,7 @@ impl Cursor<'_> {
         if begin.at == self.at {
             return Err(begin.error(TemplateProblem::Filter));
         }
-        // kubectl looks for these before it reads names, so that no backslash protects them.
+        // kubectl searches for these before it parses names, so a backslash does not protect them.
         let mut letters = path.iter().filter_map(Step::field).flat_map(str::chars);
         if let Some(letter) = letters.find(|letter| "!<>=()'\"".contains(*letter)) {
             return Err(begin.error(TemplateProblem::InFilter(letter)));

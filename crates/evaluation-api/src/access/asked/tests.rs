@@ -9,14 +9,14 @@ use crate::v1;
 
 const MOST: usize = 8;
 
-/// What the generated type says about the same bytes.
+/// The result of the generated type for the same bytes.
 fn generated(message: &[u8]) -> Option<AskedAtOnce<'static>> {
     let message = v1::BatchCheckAccessRequest::decode(message).ok()?;
     let v1::BatchCheckAccessRequest { questions, details } = message;
     let questions = questions
         .into_iter()
         .map(AccessQuestion::<String>::try_from);
-    // Leaked, so that it can be compared: tests end.
+    // Leaked to get static references; the test process ends soon.
     let questions = questions.map(|question| question.map(|it| Box::leak(Box::new(it)).borrowed()));
     Some(AskedAtOnce {
         questions: questions.collect(),
@@ -24,7 +24,7 @@ fn generated(message: &[u8]) -> Option<AskedAtOnce<'static>> {
     })
 }
 
-/// Text that a name may be, that it may not be, and none.
+/// A valid name, an invalid one, or an empty text.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z]{1,3}",
@@ -68,7 +68,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Both say the same about some bytes.
+/// Both decoders agree about some bytes.
 fn both_agree(bytes: &[u8]) {
     let read = AskedAtOnce::read(bytes, usize::MAX);
     assert_eq!(read, generated(bytes).ok_or(ReadError::Malformed));
@@ -91,7 +91,7 @@ proptest! {
         bytes.extend(pieces);
         both_agree(&bytes);
         prop_assert!(generated(&bytes).is_some());
-        // And fields of other numbers.
+        // Fields with other numbers are decoded alike, too.
         for (number, wire) in mixed {
             let content = wire.encode_to_vec();
             open(number, content.len(), &mut bytes);
@@ -163,7 +163,7 @@ fn there_is_an_end_to_questions() {
     let read = |count| AskedAtOnce::read(&message(count), MOST).map(|read| read.questions.len());
     assert_eq!(read(MOST), Ok(MOST));
     assert_eq!(read(MOST + 1), Err(ReadError::TooMany));
-    // Questions without content are questions as well.
+    // Questions without content count as well.
     let empty = b"\x0a\0".repeat(MOST + 1);
     assert_eq!(AskedAtOnce::read(&empty, MOST), Err(ReadError::TooMany));
 }
@@ -171,7 +171,8 @@ fn there_is_an_end_to_questions() {
 #[test]
 fn what_is_no_message_is_refused() {
     let good = written(&[question()], false);
-    // A group without end, half a number, half an entry, a question that is a number, field 0, a number without end.
+    // An unterminated group, half a number, half an entry, a question that is a number, field 0, an
+    // unterminated number.
     for odd in [
         &b"\x1b"[..],
         b"\x80",
@@ -187,11 +188,11 @@ fn what_is_no_message_is_refused() {
             "{odd:?}"
         );
     }
-    // A whole one is only a field that nobody knows.
+    // A complete group is only an unknown field.
     let message = [&good[..], b"\x1b\x08\x01\x1c"].concat();
     both_agree(&message);
     assert!(AskedAtOnce::read(&message, MOST).is_ok());
-    // A text that is none, even where a better one follows.
+    // A text that is not UTF-8, even if a valid one follows.
     let pieces = b"\x22\x01\xff\x22\x01*";
     let mut message = good;
     open(field::QUESTIONS, pieces.len(), &mut message);

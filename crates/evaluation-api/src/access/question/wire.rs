@@ -1,4 +1,4 @@
-//! The same types on the wire. Invariant: what is written is read again as the same.
+//! Conversions to and from the wire types. Invariant: a value that is encoded is decoded as the same value.
 
 use super::{
     AccessQuestion, AccessTarget, ConnectorName, PodRef, ServiceAccountName, TokenQuestion,

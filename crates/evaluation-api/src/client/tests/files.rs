@@ -1,9 +1,9 @@
-//! A client that has nothing but files.
+//! A client that is configured by files only.
 
 use super::super::Files;
 use super::*;
 
-/// A client whose files are not there yet, with a URL whose port leads nowhere.
+/// A client whose files do not exist yet, with an unreachable port in its URL.
 fn client(world: &World) -> Client {
     let address = world.server.url.trim_start_matches("https://localhost:");
     let port: u16 = address.parse().unwrap();
@@ -36,14 +36,14 @@ async fn roots_are_those_of_the_file_at_each_connection() {
     let error = refused(&world.client).await;
     assert!(error.contains("invalid peer certificate"), "{error}");
 
-    // Both, as long as one takes over from the other.
+    // Both authorities, as during a rotation.
     write(stranger.pem() + &world.authority.pem());
     let (bearer, answer) = world.check(Ok(no("found"))).await;
     assert_eq!(
         (&*bearer, &*answer.unwrap().reason),
         ("Bearer first", "found")
     );
-    // A connection that stands is not touched by what its file becomes.
+    // An open connection is not affected by changes of its file.
     fs::remove_file(world.directory.path().join("ca.crt")).unwrap();
     let (_, answer) = world.check(Ok(no("again"))).await;
     assert_eq!(answer.unwrap().reason, "again");

@@ -1,4 +1,4 @@
-//! Who may do what: what RBAC refuses, lets through, and refuses again.
+//! Authorization: requests that RBAC refuses, allows, and refuses again.
 
 use serde_json::{Value, json};
 
@@ -42,7 +42,8 @@ pub(super) fn binding(of: &Resource, role: &str, subject: &Value) -> Value {
     json!({"roleRef": {"apiGroup": RBAC, "kind": of.kind, "name": role}, "subjects": [subject]})
 }
 
-/// Asks until the answer has the code: the authorizer learns of roles and bindings by and by.
+/// Repeats the request until the answer has the code, because the authorizer learns of roles and bindings
+/// asynchronously.
 pub(super) fn until<'g>(group: &'g mut Group<'_>, who: &Who, ask: Ask, code: u16) -> &'g mut Step {
     group.step(Action::AskUntil(ask, Until::Code(code))).by(who)
 }
@@ -66,7 +67,7 @@ fn refused(group: &mut Group<'_>, alice: &Who) {
         .by(alice);
 }
 
-/// A right to one name covers lists and watches of that name alone.
+/// A permission for one name covers lists and watches of that name only.
 fn named(group: &mut Group<'_>, alice: &Who) {
     group.create(
         &ROLE,
@@ -128,7 +129,7 @@ fn by_group(group: &mut Group<'_>, alice: &Who) {
         .by(alice);
 }
 
-/// A right to the status alone.
+/// A permission for the status only.
 fn by_account(group: &mut Group<'_>) {
     let account = &Who::user("system:serviceaccount:$run-refusals:worker");
     group.create(&ROLE, "widgets", &json!({"rules": [

@@ -1,4 +1,4 @@
-//! Finalizers, propagation policies, owners and the garbage collector, namespaces that go.
+//! Finalizers, propagation policies, owners and the garbage collector, deletion of namespaces.
 
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ fn propagation(script: &mut Script) {
     group.delete_with(&CONFIG_MAP, "or", json!({"propagationPolicy": "Orphan"}));
     group.gone(&CONFIG_MAP, "or");
     group.get(&ROLE, "or-child");
-    // A child that blocks its owner's deletion, held by a finalizer of its own.
+    // A child that blocks its owner's deletion and is kept by its own finalizer.
     group.create(&CONFIG_MAP, "held", &json!({}));
     let mut blocking = owned_by(
         &CONFIG_MAP,
@@ -176,7 +176,7 @@ fn owners(script: &mut Script) {
     group.create(&CONFIG_MAP, "a", &json!({})); // the same name, but another object
     group.delete(&CONFIG_MAP, "b");
     group.gone(&ROLE, "both");
-    // A chain goes from its head.
+    // Deleting the head of a chain deletes all of it.
     group.create(&CONFIG_MAP, "head", &json!({}));
     group.create(
         &CONFIG_MAP,
@@ -187,7 +187,7 @@ fn owners(script: &mut Script) {
     group.delete(&CONFIG_MAP, "head");
     group.gone(&ROLE, "tail");
     group.gone(&CONFIG_MAP, "middle");
-    // A child with a finalizer is marked, and stays until that is taken away.
+    // A child with a finalizer is marked for deletion, and stays until the finalizer is removed.
     group.create(&CONFIG_MAP, "c", &json!({}));
     let mut held = owned_by(&CONFIG_MAP, "c", &json!({}));
     json_patch::merge(
@@ -203,7 +203,7 @@ fn owners(script: &mut Script) {
     group.close("held");
     group.merge(&ROLE, "held", json!({"metadata": {"finalizers": null}}));
     group.gone(&ROLE, "held");
-    // Owners that are custom resources.
+    // Custom resources as owners.
     group.create(&WIDGET, "w", &json!({}));
     group.create(&ROLE, "of-widget", &owned_by(&WIDGET, "w", &json!({})));
     group.delete(&WIDGET, "w");

@@ -1,4 +1,5 @@
-//! Nobody gives away what they do not hold: roles, changes of roles, bindings, and the verbs that lift the check.
+//! Escalation checks: users cannot grant rights that they do not hold. Covers roles, changes of roles,
+//! bindings, and the verbs that lift the check.
 
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ pub(super) fn add(script: &mut Script) {
     }
 }
 
-/// A role with one rule; without names it is about all of them.
+/// A role with one rule; without names it covers all of them.
 fn role(api_group: &str, resource: &str, names: &[&str], verbs: &[&str]) -> Value {
     let mut rule = json!({"apiGroups": [api_group], "resources": [resource], "verbs": verbs});
     if !names.is_empty() {
@@ -36,7 +37,7 @@ fn role(api_group: &str, resource: &str, names: &[&str], verbs: &[&str]) -> Valu
     json!({"rules": [rule]})
 }
 
-/// What she may write, and what she holds.
+/// The objects that carol may write, and the rights that she holds.
 fn held(group: &mut Group<'_>, carol: &Who) {
     let all = ["create", "update", "patch", "get", "delete"];
     let kinds = [

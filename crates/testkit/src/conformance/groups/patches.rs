@@ -1,4 +1,4 @@
-//! Merge patches, JSON patches, server-side apply with its owners and conflicts.
+//! Merge patches, JSON patches, server-side apply with its field owners and conflicts.
 
 use serde_json::json;
 
@@ -116,7 +116,7 @@ fn owners(script: &mut Script) {
     group.apply(of, "a", "one", &json!({"data": {"a": "2"}}));
     group.apply(of, "a", "two", &json!({"data": {"c": "1"}}));
     group.apply(of, "a", "two", &json!({"data": {"a": "2", "c": "1"}}));
-    // Two own it now, so that one letting it go does not remove it.
+    // Both own the field now, so that it stays when one of them releases it.
     group.apply(of, "a", "one", &json!({"data": {}}));
     group.apply(of, "a", "two", &json!({"data": {}}));
     group.apply(
@@ -195,7 +195,7 @@ fn conflicts(script: &mut Script) {
     group.apply(of, "a", "one", &json!({"data": {"a": "1", "b": "1"}}));
     group.apply(of, "a", "one", &json!({"data": {"b": "1"}}));
     group.get(of, "a");
-    // What somebody else wrote without applying is theirs, too.
+    // Fields written by other means than apply have an owner, too.
     group
         .put(of, "a", &json!({"data": {"a": "9", "b": "9"}}))
         .query("fieldManager", "writer")

@@ -1,4 +1,4 @@
-//! Requests drawn from a fixed seed: every verb on few names, with fresh and stale versions, side by side.
+//! Requests drawn from a fixed seed: every verb on few names, mixed, with current and stale versions.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ const STEPS: usize = 320;
 const KINDS: [Resource; 4] = [CONFIG_MAP, WIDGET, LEASE, ROLE];
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// A small generator of its own (splitmix64), so that the script is the same for ever.
+/// A small generator of its own (splitmix64), so that the script never changes.
 struct Dice(u64);
 
 impl Dice {
@@ -47,7 +47,8 @@ pub(super) fn add(script: &mut Script) {
     for _ in 0..STEPS {
         step(group, dice);
     }
-    // What was left out of order by nobody: each kind's whole story, told again from its start.
+    // The requests were sequential, so the complete history of each kind must be in order when it is read
+    // again.
     for of in &KINDS {
         let start = format!("<{}.version>", of.plural);
         group.open("story", of).query("resourceVersion", &start);

@@ -83,7 +83,7 @@ fn fields(script: &mut Script) {
             "metadata.name",
             "metadata.name=nosuch",
         ] {
-            // What a full cluster puts into every namespace would be hidden, but count as an item.
+            // Objects that a full cluster creates in every namespace would be hidden, but count as items.
             group.list(of).query("fieldSelector", selector);
         }
     }
@@ -129,7 +129,7 @@ fn pages(script: &mut Script) {
         .query("limit", "2")
         .query("continue", "<one.continue>")
         .keep("two");
-    // The pages show what was there when the first one was read.
+    // The pages show the state at the time of the first one.
     group.create(&LEASE, "dd", &json!({}));
     group.delete(&LEASE, "e");
     group
@@ -188,7 +188,7 @@ fn versions(script: &mut Script) {
             .query("resourceVersion", "<old.version>")
             .query("resourceVersionMatch", "Sometime");
         group.list(of).query("resourceVersionMatch", "Sometime");
-        // The cache has the newest version by now, since reads not older than it were answered.
+        // The cache has the newest version by now, because it has answered reads not older than it.
         group.list(of).query("resourceVersion", "0");
         group
             .list(of)
@@ -216,7 +216,7 @@ fn versions(script: &mut Script) {
             .query("resourceVersion", "<new.version>");
         group.list(of).query("sendInitialEvents", "true");
     }
-    // The server waits some seconds before it gives up on a version that is yet to come.
+    // The server waits some seconds before it rejects a future version.
     let future = "99999999999";
     group.list(&WIDGET).query("resourceVersion", future);
     group

@@ -1,4 +1,4 @@
-//! Reviews: what somebody may do, and whose token it is.
+//! Access reviews and token reviews.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn reviews(script: &mut Script) {
     let group_subject = json!({"apiGroup": RBAC, "kind": "Group", "name": "$run-team"});
     group.create(&ROLE_BINDING, "g", &binding(&ROLE, "r", &group_subject));
     let config = attributes("get", "accessrequests", "", "");
-    // A read of her own shows that the authorizer has learned of the bindings.
+    // A read by this user shows that the authorizer has learned of the bindings.
     group.create(
         &ROLE,
         "own",
@@ -98,7 +98,7 @@ fn reviews(script: &mut Script) {
     other_reviews(group, erin, &asked);
 }
 
-/// Reviews in a namespace, of oneself, without attributes; and by whom they may be asked.
+/// Reviews in a namespace, of oneself, without attributes; and the permission to create reviews.
 fn other_reviews(group: &mut Group<'_>, erin: &Who, asked: &Value) {
     let local = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview",

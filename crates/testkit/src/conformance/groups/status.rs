@@ -1,4 +1,4 @@
-//! The status subresource: what it writes, and what the main resource leaves alone.
+//! The status subresource: the fields that it writes, and those that the main resource ignores.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Watches: from where they start, what they show of a selection, how they end.
+//! Watches: their start, their events with a selector, their end.
 
 use serde_json::json;
 
@@ -71,7 +71,7 @@ fn from_the_state(script: &mut Script) {
     for of in [&WIDGET, &LEASE] {
         group.create(of, "a", &content(of, 1));
         group.create(of, "b", &content(of, 1)).keep("newest");
-        // An answer not older than the newest version: the cache has it then.
+        // After an answer not older than the newest version, the cache has that version.
         group
             .list(of)
             .query("resourceVersion", "<newest.version>")
@@ -231,7 +231,7 @@ fn refused(script: &mut Script) {
     group.merge(&WIDGET, "a", json!({"metadata": {"labels": {"l": "1"}}}));
     group.read("here", 1);
     group.close("here");
-    // One object is never watched by its own path: it is read.
+    // A path of one object cannot be watched: the object is read.
     group
         .get(&WIDGET, "a")
         .query("watch", "true")

@@ -142,7 +142,7 @@ fn creations_of_other_kinds(group: &mut Group<'_>) {
     group.get(&POD, "p");
 }
 
-/// A pod that nobody starts.
+/// A pod that no kubelet starts.
 pub(super) fn pod() -> serde_json::Value {
     json!({"spec": {
         "schedulerName": "nobody", "automountServiceAccountToken": false,
@@ -276,7 +276,7 @@ fn kinds_without_version(script: &mut Script) {
         "a",
         &json!({"metadata": {"labels": {"l": "1"}}}),
     );
-    // A PUT of a name that is not there: some kinds are created so, others are not found.
+    // A PUT of a missing name: some kinds are created by it, for others it is not found.
     for of in [&CONFIG_MAP, &LEASE, &ROLE, &WIDGET, &SERVICE_ACCOUNT] {
         group.put(of, "absent", &content_or_none(of));
         group.put(
