@@ -15,8 +15,9 @@ use tracing::{info, warn};
 
 use crate::{
     api::{Live, Name},
+    grant::{self, Grant},
     metrics::Metrics,
-    plan::{self, Action, Grant, NotOurs, Plan, Told, grant},
+    plan::{self, Action, NotOurs, Plan, Told},
     seen::{Freshness, GrantKind, Observed},
 };
 

@@ -29,16 +29,21 @@ pub mod dynamic;
 pub mod error;
 pub mod evaluator;
 pub mod events;
+pub mod evidence;
+pub mod grant;
 pub mod lead;
 pub mod metrics;
 pub mod observe;
 pub mod plan;
 pub mod reconcile;
 pub mod seen;
+pub mod selection;
+pub mod snapshot;
 pub mod standing;
 pub mod sweep;
 #[cfg(test)]
 mod testing;
+pub mod verdict;
 pub mod watches;
 
 use std::{sync::Arc, time::Duration};

@@ -36,14 +36,12 @@ use crate::{
     api::{Live, Name},
     caches::{World, pod_of},
     evaluator::Evaluator,
-    plan::{
-        evidence::ListRoom,
-        grant::{self, is_terminal},
-        select,
-    },
+    evidence::ListRoom,
+    grant::{self, is_terminal},
     seen::{
         Freshness, FrozenSeen, Held, Judged, Observed, PodSeen, PolicySeen, StandingSeen, TupleSeen,
     },
+    snapshot,
 };
 
 /// Why nothing can be said about a request.
@@ -316,7 +314,7 @@ impl Observer {
         };
         // The status is what others may write too: the policy itself is what counts, and whom it is for by now.
         let applies = applying.iter().any(|it| Arc::ptr_eq(it, policy));
-        if !applies || !select::is_same(&entry.policy.0, &policy.policy) {
+        if !applies || !snapshot::is_same(&entry.policy.0, &policy.policy) {
             return Again::Changed;
         }
         let room = ListRoom::shared_by(1);
@@ -445,23 +443,11 @@ fn unanswered(request: &Name, error: &ObserveError) -> Judged {
     Judged::Unanswered
 }
 
+/// Whether the permission of an entry is in force as its status says.
 fn is_written(seen: &Observed, entry: &MatchedPolicy) -> bool {
-    let Some(grant) = grant::of_entry(&seen.request, entry) else {
-        return false;
-    };
-    let exact = seen
-        .grants
-        .iter()
-        .filter(|it| grant::is_exactly(it, &grant));
-    exact
-        .map(crate::seen::Managed::kind)
-        .collect::<std::collections::BTreeSet<_>>()
-        .len()
-        == 2
-        && entry
-            .grant
-            .as_ref()
-            .is_some_and(|it| it.state == GrantState::Granted)
+    let grant = entry.grant.as_ref();
+    grant.is_some_and(|it| it.state == GrantState::Granted)
+        && grant::is_written(&seen.request, entry, &seen.grants)
 }
 
 /// The pod of a request, and its UID as the request gives it.

@@ -5,13 +5,9 @@
 
 mod conditions;
 mod disclosure;
-pub(crate) mod evidence;
-pub mod grant;
-pub mod held;
 mod outcome;
 pub mod pace;
 mod policy;
-pub mod select;
 mod settle;
 pub mod tell;
 
@@ -26,10 +22,10 @@ use connectors_api::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-pub use grant::Grant;
 pub use settle::{NotOurs, finished, granted, not_written, unreadable};
 pub use tell::Told;
 
+use crate::grant::{self, Grant};
 use crate::seen::{Freshness, GrantKind, Observed};
 use outcome::Outcome;
 use service_kit::clock::Now;

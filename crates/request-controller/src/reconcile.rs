@@ -30,10 +30,11 @@ use crate::{
     apply::{Applier, ApplyError},
     caches::{Job, World},
     events::Events,
+    grant,
     metrics::Metrics,
     observe::{ObserveError, Observer},
     plan::{
-        self, Terms, Told, grant,
+        self, Terms, Told,
         pace::{Pace, Paced},
     },
     seen::Managed,

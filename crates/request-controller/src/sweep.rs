@@ -11,7 +11,7 @@ use crate::{
     api::Name,
     apply::ApplyError,
     caches::{Job, holds, pod_of},
-    plan::grant::keep,
+    grant::keep,
     reconcile::{ReconcileError, Reconciler},
     seen::GrantKind,
 };

@@ -13,15 +13,14 @@ use connectors_api::{
 };
 use jiff::SignedDuration;
 use request_controller::{
-    plan::{
-        self, Action, Plan, Terms, grant,
-        held::{self, Looked},
-        select,
-    },
+    grant,
+    plan::{self, Action, Plan, Terms},
     seen::{
         ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, Managed, OLDEST, Observed,
         PodFacts, PodSeen, PolicySeen, StandingSeen, TupleSeen,
     },
+    selection, snapshot,
+    verdict::{self, Looked},
 };
 use tokio::time::Instant;
 
@@ -203,7 +202,7 @@ fn frozen(seen: &Seen, observed: &Observed, entry: &MatchedPolicy) -> Option<Fro
         held = self::held(seen, policy, entry);
         let is_live = matches!(observed.freshness, Freshness::Live(_));
         if is_live && !is_written(observed, entry) {
-            changed = !select::is_same(&entry.policy.0, now);
+            changed = !snapshot::is_same(&entry.policy.0, now);
             if !changed {
                 again = judged(&observed.request, seen, policy);
             }
@@ -231,7 +230,7 @@ fn held(seen: &Seen, policy: u8, entry: &MatchedPolicy) -> Held {
     } else {
         objects::said(slot, policy, check, 1)
     };
-    held::held(entry, &looked, said.as_ref())
+    verdict::held(entry, &looked, said.as_ref())
 }
 
 /// The result of a policy's checks before a grant.
@@ -240,7 +239,7 @@ fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
     let slot = seen.id.slot();
     let policy_object = objects::policy(policy, life)?;
     let pod = objects::pod(slot, seen.id.generation());
-    let wanted = select::wanted(
+    let wanted = selection::wanted(
         &CompiledPolicy::of(policy_object, None),
         &pod,
         &SharedFields::default(),
@@ -263,7 +262,7 @@ fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
         })
         .collect();
     let said = objects::said(slot, policy, check, objects::form_of(life)?);
-    Some(Judged::Answered(select::answer(
+    Some(Judged::Answered(verdict::answer(
         request,
         &wanted,
         &found,

@@ -13,8 +13,9 @@ use evaluation_api::{
 };
 use jiff::{SignedDuration, Timestamp};
 use request_controller::{
-    plan::{Grant, grant, select},
+    grant::{self, Grant},
     seen::{GrantKind, Managed, ManagedObject},
+    snapshot,
 };
 use serde_json::{Value, json};
 
@@ -295,7 +296,7 @@ pub(super) fn managed(id: RequestId, policy: u8, kind: Kind, form: u8) -> Option
     };
     let (resource, verbs) = rules(id.slot(), form);
     let entry = MatchedPolicy {
-        policy: Opaque(select::snapshot(&self::policy(policy, life)?)),
+        policy: Opaque(snapshot::snapshot(&self::policy(policy, life)?)),
         check_refs: vec![],
         check_refs_left_out: None,
         grant: Some(PolicyGrant {

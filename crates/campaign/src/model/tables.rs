@@ -15,7 +15,10 @@ use connectors_api::{
     reason::Ready,
 };
 use jiff::Timestamp;
-use request_controller::plan::{Grant, NotOurs, grant};
+use request_controller::{
+    grant::{self, Grant},
+    plan::NotOurs,
+};
 
 use super::{
     access::Asked,

@@ -6,7 +6,8 @@ use tracing::warn;
 use super::{Applier, ApplyError};
 use crate::{
     api::Name,
-    plan::{Action, grant},
+    grant,
+    plan::Action,
     seen::{GrantKind, Managed},
 };
 

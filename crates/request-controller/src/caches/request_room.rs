@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use connectors_api::{AccessRequest, access_policy::ObjectKind, opaque::Opaque, parse::json_bytes};
 
-use crate::plan::select;
+use crate::snapshot;
 
 /// No longer than that, a request is kept as it is: as many as a namespace may have objects are little.
 const SHORT: usize = 8 * 1024;
@@ -64,7 +64,7 @@ pub(super) fn weight(request: &AccessRequest) -> usize {
 pub(super) fn without_evidence(mut request: AccessRequest) -> AccessRequest {
     let entries = request.status.iter_mut().flat_map(|it| &mut it.policies);
     for entry in entries {
-        entry.policy = Opaque(select::identity_of(&entry.policy.0));
+        entry.policy = Opaque(snapshot::identity_of(&entry.policy.0));
         entry.check_refs = Vec::new();
         entry.check_refs_left_out = None;
     }

@@ -18,7 +18,7 @@ use super::{
     Job, Wakes,
     request_room::{self, RequestRoom},
 };
-use crate::{api::Name, plan::grant::is_terminal};
+use crate::{api::Name, grant::is_terminal};
 
 /// A request as the cache keeps it.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use std::{
 
 use connectors_api::{
     AccessRequest, access_policy::ObjectKind, access_request::MatchedPolicy,
-    check_selector::CompiledPolicy, reason::AccessCheckReady, shared_fields::FieldPath,
+    check_selector::CompiledPolicy, shared_fields::FieldPath,
 };
 use evaluation_api::v1::{
     Candidates, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage,
@@ -27,11 +27,10 @@ use super::{
 use crate::{
     api::Name,
     evaluator::Unanswered,
-    plan::{
-        evidence::{self, ListRoom},
-        grant, held, select,
-    },
+    evidence::{self, ListRoom},
+    grant,
     seen::{Held, Judged},
+    selection, snapshot, verdict,
 };
 
 /// An answer that was wrong must not last. Each is remembered for its own time, so that a sweep, which looks at
@@ -56,7 +55,7 @@ impl Observer {
     ) -> Result<Judged, ObserveError> {
         let policy = &compiled.policy;
         let shared = self.world.read().shared();
-        let wanted = select::wanted(compiled, &pod.value, &shared);
+        let wanted = selection::wanted(compiled, &pod.value, &shared);
         let mut found = Vec::new();
         let namespace = &request.spec.context.object_ref.namespace;
         // Until the answer is there: large lists are in memory that long.
@@ -77,14 +76,14 @@ impl Observer {
             })
             .collect();
         let answered = |said: Option<&EvaluateChecksResponse>| {
-            let answer = select::answer(request, &wanted, &found, said);
+            let answer = verdict::answer(request, &wanted, &found, said);
             Judged::Answered(evidence::listable(answer, room))
         };
         if candidates.is_empty() {
             return Ok(answered(None));
         }
         let question = Asked {
-            policy: bytes(&Value::Object(select::snapshot(policy))),
+            policy: bytes(&Value::Object(snapshot::snapshot(policy))),
             pod,
             connector: &request.spec.connector_ref.name,
             candidates,
@@ -108,7 +107,7 @@ impl Observer {
         let mut looked = BTreeMap::new();
         let shared = self.world.read().shared();
         let mut candidates: BTreeMap<String, CheckedObjects> = BTreeMap::new();
-        for reference in held::to_look_at(entry).unwrap_or_default() {
+        for reference in verdict::to_look_at(entry).unwrap_or_default() {
             let Some(object) = &reference.ref_ else {
                 continue;
             };
@@ -147,14 +146,10 @@ impl Observer {
             let uid = grant::identity(entry).map_or("", |(_, uid)| uid);
             said = self.ask(request, uid, question, look).await;
         }
-        match (held::held(entry, &looked, said.answer()), said) {
-            // It will be refused every time: nobody ever says that it holds.
-            (Held::Unknown, Said::Refused) => Held::Lapsed {
-                check: None,
-                verdict: AccessCheckReady::AccessCheckFailed,
-                message: "what approved is too large to be evaluated, or not valid".to_owned(),
-            },
-            (held, _) => held,
+        let held = verdict::held(entry, &looked, said.answer());
+        match said {
+            Said::Refused => verdict::without_answer_for_good(held),
+            Said::This(_) | Said::Nothing => held,
         }
     }
 

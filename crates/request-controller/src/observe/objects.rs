@@ -21,10 +21,8 @@ use crate::{
     check_kinds,
     check_object::{self, CheckObject},
     dynamic::{self, Found as KindFound},
-    plan::{
-        held::Looked,
-        select::{Found, Selection, Trouble, Wanted},
-    },
+    selection::{Found, Selection, Trouble, Wanted},
+    verdict::Looked,
 };
 
 /// A question that takes longer is given up.

@@ -18,7 +18,7 @@ use super::{ObserveError, Observer, Via, list_turns::Pause, pod_and_uid, was_gra
 use crate::{
     api::Name,
     caches::Labels,
-    plan::grant,
+    grant,
     seen::{ConnectorSeen, GrantKind, Managed, Miss, NearMiss, PodFacts, PodSeen},
 };
 

@@ -6,8 +6,7 @@ use connectors_api::{
 };
 use jiff::Timestamp;
 
-/// The longest message of a condition. What is longer is cut: the rest is in the policies' entries.
-pub(super) const LONGEST: usize = 1024;
+use crate::evidence::shortened;
 
 /// Conditions as they will be, beside those that they replace.
 ///
@@ -124,21 +123,4 @@ pub(super) fn find(
     type_: AccessRequestCondition,
 ) -> Option<&Condition<AccessRequestCondition>> {
     conditions.iter().find(|it| it.type_ == type_)
-}
-
-pub(super) fn shortened(text: String) -> String {
-    cut(text, LONGEST)
-}
-
-/// No longer than that, and cut between letters.
-pub(super) fn cut(mut text: String, longest: usize) -> String {
-    if text.len() > longest {
-        let end = (0..=longest.saturating_sub(3))
-            .rev()
-            .find(|end| text.is_char_boundary(*end))
-            .unwrap_or(0);
-        text.truncate(end);
-        text.push('…');
-    }
-    text
 }

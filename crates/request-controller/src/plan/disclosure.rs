@@ -5,8 +5,8 @@
 
 use connectors_api::reason::AccessCheckReady;
 
-use super::{evidence::Listed, select};
 use crate::seen::{Answer, CheckSeen, LeftOut};
+use crate::{evidence::Listed, selection};
 
 /// What the checks of one policy say, as it may be told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,5 +117,5 @@ fn of_check(check: &CheckSeen) -> String {
 /// Whether a check says the same whatever objects there are.
 fn is_of_policy(check: &CheckSeen) -> bool {
     let has_none = check.objects.is_empty() && check.left_out == LeftOut::default();
-    has_none && select::is_trouble_of_policy(&check.reason)
+    has_none && selection::is_trouble_of_policy(&check.reason)
 }

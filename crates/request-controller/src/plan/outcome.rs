@@ -17,12 +17,15 @@ use super::{
     Terms,
     conditions::{self, Conditions},
     disclosure::Disclosure,
+    policy::{self, Followed, Moment, Standing, Waiting},
+    tell,
+};
+use crate::{
     evidence::ListRoom,
     grant,
-    policy::{self, Followed, Moment, Standing, Waiting},
-    select, tell,
+    seen::{Held, Observed, PodSeen},
+    snapshot,
 };
-use crate::seen::{Held, Observed, PodSeen};
 use draft::Draft;
 use service_kit::clock::Now;
 
@@ -213,7 +216,7 @@ fn bound_refused(followed: &mut [Followed]) {
         let size = serde_json::to_vec(snapshot).map_or(usize::MAX, |json| json.len());
         match left.checked_sub(size) {
             Some(rest) => left = rest,
-            None => *snapshot = select::identity_of(snapshot),
+            None => *snapshot = snapshot::identity_of(snapshot),
         }
     }
 }

@@ -15,10 +15,13 @@ use jiff::Timestamp;
 
 use super::{
     disclosure::{self, Disclosure},
-    evidence::{self, ListRoom, Listed},
-    grant, select, tell,
+    tell,
 };
 use crate::seen::{Answer, FrozenSeen, Held, Judged, Observed, PolicySeen};
+use crate::{
+    evidence::{self, ListRoom, Listed},
+    grant, snapshot,
+};
 
 /// One policy as the next status shows it.
 #[derive(Clone, Debug)]
@@ -180,7 +183,9 @@ fn lasting<'a>(
         let told = Disclosure::of_lapse(check.as_deref(), message);
         return Ok(ended(at, entry, Ready::CheckLapsed, told));
     }
-    if grant.state == GrantState::Granted && is_written(at, entry) {
+    if grant.state == GrantState::Granted
+        && grant::is_written(&at.seen.request, entry, &at.seen.grants)
+    {
         let sure = seen.held == Held::Holds;
         return Ok(follow(GrantState::Granted, Standing::Granted { sure }));
     }
@@ -240,20 +245,6 @@ fn unjudged(at: Moment<'_>, gone: &str, answer: &Answer) -> String {
     format!("{gone}, and its checks cannot be judged: {told}")
 }
 
-/// Whether both objects are there, as the entry describes them.
-fn is_written(at: Moment<'_>, entry: &MatchedPolicy) -> bool {
-    let Some(grant) = grant::of_entry(&at.seen.request, entry) else {
-        return false;
-    };
-    let exact = at
-        .seen
-        .grants
-        .iter()
-        .filter(|it| grant::is_exactly(it, &grant));
-    let kinds: std::collections::BTreeSet<_> = exact.map(crate::seen::Managed::kind).collect();
-    kinds.len() == crate::seen::GrantKind::ALL.len()
-}
-
 /// A policy that was not granted on yet and applies now, listed within this room.
 pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Followed {
     let Limits {
@@ -274,14 +265,14 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
         entry
     };
     let follow = |listed, standing, told| Followed {
-        entry: entry(select::identity(&policy.policy.policy), listed),
+        entry: entry(snapshot::identity(&policy.policy.policy), listed),
         standing,
         told,
         due,
     };
     // What said no is kept as it was, like what said yes.
     let end = |listed, reason, told| {
-        let kept = select::snapshot(&policy.policy.policy);
+        let kept = snapshot::snapshot(&policy.policy.policy);
         ended(at, &entry(kept, listed), reason, told)
     };
     let is_foreign = tell::is_foreign(&at.seen.request);
@@ -338,7 +329,7 @@ fn granting(policy: &PolicySeen, answer: &Answer, followed: &Followed) -> Follow
         }
     };
     followed.entry = MatchedPolicy {
-        policy: Opaque(select::snapshot(&policy.policy.policy)),
+        policy: Opaque(snapshot::snapshot(&policy.policy.policy)),
         check_refs: listed.refs,
         check_refs_left_out: listed.left_out,
         grant: Some(PolicyGrant {

@@ -12,9 +12,11 @@ use thiserror::Error;
 
 use super::{
     conditions::Conditions,
-    grant::{self, Grant},
-    select,
     tell::{self, Told},
+};
+use crate::{
+    grant::{self, Grant},
+    snapshot,
 };
 
 /// Why what was just written must go at once.
@@ -85,7 +87,7 @@ pub fn granted(
 }
 
 fn confirm(entry: &mut MatchedPolicy, now: Timestamp) {
-    let limit = select::frozen(&entry.policy.0)
+    let limit = snapshot::frozen(&entry.policy.0)
         .and_then(|granted| granted.spec.limits)
         .and_then(|limits| limits.max_duration);
     if let Some(grant) = &mut entry.grant {

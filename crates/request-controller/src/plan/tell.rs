@@ -8,11 +8,14 @@ use connectors_api::{
 };
 
 use super::{
-    conditions::{self, shortened},
-    grant,
+    conditions,
     policy::{Followed, Standing},
 };
-use crate::seen::{Miss, NearMiss};
+use crate::{
+    evidence::{self, shortened},
+    grant,
+    seen::{Miss, NearMiss},
+};
 
 pub(super) const POD_GONE: &str = "the pod is gone, or another pod took its name";
 pub(super) const NOT_FOLLOWED: &str =
@@ -248,8 +251,8 @@ fn for_foreign_pod(request: &AccessRequest, kind: Kind, of_objects: &str) -> Str
     if of_objects.is_empty() {
         return format!("{what}{whom}");
     }
-    let room = conditions::LONGEST.saturating_sub(what.len() + whom.len() + 2);
-    let of_objects = conditions::cut(of_objects.to_owned(), room);
+    let room = evidence::LONGEST.saturating_sub(what.len() + whom.len() + 2);
+    let of_objects = evidence::cut(of_objects.to_owned(), room);
     format!("{what}: {of_objects}{whom}")
 }
 
@@ -306,8 +309,8 @@ pub(super) fn for_good(request: &AccessRequest, reason: &str) -> String {
     let help = format!(
         "; this is final for this pod: start a new pod, or a user who may delete requests runs kubectl -n {namespace} delete areq {name}"
     );
-    let room = conditions::LONGEST.saturating_sub(help.len());
-    format!("{}{help}", conditions::cut(reason.to_owned(), room))
+    let room = evidence::LONGEST.saturating_sub(help.len());
+    format!("{}{help}", evidence::cut(reason.to_owned(), room))
 }
 
 pub(super) fn wrong_subject(request: &AccessRequest) -> String {

@@ -24,7 +24,7 @@ use crate::{
 
 /// The name of the Role and the RoleBinding.
 fn grant_name() -> String {
-    crate::plan::grant::name("request-uid", "p-uid")
+    crate::grant::name("request-uid", "p-uid")
 }
 
 const UPDATE: &str = "PUT accessrequests/status request";

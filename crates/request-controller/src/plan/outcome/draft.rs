@@ -14,9 +14,9 @@ use jiff::Timestamp;
 
 use super::{Outcome, PATIENT, again, follow, lapsed_verdict, standing, unusable};
 use crate::{
+    grant,
     plan::{
         conditions::{self, Conditions},
-        grant,
         policy::{self, Followed, Moment, Standing, Waiting},
         settle, tell,
     },

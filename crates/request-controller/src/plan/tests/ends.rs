@@ -15,8 +15,9 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::scene::{Scene, answer, line, objects};
-use crate::plan::{Action, conditions, grant, select::Trouble};
+use crate::plan::{Action, conditions};
 use crate::seen::{GrantKind, Held, Judged, PodSeen};
+use crate::{grant, selection::Trouble};
 
 #[test]
 fn what_changes_nothing_is_idle_and_nothing_else_is() {

@@ -17,7 +17,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::scene::{Scene, answer, line};
-use crate::plan::evidence::{ListRoom, MOST_OBJECTS, listable};
+use crate::evidence::{ListRoom, MOST_OBJECTS, listable};
 use crate::seen::{Answer, CheckSeen, Judged, LeftOut};
 
 /// A request whose check was awaited longer than the policy allows.

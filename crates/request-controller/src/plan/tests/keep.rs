@@ -7,7 +7,7 @@ use k8s_openapi::api::rbac::v1::{PolicyRule, RoleBinding};
 use serde_json::json;
 
 use super::scene::Scene;
-use crate::plan::grant::{self, keep};
+use crate::grant::{self, keep};
 use crate::seen::{Managed, ManagedObject, Unread};
 
 fn kept(scene: &Scene, change_request: impl FnOnce(&mut AccessRequest)) -> Vec<bool> {

@@ -9,10 +9,9 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::scene::{Scene, answer, line};
+use crate::grant::Grant;
 use crate::plan::{
-    Action, NotOurs, conditions,
-    grant::Grant,
-    granted, not_written,
+    Action, NotOurs, conditions, granted, not_written,
     tell::{About, Told},
 };
 use crate::seen::{GrantKind, Held, Judged};
@@ -99,7 +98,7 @@ fn policies_lapse_one_by_one_and_the_request_with_the_last() {
     assert_eq!((plan.actions.len(), plan.ends), (2, true));
     // An end is one also where nothing is left to remove.
     let gone = one.clone().with(|seen| {
-        let ended = crate::plan::grant::name("request-uid", "p-uid");
+        let ended = crate::grant::name("request-uid", "p-uid");
         seen.grants.retain(|it| it.name() != ended);
     });
     assert_eq!((gone.seen.grants.len(), gone.plan().actions.len()), (2, 0));

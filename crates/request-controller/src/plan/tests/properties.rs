@@ -8,10 +8,10 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::scene::{Scene, answer};
-use crate::plan::{Action, grant};
 use crate::seen::{
     ConnectorSeen, Freshness, Held, Judged, PodFacts, PodSeen, StandingSeen, TupleSeen,
 };
+use crate::{grant, plan::Action};
 
 /// One thing that can happen around a request between two looks.
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ fn happens(scene: Scene, step: Step, limits: &Value) -> Scene {
     }
 }
 
-fn grants(scene: &Scene) -> Vec<crate::plan::Grant> {
+fn grants(scene: &Scene) -> Vec<grant::Grant> {
     let plan = scene.plan();
     plan.actions
         .into_iter()

@@ -15,7 +15,8 @@ use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::plan::{Action, Plan, Terms, conditions, finished, grant, granted, plan};
+use crate::grant;
+use crate::plan::{Action, Plan, Terms, conditions, finished, granted, plan};
 use crate::seen::{
     Answer, CheckSeen, ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, LeftOut,
     Managed, ManagedObject, ObjectSeen, Observed, PodFacts, PodSeen, PolicySeen, StandingSeen,

@@ -13,16 +13,16 @@ use connectors_api::{
 };
 use evaluation_api::{
     v1::{CheckResult, EvaluateChecksResponse, GrantedRule, ObjectResult},
-    verdict,
+    verdict::to_wire,
 };
 use serde_json::{Value, json};
 
 use super::scene::{RESOURCE, Scene, policy_object, request};
-use crate::plan::{
-    held::{self, Looked},
-    select::{self, Found, Selection, Trouble, Wanted},
-};
 use crate::seen::Held;
+use crate::{
+    selection::{self, Found, Selection, Trouble, Wanted},
+    verdict::{self, Looked},
+};
 
 fn pod() -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {
@@ -35,7 +35,7 @@ fn wanted() -> Vec<Wanted> {
 }
 
 fn looked_for(policy: AccessPolicy) -> Vec<Wanted> {
-    select::wanted(
+    selection::wanted(
         &CompiledPolicy::of(policy, None),
         &pod(),
         &SharedFields::default(),
@@ -57,14 +57,14 @@ fn has_labels(selection: &Selection, object: &Value) -> bool {
 fn said(verdict: AccessCheckReady, objects: &[AccessCheckReady]) -> EvaluateChecksResponse {
     let result = |it: &AccessCheckReady| ObjectResult {
         uid: format!("{it}-uid"),
-        verdict: verdict::to_wire(*it).into(),
+        verdict: to_wire(*it).into(),
         ..ObjectResult::default()
     };
     EvaluateChecksResponse {
-        verdict: verdict::to_wire(verdict).into(),
+        verdict: to_wire(verdict).into(),
         checks: vec![CheckResult {
             check: "approval".to_owned(),
-            verdict: verdict::to_wire(verdict).into(),
+            verdict: to_wire(verdict).into(),
             objects: objects.iter().map(result).collect(),
             ..CheckResult::default()
         }],
@@ -77,7 +77,7 @@ fn said(verdict: AccessCheckReady, objects: &[AccessCheckReady]) -> EvaluateChec
 }
 
 fn verdict(found: Found, said: Option<&EvaluateChecksResponse>) -> AccessCheckReady {
-    select::answer(&request(), &wanted(), &[found], said).verdict
+    verdict::answer(&request(), &wanted(), &[found], said).verdict
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_policy_of_another_namespace_selects_by_no_field_that_is_not_shared() {
         let fields = BTreeMap::from([("data.verdict".to_owned(), "yes".to_owned())]);
         granted.spec.checks[0].selector.field_selector = Some(fields);
         let shared = SharedFields::parse(shared).unwrap();
-        let wanted = select::wanted(&CompiledPolicy::of(policy, None), &pod(), &shared);
+        let wanted = selection::wanted(&CompiledPolicy::of(policy, None), &pod(), &shared);
         wanted[0].selection.clone().map(|it| it.fields.is_some())
     };
     assert_eq!(selects("apps", "[]"), Ok(true));
@@ -168,10 +168,10 @@ fn checks_that_pass_grant_nothing_without_rules_that_may_be_granted() {
     cases[0].rules.clear();
     cases[1].rules[0].resources[0] = "connectors/apis".to_owned();
     cases[2].rules[0].verbs.clear();
-    cases[3].verdict = verdict::to_wire(Pending).into();
+    cases[3].verdict = to_wire(Pending).into();
     cases[4].verdict = 99;
     for said in cases {
-        let answer = select::answer(&request(), &wanted(), &[Ok(vec![text("a")])], Some(&said));
+        let answer = verdict::answer(&request(), &wanted(), &[Ok(vec![text("a")])], Some(&said));
         assert_eq!(answer.verdict, Failed);
         assert!(answer.rules.is_empty() && answer.refusal.is_some());
     }
@@ -186,7 +186,7 @@ fn checks_that_pass_grant_nothing_without_rules_that_may_be_granted() {
         let mut none = said(Passed, &[Passed]);
         none.rules.clear();
         none.rules_message = told.to_owned();
-        let answer = select::answer(&request(), &wanted(), &[Ok(vec![text("a")])], Some(&none));
+        let answer = verdict::answer(&request(), &wanted(), &[Ok(vec![text("a")])], Some(&none));
         assert_eq!(answer.refusal.as_deref(), Some(refusal));
     }
 }
@@ -247,7 +247,7 @@ fn what_counts_after_the_grant() {
             .map(|(index, it)| (format!("uid-{index}"), (*it).clone()))
             .collect();
         let said = answer.map(|verdict| said(verdict, &[]));
-        let held = match held::held(&entry, &by_uid, said.as_ref()) {
+        let held = match verdict::held(&entry, &by_uid, said.as_ref()) {
             Held::Holds => holds,
             Held::Lapsed { .. } => lapses,
             Held::Unknown => unsure,
@@ -262,16 +262,16 @@ fn a_check_that_was_left_out_or_whose_evidence_cannot_be_read_lapses() {
     let looked = BTreeMap::from([("uid-0".to_owned(), Looked::There)]);
     let empty = EvaluateChecksResponse::default();
     assert!(matches!(
-        held::held(&entry, &looked, Some(&empty)),
+        verdict::held(&entry, &looked, Some(&empty)),
         Held::Lapsed { .. }
     ));
     let mut broken = entry;
     broken.policy.0.remove("spec");
     assert!(matches!(
-        held::held(&broken, &looked, Some(&said(Passed, &[]))),
+        verdict::held(&broken, &looked, Some(&said(Passed, &[]))),
         Held::Lapsed { .. }
     ));
-    assert!(held::to_look_at(&broken).is_none());
+    assert!(verdict::to_look_at(&broken).is_none());
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn what_had_to_hold_only_once_is_not_looked_at_again() {
     let mut reference = entry.check_refs[0].clone();
     reference.name = "other".to_owned();
     entry.check_refs.push(reference);
-    let names: Vec<_> = held::to_look_at(&entry)
+    let names: Vec<_> = verdict::to_look_at(&entry)
         .unwrap()
         .into_iter()
         .map(|it| it.name.as_str())
@@ -336,11 +336,11 @@ fn a_check_that_stopped_holding_ends_the_grant_whatever_is_known_of_the_others()
             .zip(of)
             .map(|(name, (_, verdict))| CheckResult {
                 check: (*name).to_owned(),
-                verdict: verdict::to_wire(*verdict).into(),
+                verdict: to_wire(*verdict).into(),
                 ..result.clone()
             })
             .collect();
-        let held = held::held(&entry, &looked, Some(&said));
+        let held = verdict::held(&entry, &looked, Some(&said));
         if of.iter().any(|it| it.1 == Pending) {
             assert!(matches!(held, Held::Lapsed { .. }), "{of:?}: {held:?}");
         } else if of.iter().any(|it| it.0 == Looked::Unknown) {

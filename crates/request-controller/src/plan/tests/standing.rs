@@ -13,8 +13,9 @@ use serde_json::json;
 
 use super::scene::{Scene, line};
 use crate::{
+    grant,
     plan::{
-        Action, conditions, grant,
+        Action, conditions,
         tell::{About, Kind},
     },
     seen::{Freshness, Judged, OLDEST, PodSeen, StandingSeen},

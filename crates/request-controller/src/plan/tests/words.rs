@@ -12,11 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::scene::{Scene, answer, policy_object, request};
-use crate::plan::{
-    conditions::{self, shortened},
-    finished, select, tell,
-};
+use crate::plan::{conditions, finished, tell};
 use crate::seen::{Held, Judged, Miss, NearMiss};
+use crate::{evidence::shortened, snapshot};
 
 #[test]
 fn each_reason_has_its_sentence() {
@@ -309,24 +307,24 @@ fn only_a_revocation_that_is_not_finished_can_be() {
 fn a_policy_is_the_same_as_long_as_its_conditions_and_its_permission_are() {
     let limits = serde_json::json!({});
     let policy = policy_object("p", &limits);
-    let kept = select::snapshot(&policy);
-    assert!(select::is_same(&kept, &policy));
+    let kept = snapshot::snapshot(&policy);
+    assert!(snapshot::is_same(&kept, &policy));
     let mut for_another = policy.clone();
     for_another.spec.connector.names = Some(vec!["another".to_owned()]);
     assert!(
-        select::is_same(&kept, &for_another),
+        snapshot::is_same(&kept, &for_another),
         "it has the same conditions"
     );
 
     let mut permission = policy.clone();
     permission.spec.permission = connectors_api::Permission::Proxy;
-    assert!(!select::is_same(&kept, &permission));
+    assert!(!snapshot::is_same(&kept, &permission));
     let mut check = policy.clone();
     if let Some(granted) = &mut check.spec.check_granted_permission {
         granted.spec.checks[0].name = "another".to_owned();
     }
-    assert!(!select::is_same(&kept, &check));
-    assert!(!select::is_same(&serde_json::Map::new(), &policy));
+    assert!(!snapshot::is_same(&kept, &check));
+    assert!(!snapshot::is_same(&serde_json::Map::new(), &policy));
 }
 
 #[test]

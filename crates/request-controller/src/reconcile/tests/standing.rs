@@ -9,7 +9,7 @@ use tonic::Code;
 use super::{UPDATE, look};
 use crate::{
     caches::World,
-    plan::grant,
+    grant,
     reconcile::Reconciler,
     seen::StandingSeen,
     testing::{ApiServer, Break, Cluster},

@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::seen::{Managed, ManagedObject};
+use crate::seen::{GrantKind, Managed, ManagedObject};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -48,7 +48,7 @@ pub fn name(request_uid: &str, policy_uid: &str) -> String {
 }
 
 /// Bytes as people see digests.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
         // Writing to a String cannot fail.
@@ -228,6 +228,18 @@ pub fn is_exactly(object: &Managed, grant: &Grant) -> bool {
         && is.name == must.name
         && is.namespace == must.namespace
         && owners(is) == owners(must)
+}
+
+/// Whether both objects of an entry are there, exactly as it describes them.
+#[must_use]
+pub fn is_written(request: &AccessRequest, entry: &MatchedPolicy, found: &[Managed]) -> bool {
+    of_entry(request, entry).is_some_and(|grant| {
+        let is_there = |kind| {
+            let mut found = found.iter();
+            found.any(|it| it.kind() == kind && is_exactly(it, &grant))
+        };
+        GrantKind::ALL.into_iter().all(is_there)
+    })
 }
 
 /// Absent and empty are one to the API server.

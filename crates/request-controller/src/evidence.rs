@@ -6,11 +6,12 @@ use connectors_api::{
     reason::AccessCheckReady::AccessCheckPassed,
 };
 
-use super::conditions::shortened;
 use crate::seen::{Answer, CheckSeen, LeftOut, ObjectSeen};
 
+/// The longest message of a condition. What is longer is cut: the rest is in the policies' entries.
+pub(crate) const LONGEST: usize = 1024;
 /// The longest list of objects in one entry.
-pub(super) const MOST_OBJECTS: usize = 512;
+pub(crate) const MOST_OBJECTS: usize = 512;
 /// The longest list of people who approved, of one object.
 const MOST_PEOPLE: usize = 100;
 
@@ -43,11 +44,11 @@ impl ListRoom {
 
 /// Objects, and how many more there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     /// Those that fit.
-    pub(super) refs: Vec<CheckRef>,
+    pub(crate) refs: Vec<CheckRef>,
     /// How many do not.
-    pub(super) left_out: Option<i32>,
+    pub(crate) left_out: Option<i32>,
 }
 
 /// An answer without the objects that no status would list. Many policies may look at the same many objects, and all
@@ -113,7 +114,7 @@ impl Listed {
     }
 
     /// As an entry has them.
-    pub(super) fn put_into(self, entry: &mut MatchedPolicy) {
+    pub(crate) fn put_into(self, entry: &mut MatchedPolicy) {
         entry.check_refs = self.refs;
         entry.check_refs_left_out = self.left_out;
     }
@@ -121,7 +122,7 @@ impl Listed {
 
 /// What is shown of checks that are awaited. Without versions: an object that changes and says the same
 /// costs no write.
-pub(super) fn awaited(answer: &Answer, room: ListRoom) -> Listed {
+pub(crate) fn awaited(answer: &Answer, room: ListRoom) -> Listed {
     let unversioned = |object: &ObjectSeen| ObservedObject {
         resource_version: None,
         ..object.object.clone()
@@ -130,7 +131,7 @@ pub(super) fn awaited(answer: &Answer, room: ListRoom) -> Listed {
 }
 
 /// What a refusal was decided on: objects in the version that was judged.
-pub(super) fn of_refusal(answer: &Answer, room: ListRoom) -> Listed {
+pub(crate) fn of_refusal(answer: &Answer, room: ListRoom) -> Listed {
     within(answer, room.part_of(MOST_REFUSED), |object| {
         object.object.clone()
     })
@@ -141,7 +142,7 @@ pub(super) fn of_refusal(answer: &Answer, room: ListRoom) -> Listed {
 /// Only listed objects are followed after the grant. Where all have to hold, one that is not listed could stop
 /// holding unnoticed, so all of them fit or nothing is granted. Where any suffices, the rest is left out: that can
 /// only end the grant earlier.
-pub(super) fn of_grant(answer: &Answer) -> Result<Listed, String> {
+pub(crate) fn of_grant(answer: &Answer) -> Result<Listed, String> {
     let Some(followable) = Followable::of(answer) else {
         return Err(format!(
             "its checks rest on {} objects, and no more than {MOST_OBJECTS} can be followed; let their selectors find fewer",
@@ -334,4 +335,22 @@ fn status(
         message: given(message),
         approved_by: approved_by.to_vec(),
     }
+}
+
+/// No longer than a condition may be.
+pub(crate) fn shortened(text: String) -> String {
+    cut(text, LONGEST)
+}
+
+/// No longer than that, and cut between letters.
+pub(crate) fn cut(mut text: String, longest: usize) -> String {
+    if text.len() > longest {
+        let end = (0..=longest.saturating_sub(3))
+            .rev()
+            .find(|end| text.is_char_boundary(*end))
+            .unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }

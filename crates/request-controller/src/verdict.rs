@@ -1,0 +1,290 @@
+//! What checks say, by what was found for them and what the evaluation service answered. Nothing else here knows its
+//! protocol.
+
+use std::collections::BTreeMap;
+
+use connectors_api::{
+    AccessRequest,
+    access_policy::{Check, Latch, Match},
+    access_request::{CheckRef, GrantedRule, MatchedPolicy, ObservedObject},
+    check_verdict,
+    reason::AccessCheckReady,
+};
+use evaluation_api::{
+    v1::{EvaluateChecksResponse, ObjectResult},
+    verdict::from_wire,
+};
+
+use crate::{
+    grant,
+    seen::{Answer, CheckSeen, Held, LeftOut, ObjectSeen},
+    selection::{Found, Wanted},
+    snapshot,
+};
+
+/// What the checks say, given what was found for each and what the evaluation service said about it. It
+/// is not asked when nothing at all was found.
+#[must_use]
+pub fn answer(
+    request: &AccessRequest,
+    wanted: &[Wanted],
+    found: &[Found],
+    said: Option<&EvaluateChecksResponse>,
+) -> Answer {
+    let checks: Vec<CheckSeen> = wanted
+        .iter()
+        .zip(found)
+        .map(|(wanted, found)| check(request, wanted, found, said))
+        .collect();
+    let mut verdict = check_verdict::of_checks(checks.iter().map(|check| check.verdict));
+    let mut rules = Vec::new();
+    let mut refusal = None;
+    if verdict == AccessCheckReady::AccessCheckPassed {
+        match granted(request, said) {
+            Ok(granted) => rules = granted,
+            Err(why) => {
+                verdict = AccessCheckReady::AccessCheckFailed;
+                refusal = Some(why);
+            }
+        }
+    }
+    Answer {
+        verdict,
+        checks,
+        rules,
+        refusal,
+    }
+}
+
+fn granted(
+    request: &AccessRequest,
+    said: Option<&EvaluateChecksResponse>,
+) -> Result<Vec<GrantedRule>, String> {
+    let Some(said) = said else {
+        return Err("nothing was said about what is granted".to_owned());
+    };
+    if from_wire(said.verdict) != Ok(AccessCheckReady::AccessCheckPassed) {
+        return Err("the checks pass one by one, but not together".to_owned());
+    }
+    let rules: Vec<_> = said
+        .rules
+        .iter()
+        .map(|rule| GrantedRule {
+            resources: rule.resources.clone(),
+            verbs: rule.verbs.clone(),
+        })
+        .collect();
+    if rules.is_empty() && !said.rules_message.is_empty() {
+        return Err(said.rules_message.clone());
+    }
+    if grant::allowed(request, &rules) {
+        Ok(rules)
+    } else {
+        Err("the policy's rules are not about this pod's use of connectors alone".to_owned())
+    }
+}
+
+fn check(
+    request: &AccessRequest,
+    wanted: &Wanted,
+    found: &Found,
+    said: Option<&EvaluateChecksResponse>,
+) -> CheckSeen {
+    let seen = |verdict, reason: &str, message: String, objects| CheckSeen {
+        name: wanted.check.clone(),
+        match_: wanted.match_,
+        verdict,
+        reason: reason.to_owned(),
+        message,
+        objects,
+        left_out: LeftOut::default(),
+    };
+    let failed = |reason: &str, message: String| {
+        seen(AccessCheckReady::AccessCheckFailed, reason, message, vec![])
+    };
+    let found = match found {
+        Ok(found) => found,
+        Err((trouble, message)) => return failed(trouble.as_str(), message.clone()),
+    };
+    if found.is_empty() {
+        let namespace = &request.spec.context.object_ref.namespace;
+        let kind = &wanted.kind.kind;
+        let which = wanted
+            .selection
+            .as_ref()
+            .map_or_else(Clone::clone, ToString::to_string);
+        return seen(
+            AccessCheckReady::AccessCheckPending,
+            "NoObjects",
+            format!(
+                "no {kind} with {which} in namespace {namespace} (checks look only in the pod's namespace)"
+            ),
+            vec![],
+        );
+    }
+    let said = said.and_then(|said| said.checks.iter().find(|said| said.check == wanted.check));
+    let Some(said) = said else {
+        return failed(
+            "NotSaid",
+            "the evaluation service left this check out".to_owned(),
+        );
+    };
+    let judged = from_wire(said.verdict).unwrap_or(AccessCheckReady::AccessCheckFailed);
+    let objects: Vec<_> = said.objects.iter().map(object).collect();
+    let all_judged = said.objects.len() == found.len();
+    let passes = |it: &ObjectSeen| it.verdict == AccessCheckReady::AccessCheckPassed;
+    let borne_out = match wanted.match_ {
+        Match::All => all_judged && objects.iter().all(passes),
+        Match::Any => objects.iter().any(passes),
+    };
+    if judged == AccessCheckReady::AccessCheckPassed && !borne_out {
+        return failed(
+            "NotSaid",
+            "the evaluation service did not say which objects let through".to_owned(),
+        );
+    }
+    seen(judged, &said.reason, said.message.clone(), objects)
+}
+
+fn object(said: &ObjectResult) -> ObjectSeen {
+    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+    ObjectSeen {
+        object: ObservedObject {
+            api_version: said.api_version.clone(),
+            kind: said.kind.clone(),
+            namespace: given(&said.namespace),
+            name: said.name.clone(),
+            uid: given(&said.uid),
+            resource_version: given(&said.resource_version),
+        },
+        verdict: from_wire(said.verdict).unwrap_or(AccessCheckReady::AccessCheckFailed),
+        state: said.state.clone(),
+        reason: said.reason.clone(),
+        message: said.message.clone(),
+        approved_by: said.approved_by.clone(),
+    }
+}
+
+/// An object of the evidence, looked at again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Looked {
+    /// It is there, under its UID.
+    There,
+    /// It is gone, or another one has its name.
+    Gone,
+    /// It is there and cannot be read, or is too large to be a check.
+    Useless,
+    /// It could not be looked at.
+    Unknown,
+}
+
+/// The objects that have to be looked at, by UID. None if the evidence cannot be read.
+#[must_use]
+pub fn to_look_at(entry: &MatchedPolicy) -> Option<Vec<&CheckRef>> {
+    let checks = snapshot::frozen(&entry.policy.0)?.spec.checks;
+    let once = |name: &str| {
+        checks
+            .iter()
+            .any(|check| check.name == name && check.latch == Latch::Once)
+    };
+    let refs = entry.check_refs.iter();
+    Some(refs.filter(|it| !once(&it.name)).collect())
+}
+
+/// Whether every check still holds. The evaluation service is not asked when no object is left.
+#[must_use]
+pub fn held(
+    entry: &MatchedPolicy,
+    looked: &BTreeMap<String, Looked>,
+    said: Option<&EvaluateChecksResponse>,
+) -> Held {
+    let Some(granted) = snapshot::frozen(&entry.policy.0) else {
+        return Held::Lapsed {
+            verdict: AccessCheckReady::AccessCheckFailed,
+            check: None,
+            message: "the evidence of the grant cannot be read".to_owned(),
+        };
+    };
+    let mut unknown = false;
+    for check in &granted.spec.checks {
+        match one(check, &entry.check_refs, looked, said) {
+            Held::Holds => {}
+            Held::Unknown => unknown = true,
+            lapsed @ Held::Lapsed { .. } => return lapsed,
+        }
+    }
+    if unknown { Held::Unknown } else { Held::Holds }
+}
+
+/// The same where the evaluation service refuses the question, whenever it is asked: no answer ever confirms that the
+/// grant holds.
+#[must_use]
+pub fn without_answer_for_good(held: Held) -> Held {
+    match held {
+        Held::Unknown => Held::Lapsed {
+            check: None,
+            verdict: AccessCheckReady::AccessCheckFailed,
+            message: "what approved is too large to be evaluated, or not valid".to_owned(),
+        },
+        held @ (Held::Holds | Held::Lapsed { .. }) => held,
+    }
+}
+
+fn one(
+    check: &Check,
+    refs: &[CheckRef],
+    looked: &BTreeMap<String, Looked>,
+    said: Option<&EvaluateChecksResponse>,
+) -> Held {
+    if check.latch == Latch::Once {
+        return Held::Holds;
+    }
+    let lapsed = |verdict, why: &str| Held::Lapsed {
+        verdict,
+        check: Some(check.name.clone()),
+        message: why.to_owned(),
+    };
+    let (mut there, mut gone) = (0_usize, 0_usize);
+    for reference in refs.iter().filter(|it| it.name == check.name) {
+        let uid = reference.ref_.as_ref().and_then(|it| it.uid.as_ref());
+        match uid.and_then(|uid| looked.get(uid)) {
+            Some(Looked::There) => there += 1,
+            Some(Looked::Gone) => gone += 1,
+            Some(Looked::Useless) => {
+                let failed = AccessCheckReady::AccessCheckFailed;
+                return lapsed(failed, "an object that approved cannot be read any more");
+            }
+            Some(Looked::Unknown) | None => return Held::Unknown,
+        }
+    }
+    let pending = AccessCheckReady::AccessCheckPending;
+    let needs_the_rest = match (check.match_, check.latch) {
+        _ if there + gone == 0 => {
+            return lapsed(pending, "the evidence names no object");
+        }
+        (Match::All, Latch::WhileHolds) if gone > 0 => {
+            return lapsed(pending, "an object that approved was deleted");
+        }
+        (Match::Any, Latch::WhileHolds) if there == 0 => {
+            return lapsed(pending, "every object that approved was deleted");
+        }
+        // What was deleted had let through, and deletion changes nothing.
+        (Match::Any, Latch::Auto | Latch::Once) if gone > 0 => false,
+        (Match::All | Match::Any, Latch::Auto | Latch::WhileHolds | Latch::Once) => there > 0,
+    };
+    if !needs_the_rest {
+        return Held::Holds;
+    }
+    let Some(said) = said else {
+        return Held::Unknown;
+    };
+    let result = said.checks.iter().find(|it| it.check == check.name);
+    match result.map(|it| (from_wire(it.verdict), it)) {
+        Some((Ok(AccessCheckReady::AccessCheckPassed), _)) => Held::Holds,
+        Some((Ok(verdict), it)) => lapsed(verdict, &it.message),
+        Some((Err(_), _)) | None => lapsed(
+            AccessCheckReady::AccessCheckFailed,
+            "the evaluation service left it out",
+        ),
+    }
+}
