@@ -25,11 +25,11 @@ use thiserror::Error;
 use tokio::time::Instant;
 
 use crate::{
-    live::{Live, PolicyLive},
+    cache::Job,
     metrics::Metrics,
+    observe::{Observer, PolicyLive},
     plan::order::{Object, Step, Write},
     seen::{Kind, MANAGER, Pin},
-    world::Job,
 };
 
 /// How old what was read may be when something is given on it.
@@ -62,7 +62,7 @@ pub enum ApplyError {
 pub struct Applier {
     client: Client,
     policy: Policy,
-    live: Live,
+    observer: Observer,
     leads: Leads,
     metrics: Metrics,
 }
@@ -76,14 +76,14 @@ impl Applier {
     pub const fn new(
         client: Client,
         policy: Policy,
-        live: Live,
+        observer: Observer,
         leads: Leads,
         metrics: Metrics,
     ) -> Self {
         Self {
             client,
             policy,
-            live,
+            observer,
             leads,
             metrics,
         }
@@ -175,7 +175,7 @@ impl Applier {
             Ok(_) => Ok(()),
             // It may be our own, of an attempt that was not answered, or of another leader.
             Err(error) if error.status() == Some(409) => {
-                if self.live.is_managed::<K>(job, &name).await? {
+                if self.observer.is_managed::<K>(job, &name).await? {
                     Err(conflict::<K>(job, &name))
                 } else {
                     Err(ApplyError::NameTaken(K::KIND, name))

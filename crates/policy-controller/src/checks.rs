@@ -17,7 +17,7 @@ use std::{
 
 use connectors_api::AccessPolicySpec;
 
-use crate::world::Job;
+use crate::cache::Job;
 use inspector::Inspection;
 use verdict::Verdict;
 

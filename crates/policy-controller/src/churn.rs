@@ -11,10 +11,10 @@ use tokio::time::advance;
 use service_kit::controller::queue::{Looked, Queue, Urgency};
 
 use crate::{
+    cache::{Job, ManagedCached, PolicyCached, State, Wakes},
     controller,
     seen::{Kind, Name},
     testing::{labels, reading, spec},
-    world::{Job, ManagedCached, PolicyCached, State, Wakes},
 };
 
 const DAYS: usize = 3;

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use crate::{
     apply::Applier,
+    cache::{Job, World},
     checks::{
         facts::{Facts, Validator},
         inspector::Inspector,
@@ -32,13 +33,12 @@ use crate::{
     },
     events::Events,
     lead::Leading,
-    live::Live,
     metrics::Metrics,
+    observe::Observer,
     plan::tell,
     reconcile::Reconciler,
     seen::{MostSelected, Owner},
     watches::{self, PolicyFeeds},
-    world::{Job, World},
 };
 
 /// The leader's lease.
@@ -107,18 +107,18 @@ pub fn start(
     let election = Election::new(client.clone(), &namespace, LEASE, &identity, lease);
     let leadership = election.leadership();
     let leads: Leads = Arc::new(move || leadership.borrow().is_leader());
-    let live = Live::new(client.clone(), CALLS, most_selected);
+    let observer = Observer::new(client.clone(), CALLS, most_selected);
     let reconciler = Arc::new(Reconciler {
         world: Arc::new(World::of(most_selected)),
         queue: Arc::new(queue()),
         applier: Applier::new(
             client.clone(),
             CALLS,
-            live.clone(),
+            observer.clone(),
             Arc::clone(&leads),
             metrics.clone(),
         ),
-        live,
+        observer,
         unseen: Mutex::default(),
         inspections: Arc::default(),
         events: Events::new(client.clone(), &identity),

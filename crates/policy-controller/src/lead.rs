@@ -17,8 +17,9 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::{
-    reconcile::{Reconciler, Swept, Turn},
-    world::Job,
+    cache::Job,
+    reconcile::Reconciler,
+    sweep::{Swept, Turn, sweep},
 };
 
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
@@ -92,7 +93,7 @@ impl Leading {
     async fn sweep(&self, turn: Option<Turn>) -> Vec<Job> {
         let mut pauses = PAUSES;
         for _ in 0..ATTEMPTS {
-            let swept = self.reconciler.sweep(turn).await;
+            let swept = sweep(&self.reconciler, turn).await;
             let is_whole = swept.as_ref().is_ok_and(|it| it.left.is_empty());
             let result = if is_whole { "ok" } else { "failed" };
             let sweeps = &self.reconciler.metrics.sweeps;

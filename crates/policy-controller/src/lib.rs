@@ -18,6 +18,7 @@
 
 pub mod apply;
 pub mod args;
+pub mod cache;
 pub mod checks;
 #[cfg(test)]
 mod churn;
@@ -25,16 +26,16 @@ pub mod controller;
 pub mod error;
 pub mod events;
 pub mod lead;
-pub mod live;
 pub mod metrics;
+pub mod observe;
 pub mod parsers;
 pub mod plan;
 pub mod reconcile;
 pub mod seen;
+pub mod sweep;
 #[cfg(test)]
 mod testing;
 pub mod watches;
-pub mod world;
 
 use std::{sync::Arc, time::Duration};
 

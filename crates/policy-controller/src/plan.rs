@@ -9,7 +9,7 @@ pub mod status;
 pub mod tell;
 pub mod wanted;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::{
     AccessPolicyCondition, AccessPolicySpec, AccessPolicyStatus, ConditionStatus,
@@ -18,10 +18,11 @@ use connectors_api::{
 use jiff::Timestamp;
 
 use crate::{
+    cache::ManagedCached,
     checks::Checks,
-    seen::{Managed, Owner, Surroundings},
+    seen::{Kind, Managed, Owner, Surroundings},
 };
-use objects::pairs;
+use objects::{of_binding, of_role, pairs};
 use order::Step;
 use status::Known;
 use tell::Told;
@@ -59,6 +60,43 @@ pub enum PolicySeen<'a> {
         /// What was told about it last.
         status: Option<&'a AccessPolicyStatus>,
     },
+}
+
+/// What the caches show of a policy that is there.
+#[derive(Clone, Debug)]
+pub struct Cached<'a> {
+    /// Which policy.
+    pub owner: &'a Owner,
+    /// What it says.
+    pub spec: &'a AccessPolicySpec,
+    /// Which version of its spec that is.
+    pub generation: Option<i64>,
+    /// What was told about it last.
+    pub status: Option<&'a AccessPolicyStatus>,
+    /// What it selects from.
+    pub around: Surroundings<'a>,
+    /// What is managed for it.
+    pub there: BTreeMap<&'a (Kind, String), &'a ManagedCached>,
+    /// What is known of its checks.
+    pub checks: Checks,
+}
+
+/// Whether a policy has the objects and the status that it is to have, so that no live read is worth its cost.
+#[must_use]
+pub fn is_settled(seen: &Cached<'_>, most: usize, now: Timestamp) -> bool {
+    let wanted = wanted(seen.spec, &seen.owner.name.namespace, seen.around);
+    let pairs = pairs(&wanted, seen.owner, most);
+    let is_there = |kind, name: &String, fingerprint| {
+        let found = seen.there.get(&(kind, name.clone()));
+        found.is_some_and(|it| !it.terminating && it.said == Some(fingerprint))
+    };
+    let are_same = seen.there.len() == 2 * pairs.len()
+        && pairs.iter().all(|(name, pair)| {
+            is_there(Kind::Role, name, of_role(&pair.role))
+                && is_there(Kind::RoleBinding, name, of_binding(&pair.binding))
+        });
+    let known = Known::of(&wanted, seen.checks.clone());
+    are_same && known.status(seen.generation, seen.status, now).is_none()
 }
 
 /// What is to be done.

@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -15,11 +14,10 @@ use service_kit::{
     clock::Clock,
     controller::{
         Leads,
-        queue::{Looked, Queue, Taken, Urgency},
+        queue::{Looked, Queue, Taken},
         unless_panicked,
         worker::{self, Controller, LookError, Notice},
     },
-    report,
     retry::CallError,
 };
 use thiserror::Error;
@@ -27,18 +25,13 @@ use tracing::{Instrument, debug, error, info_span, warn};
 
 use crate::{
     apply::{Applier, ApplyError},
+    cache::{Job, World},
     checks::{Checks, Inspections},
     events::Events,
-    live::{Live, PolicyLive},
     metrics::Metrics,
-    plan::{
-        self, MOST_BYTES, Observed, Plan, PolicySeen,
-        objects::{self, of_binding, of_role},
-        status::Known,
-        wanted,
-    },
-    seen::{Kind, Managed, Name, Owner},
-    world::{Job, World},
+    observe::{Observer, PolicyLive},
+    plan::{self, Cached, MOST_BYTES, Observed, Plan, PolicySeen, objects, status::Known},
+    seen::{Managed, Name, Owner},
 };
 
 /// Why a look failed. It is repeated after a pause.
@@ -82,7 +75,7 @@ impl LookError for ReconcileError {
 
 /// What a look tells people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tells {
+pub(crate) enum Tells {
     /// Nothing of policies that are gone: their deletion was told when it was seen, whoever has removed
     /// their objects since.
     OfPolicies,
@@ -97,7 +90,7 @@ pub struct Reconciler {
     /// What is waiting to be looked at.
     pub queue: Arc<Queue<Job>>,
     /// Reads past the caches.
-    pub live: Live,
+    pub observer: Observer,
     /// Writes.
     pub applier: Applier,
     /// Whose next look is on live reads, whatever the caches show.
@@ -150,7 +143,7 @@ impl Controller for Reconciler {
 
 impl Reconciler {
     /// One policy must not stop the work on all others.
-    async fn alone(
+    pub(crate) async fn alone(
         &self,
         look: impl Future<Output = Result<(), ReconcileError>> + Send,
     ) -> Result<(), ReconcileError> {
@@ -161,7 +154,7 @@ impl Reconciler {
         })
     }
 
-    fn unseen(&self) -> MutexGuard<'_, HashSet<Job>> {
+    pub(crate) fn unseen(&self) -> MutexGuard<'_, HashSet<Job>> {
         self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,34 +173,27 @@ impl Reconciler {
             name: name.clone(),
             uid: job.uid.clone(),
         };
-        let wanted = wanted::wanted(&policy.spec, &name.namespace, state.around(&name.namespace));
-        let pairs = objects::pairs(&wanted, &owner, MOST_BYTES);
-        let roles = pairs
-            .iter()
-            .map(|(name, it)| ((Kind::Role, name), of_role(&it.role)));
-        let bindings = pairs
-            .iter()
-            .map(|(name, it)| ((Kind::RoleBinding, name), of_binding(&it.binding)));
-        let wanted_objects: BTreeMap<_, _> = roles.chain(bindings).collect();
-        let are_same = there.len() == wanted_objects.len()
-            && there.iter().all(|((kind, name), found)| {
-                !found.terminating && found.said.as_ref() == wanted_objects.get(&(*kind, name))
-            });
         let generation = policy.metadata.generation;
-        let checks = self.inspections.checks(job, generation, &policy.spec);
-        let known = Known::of(&wanted, checks);
-        let status = known.status(generation, policy.status.as_ref(), (self.clock)().wall);
-        are_same && status.is_none()
+        let seen = Cached {
+            owner: &owner,
+            spec: &policy.spec,
+            generation,
+            status: policy.status.as_ref(),
+            around: state.around(&name.namespace),
+            there,
+            checks: self.inspections.checks(job, generation, &policy.spec),
+        };
+        plan::is_settled(&seen, MOST_BYTES, (self.clock)().wall)
     }
 
     /// Reads everything live, decides and writes.
-    async fn reconcile(&self, job: &Job, tells: Tells) -> Result<(), ReconcileError> {
+    pub(crate) async fn reconcile(&self, job: &Job, tells: Tells) -> Result<(), ReconcileError> {
         let (name, keys) = {
             let state = self.world.read();
             let name = state.policy_of(job).map(|(name, _)| name.name.clone());
             (name, state.namespace_keys())
         };
-        let read = self.live.read(job, name.as_deref(), keys).await?;
+        let read = self.observer.read(job, name.as_deref(), keys).await?;
         let owner = read
             .policy
             .as_ref()
@@ -268,62 +254,6 @@ impl Reconciler {
         self.events.tell(&policy.owner, told).await;
         Ok(())
     }
-
-    /// Takes away what is managed for policies that are not there, and has those looked at whose turn it is whatever the
-    /// caches show: what a watch lost is found like that. What fails is tried again from the queue and keeps nothing
-    /// else from being done.
-    pub async fn sweep(&self, turn: Option<Turn>) -> Result<Swept, ReconcileError> {
-        // Policies after the objects: what an object is made for is there before it.
-        let managed = self.live.managed_jobs().await?;
-        let policies = self.live.jobs().await?;
-        let mut swept = Swept::default();
-        for job in managed.difference(&policies) {
-            match self.alone(self.reconcile(job, Tells::Everything)).await {
-                Ok(()) => swept.removed += 1,
-                Err(error) => {
-                    warn!(?job, error = report(&error), "what no policy owns stays");
-                    swept.left.push(job.clone());
-                }
-            }
-        }
-        for job in policies
-            .iter()
-            .filter(|job| turn.is_some_and(|it| it.is_of(job)))
-        {
-            self.unseen().insert(job.clone());
-            self.queue.wake(job.clone(), Urgency::Normal);
-        }
-        Ok(swept)
-    }
-}
-
-/// A part of all policies, so that each has its turn after some sweeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn(u64);
-
-impl Turn {
-    const COUNT: u64 = 3;
-
-    /// The one after this.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        Self((self.0 + 1) % Self::COUNT)
-    }
-
-    fn is_of(self, job: &Job) -> bool {
-        let mut hasher = DefaultHasher::new();
-        job.hash(&mut hasher);
-        hasher.finish() % Self::COUNT == self.0
-    }
-}
-
-/// What a sweep came to.
-#[derive(Debug, Default)]
-pub struct Swept {
-    /// So many policies are not there any more, and now nothing is left of them.
-    pub removed: usize,
-    /// Something is left of these.
-    pub left: Vec<Job>,
 }
 
 fn seen(policy: &PolicyLive) -> PolicySeen<'_> {

@@ -19,11 +19,11 @@ use service_kit::{
 use tracing::warn;
 
 use crate::{
-    live::{job_in, managed_by_us},
+    cache::{Job, ManagedCached, PolicyCached, Wakes, World},
+    observe::{job_in, managed_by_us},
     parsers::Strict,
     plan::objects::{Fingerprint, of_binding, of_role},
     seen::{Kind, Labels, Name},
-    world::{Job, ManagedCached, PolicyCached, Wakes, World},
 };
 
 /// Called with a policy that was deleted at once.

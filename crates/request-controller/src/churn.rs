@@ -17,7 +17,7 @@ use tokio::time::advance;
 
 use crate::{
     api::Name,
-    caches::{ConnectorCached, Job, KindState, PodCached, PolicyCached, State, Wakes, World},
+    cache::{ConnectorCached, Job, KindState, PodCached, PolicyCached, State, Wakes, World},
     check_object::AsText,
     controller::queue,
     seen::{ConnectorSeen, GrantKind, Managed, ManagedObject, PodFacts, Unread},

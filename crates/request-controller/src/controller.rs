@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 use crate::{
     api::Live,
     apply::{Applier, Writes},
-    caches::{Job, Wakes, World},
+    cache::{Job, Wakes, World},
     dynamic,
     evaluator::Evaluator,
     events::Events,

@@ -21,7 +21,7 @@ use tokio::{
 use tracing::info;
 
 use crate::{
-    caches::{Job, KindState, Wakes, World},
+    cache::{Job, KindState, Wakes, World},
     check_kinds,
     check_object::{AsText, CheckObject},
 };

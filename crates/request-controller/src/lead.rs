@@ -19,9 +19,9 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::{
-    caches::{Job, KindState},
+    cache::{Job, KindState},
     reconcile::Reconciler,
-    sweep::Swept,
+    sweep::{Swept, sweep},
 };
 
 /// How long the first look at everything that holds something may take before the rest begins.
@@ -133,7 +133,7 @@ async fn kinds_known(reconciler: &Reconciler) {
 /// Until one sweep succeeds: nothing else may begin before.
 async fn swept(reconciler: &Reconciler, mut pauses: Backoff) -> Swept {
     loop {
-        match reconciler.sweep().await {
+        match sweep(reconciler).await {
             Ok(swept) => {
                 reconciler.metrics.sweeps.with_label_values(&["ok"]).inc();
                 return swept;

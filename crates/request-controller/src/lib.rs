@@ -19,7 +19,7 @@
 pub mod api;
 pub mod apply;
 pub mod args;
-pub mod caches;
+pub mod cache;
 pub mod check_kinds;
 pub mod check_object;
 #[cfg(test)]

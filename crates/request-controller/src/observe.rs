@@ -34,7 +34,7 @@ use sources::Applying;
 
 use crate::{
     api::{Live, Name},
-    caches::{World, pod_of},
+    cache::{World, pod_of},
     evaluator::Evaluator,
     evidence::ListRoom,
     grant::{self, is_terminal},

@@ -28,7 +28,7 @@ use tracing::{Instrument, debug, error, info_span, warn};
 use crate::{
     api::{Live, Name},
     apply::{Applier, ApplyError},
-    caches::{Job, World},
+    cache::{Job, World},
     events::Events,
     grant,
     metrics::Metrics,

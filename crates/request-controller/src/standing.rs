@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::{
-    caches::{Wakes, World},
+    cache::{Wakes, World},
     dynamic::Sink,
     evaluator::{Evaluator, Unanswered},
     seen::StandingSeen,

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use crate::{
     api::Name,
     apply::ApplyError,
-    caches::{Job, holds, pod_of},
+    cache::{Job, holds, pod_of},
     grant::keep,
     reconcile::{ReconcileError, Reconciler},
     seen::GrantKind,
@@ -37,77 +37,81 @@ pub(crate) fn ours() -> String {
     )
 }
 
-impl Reconciler {
-    /// Removes every managed object that no request describes.
-    pub async fn sweep(&self) -> Result<Swept, ReconcileError> {
-        let mut managed = Vec::new();
-        for kind in GrantKind::ALL {
-            managed.extend(self.live.grants(kind, &ours()).await?);
-        }
-        // Read after the objects: what describes an object is always written before it.
-        let requests: BTreeMap<String, AccessRequest> = self
-            .live
-            .requests()
-            .await?
-            .into_iter()
-            .filter_map(Result::ok)
-            .filter_map(|request| Some((request.metadata.uid.clone()?, request)))
-            .collect();
-        let now = (self.clock)().wall;
-        let stray: BTreeSet<Name> = managed
-            .iter()
-            .filter(|object| {
-                let uid = object.label(labels::ACCESS_REQUEST_UID).unwrap_or_default();
-                !keep(object, requests.get(uid), now)
-            })
-            .map(|object| Name::in_metadata(&object.metadata))
-            .collect();
-        let mut swept = Swept {
-            managed: managed.len(),
-            ..Swept::default()
-        };
-        for name in &stray {
-            match self.grant(name).await {
-                Ok(removed) => swept.removed += removed,
-                Err(error @ ReconcileError::Apply(ApplyError::NotLeading)) => return Err(error),
-                // One object that cannot be removed keeps neither the others nor the start of the work.
-                Err(error) => {
-                    warn!(object = %name, error = report(&error), "not removed; it is tried again");
-                    self.queue.wake(Job::Grant(name.clone()), Urgency::Urgent);
-                    swept.left += 1;
-                }
-            }
-        }
-        for object in managed.iter().filter(|it| it.is_going()) {
-            let name = Name::in_metadata(&object.metadata);
-            // What cannot be read may still be there.
-            if !matches!(self.live.grant(object.kind(), &name).await, Ok(None)) {
+/// Removes every managed object that no request describes.
+pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
+    let mut managed = Vec::new();
+    for kind in GrantKind::ALL {
+        managed.extend(reconciler.live.grants(kind, &ours()).await?);
+    }
+    // Read after the objects: what describes an object is always written before it.
+    let requests: BTreeMap<String, AccessRequest> = reconciler
+        .live
+        .requests()
+        .await?
+        .into_iter()
+        .filter_map(Result::ok)
+        .filter_map(|request| Some((request.metadata.uid.clone()?, request)))
+        .collect();
+    let now = (reconciler.clock)().wall;
+    let stray: BTreeSet<Name> = managed
+        .iter()
+        .filter(|object| {
+            let uid = object.label(labels::ACCESS_REQUEST_UID).unwrap_or_default();
+            !keep(object, requests.get(uid), now)
+        })
+        .map(|object| Name::in_metadata(&object.metadata))
+        .collect();
+    let mut swept = Swept {
+        managed: managed.len(),
+        ..Swept::default()
+    };
+    for name in &stray {
+        match reconciler.grant(name).await {
+            Ok(removed) => swept.removed += removed,
+            Err(error @ ReconcileError::Apply(ApplyError::NotLeading)) => return Err(error),
+            // One object that cannot be removed keeps neither the others nor the start of the work.
+            Err(error) => {
+                warn!(object = %name, error = report(&error), "not removed; it is tried again");
+                reconciler
+                    .queue
+                    .wake(Job::Grant(name.clone()), Urgency::Urgent);
                 swept.left += 1;
             }
         }
-        for name in self.without_pod(requests.values()) {
-            self.queue.wake(Job::Request(name), Urgency::Urgent);
+    }
+    for object in managed.iter().filter(|it| it.is_going()) {
+        let name = Name::in_metadata(&object.metadata);
+        // What cannot be read may still be there.
+        if !matches!(reconciler.live.grant(object.kind(), &name).await, Ok(None)) {
+            swept.left += 1;
         }
-        self.metrics
-            .orphaned
-            .set(swept.left.try_into().unwrap_or(i64::MAX));
-        info!(?swept, "swept");
-        Ok(swept)
     }
+    for name in without_pod(reconciler, requests.values()) {
+        reconciler.queue.wake(Job::Request(name), Urgency::Urgent);
+    }
+    reconciler
+        .metrics
+        .orphaned
+        .set(swept.left.try_into().unwrap_or(i64::MAX));
+    info!(?swept, "swept");
+    Ok(swept)
+}
 
-    /// Requests that something was decided for and whose pod is finished or not there. What their status
-    /// says is not the last word: it may be that it could not be written.
-    fn without_pod<'a>(&self, requests: impl Iterator<Item = &'a AccessRequest>) -> Vec<Name> {
-        let state = self.world.read();
-        let is_over = |request: &AccessRequest| {
-            let uid = request.spec.context.object_ref.uid.as_deref();
-            let pod = state.pods.get(&pod_of(request));
-            pod.filter(|it| Some(it.uid.as_str()) == uid)
-                .is_none_or(|it| it.facts.as_ref().is_some_and(|facts| facts.finished))
-        };
-        requests
-            .filter(|it| holds(it) && is_over(it))
-            .map(Name::of)
-            .collect()
-    }
+/// Requests that something was decided for and whose pod is finished or not there. What their status
+/// says is not the last word: it may be that it could not be written.
+fn without_pod<'a>(
+    reconciler: &Reconciler,
+    requests: impl Iterator<Item = &'a AccessRequest>,
+) -> Vec<Name> {
+    let state = reconciler.world.read();
+    let is_over = |request: &AccessRequest| {
+        let uid = request.spec.context.object_ref.uid.as_deref();
+        let pod = state.pods.get(&pod_of(request));
+        pod.filter(|it| Some(it.uid.as_str()) == uid)
+            .is_none_or(|it| it.facts.as_ref().is_some_and(|facts| facts.finished))
+    };
+    requests
+        .filter(|it| holds(it) && is_over(it))
+        .map(Name::of)
+        .collect()
 }

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::{
     api::{Name, PodFields, Strict, binding, role},
-    caches::{ConnectorCached, PodCached, PolicyCached, Wakes, World},
+    cache::{ConnectorCached, PodCached, PolicyCached, Wakes, World},
     dynamic::Sink,
     metrics::Metrics,
     observe::is_finished,

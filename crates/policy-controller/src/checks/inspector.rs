@@ -32,7 +32,7 @@ use super::{
     suspects::Suspects,
     verdict::{self, Found, OpenBy, Verdict},
 };
-use crate::world::{Job, World};
+use crate::cache::{Job, World};
 
 /// How soon a new policy is looked at.
 const PACE: Duration = Duration::from_secs(1);

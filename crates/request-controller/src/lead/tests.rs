@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{KINDS, Leading};
-use crate::{caches::KindState, reconcile::Reconciler, testing::Cluster};
+use crate::{cache::KindState, reconcile::Reconciler, testing::Cluster};
 
 struct Led {
     readiness: Readiness,
@@ -177,7 +177,7 @@ async fn whoever_stops_leading_starts_nothing_more() {
     cluster.approval("approved");
     cluster.fill(&controller);
     controller.queue.wake(
-        crate::caches::Job::Request(Cluster::request()),
+        crate::cache::Job::Request(Cluster::request()),
         Urgency::Urgent,
     );
     sleep(Duration::from_mins(1)).await;

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     api::{Live, Name, NotListed},
-    caches::{Kept, KindState, World},
+    cache::{Kept, KindState, World},
     check_kinds,
     check_object::{self, CheckObject},
     dynamic::{self, Found as KindFound},

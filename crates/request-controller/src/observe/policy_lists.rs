@@ -8,7 +8,7 @@ use super::{
     ObserveError,
     list_turns::{ListTurn, ListTurns, Pause},
 };
-use crate::{api::POLICY_PAGE, caches::World};
+use crate::{api::POLICY_PAGE, cache::World};
 
 /// No more policies than one page are little text, however long each is.
 const FEW: usize = POLICY_PAGE as usize;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::{
         api::{Live, Name},
-        caches::PolicyCached,
+        cache::PolicyCached,
         observe::{Via, list_turns::AT_ONCE},
         testing::Cluster,
     };

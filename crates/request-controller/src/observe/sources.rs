@@ -17,7 +17,7 @@ use service_kit::watches::Unreadable;
 use super::{ObserveError, Observer, Via, list_turns::Pause, pod_and_uid, was_granted};
 use crate::{
     api::Name,
-    caches::Labels,
+    cache::Labels,
     grant,
     seen::{ConnectorSeen, GrantKind, Managed, Miss, NearMiss, PodFacts, PodSeen},
 };

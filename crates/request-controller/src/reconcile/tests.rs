@@ -425,7 +425,7 @@ async fn a_sweep_removes_what_no_request_describes_and_leaves_what_is_not_ours()
     let mut standing = stray("standing", Value::Null);
     standing["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "connectors-approval"});
     cluster.server.put("roles", standing);
-    let swept = cluster.controller().sweep().await.unwrap();
+    let swept = crate::sweep::sweep(&cluster.controller()).await.unwrap();
     assert_eq!((swept.managed, swept.removed), (4, 2));
     assert_eq!(
         cluster.managed(),
@@ -437,7 +437,7 @@ async fn a_sweep_removes_what_no_request_describes_and_leaves_what_is_not_ours()
     );
 
     cluster.server.remove("accessrequests", "request");
-    cluster.controller().sweep().await.unwrap();
+    crate::sweep::sweep(&cluster.controller()).await.unwrap();
     assert_eq!(cluster.managed(), ["Role \"standing\""]);
 }
 
@@ -532,6 +532,6 @@ async fn a_sweep_knows_whose_time_is_over() {
     cluster.server.change("accessrequests", "request", |it| {
         it["status"]["policies"][0]["grant"]["expiresAt"] = "2000-01-01T00:00:00Z".into();
     });
-    let swept = cluster.controller().sweep().await.unwrap();
+    let swept = crate::sweep::sweep(&cluster.controller()).await.unwrap();
     assert_eq!((swept.removed, cluster.managed().len()), (2, 0));
 }

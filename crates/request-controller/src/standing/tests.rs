@@ -5,7 +5,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{api::Strict, caches::Job, reconcile::Reconciler, testing::Cluster};
+use crate::{api::Strict, cache::Job, reconcile::Reconciler, testing::Cluster};
 use service_kit::watches::Parse;
 
 type Woken = Arc<Mutex<Wakes>>;

@@ -38,7 +38,7 @@ use super::ApiServer;
 use crate::{
     api::{Live, Name, Strict, binding, role},
     apply::{Applier, Writes},
-    caches::{ConnectorCached, KindState, PodCached, PolicyCached, World},
+    cache::{ConnectorCached, KindState, PodCached, PolicyCached, World},
     check_object::{AsText, CheckObject},
     evaluator::{Evaluator, Unanswered},
     events::Events,
@@ -436,7 +436,7 @@ impl Cluster {
     /// What a new leader does, until nothing changes any more.
     pub(crate) async fn restart(&self) {
         let controller = self.controller();
-        controller.sweep().await.unwrap();
+        crate::sweep::sweep(&controller).await.unwrap();
         for _ in 0..10 {
             self.server.forget_writes();
             if self.server.named("accessrequests", "request").is_none() {

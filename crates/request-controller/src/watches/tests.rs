@@ -3,7 +3,7 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::caches::Job;
+use crate::cache::Job;
 use service_kit::controller::queue::Urgency;
 
 #[test]

@@ -7,7 +7,7 @@ use tonic::Code;
 use super::{UPDATE, end_pod, grant_name};
 use crate::{
     apply::ApplyError,
-    caches::Job,
+    cache::Job,
     reconcile::ReconcileError,
     testing::{ApiServer, Cluster},
 };
@@ -63,7 +63,7 @@ async fn a_foreign_object_under_the_name_is_left_and_named_and_nothing_of_the_gr
         );
 
         // Neither the sweep nor the end of the request is held up by it.
-        cluster.controller().sweep().await.unwrap();
+        crate::sweep::sweep(&cluster.controller()).await.unwrap();
         end_pod(&cluster.server);
         cluster.look().await.unwrap();
         assert_eq!(cluster.managed().len(), 1);
@@ -98,7 +98,7 @@ async fn an_object_that_cannot_be_removed_holds_up_neither_the_sweep_nor_its_cou
     cluster.server.keep("car-kept");
     cluster.server.remove("accessrequests", "request");
     let controller = cluster.controller();
-    let swept = controller.sweep().await.unwrap();
+    let swept = crate::sweep::sweep(&controller).await.unwrap();
     assert_eq!((swept.removed, swept.left), (2, 1));
     assert_eq!(cluster.managed(), ["Role \"car-kept\""], "{name}");
     controller.queue.open(Urgency::Urgent);
@@ -158,14 +158,14 @@ async fn a_sweep_has_requests_looked_at_whose_pod_is_over_whatever_their_status_
         let cluster = Cluster::granted().await;
         end(&cluster.server);
         let controller = cluster.controller();
-        controller.sweep().await.unwrap();
+        crate::sweep::sweep(&controller).await.unwrap();
         controller.queue.open(Urgency::Urgent);
         let taken = controller.queue.take(&[Urgency::Urgent]).await;
         assert_eq!(taken.job, Job::Request(Cluster::request()));
     }
     let cluster = Cluster::granted().await;
     let controller = cluster.controller();
-    controller.sweep().await.unwrap();
+    crate::sweep::sweep(&controller).await.unwrap();
     assert!(controller.queue.is_drained(Urgency::Urgent));
 }
 

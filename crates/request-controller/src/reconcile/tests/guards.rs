@@ -25,7 +25,7 @@ use tokio::time::Duration;
 use super::{UPDATE, end_pod, look};
 use crate::{
     api::{Live, Name, Strict},
-    caches::{KindState, PolicyCached, State},
+    cache::{KindState, PolicyCached, State},
     check_object::{AsText, CheckObject},
     evaluator::{Evaluator, Unanswered},
     observe::{ObserveError, Observer},
@@ -414,7 +414,7 @@ async fn a_sweep_removes_what_an_earlier_request_of_the_name_held() {
         it["metadata"]["uid"] = "later-uid".into();
         it.as_object_mut().unwrap().remove("status");
     });
-    let swept = cluster.controller().sweep().await.unwrap();
+    let swept = crate::sweep::sweep(&cluster.controller()).await.unwrap();
     assert_eq!((swept.removed, cluster.managed().len()), (2, 0));
 }
 

@@ -8,7 +8,7 @@ use tonic::Code;
 
 use super::{UPDATE, look};
 use crate::{
-    caches::World,
+    cache::World,
     grant,
     reconcile::Reconciler,
     seen::StandingSeen,

@@ -315,7 +315,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::caches::World;
+    use crate::cache::World;
 
     /// A policy whose spec takes about so many bytes, and no more.
     fn policy(namespace: &str, name: &str, bytes: usize) -> AccessPolicy {

@@ -35,8 +35,8 @@ use service_kit::{
 use tokio::time::Instant;
 
 use crate::{
+    cache::Job,
     seen::{Found, Labels, MANAGER, Managed, MostSelected, Name, Owner, Pin, Surroundings},
-    world::Job,
 };
 
 /// Policies of one page. Each has up to 64 KiB, and a page is in memory as text and as objects.
@@ -121,13 +121,13 @@ impl Read {
 
 /// Reads from the API server.
 #[derive(Clone)]
-pub struct Live {
+pub struct Observer {
     client: Client,
     policy: Policy,
     most_selected: MostSelected,
 }
 
-impl Live {
+impl Observer {
     /// Reads with this client.
     #[must_use]
     pub const fn new(client: Client, policy: Policy, most_selected: MostSelected) -> Self {
