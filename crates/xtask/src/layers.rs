@@ -1,5 +1,7 @@
 //! `cargo xtask layers`: the architecture's rules about who may depend on whom, checked on what cargo resolves.
 
+mod modules;
+
 use std::{
     collections::BTreeSet,
     fmt, fs,
@@ -82,6 +84,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 pub(crate) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
     let members = workspace::members(workspace)?;
     let mut violations = between_members(&members);
+    violations.extend(modules::check(workspace)?);
     for name in WITHOUT_IO {
         if let Some(member) = members.get(name) {
             violations.extend(input_and_output(workspace, name)?);

@@ -159,3 +159,51 @@ fn refuses_domain_types_in_the_process_shell() {
         ["service-kit depends on connectors-api: the process shell knows no domain types"]
     );
 }
+
+/// Each room of a controller, and what it must not name.
+#[test]
+fn modules_of_a_controller_name_only_what_they_may() {
+    let workspace = copy_of_this_workspace();
+    let rules = [
+        (
+            "request-controller",
+            "observe.rs",
+            "use crate::{plan::grant};",
+            "crate::plan",
+        ),
+        (
+            "policy-controller",
+            "observe/reads.rs",
+            "use crate::plan;",
+            "crate::plan",
+        ),
+        (
+            "request-controller",
+            "plan/tell.rs",
+            "use evaluation_api::v1;",
+            "evaluation_api",
+        ),
+        (
+            "policy-controller",
+            "plan.rs",
+            "fn f() { tokio::spawn(x); }",
+            "tokio",
+        ),
+    ];
+    for (service, file, text, to) in rules {
+        let path = workspace
+            .path()
+            .join("crates")
+            .join(service)
+            .join("src")
+            .join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        let said = broken(workspace.path());
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains(to) && said[0].contains(file), "{said:?}");
+        // A test may name what it likes.
+        fs::write(&path, format!("#[cfg(test)]\nmod tests {{ {text} }}")).unwrap();
+        assert_eq!(broken(workspace.path()), Vec::<String>::new());
+    }
+}
