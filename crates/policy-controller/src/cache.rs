@@ -18,10 +18,7 @@ use connectors_api::{
 };
 use service_kit::{byte_budget::ByteBudget, controller::queue::Urgency};
 
-use crate::{
-    plan::objects::Fingerprint,
-    seen::{Kind, Labels, MostSelected, Name, Surroundings},
-};
+use crate::seen::{Kind, Labels, ManagedCached, MostSelected, Name, Surroundings};
 
 /// What is kept of the policies of one namespace, in bytes of their specs.
 const MOST_OF_NAMESPACE: usize = 4 * 1024 * 1024;
@@ -92,15 +89,6 @@ impl PolicyCached {
             Said::NotKept | Said::Unreadable => 0,
         }
     }
-}
-
-/// A managed object as the cache keeps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ManagedCached {
-    /// What it says; none if that cannot be read.
-    pub said: Option<Fingerprint>,
-    /// It is being deleted.
-    pub terminating: bool,
 }
 
 /// Everything that is watched.

@@ -11,9 +11,9 @@ use tokio::time::advance;
 use service_kit::controller::queue::{Looked, Queue, Urgency};
 
 use crate::{
-    cache::{Job, ManagedCached, PolicyCached, State, Wakes},
+    cache::{Job, PolicyCached, State, Wakes},
     controller,
-    seen::{Kind, Name},
+    seen::{Kind, ManagedCached, Name},
     testing::{labels, reading, spec},
 };
 

@@ -18,9 +18,8 @@ use connectors_api::{
 use jiff::Timestamp;
 
 use crate::{
-    cache::ManagedCached,
     checks::Checks,
-    seen::{Kind, Managed, Owner, Surroundings},
+    seen::{Kind, Managed, ManagedCached, Owner, Surroundings},
 };
 use objects::{of_binding, of_role, pairs};
 use order::Step;

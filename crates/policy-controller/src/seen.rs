@@ -112,3 +112,15 @@ impl Managed {
         self.roles.is_empty() && self.bindings.is_empty()
     }
 }
+
+/// What tells two states of an object apart, as far as it is ours to say.
+pub type Fingerprint = [u8; 32];
+
+/// A managed object as the cache keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManagedCached {
+    /// What it says; none if that cannot be read.
+    pub said: Option<Fingerprint>,
+    /// It is being deleted.
+    pub terminating: bool,
+}

@@ -19,11 +19,11 @@ use service_kit::{
 use tracing::warn;
 
 use crate::{
-    cache::{Job, ManagedCached, PolicyCached, Wakes, World},
+    cache::{Job, PolicyCached, Wakes, World},
     observe::{job_in, managed_by_us},
     parsers::Strict,
-    plan::objects::{Fingerprint, of_binding, of_role},
-    seen::{Kind, Labels, Name},
+    plan::objects::{of_binding, of_role},
+    seen::{Fingerprint, Kind, Labels, ManagedCached, Name},
 };
 
 /// Called with a policy that was deleted at once.

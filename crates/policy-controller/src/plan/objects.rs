@@ -20,7 +20,7 @@ use super::{
     split::{Part, split},
     wanted::{Holder, Rule, Standing, Wanted},
 };
-use crate::seen::Owner;
+use crate::seen::{Fingerprint, Owner};
 
 /// The API group of Roles.
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -35,9 +35,6 @@ pub struct Pair {
     /// Who may do it.
     pub binding: RoleBinding,
 }
-
-/// What tells two states of an object apart, as far as it is ours to say.
-pub type Fingerprint = [u8; 32];
 
 /// The pairs by name, none of their lists larger than that many bytes.
 #[must_use]

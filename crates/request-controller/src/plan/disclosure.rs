@@ -3,10 +3,13 @@
 //! The objects of checks are in the pod's namespace. Where the policy is in another one, its author is told one outcome
 //! for each policy; what the objects say is told at the pod alone.
 
-use connectors_api::reason::AccessCheckReady;
+use connectors_api::{AccessRequest, reason::AccessCheckReady};
 
-use crate::seen::{Answer, CheckSeen, LeftOut};
-use crate::{evidence::Listed, selection};
+use crate::{
+    evidence::Listed,
+    seen::{Answer, CheckSeen, LeftOut},
+    selection,
+};
 
 /// What the checks of one policy say, as it may be told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,4 +121,10 @@ fn of_check(check: &CheckSeen) -> String {
 fn is_of_policy(check: &CheckSeen) -> bool {
     let has_none = check.objects.is_empty() && check.left_out == LeftOut::default();
     has_none && selection::is_trouble_of_policy(&check.reason)
+}
+
+/// Whether the pod is in another namespace than the connector.
+pub(super) fn is_foreign(request: &AccessRequest) -> bool {
+    let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+    request.spec.context.object_ref.namespace != namespace
 }

@@ -13,10 +13,7 @@ use connectors_api::{
 };
 use jiff::Timestamp;
 
-use super::{
-    disclosure::{self, Disclosure},
-    tell,
-};
+use super::disclosure::{self, Disclosure};
 use crate::seen::{Answer, FrozenSeen, Held, Judged, Observed, PolicySeen};
 use crate::{
     evidence::{self, ListRoom, Listed},
@@ -80,7 +77,7 @@ pub(super) struct Moment<'a> {
 impl Moment<'_> {
     /// What may be told of an answer.
     fn disclosed(&self, answer: &Answer) -> Disclosure {
-        Disclosure::of(answer, tell::is_foreign(&self.seen.request))
+        Disclosure::of(answer, disclosure::is_foreign(&self.seen.request))
     }
 }
 
@@ -275,7 +272,7 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
         let kept = snapshot::snapshot(&policy.policy.policy);
         ended(at, &entry(kept, listed), reason, told)
     };
-    let is_foreign = tell::is_foreign(&at.seen.request);
+    let is_foreign = disclosure::is_foreign(&at.seen.request);
     let of_refusal =
         |answer: &Answer| disclosure::listed(is_foreign, || evidence::of_refusal(answer, room));
     let late = |answer: Option<&Answer>| {

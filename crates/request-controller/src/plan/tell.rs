@@ -9,6 +9,7 @@ use connectors_api::{
 
 use super::{
     conditions,
+    disclosure::is_foreign,
     policy::{Followed, Standing},
 };
 use crate::{
@@ -206,12 +207,6 @@ fn whose(request: &AccessRequest) -> String {
         "connector {} for pod {}/{} ({})",
         spec.connector_ref.name, pod.namespace, pod.name, spec.subject.name
     )
-}
-
-/// Whether the pod is in another namespace than the connector.
-pub(super) fn is_foreign(request: &AccessRequest) -> bool {
-    let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
-    request.spec.context.object_ref.namespace != namespace
 }
 
 fn for_pod(request: &AccessRequest, message: &str) -> String {
