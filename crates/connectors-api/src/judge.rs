@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use candidate::{has_lineage, needs_proof, not_shared, without_proof};
+pub use candidate::{needs_proof, not_shared, without_proof};
 pub use input::JudgeError;
 pub use policy::Policy;
 pub use reason::{JudgeReason, RulesReason};

@@ -20,7 +20,7 @@
 pub mod access_policy;
 pub mod access_request;
 pub mod access_resource;
-pub mod check_kind;
+pub mod approval_kind;
 pub mod check_selector;
 pub mod check_state;
 pub mod check_verdict;

@@ -3,7 +3,7 @@
 //! The controller reads some kinds for its own work. A policy of one namespace must not turn that into a
 //! look at what another one keeps there, so what is read for that purpose is never read for a check.
 
-use connectors_api::{access_policy::ObjectKind, check_kind::may_approve};
+use connectors_api::{access_policy::ObjectKind, approval_kind::may_approve};
 
 /// Whether objects of a kind may be checks at all; otherwise why not. Whether they may be read is another
 /// question.

@@ -189,10 +189,6 @@ fn what_is_legal_and_surely_not_meant_is_let_through_with_a_warning() {
             "no pod runs as the User ada",
         ),
         (of_check("blind", "state", blind), "never looks at input"),
-        (
-            of_check("proven", "provenance", json!("Required")),
-            "provenance: Auto",
-        ),
         (tekton, "provenance: None"),
     ] {
         let warnings = gate.api().try_create(&policy).unwrap();

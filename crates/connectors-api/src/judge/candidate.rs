@@ -3,16 +3,11 @@
 use super::object::Object;
 use super::{JudgeReason, Stage};
 use crate::access_policy::{Check, ObjectKind, Provenance};
-use crate::check_kind::may_approve;
+use crate::approval_kind::{has_lineage, may_approve, records_approvers};
 use crate::check_selector::CheckSelector;
 use crate::field_selector::FieldSelector;
 use crate::shared_fields::FieldPath;
 use crate::template::{Budget, RenderedLabels, TemplateData};
-
-/// API groups of kinds that belong to a pipeline run.
-const WITH_LINEAGE: [&str; 2] = ["tekton.dev", "openshift-pipelines.org"];
-/// The kind that records its approvers.
-const RECORDS_APPROVERS: (&str, &str) = ("openshift-pipelines.org", "ApprovalTask");
 
 /// The parsed selector of a check, independent of the asking pod, or the error with which the check fails
 /// regardless of its objects.
@@ -202,12 +197,6 @@ fn proof(check: &Check) -> Result<(), Problem> {
     Ok(())
 }
 
-/// True when the objects of a kind belong to a pipeline run, which labels alone do not prove.
-#[must_use]
-pub fn has_lineage(kind: &ObjectKind) -> bool {
-    WITH_LINEAGE.contains(&group(kind))
-}
-
 /// The setting with which objects of a check count without a proof.
 #[must_use]
 pub fn without_proof(check: &Check) -> &'static str {
@@ -216,13 +205,4 @@ pub fn without_proof(check: &Check) -> &'static str {
     } else {
         "provenance: Auto"
     }
-}
-
-pub(super) fn records_approvers(kind: &ObjectKind) -> bool {
-    (group(kind), kind.kind.as_str()) == RECORDS_APPROVERS
-}
-
-fn group(kind: &ObjectKind) -> &str {
-    let group_version = kind.api_version.split_once('/');
-    group_version.map_or("", |(group, _)| group)
 }

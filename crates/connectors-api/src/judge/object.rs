@@ -6,9 +6,10 @@ use std::fmt;
 use serde_json::Value;
 
 use super::approvers::{self, Approvals};
-use super::candidate::{Selection, records_approvers};
+use super::candidate::Selection;
 use super::{JudgeReason, ObjectJudgement, RegoAnswer, RegoFailure, verdict};
 use crate::access_policy::{Check, ObjectKind};
+use crate::approval_kind::records_approvers;
 use crate::check_state::{CheckOutcome, ObjectState, StateError};
 
 /// Replaces a module's message that the pod's tenant may read and the policy's author may not.

@@ -366,6 +366,12 @@ fn kinds_with_a_lineage_need_a_proof_that_is_not_available() {
             Failed,
         ),
         ("openshift-pipelines.org/v9", "Other", "Auto", Failed),
+        (
+            "openshift-pipelines.org/v1alpha1",
+            "ApprovalRequest",
+            "Auto",
+            Passed,
+        ),
         ("tekton.dev/v1", "PipelineRun", "Auto", Failed),
         ("tekton.dev/v1", "PipelineRun", "None", Passed),
         (

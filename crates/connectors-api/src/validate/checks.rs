@@ -5,16 +5,14 @@ use std::collections::BTreeSet;
 use super::Module;
 use super::finding::{FindingCode, Findings};
 use super::shape::{Placed, Spec};
-use crate::access_policy::{Approvers, Check, ObjectKind, Provenance};
-use crate::check_kind::may_approve;
+use crate::access_policy::{Approvers, Check, Provenance};
+use crate::approval_kind::{has_lineage, may_approve, records_approvers};
 use crate::check_selector::CheckSelectorError;
 use crate::field_selector::FieldSelector;
-use crate::judge::{has_lineage, needs_proof, without_proof};
+use crate::judge::{needs_proof, without_proof};
 use crate::names::{is_dns_label, is_label_key};
 use crate::template::{LabelValue, MOST_STEPS_OF_POLICY, Template};
 
-/// The group of the kind that records its approvers.
-const GATE: &str = "openshift-pipelines.org";
 const LONGEST_MODULE: usize = 16 * 1024;
 const MOST_LABELS: usize = 16;
 const MOST_APPROVERS: usize = 100;
@@ -153,17 +151,22 @@ fn look_at_kind(findings: &mut Findings, path: &str, check: &Check) {
 fn look_at_provenance(findings: &mut Findings, path: &str, check: &Check) {
     let kind = &check.selector.object_ref;
     let at = format!("{path}.provenance");
-    if needs_proof(check) {
+    if check.provenance == Provenance::Required && !has_lineage(kind) {
+        let message = format!("no lineage is known that proves a {}", kind.kind);
+        let fix = format!(
+            "{}, which asks for no proof of this kind",
+            without_proof(check)
+        );
+        findings.error(&at, FindingCode::ProofUnavailable, message, fix);
+    } else if needs_proof(check) {
         let message = format!(
             "this version cannot prove that a {} belongs to the pod's pipeline run, so the check never passes",
             kind.kind
         );
-        let fix = match without_proof(check) {
-            all @ "provenance: Auto" => format!("{all}, which asks for no proof of this kind"),
-            none => format!(
-                "{none}, which trusts labels: only if the authors of pods and pipeline runs are trusted"
-            ),
-        };
+        let fix = format!(
+            "{}, which trusts labels: only if the authors of pods and pipeline runs are trusted",
+            without_proof(check)
+        );
         findings.warning(&at, FindingCode::ProofUnavailable, message, fix);
     } else if check.provenance == Provenance::None && has_lineage(kind) {
         let message = "labels are believed, which the author of a pod or pipeline run can write";
@@ -186,7 +189,7 @@ fn look_at_fields(findings: &mut Findings, path: &str, check: &Check) {
 fn look_at_approvers(findings: &mut Findings, path: &str, check: &Check) {
     let kind = &check.selector.object_ref;
     let at = format!("{path}.approvers");
-    let records = group(kind) == GATE && kind.kind == "ApprovalTask";
+    let records = records_approvers(kind);
     let Some(approvers) = &check.approvers else {
         if records {
             let message = "the author of the pipeline chooses the approvers";
@@ -229,11 +232,6 @@ fn look_at_approvers(findings: &mut Findings, path: &str, check: &Check) {
         }
         Some(_) => {}
     }
-}
-
-fn group(kind: &ObjectKind) -> &str {
-    let group_version = kind.api_version.split_once('/');
-    group_version.map_or("", |(group, _)| group)
 }
 
 fn is_api_version(text: &str) -> bool {

@@ -131,7 +131,6 @@ fn a_misspelt_field_is_told_with_the_likely_word() {
 fn what_is_suspicious_is_a_warning() {
     use FindingCode::{
         AliasTemplate, BroadSubject, FixedResource, FixedSelector, NoMountRule, NoPod,
-        ProofUnavailable,
     };
     let labels = format!("{CHECKS}/selector");
     for (policy, code) in [
@@ -177,10 +176,6 @@ fn what_is_suspicious_is_a_warning() {
                 ]),
             ),
             NoMountRule,
-        ),
-        (
-            with(checked(), CHECKS, "provenance", json!("Required")),
-            ProofUnavailable,
         ),
         (
             with(
@@ -246,6 +241,31 @@ fn what_is_suspicious_of_a_pipeline_is_a_warning() {
         );
         assert!(!has_error(&policy), "{policy}");
     }
+}
+
+#[test]
+fn a_proof_that_no_lineage_gives_cannot_be_required() {
+    let asks = |api_version: &str, kind: &str, provenance: &str| {
+        let kind = json!({"apiVersion": api_version, "kind": kind});
+        let policy = with(checked(), &format!("{CHECKS}/selector"), "objectRef", kind);
+        let policy = with(policy, CHECKS, "provenance", json!(provenance));
+        (codes(&policy), has_error(&policy))
+    };
+    let unavailable = BTreeSet::from([FindingCode::ProofUnavailable]);
+    let gate = "openshift-pipelines.org/v1alpha1";
+    for (api_version, kind, refused) in [
+        ("v1", "ConfigMap", true),
+        ("example.com/v1", "SignOff", true),
+        (gate, "ApprovalRequest", true),
+        ("tekton.dev/v1", "PipelineRun", false),
+    ] {
+        let asked = asks(api_version, kind, "Required");
+        assert_eq!(asked, (unavailable.clone(), refused), "{kind}");
+    }
+    assert_eq!(
+        asks(gate, "ApprovalRequest", "Auto"),
+        (BTreeSet::new(), false)
+    );
 }
 
 /// Following the advice gives the promised result.

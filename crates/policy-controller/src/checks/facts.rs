@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use connectors_api::{access_policy::ObjectKind, check_kind::may_approve};
+use connectors_api::{access_policy::ObjectKind, approval_kind::may_approve};
 use evaluation_api::{
     client::{CallError as EvaluationError, Client as EvaluationClient},
     v1::{Finding, FindingSeverity},

@@ -1,0 +1,48 @@
+//! Tekton Pipelines and the manual approval gate.
+
+use super::{ApprovalKind, Lineage, OTHER, Proof, Row};
+
+/// The group of the manual approval gate.
+const GATE: &str = "openshift-pipelines.org";
+/// The group of Tekton Pipelines.
+const TEKTON: &str = "tekton.dev";
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        group: GATE,
+        kind: Some("ApprovalTask"),
+        needs: ApprovalKind {
+            proof: Proof::By(Lineage::Tekton),
+            records_approvers: true,
+            read_by_default: true,
+            ..OTHER
+        },
+    },
+    // A time window, for example. It is no child of a run, so labels and state decide.
+    Row {
+        group: GATE,
+        kind: Some("ApprovalRequest"),
+        needs: ApprovalKind {
+            read_by_default: true,
+            ..OTHER
+        },
+    },
+    Row {
+        group: GATE,
+        kind: None,
+        needs: ApprovalKind {
+            proof: Proof::Unprovable,
+            ..OTHER
+        },
+    },
+    // PipelineRuns, TaskRuns and CustomRuns are read for the lineage of ApprovalTasks.
+    Row {
+        group: TEKTON,
+        kind: None,
+        needs: ApprovalKind {
+            proof: Proof::Unprovable,
+            read_by_default: true,
+            ..OTHER
+        },
+    },
+];
