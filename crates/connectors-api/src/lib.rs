@@ -35,6 +35,7 @@ pub mod field_selector;
 pub mod foreign;
 pub mod judge;
 pub mod labels;
+pub mod lineage;
 pub mod names;
 pub mod namespace_keys;
 pub mod opaque;

@@ -1,0 +1,248 @@
+//! Proof that an approval and the asking pod belong to one Tekton pipeline run.
+//!
+//! Labels and owner references are the tenant's input, and Tekton adopts forged children, so neither is believed alone.
+//! The proof goes top down, from what only the controllers write (`status`) and what only the API server writes (UIDs
+//! and creation times), along two chains that must end at one PipelineRun, by UID:
+//!
+//! ```text
+//! pod ← TaskRun ← PipelineRun → CustomRun → ApprovalTask
+//! ```
+//!
+//! | link | file | what must hold |
+//! |---|---|---|
+//! | PipelineRun | `run` | neither done nor cancelled nor deleted, not the child of another run, run by Tekton itself |
+//! | TaskRun, CustomRun | `child` | owner, age, name, membership and number |
+//! | TaskRun, CustomRun | `content` | they run what `status.pipelineSpec` says for their pipeline task |
+//! | pod | `pod` | the current pod of a TaskRun that still runs |
+//! | ApprovalTask | `approval` | approvers and number of the CustomRun's parameters; the quorum, counted again |
+//!
+//! [`judge`] reads nothing. What it misses it names ([`Missing`]), so a collector asks, reads what is missing, and asks
+//! again, until an answer names nothing that it has not read yet. Three rounds suffice without results of other tasks.
+//!
+//! # Limits of the proof
+//! * An account that can exec into the approved pod or add ephemeral containers needs no forgery (F16).
+//! * Tekton finds the pod of a TaskRun by the name in `status.podName`, and before that by a label and the owner
+//!   reference. An impostor is believed when it takes the place of a deleted pod before Tekton re-creates it (F20), or
+//!   when it is created with the TaskRun's UID before Tekton creates the pod. Once the TaskRun has ended, no pod of it is
+//!   believed. A pod from before the TaskRun is refused, and Tekton does not adopt it (F19).
+//! * Labels and annotations of children are not compared, because Tekton adds those of tasks that it resolves. Admission
+//!   webhooks that add containers on account of annotations therefore widen what a forged child can do.
+//!
+//! Admission that lets only Tekton create TaskRuns, CustomRuns and pods with such owners closes the last two.
+//!
+//! # Decisions
+//! * Timeouts and compute resources of children are not compared: they do not change what runs.
+//! * Other values of a pipeline task that only Tekton's controller knows (`$(tasks.x.status)`, lengths of matrices,
+//!   artifacts, results in bracket notation) are not resolved: the child is refused.
+//! * The TaskRuns that produced a result are proven like the child that consumes it.
+//! * Gracefully cancelled or stopped runs count as cancelled, although their finally tasks may still run.
+
+mod approval;
+mod child;
+mod content;
+mod matrix;
+mod names;
+mod object;
+mod pod;
+mod pod_template;
+mod proof;
+mod reason;
+mod references;
+mod results;
+mod run;
+mod workspaces;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+pub use object::{ObjectRef, RunKind};
+pub use reason::LineageReason;
+
+use object::{Object, Store};
+use proof::Proof;
+
+/// The most objects between pod and approval.
+pub const MOST_OBJECTS: usize = 512;
+
+/// A pod, an approval, and the objects that link them, as the API server returned them.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The asking pod.
+    pub pod: &'a Value,
+    /// The ApprovalTask.
+    pub approval: &'a Value,
+    /// TaskRuns, CustomRuns and PipelineRuns of the pod's namespace, in any order. Some may be missing; objects of
+    /// other runs do not matter.
+    pub objects: &'a [Value],
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Approval and pod belong to one run, and the approval is given.
+    Proven(Box<Evidence>),
+    /// Nothing contradicts, but something is missing. It is never empty.
+    Waiting(Vec<Missing>),
+    /// Something contradicts.
+    Refused(Refusal),
+}
+
+/// What a proof was made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Every object that was used, ordered.
+    pub objects: Vec<ObjectRef>,
+    /// The approving users, ordered.
+    pub approvers: Vec<Approver>,
+}
+
+/// An approving user.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Approver {
+    /// The user.
+    pub name: String,
+    /// The group as whose member the user approved.
+    pub group: Option<String>,
+    /// The user's words.
+    pub message: Option<String>,
+}
+
+/// What a proof lacks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Missing {
+    /// Group and version.
+    pub api_version: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The UID that the object must have, where it is known.
+    pub uid: Option<String>,
+    /// What is missing of it.
+    pub what: Absent,
+}
+
+/// What is missing of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Absent {
+    /// All of it: the collector reads the object.
+    Object,
+    /// A field that a controller writes later: the collector waits for a change.
+    Field(&'static str),
+    /// The decision of the approvers. Everything else is proven.
+    Decision,
+}
+
+/// Why there is no proof.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason, as one word.
+    pub reason: LineageReason,
+    /// The reason, as a sentence. It quotes names, never content.
+    pub message: String,
+}
+
+impl Verdict {
+    /// The objects to read before the question is asked again.
+    pub fn to_read(&self) -> impl Iterator<Item = &Missing> {
+        let missing = match self {
+            Self::Waiting(missing) => missing.as_slice(),
+            Self::Proven(_) | Self::Refused(_) => &[],
+        };
+        missing.iter().filter(|it| it.what == Absent::Object)
+    }
+
+    /// True when the lineage is proven, and only the approvers have not decided yet.
+    #[must_use]
+    pub fn is_undecided(&self) -> bool {
+        matches!(self, Self::Waiting(missing) if missing.iter().all(|it| it.what == Absent::Decision))
+    }
+
+    /// True when the lineage is proven, and the approvers said no or did not answer in time.
+    #[must_use]
+    pub fn is_rejected(&self) -> bool {
+        let reason = match self {
+            Self::Refused(refusal) => refusal.reason,
+            Self::Proven(_) | Self::Waiting(_) => return false,
+        };
+        matches!(reason, LineageReason::Rejected | LineageReason::TimedOut)
+    }
+}
+
+/// Why a step of the proof goes no further.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stop {
+    Waiting(Vec<Missing>),
+    Refused(Refusal),
+}
+
+type Step<T = ()> = Result<T, Stop>;
+
+/// A contradiction.
+fn refused<T>(reason: LineageReason, message: String) -> Step<T> {
+    Err(Stop::Refused(Refusal { reason, message }))
+}
+
+/// Both values, or what either step lacks; a contradiction precedes what is missing.
+fn both<A, B>(one: Step<A>, other: Step<B>) -> Step<(A, B)> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok((one, other)),
+        (Err(Stop::Waiting(mut one)), Err(Stop::Waiting(other))) => {
+            one.extend(other);
+            Err(Stop::Waiting(one))
+        }
+        (Err(stop @ Stop::Refused(_)), _)
+        | (_, Err(stop @ Stop::Refused(_)))
+        | (Err(stop), Ok(_))
+        | (Ok(_), Err(stop)) => Err(stop),
+    }
+}
+
+/// Judges whether the approval and the pod belong to one run, and whether the approval is given.
+#[must_use]
+pub fn judge(question: &Question<'_>) -> Verdict {
+    match prove(question) {
+        Ok(evidence) => Verdict::Proven(Box::new(evidence)),
+        Err(Stop::Refused(refusal)) => Verdict::Refused(refusal),
+        Err(Stop::Waiting(mut missing)) => {
+            missing.sort();
+            missing.dedup();
+            Verdict::Waiting(missing)
+        }
+    }
+}
+
+fn prove(question: &Question<'_>) -> Step<Evidence> {
+    let pod = Object::read(question.pod)?;
+    let approval = Object::read(question.approval)?;
+    let store = Store::read(question.objects, pod.namespace)?;
+    pod::is_a_pod(&pod)?;
+    approval::is_of_the_gate(&approval)?;
+    approval::is_beside(&approval, &pod)?;
+    let task_run = pod::task_run(&pod, &store);
+    let custom_run = approval::custom_run(&approval, &store);
+    let (task_run, custom_run) = both(task_run, custom_run)?;
+    let owner = run::owner(RunKind::TaskRun, &task_run)?;
+    run::is_one(owner, run::owner(RunKind::CustomRun, &custom_run)?)?;
+    let run = store.owned(RunKind::PipelineRun, owner)?;
+    run::is_alive(&run)?;
+    run::is_no_child(&run)?;
+    run::is_run_by_tekton(&run)?;
+
+    let mut proof = Proof::of(run, store)?;
+    let of_task_run = proof.child(RunKind::TaskRun, &task_run);
+    let of_pod = pod::check(&pod, &task_run);
+    let of_custom_run = proof.child(RunKind::CustomRun, &custom_run);
+    let of_approval = approval::check(&approval, &custom_run);
+    let pod_side = both(of_task_run, of_pod);
+    both(pod_side, both(of_custom_run, of_approval))?;
+    let approvers = approval::decision(&approval)?;
+    let mut objects = proof.used();
+    objects.extend([pod.reference(), approval.reference()]);
+    objects.sort();
+    Ok(Evidence { objects, approvers })
+}

@@ -1,0 +1,164 @@
+//! A child of the run: owner, age, membership, name and number.
+//!
+//! Tekton adopts a TaskRun or CustomRun that has copied labels and a copied owner reference, and uses one that took the
+//! derived name before the run existed. So a child counts only when all of these hold, and its content too.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::object::{Object, list, text};
+use super::proof::Proof;
+use super::{LineageReason, RunKind, Step, content, matrix, names, refused, run};
+
+/// The field that lists the children.
+const CHILDREN: &str = "status.childReferences";
+
+impl<'a> Proof<'a> {
+    /// Proves a child of the run, and what its parameters are made from.
+    pub(super) fn child(&mut self, kind: RunKind, child: &Object<'a>) -> Step {
+        self.child_at(kind, child, 0)
+    }
+
+    pub(super) fn child_at(&mut self, kind: RunKind, child: &Object<'a>, depth: u32) -> Step {
+        if self.proven.contains_key(&(kind, child.name)) {
+            return Ok(());
+        }
+        self.spend(self.children.len() + 1)?;
+        is_owned(kind, child, &self.run)?;
+        is_not_older(child, &self.run)?;
+        child.is_not_going()?;
+        let task = self.task_of(kind, child)?;
+        makes(task, kind, child)?;
+        is_not_skipped(task, &self.run)?;
+        let combinations = matrix::combinations(self, task, depth)?;
+        // Deriving a name costs a digest.
+        self.spend(combinations.len().saturating_mul(8))?;
+        let names = names::of_children(self.run.name, text(task, "/name"), combinations.len());
+        let index = has_derived_name(child, &names)?;
+        self.are_not_too_many(kind, task, &names)?;
+        let combination = combinations.into_iter().nth(index).unwrap_or_default();
+        content::check(self, kind, child, task, &combination, depth)?;
+        self.proven.insert((kind, child.name), *child);
+        Ok(())
+    }
+
+    /// The entries of a pipeline task.
+    fn entries_of(&self, task: &str) -> impl Iterator<Item = &'a Value> {
+        let children = self.children.iter();
+        children.filter(move |it| text(it, "/pipelineTaskName") == task)
+    }
+
+    /// The pipeline task for which the run lists a child.
+    fn task_of(&self, kind: RunKind, child: &Object<'_>) -> Step<&'a Value> {
+        let of_child = |it: &&Value| text(it, "/name") == child.name && kind.is(it);
+        let mut entries = self.children.iter().filter(of_child);
+        let Some(entry) = entries.next() else {
+            return self.not_listed(child);
+        };
+        let task = self.task(text(entry, "/pipelineTaskName"));
+        if entries.next().is_some() {
+            let message = format!("{} lists {child} twice", self.run);
+            return refused(LineageReason::NotAChild, message);
+        }
+        task.map_or_else(
+            || {
+                let message = format!("{} has no pipeline task of {child}", self.run);
+                refused(LineageReason::NoPipelineTask, message)
+            },
+            Ok,
+        )
+    }
+
+    /// A new child is listed a moment later. A child under a name that no pipeline task derives is a stranger.
+    fn not_listed<T>(&self, child: &Object<'_>) -> Step<T> {
+        let derives = |(name, task): &(&'a str, &'a Value)| {
+            content::is_matrix(task)
+                || names::child(self.run.name, &format!("-{name}")) == child.name
+        };
+        let mut tasks = self.tasks().filter(derives).peekable();
+        if tasks.peek().is_none() {
+            let message = format!("no pipeline task of {} makes {child}", self.run);
+            return refused(LineageReason::NotDerivedName, message);
+        }
+        let is_taken = |name: &str| self.entries_of(name).next().is_some();
+        if tasks.all(|(name, task)| !content::is_matrix(task) && is_taken(name)) {
+            let message = format!("{} lists another child than {child}", self.run);
+            return refused(LineageReason::NotAChild, message);
+        }
+        self.run.lacks(RunKind::PipelineRun, CHILDREN)
+    }
+
+    /// The pipeline task has no child but those that it calls for.
+    fn are_not_too_many(&self, kind: RunKind, task: &Value, names: &[String]) -> Step {
+        let name = text(task, "/name");
+        let called_for: BTreeSet<_> = names.iter().map(String::as_str).collect();
+        let mut seen = BTreeSet::new();
+        for entry in self.entries_of(name) {
+            let child = text(entry, "/name");
+            let is_called_for = kind.is(entry) && called_for.contains(child);
+            if !is_called_for || !seen.insert(child) {
+                let message = format!(
+                    "{} has more children of pipeline task {name} than the {} that it calls for",
+                    self.run,
+                    names.len()
+                );
+                return refused(LineageReason::TooManyChildren, message);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The run controls the child, by UID.
+fn is_owned(kind: RunKind, child: &Object<'_>, run: &Object<'_>) -> Step {
+    let owner = run::owner(kind, child)?;
+    if owner.uid != run.uid || owner.name != run.name {
+        let message = format!("{child} belongs to another PipelineRun than {run}");
+        return refused(LineageReason::OtherRun, message);
+    }
+    Ok(())
+}
+
+/// The API server sets creation times: a child that is older than its run took the name in advance.
+fn is_not_older(child: &Object<'_>, run: &Object<'_>) -> Step {
+    if child.is_older_than(run) {
+        let message = format!("{child} was created before {run}");
+        return refused(LineageReason::ChildOlderThanRun, message);
+    }
+    Ok(())
+}
+
+/// The pipeline task makes children of that kind.
+fn makes(task: &Value, kind: RunKind, child: &Object<'_>) -> Step {
+    if content::kind_of(task) != Some(kind) {
+        let message = format!(
+            "pipeline task {} does not make {child}",
+            text(task, "/name")
+        );
+        return refused(LineageReason::OtherKindOfTask, message);
+    }
+    Ok(())
+}
+
+/// A task that `when` left out has no child.
+fn is_not_skipped(task: &Value, run: &Object<'_>) -> Step {
+    let name = text(task, "/name");
+    let skipped = list(run.value, "/status/skippedTasks");
+    if skipped.iter().any(|it| text(it, "/name") == name) {
+        let message = format!("{run} skipped pipeline task {name}");
+        return refused(LineageReason::TaskSkipped, message);
+    }
+    Ok(())
+}
+
+/// The place of a child among those of its pipeline task.
+fn has_derived_name(child: &Object<'_>, names: &[String]) -> Step<usize> {
+    match names.iter().position(|it| it == child.name) {
+        Some(index) => Ok(index),
+        None => refused(
+            LineageReason::NotDerivedName,
+            format!("{child} does not have the name that Tekton derives"),
+        ),
+    }
+}

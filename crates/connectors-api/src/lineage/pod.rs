@@ -1,0 +1,77 @@
+//! The pod: the current one of a TaskRun that still runs.
+
+use super::object::{Object, Store, text};
+use super::{LineageReason, RunKind, Step, refused};
+
+/// The service account of a pod that names none.
+const DEFAULT: &str = "default";
+
+pub(super) fn is_a_pod(pod: &Object<'_>) -> Step {
+    if pod.is_kind("v1", "Pod") {
+        return Ok(());
+    }
+    refused(LineageReason::Unreadable, format!("{pod} is no pod"))
+}
+
+/// The TaskRun that controls the pod.
+pub(super) fn task_run<'a>(pod: &Object<'a>, store: &Store<'a>) -> Step<Object<'a>> {
+    let Some(owner) = pod.controller(RunKind::TaskRun) else {
+        let message = format!("no TaskRun controls {pod}");
+        return refused(LineageReason::PodWithoutTaskRun, message);
+    };
+    store.owned(RunKind::TaskRun, owner)
+}
+
+/// The pod is what the TaskRun runs now.
+pub(super) fn check(pod: &Object<'_>, task_run: &Object<'_>) -> Step {
+    is_not_older(pod, task_run)?;
+    still_runs(task_run)?;
+    is_current(pod, task_run)?;
+    runs_as(pod, task_run)
+}
+
+fn is_not_older(pod: &Object<'_>, task_run: &Object<'_>) -> Step {
+    if pod.is_older_than(task_run) {
+        let message = format!("{pod} was created before {task_run}");
+        return refused(LineageReason::PodOlderThanTaskRun, message);
+    }
+    Ok(())
+}
+
+/// While a TaskRun runs, Tekton re-creates a pod that is deleted. Afterwards another pod can take its place.
+fn still_runs(task_run: &Object<'_>) -> Step {
+    if task_run.succeeded().is_some() {
+        return refused(LineageReason::TaskRunDone, format!("{task_run} has ended"));
+    }
+    Ok(())
+}
+
+/// The pod's name is the one that Tekton wrote down. Between two attempts there is none; those of earlier attempts are
+/// in `retriesStatus`.
+fn is_current(pod: &Object<'_>, task_run: &Object<'_>) -> Step {
+    let earlier = task_run.list("/status/retriesStatus").iter();
+    let current = task_run.text("/status/podName");
+    let is_earlier = earlier
+        .map(|it| text(it, "/podName"))
+        .any(|it| it == pod.name);
+    if is_earlier || (!current.is_empty() && current != pod.name) {
+        let message = format!("{pod} is not the current pod of {task_run}");
+        return refused(LineageReason::PodNotCurrent, message);
+    }
+    if current.is_empty() {
+        return task_run.lacks(RunKind::TaskRun, "status.podName");
+    }
+    Ok(())
+}
+
+fn runs_as(pod: &Object<'_>, task_run: &Object<'_>) -> Step {
+    let name = |object: &Object<'_>, pointer| match object.text(pointer) {
+        "" => DEFAULT.to_owned(),
+        name => name.to_owned(),
+    };
+    if name(pod, "/spec/serviceAccountName") != name(task_run, "/spec/serviceAccountName") {
+        let message = format!("{pod} runs as another service account than {task_run}");
+        return refused(LineageReason::PodServiceAccount, message);
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! The state of one proof: the run, what is known of its tasks, and how much work is left.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::object::{Object, ObjectRef, Store, is_set, text};
+use super::{LineageReason, RunKind, Step, refused};
+
+/// The most pipeline tasks of a run.
+const MOST_TASKS: usize = 1_024;
+/// The most children of a run.
+const MOST_CHILDREN: usize = 4_096;
+/// The most steps of a proof: a compared field, a copied combination, a child that was looked at.
+const MOST_STEPS: usize = 500_000;
+/// How far results of tasks may depend on results of tasks.
+pub(super) const DEEPEST: u32 = 16;
+
+pub(super) struct Proof<'a> {
+    pub(super) run: Object<'a>,
+    pub(super) store: Store<'a>,
+    /// The pipeline tasks by name, those of `finally` too.
+    tasks: BTreeMap<&'a str, &'a Value>,
+    /// `status.childReferences`.
+    pub(super) children: &'a [Value],
+    /// What is proven.
+    pub(super) proven: BTreeMap<(RunKind, &'a str), Object<'a>>,
+    left: usize,
+}
+
+impl<'a> Proof<'a> {
+    pub(super) fn of(run: Object<'a>, store: Store<'a>) -> Step<Self> {
+        if !is_set(run.value, "/status/pipelineSpec") {
+            return run.lacks(RunKind::PipelineRun, "status.pipelineSpec");
+        }
+        let listed = run.list("/status/pipelineSpec/tasks");
+        let last = run.list("/status/pipelineSpec/finally");
+        let children = run.list("/status/childReferences");
+        if listed.len() + last.len() > MOST_TASKS || children.len() > MOST_CHILDREN {
+            let message = format!("{run} has too many tasks or children");
+            return refused(LineageReason::TooLarge, message);
+        }
+        let mut tasks = BTreeMap::new();
+        for task in listed.iter().chain(last) {
+            if tasks.insert(text(task, "/name"), task).is_some() {
+                let message = format!("{run} has two pipeline tasks of one name");
+                return refused(LineageReason::NoPipelineTask, message);
+            }
+        }
+        Ok(Self {
+            run,
+            store,
+            tasks,
+            children,
+            proven: BTreeMap::new(),
+            left: MOST_STEPS,
+        })
+    }
+
+    pub(super) fn task(&self, name: &str) -> Option<&'a Value> {
+        self.tasks.get(name).copied()
+    }
+
+    pub(super) fn tasks(&self) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        self.tasks.iter().map(|(name, task)| (*name, *task))
+    }
+
+    /// Takes steps from what is left.
+    pub(super) fn spend(&mut self, steps: usize) -> Step {
+        match self.left.checked_sub(steps) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => refused(
+                LineageReason::TooLarge,
+                format!("{} takes too many steps to prove", self.run),
+            ),
+        }
+    }
+
+    /// What the proof was made from, but for its two ends.
+    pub(super) fn used(&self) -> Vec<ObjectRef> {
+        let children = self.proven.values().map(Object::reference);
+        children.chain([self.run.reference()]).collect()
+    }
+}

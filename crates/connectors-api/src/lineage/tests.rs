@@ -1,0 +1,137 @@
+//! Honest runs are proven; forged ones never are.
+
+mod forgeries;
+mod links;
+mod properties;
+mod shape;
+mod world;
+
+use super::{Absent, LineageReason, Verdict, judge};
+use shape::Shape;
+use world::World;
+
+impl World {
+    fn judged(&self) -> Verdict {
+        judge(&self.question())
+    }
+
+    /// The reason for which the world is refused.
+    fn refused(&self) -> LineageReason {
+        match self.judged() {
+            Verdict::Refused(refusal) => refusal.reason,
+            other @ (Verdict::Proven(_) | Verdict::Waiting(_)) => panic!("{other:?}"),
+        }
+    }
+
+    fn is_proven(&self) -> bool {
+        matches!(self.judged(), Verdict::Proven(_))
+    }
+}
+
+#[test]
+fn an_honest_run_is_proven_with_every_object_and_approver() {
+    let world = Shape::default().world();
+    let Verdict::Proven(evidence) = world.judged() else {
+        panic!("{:?}", world.judged());
+    };
+    let names: Vec<_> = evidence
+        .objects
+        .iter()
+        .map(|it| (it.kind.as_str(), it.name.as_str()))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("ApprovalTask", "run-wait"),
+            ("PipelineRun", "run"),
+            ("TaskRun", "run-deploy"),
+            ("CustomRun", "run-wait"),
+            ("Pod", "run-deploy-pod"),
+        ]
+    );
+    let mut sorted = evidence.objects.clone();
+    sorted.sort();
+    assert_eq!(sorted, evidence.objects);
+    assert!(
+        evidence
+            .objects
+            .iter()
+            .all(|it| !it.uid.is_empty() && !it.resource_version.is_empty())
+    );
+    let approver = &evidence.approvers[0];
+    assert_eq!(
+        (approver.name.as_str(), approver.group.as_deref()),
+        ("alice", None)
+    );
+    assert_eq!(approver.message.as_deref(), Some("fine"));
+}
+
+/// A collector needs no knowledge of Tekton: it reads what the judge misses.
+#[test]
+fn a_collector_that_reads_what_is_missing_comes_to_the_same_proof() {
+    let shape = Shape {
+        uses: shape::Uses::Text,
+        ..Shape::default()
+    };
+    let whole = shape.world();
+    let mut collected = World {
+        objects: Vec::new(),
+        ..whole.clone()
+    };
+    for round in 0.. {
+        let verdict = collected.judged();
+        let wanted: Vec<_> = verdict.to_read().cloned().collect();
+        if wanted.is_empty() {
+            assert_eq!(verdict, whole.judged());
+            assert!(collected.is_proven());
+            assert!(round <= 4, "{round} rounds");
+            break;
+        }
+        for missing in wanted {
+            collected
+                .objects
+                .push(whole.object(missing.kind, &missing.name).clone());
+        }
+    }
+}
+
+#[test]
+fn what_a_controller_has_not_written_yet_is_waited_for() {
+    type Change = fn(&mut World);
+    let table: [(Change, &str, Absent); 4] = [
+        (
+            |it| world::clear(it.run(), "/status", "pipelineSpec"),
+            "PipelineRun",
+            Absent::Field("status.pipelineSpec"),
+        ),
+        (
+            |it| world::clear(it.run(), "/status", "childReferences"),
+            "PipelineRun",
+            Absent::Field("status.childReferences"),
+        ),
+        (
+            |it| world::clear(it.task_run(), "/status", "podName"),
+            "TaskRun",
+            Absent::Field("status.podName"),
+        ),
+        (
+            |it| it.approval["status"]["state"] = "pending".into(),
+            "ApprovalTask",
+            Absent::Decision,
+        ),
+    ];
+    for (change, kind, what) in table {
+        let mut world = Shape::default().world();
+        change(&mut world);
+        let verdict = world.judged();
+        let Verdict::Waiting(missing) = &verdict else {
+            panic!("{verdict:?}");
+        };
+        assert!(
+            missing.iter().any(|it| it.kind == kind && it.what == what),
+            "{missing:?}"
+        );
+        assert_eq!(verdict.is_undecided(), what == Absent::Decision);
+        assert_eq!(verdict.to_read().count(), 0);
+    }
+}

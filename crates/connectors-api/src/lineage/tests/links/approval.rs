@@ -1,0 +1,106 @@
+//! The ApprovalTask and its approvers.
+
+use serde_json::json;
+
+use super::super::world::clear;
+use super::{LineageReason as R, Row, ended, plain, with_task};
+
+pub(super) const ROWS: &[Row] = &[
+    (
+        R::NoApprovalAsked,
+        "another custom task of the run",
+        plain,
+        |it| {
+            let other = json!({"apiVersion": "example.com/v1", "kind": "Ask"});
+            it.custom_run()["spec"]["customRef"] = other.clone();
+            with_task(it, "wait", |task| task["taskRef"] = other);
+        },
+    ),
+    (R::ApprovalName, "another", plain, |it| {
+        it.approval["metadata"]["name"] = "other".into();
+    }),
+    (R::ApprovalOlderThanCustomRun, "by a second", plain, |it| {
+        it.approval["metadata"]["creationTimestamp"] = "2026-11-21T10:00:09Z".into();
+    }),
+    (R::CustomRunEnded, "cancelled", plain, |it| {
+        it.custom_run()["spec"]["status"] = "RunCancelled".into();
+    }),
+    (R::CustomRunEnded, "failed", plain, |it| {
+        ended(it.custom_run(), "False");
+    }),
+    (R::OtherApprovers, "another name", plain, |it| {
+        it.approval["spec"]["approvers"][0]["name"] = "mallory".into();
+    }),
+    (R::OtherApprovers, "a user for a group", plain, |it| {
+        it.approval["spec"]["approvers"][1]["type"] = "User".into();
+    }),
+    (R::OtherApprovers, "one more", plain, |it| {
+        let all = it.approval["spec"]["approvers"].as_array_mut().unwrap();
+        all.push(json!({"name": "mallory", "type": "User", "input": "approve"}));
+    }),
+    (R::OtherApprovers, "one twice", plain, |it| {
+        let all = it.approval["spec"]["approvers"].as_array_mut().unwrap();
+        all.push(all[0].clone());
+    }),
+    (R::OtherApprovers, "a type that is none", plain, |it| {
+        it.approval["spec"]["approvers"][0]["type"] = "Robot".into();
+    }),
+    (
+        R::OtherApprovalCount,
+        "less",
+        |it| it.needed = 2,
+        |it| {
+            it.approval["spec"]["numberOfApprovalsRequired"] = 1.into();
+        },
+    ),
+    (R::OtherApprovalCount, "none", plain, |it| {
+        clear(&mut it.approval, "/spec", "numberOfApprovalsRequired");
+    }),
+    (R::QuorumNotMet, "no approver said yes", plain, |it| {
+        it.approval["spec"]["approvers"][0]["input"] = "pending".into();
+    }),
+    (
+        R::QuorumNotMet,
+        "one of two",
+        |it| it.needed = 2,
+        |it| {
+            it.approval["spec"]["approvers"][1]["users"][0]["input"] = "pending".into();
+        },
+    ),
+    (
+        R::QuorumNotMet,
+        "one user for two entries",
+        |it| it.needed = 2,
+        |it| {
+            it.approval["spec"]["approvers"][1]["users"][0]["name"] = "alice".into();
+        },
+    ),
+    (
+        R::QuorumNotMet,
+        "a member without the group's entry",
+        |it| it.needed = 2,
+        |it| {
+            it.approval["spec"]["approvers"][1]["input"] = "pending".into();
+        },
+    ),
+    (R::QuorumNotMet, "one said no", plain, |it| {
+        it.approval["spec"]["approvers"][1]["users"] = json!([{"name": "bob", "input": "reject"}]);
+    }),
+    (R::Rejected, "by an approver", plain, |it| {
+        it.approval["spec"]["approvers"][0]["input"] = "reject".into();
+        it.approval["status"] = json!({"state": "rejected"});
+    }),
+    (R::Rejected, "with a response", plain, |it| {
+        it.approval["status"] =
+            json!({"state": "rejected", "approversResponse": [{"name": "alice"}]});
+    }),
+    (R::TimedOut, "without a response", plain, |it| {
+        it.approval["status"] = json!({"state": "rejected", "approversResponse": []});
+    }),
+    (R::StateUnknown, "a word of others", plain, |it| {
+        it.approval["status"]["state"] = "passed".into();
+    }),
+    (R::StateUnknown, "no word", plain, |it| {
+        it.approval["status"]["state"] = 1.into();
+    }),
+];

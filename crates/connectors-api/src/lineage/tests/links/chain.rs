@@ -1,0 +1,320 @@
+//! The ends, the run, and the membership of children.
+
+use serde_json::json;
+
+use super::super::shape::{Matrix, Uses};
+use super::super::world::{clear, owner};
+use super::{LineageReason as R, Row, early, ended, going, plain, rename, with_task};
+use crate::lineage::RunKind;
+
+pub(super) const ROWS: &[Row] = &[
+    (R::TooLarge, "too many objects", plain, |it| {
+        let one = it.objects[0].clone();
+        it.objects.resize(crate::lineage::MOST_OBJECTS + 1, one);
+    }),
+    (R::TooLarge, "too many pipeline tasks", plain, |it| {
+        let many: Vec<_> = (0..2_000)
+            .map(|index| json!({"name": format!("t{index}")}))
+            .collect();
+        it.run()["status"]["pipelineSpec"]["finally"] = json!(many);
+    }),
+    (R::TooLarge, "too many children", plain, |it| {
+        it.run()["status"]["childReferences"] = json!(vec![json!({}); 5_000]);
+    }),
+    (
+        R::TooLarge,
+        "results that depend on themselves",
+        |it| it.matrix = Matrix::Result,
+        |it| {
+            with_task(it, "who", |who| {
+                who["matrix"] =
+                    json!({"params": [{"name": "m", "value": "$(tasks.who.results.list)"}]});
+            });
+        },
+    ),
+    (
+        R::TooLarge,
+        "a matrix with too many combinations",
+        plain,
+        |it| {
+            let include: Vec<_> = (0..300)
+                .map(|it| json!({"params": [{"name": "m", "value": it.to_string()}]}))
+                .collect();
+            with_task(it, "deploy", |task| {
+                task["matrix"] = json!({"include": include});
+            });
+        },
+    ),
+    (
+        R::TooLarge,
+        "a task that is nested too deeply",
+        plain,
+        |it| {
+            let mut deep = json!("end");
+            for _ in 0..70 {
+                deep = json!([deep]);
+            }
+            with_task(it, "deploy", |task| {
+                task["taskSpec"]["volumes"] = deep.clone();
+            });
+            it.task_run()["spec"]["taskSpec"]["volumes"] = deep;
+        },
+    ),
+    (R::Unreadable, "a pod without a UID", plain, |it| {
+        clear(&mut it.pod, "/metadata", "uid");
+    }),
+    (R::Unreadable, "an object given twice", plain, |it| {
+        it.objects.push(it.objects[2].clone());
+    }),
+    (R::Unreadable, "an object of another version", plain, |it| {
+        it.task_run()["apiVersion"] = "tekton.dev/v1beta1".into();
+    }),
+    (R::Unreadable, "no pod", plain, |it| {
+        it.pod["kind"] = "Job".into();
+    }),
+    (R::Unreadable, "no ApprovalTask", plain, |it| {
+        it.approval["kind"] = "ApprovalRequest".into();
+    }),
+    (R::Unreadable, "a creation time in no form", plain, |it| {
+        it.approval["metadata"]["creationTimestamp"] = "yesterday".into();
+    }),
+    (R::OtherNamespace, "an approval elsewhere", plain, |it| {
+        it.approval["metadata"]["namespace"] = "other".into();
+    }),
+    (R::OtherNamespace, "a run elsewhere", plain, |it| {
+        it.run()["metadata"]["namespace"] = "other".into();
+    }),
+    (R::PodWithoutTaskRun, "no owner", plain, |it| {
+        clear(&mut it.pod, "/metadata", "ownerReferences");
+    }),
+    (
+        R::PodWithoutTaskRun,
+        "an owner that does not control",
+        plain,
+        |it| {
+            it.pod["metadata"]["ownerReferences"][0]["controller"] = false.into();
+        },
+    ),
+    (
+        R::PodWithoutTaskRun,
+        "an owner of another group",
+        plain,
+        |it| {
+            it.pod["metadata"]["ownerReferences"][0]["apiVersion"] = "example.com/v1".into();
+        },
+    ),
+    (R::PodWithoutTaskRun, "two controllers", plain, |it| {
+        let second = it.pod["metadata"]["ownerReferences"][0].clone();
+        it.pod["metadata"]["ownerReferences"]
+            .as_array_mut()
+            .unwrap()
+            .push(second);
+    }),
+    (
+        R::TaskRunWithoutRun,
+        "a TaskRun without an owner",
+        plain,
+        |it| {
+            clear(it.task_run(), "/metadata", "ownerReferences");
+        },
+    ),
+    (
+        R::CustomRunWithoutRun,
+        "a CustomRun without an owner",
+        plain,
+        |it| {
+            clear(it.custom_run(), "/metadata", "ownerReferences");
+        },
+    ),
+    (
+        R::ApprovalWithoutCustomRun,
+        "an approval without an owner",
+        plain,
+        |it| {
+            clear(&mut it.approval, "/metadata", "ownerReferences");
+        },
+    ),
+    (
+        R::OwnerReplaced,
+        "another TaskRun under the name",
+        plain,
+        |it| {
+            it.task_run()["metadata"]["uid"] = "new".into();
+        },
+    ),
+    (
+        R::OwnerReplaced,
+        "another CustomRun under the name",
+        plain,
+        |it| {
+            it.custom_run()["metadata"]["uid"] = "new".into();
+        },
+    ),
+    (
+        R::OwnerReplaced,
+        "another run under the name",
+        plain,
+        |it| it.run()["metadata"]["uid"] = "new".into(),
+    ),
+    (R::OtherRun, "ends of two runs", plain, |it| {
+        it.custom_run()["metadata"]["ownerReferences"] =
+            owner("tekton.dev/v1", "PipelineRun", "other", "uid-o");
+    }),
+    (
+        R::OtherRun,
+        "a run of another UID under the same name",
+        plain,
+        |it| {
+            it.custom_run()["metadata"]["ownerReferences"][0]["uid"] = "uid-o".into();
+        },
+    ),
+    (
+        R::OtherRun,
+        "a result of another run's child",
+        |it| it.uses = Uses::Text,
+        |it| {
+            it.objects[3]["metadata"]["ownerReferences"][0]["uid"] = "uid-o".into();
+        },
+    ),
+    (R::BeingDeleted, "the run", plain, |it| going(it.run())),
+    (R::BeingDeleted, "the TaskRun", plain, |it| {
+        going(it.task_run());
+    }),
+    (R::BeingDeleted, "the CustomRun", plain, |it| {
+        going(it.custom_run());
+    }),
+    (R::BeingDeleted, "the approval", plain, |it| {
+        going(&mut it.approval);
+    }),
+    (R::RunDone, "succeeded", plain, |it| ended(it.run(), "True")),
+    (R::RunDone, "failed", plain, |it| ended(it.run(), "False")),
+    (R::RunDone, "completed", plain, |it| {
+        it.run()["status"]["completionTime"] = "2026-11-21T11:00:00Z".into();
+    }),
+    (R::RunCancelled, "cancelled", plain, |it| {
+        it.run()["spec"]["status"] = "Cancelled".into();
+    }),
+    (R::RunCancelled, "gracefully", plain, |it| {
+        it.run()["spec"]["status"] = "CancelledRunFinally".into();
+    }),
+    (R::RunCancelled, "stopped", plain, |it| {
+        it.run()["spec"]["status"] = "StoppedRunFinally".into();
+    }),
+    (R::RunOfRun, "a pipeline in a pipeline", plain, |it| {
+        it.run()["metadata"]["ownerReferences"] =
+            owner("tekton.dev/v1", "PipelineRun", "parent", "uid-p");
+    }),
+    (R::RunManagedElsewhere, "another controller", plain, |it| {
+        it.run()["spec"]["managedBy"] = "example.com/other".into();
+    }),
+    (
+        R::NoPipelineTask,
+        "listed for a task that is none",
+        plain,
+        |it| {
+            it.run()["status"]["childReferences"][3]["pipelineTaskName"] = "none".into();
+        },
+    ),
+    (R::NoPipelineTask, "two tasks of one name", plain, |it| {
+        it.run()["status"]["pipelineSpec"]["tasks"][0]["name"] = "lint".into();
+    }),
+    (
+        R::OtherKindOfTask,
+        "a TaskRun for a pipeline",
+        plain,
+        |it| {
+            with_task(it, "deploy", |task| {
+                task.as_object_mut().unwrap().remove("taskSpec");
+                task["pipelineRef"] = json!({"name": "p"});
+            });
+        },
+    ),
+    (
+        R::OtherKindOfTask,
+        "a CustomRun for a plain task",
+        plain,
+        |it| {
+            with_task(it, "wait", |task| {
+                task["taskRef"] = json!({"name": "t", "kind": "Task"});
+            });
+        },
+    ),
+    (R::TaskSkipped, "the pod's task", plain, |it| {
+        it.run()["status"]["skippedTasks"] =
+            json!([{"name": "deploy", "reason": "When Expressions evaluated to false"}]);
+    }),
+    (R::NotAChild, "listed twice", plain, |it| {
+        it.adopt(RunKind::TaskRun, "run-deploy", "lint");
+    }),
+    (R::NotAChild, "another child is listed", plain, |it| {
+        it.run()["status"]["childReferences"][3]["name"] = "run-deployed".into();
+    }),
+    (
+        R::NotDerivedName,
+        "a stranger that is listed",
+        plain,
+        |it| rename(it, "evil"),
+    ),
+    (
+        R::NotDerivedName,
+        "a stranger that is not listed",
+        plain,
+        |it| {
+            rename(it, "evil");
+            it.run()["status"]["childReferences"]
+                .as_array_mut()
+                .unwrap()
+                .pop();
+        },
+    ),
+    (
+        R::TooManyChildren,
+        "a stranger beside the pod's TaskRun",
+        plain,
+        |it| {
+            it.adopt(RunKind::TaskRun, "evil", "deploy");
+        },
+    ),
+    (
+        R::TooManyChildren,
+        "a stranger beside the CustomRun",
+        plain,
+        |it| {
+            it.adopt(RunKind::CustomRun, "evil", "wait");
+        },
+    ),
+    (R::TooManyChildren, "a child of another kind", plain, |it| {
+        it.adopt(RunKind::CustomRun, "evil", "deploy");
+    }),
+    (R::ChildOlderThanRun, "the TaskRun", plain, |it| {
+        early(it.task_run());
+    }),
+    (R::ChildOlderThanRun, "the CustomRun", plain, |it| {
+        early(it.custom_run());
+    }),
+    (
+        R::ChildOlderThanRun,
+        "a producer",
+        |it| it.uses = Uses::Text,
+        |it| early(&mut it.objects[3]),
+    ),
+    (R::PodNotCurrent, "another pod is", plain, |it| {
+        it.task_run()["status"]["podName"] = "other".into();
+    }),
+    (R::PodNotCurrent, "of an earlier attempt", plain, |it| {
+        it.task_run()["status"]["retriesStatus"] = json!([{"podName": "run-deploy-pod"}]);
+        it.task_run()["status"]["podName"] = "".into();
+    }),
+    (R::PodOlderThanTaskRun, "by a second", plain, |it| {
+        it.pod["metadata"]["creationTimestamp"] = "2026-11-21T10:00:19Z".into();
+    }),
+    (R::PodServiceAccount, "admin", plain, |it| {
+        it.pod["spec"]["serviceAccountName"] = "admin".into();
+    }),
+    (R::TaskRunDone, "succeeded", plain, |it| {
+        ended(it.task_run(), "True");
+    }),
+    (R::TaskRunDone, "failed", plain, |it| {
+        ended(it.task_run(), "False");
+    }),
+];
