@@ -5,6 +5,7 @@
 //!
 //! Invariant: no input makes an evaluator panic, hang past its limit, or turn an error into a yes.
 
+pub mod lineage;
 pub mod protobuf;
 pub mod rego;
 pub mod template;

@@ -53,6 +53,8 @@ enum Target {
     Rego,
     /// Messages of the evaluation protocol
     Protobuf,
+    /// The objects between a pod and its approval
+    Lineage,
 }
 
 pub(crate) fn run(args: &FuzzArgs) -> anyhow::Result<()> {
@@ -101,6 +103,7 @@ impl Target {
             Self::Template => "template",
             Self::Rego => "rego",
             Self::Protobuf => "protobuf",
+            Self::Lineage => "lineage",
         }
     }
 
@@ -108,6 +111,8 @@ impl Target {
     fn limits(self) -> &'static [&'static str] {
         match self {
             Self::Template | Self::Protobuf => &["-max_len=4096", "-timeout=30"],
+            // The smallest run that is proven has four thousand bytes.
+            Self::Lineage => &["-max_len=16384", "-timeout=30"],
             // Modules may ask for more time or memory than there is: like a worker, the process that tries them ends
             // then, and another one goes on. Any other end counts.
             Self::Rego => &[
