@@ -27,7 +27,6 @@ mod oracle;
 mod room;
 mod server;
 mod service;
-mod socket;
 mod switch;
 #[cfg(test)]
 mod testing;

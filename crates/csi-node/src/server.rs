@@ -14,18 +14,24 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
-use tonic::{body::Body, server::NamedService, transport::Server};
+use hyper::{body::Incoming, server::conn::http2};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    service::TowerToHyperService,
+};
+use service_kit::{
+    serve::{self, Limits, UNLIMITED, UnixSocket, WhenFull},
+    shutdown::Stop,
+};
+use tonic::{body::Body, server::NamedService};
 use tower::Service;
 
-use crate::{
-    proto::{
-        csi::{
-            identity_server::{Identity, IdentityServer},
-            node_server::{Node, NodeServer},
-        },
-        registration::registration_server::RegistrationServer,
+use crate::proto::{
+    csi::{
+        identity_server::{Identity, IdentityServer},
+        node_server::{Node, NodeServer},
     },
-    socket::Socket,
+    registration::registration_server::RegistrationServer,
 };
 
 pub(crate) use identity::DriverIdentity;
@@ -34,6 +40,9 @@ pub(crate) use registration::{Registered, Registrar};
 
 /// Sixteen connectors, a token and all names are far below.
 const LONGEST_REQUEST: usize = 256 * 1024;
+
+/// The kubelet keeps one connection to each socket.
+const CONNECTIONS: usize = 64;
 
 /// Both services of the driver's socket.
 struct Csi<I, N> {
@@ -51,7 +60,7 @@ impl<I, N> Clone for Csi<I, N> {
     }
 }
 
-impl<I: Identity, N: Node> Service<Request<Body>> for Csi<I, N> {
+impl<I: Identity, N: Node> Service<Request<Incoming>> for Csi<I, N> {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
@@ -61,7 +70,7 @@ impl<I: Identity, N: Node> Service<Request<Body>> for Csi<I, N> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let service = request.uri().path().split('/').nth(1);
         if service == Some(IdentityServer::<I>::NAME) {
             self.identity.call(request).boxed()
@@ -74,33 +83,41 @@ impl<I: Identity, N: Node> Service<Request<Body>> for Csi<I, N> {
 
 /// Serves the driver until it is time to stop; calls that run are answered first.
 pub(crate) async fn serve_csi<I: Identity, N: Node>(
-    mut socket: Socket,
+    socket: UnixSocket,
     identity: I,
     node: N,
-    stop: impl Future<Output = ()>,
-) -> Result<(), tonic::transport::Error> {
-    let Some(connections) = socket.connections() else {
-        return Ok(());
-    };
+    stop: Stop,
+) {
     let services = Csi {
         identity: IdentityServer::new(identity),
         node: NodeServer::new(node).max_decoding_message_size(LONGEST_REQUEST),
     };
-    Server::builder()
-        .serve_with_incoming_shutdown(services, connections, stop)
-        .await
+    serve(socket, services, stop).await;
 }
 
 /// Serves the registration until it is time to stop.
-pub(crate) async fn serve_registration(
-    mut socket: Socket,
-    registrar: Registrar,
-    stop: impl Future<Output = ()>,
-) -> Result<(), tonic::transport::Error> {
-    let Some(connections) = socket.connections() else {
-        return Ok(());
-    };
-    Server::builder()
-        .serve_with_incoming_shutdown(RegistrationServer::new(registrar), connections, stop)
-        .await
+pub(crate) async fn serve_registration(socket: UnixSocket, registrar: Registrar, stop: Stop) {
+    serve(socket, RegistrationServer::new(registrar), stop).await;
+}
+
+async fn serve<S>(socket: UnixSocket, service: S, stop: Stop)
+where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+{
+    let limits = Limits::of(CONNECTIONS, WhenFull::Wait);
+    serve::serve(socket, limits, stop.stopped(), |connection, _| {
+        let service = TowerToHyperService::new(service.clone());
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .serve_connection(TokioIo::new(connection), service);
+        let stop = stop.clone();
+        serve::converse(connection, async move {
+            stop.stopped().await;
+            UNLIMITED
+        })
+    })
+    .await;
 }

@@ -1,6 +1,7 @@
 //! The process: what is started in which order, and how it ends.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -12,6 +13,7 @@ use evaluation_api::{
 };
 use service_kit::{
     readiness::Part,
+    serve::{InUse, SocketError, UnixSocket},
     shell::{Shell, ShellError},
     shutdown::{Outcome, Stop},
     tls::{ClientTls, TlsError, TlsMetrics},
@@ -32,7 +34,6 @@ use crate::{
     mounter::Linux,
     room::{Limits, Room},
     server::{DriverIdentity, DriverNode, Registered, Registrar, serve_csi, serve_registration},
-    socket::{Socket, SocketError},
     switch::{DriverObject, Switch, check_driver, follow_config},
     told::Told,
     volume::PodsDir,
@@ -183,22 +184,13 @@ impl Process {
             readiness: self.shell.readiness.clone(),
         };
         let node = DriverNode(Arc::new(driver));
-        let serve = serve_csi(
-            Socket::bind(&endpoint)?,
-            identity,
-            node,
-            stopped(self.shell.tasks.stop()),
-        );
-        self.shell.tasks.spawn("driver", serve);
-        info!(socket = %endpoint.display(), "serving the driver");
-        let serve = serve_registration(
-            Socket::bind(&registration)?,
-            registrar,
-            stopped(self.shell.tasks.stop()),
-        );
-        self.shell.tasks.spawn("registration", serve);
-        let part = self.shell.readiness.part("registration with the kubelet");
         let stop = self.shell.tasks.stop();
+        let serve = serve_csi(bind(&endpoint)?, identity, node, stop.clone());
+        self.shell.tasks.spawn_infallible("driver", serve);
+        info!(socket = %endpoint.display(), "serving the driver");
+        let serve = serve_registration(bind(&registration)?, registrar, stop.clone());
+        self.shell.tasks.spawn_infallible("registration", serve);
+        let part = self.shell.readiness.part("registration with the kubelet");
         self.shell
             .tasks
             .spawn("registered", await_registration(registered, part, stop));
@@ -206,8 +198,15 @@ impl Process {
     }
 }
 
-async fn stopped(stop: Stop) {
-    stop.stopped().await;
+/// An earlier process may still listen there, and is about to end.
+fn bind(path: &Path) -> Result<UnixSocket, SocketError> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|source| SocketError::Bind {
+            path: path.to_owned(),
+            source,
+        })?;
+    }
+    UnixSocket::bind(path, InUse::Replace)
 }
 
 /// Ends with an error, and the process with it, when the kubelet refuses.

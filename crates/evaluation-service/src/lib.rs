@@ -49,6 +49,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use service_kit::process::{self, Threads};
+use service_kit::serve::{self, BindError, InUse, SocketError, UnixSocket};
 use service_kit::shell::{Shell, ShellError};
 use service_kit::shutdown::Outcome;
 use service_kit::tls::{ServerTls, TlsError, TlsMetrics};
@@ -61,7 +62,6 @@ use live::Live;
 use metrics::Metrics;
 use places::Places;
 use rego::Pool;
-use server::{LocalServer, Server};
 use service::Service;
 use world::{Follow, Shared};
 
@@ -84,10 +84,10 @@ pub enum StartError {
     Metrics(#[from] prometheus::Error),
     /// The API address is taken.
     #[error(transparent)]
-    Bind(#[from] server::BindError),
+    Bind(#[from] BindError),
     /// The socket is taken.
     #[error(transparent)]
-    Socket(#[from] server::SocketError),
+    Socket(#[from] SocketError),
     /// There is no certificate to serve with.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -137,8 +137,9 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let tls_metrics = TlsMetrics::register(&shell.registry)?;
 
     let tls = ServerTls::load(tls_certificate, tls_key, &["h2"], &tls_metrics)?;
-    let server = Server::bind(listen_address).await?;
-    let local = listen_socket.map(LocalServer::bind).transpose()?;
+    let (listener, _) = serve::bind(listen_address, "gRPC").await?;
+    let socket = listen_socket.map(|path| UnixSocket::bind(path, InUse::Refuse));
+    let socket = socket.transpose()?;
     let program = env::current_exe().map_err(StartError::Program)?;
     let rego = Pool::start(program, limits, metrics.clone()).await?;
 
@@ -172,16 +173,12 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         max_staleness,
         stop: tasks.stop(),
     };
-    if let Some(local) = local {
-        let (service, stop) = (service.clone(), tasks.stop());
-        tasks.spawn_infallible("socket", async move {
-            local.run(service, stop).await;
-        });
+    if let Some(socket) = socket {
+        let serving = server::serve_socket(socket, service.clone(), tasks.stop());
+        tasks.spawn_infallible("socket", serving);
     }
-    let (config, stop) = (tls.config(), tasks.stop());
-    tasks.spawn_infallible("grpc", async move {
-        server.run(service, config, stop).await;
-    });
+    let serving = server::serve_tls(listener, service, tls.config(), tasks.stop());
+    tasks.spawn_infallible("grpc", serving);
     tasks.spawn_infallible("tls", tls.follow(tasks.stop()));
     Ok(shell.run(DRAIN).await)
 }

@@ -3,7 +3,7 @@
 //! It is bound before any work starts, so that a taken port ends the process at once, and it answers
 //! until the very end, so that a process that drains can be seen to be unready.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, net::SocketAddr, time::Duration};
 
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
@@ -14,44 +14,28 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
-use thiserror::Error;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
-use tracing::{debug, info, warn};
+use tokio::net::{TcpListener, TcpStream};
+use tracing::{info, warn};
 
 use crate::{
     readiness::{Readiness, Status},
     report,
+    serve::{self, BindError, Limits, WhenFull},
 };
 
 #[cfg(test)]
 mod tests;
 
-/// Who connects and says nothing is let go after this.
+/// A client that sends no request is disconnected after this.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The kubelet and a few scrapers; whoever holds more keeps others waiting, but costs no memory.
+/// The kubelet and a few scrapers. Above the limit clients wait, which costs no memory.
 const CONNECTIONS: usize = 64;
-/// A machine without free file descriptors is given time to get some.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// The admin server cannot start.
-#[derive(Debug, Error)]
-#[error("cannot listen on {address} for health and metrics")]
-pub struct BindError {
-    /// Where it should have listened.
-    pub address: SocketAddr,
-    /// Why it cannot.
-    #[source]
-    pub source: io::Error,
-}
 
 /// A server that is bound, but does not answer yet.
 #[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
-    local: SocketAddr,
+    address: SocketAddr,
 }
 
 /// What answers are made from.
@@ -64,45 +48,24 @@ struct Sources {
 impl Admin {
     /// Takes the address.
     pub async fn bind(address: SocketAddr) -> Result<Self, BindError> {
-        let failed = |source| BindError { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let local = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, local })
+        let (listener, address) = serve::bind(address, "health and metrics").await?;
+        Ok(Self { listener, address })
     }
 
     /// Where the server listens: the real port, when it was bound to port 0.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
-        self.local
+        self.address
     }
 
     /// Answers from now on, until the process ends: it is no task that is told to stop.
     pub fn start(self, readiness: Readiness, metrics: Registry) {
-        info!(address = %self.local, "serving health and metrics");
-        tokio::spawn(self.serve(Sources { readiness, metrics }));
-    }
-
-    async fn serve(self, sources: Sources) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        loop {
-            // The semaphore is never closed.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                return;
-            };
-            match self.listener.accept().await {
-                Ok((connection, _)) => {
-                    let sources = sources.clone();
-                    tokio::spawn(async move {
-                        converse(connection, sources).await;
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    warn!(error = report(&error), "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+        let Self { listener, address } = self;
+        info!(%address, "serving health and metrics");
+        let sources = Sources { readiness, metrics };
+        let limits = Limits::of(CONNECTIONS, WhenFull::Wait);
+        let converse = move |connection, _| converse(connection, sources.clone());
+        tokio::spawn(serve::serve(listener, limits, pending(), converse));
     }
 }
 
@@ -111,13 +74,11 @@ async fn converse(connection: TcpStream, sources: Sources) {
         let response = answer(request.method(), request.uri().path(), &sources);
         async { Ok::<_, Infallible>(response) }
     });
-    let conversation = http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(connection), service);
-    if let Err(error) = conversation.await {
-        debug!(error = report(&error), "an admin connection broke");
-    }
+    serve::converse(connection, pending()).await;
 }
 
 fn answer(method: &Method, path: &str, sources: &Sources) -> Response<Full<Bytes>> {

@@ -163,6 +163,22 @@ impl<K: Clone + Eq + Hash> TenantTurns<K> {
 
     /// The same for a number of turns at once. More than a tenant may have never come.
     pub async fn take_many(&self, tenant: K, turns: u32) -> TenantTurn<K> {
+        let (mut turn, semaphore) = self.without_permit(tenant);
+        // The semaphore is never closed.
+        turn.permit = semaphore.acquire_many_owned(turns).await.ok();
+        turn
+    }
+
+    /// A number of turns, unless the tenant has too few left or others of its calls wait.
+    #[must_use]
+    pub fn try_take(&self, tenant: K, turns: u32) -> Option<TenantTurn<K>> {
+        let (mut turn, semaphore) = self.without_permit(tenant);
+        turn.permit = Some(semaphore.try_acquire_many_owned(turns).ok()?);
+        Some(turn)
+    }
+
+    /// A turn that holds the tenant's semaphore: a call that stops waiting leaves the tenant as tidy as one that ends.
+    fn without_permit(&self, tenant: K) -> (TenantTurn<K>, Arc<Semaphore>) {
         let semaphore = {
             let mut of = lock(&self.of);
             let known = of.get(&tenant).and_then(Weak::upgrade);
@@ -172,16 +188,13 @@ impl<K: Clone + Eq + Hash> TenantTurns<K> {
                 new
             })
         };
-        // Whoever stops waiting here leaves the tenant as tidy as one that had its turn.
-        let mut turn = TenantTurn {
+        let turn = TenantTurn {
             of: Arc::clone(&self.of),
             tenant,
             permit: None,
             semaphore: Some(Arc::clone(&semaphore)),
         };
-        // The semaphore is never closed.
-        turn.permit = semaphore.acquire_many_owned(turns).await.ok();
-        turn
+        (turn, semaphore)
     }
 
     /// How many tenants have calls open or waiting.
@@ -245,6 +258,19 @@ mod tests {
         let other = turns.clone().take_many("b", 3).await;
         drop(two);
         drop((more.await, other));
+        assert_eq!(turns.tenants(), 0);
+    }
+
+    #[tokio::test]
+    async fn turns_that_are_not_free_are_not_waited_for() {
+        let turns = TenantTurns::of(3);
+        let two = turns.try_take("a", 2).unwrap();
+        assert!(turns.try_take("a", 2).is_none());
+        let others = [turns.try_take("a", 1), turns.try_take("b", 3)];
+        assert!(others.iter().all(Option::is_some));
+        drop((two, others));
+        assert_eq!(turns.tenants(), 0);
+        assert!(turns.try_take("a", 4).is_none());
         assert_eq!(turns.tenants(), 0);
     }
 

@@ -1,6 +1,6 @@
 //! The process shell that every service shares: how a process starts, says how it is, and ends.
 //!
-//! Owns: arguments and logs, the admin server with health, readiness and metrics, shutdown, the client
+//! Owns: arguments and logs, the admin server with health, readiness and metrics, servers, shutdown, the client
 //! for the Kubernetes API with its retries, guarded watches and events, the leader lease, TLS files, the clock, the
 //! deadlines of callers.
 //!
@@ -25,12 +25,12 @@ pub mod kinds;
 pub mod lease;
 pub mod lists;
 pub mod name;
-pub mod peers;
 pub mod process;
 pub mod readiness;
 pub mod rest;
 pub mod retry;
 pub mod reviews;
+pub mod serve;
 pub mod shared_cache;
 pub mod shell;
 pub mod shutdown;

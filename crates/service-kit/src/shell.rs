@@ -8,10 +8,11 @@ use prometheus::Registry;
 use thiserror::Error;
 
 use crate::{
-    admin::{Admin, BindError},
+    admin::Admin,
     args::CommonArgs,
     client::{self, ConnectError},
     readiness::{Part, Readiness},
+    serve::BindError,
     shutdown::{Outcome, Signal, SignalError, Tasks, signals},
     telemetry::{self, TelemetryError},
 };

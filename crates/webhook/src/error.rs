@@ -1,9 +1,7 @@
 //! Why the process cannot start.
 
-use std::{io, net::SocketAddr};
-
 use evaluation_api::client::UrlError;
-use service_kit::{shell::ShellError, tls::TlsError};
+use service_kit::{serve::BindError, shell::ShellError, tls::TlsError};
 use thiserror::Error;
 
 /// Why the process cannot start.
@@ -23,13 +21,7 @@ pub enum RunError {
     /// Where the evaluation service should be is no place.
     #[error("cannot ask the evaluation service")]
     Evaluation(#[from] UrlError),
-    /// It could not be asked anything.
-    #[error("cannot listen on {address} for the API server")]
-    Listen {
-        /// Where it should have listened.
-        address: SocketAddr,
-        /// Why it cannot.
-        #[source]
-        source: io::Error,
-    },
+    /// The address is taken.
+    #[error(transparent)]
+    Bind(#[from] BindError),
 }

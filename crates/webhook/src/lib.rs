@@ -31,11 +31,11 @@ use std::{sync::Arc, time::Duration};
 use service_kit::{
     clock,
     retry::Policy,
+    serve,
     shell::Shell,
     shutdown::Outcome,
     tls::{CallerTls, TlsMetrics},
 };
-use tokio::net::TcpListener;
 use tracing::info;
 
 use admission::Admission;
@@ -66,11 +66,7 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
     } = args;
     let mut shell = Shell::begin(common).await?;
     let metrics = Metrics::register(&shell.registry)?;
-    let failed = |source| RunError::Listen {
-        address: listen_address,
-        source,
-    };
-    let listener = TcpListener::bind(listen_address).await.map_err(failed)?;
+    let (listener, _) = serve::bind(listen_address, "the API server").await?;
 
     let tls_metrics = TlsMetrics::register(&shell.registry)?;
     let callers =

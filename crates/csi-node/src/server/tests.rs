@@ -2,9 +2,12 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use service_kit::readiness::Readiness;
+use service_kit::{
+    readiness::Readiness,
+    serve::{InUse, UnixSocket},
+    shutdown::Tasks,
+};
 use tempfile::TempDir;
-use tokio::sync::oneshot;
 use tonic::{
     Code, Request, Status,
     transport::{Channel, Endpoint},
@@ -20,7 +23,6 @@ use crate::{
         },
         registration::{InfoRequest, RegistrationStatus, registration_client::RegistrationClient},
     },
-    socket::Socket,
     testing::{World, granted, request},
 };
 
@@ -34,7 +36,7 @@ struct Served {
     channel: Channel,
     readiness: Readiness,
     start: Option<service_kit::readiness::Part>,
-    stop: Option<oneshot::Sender<()>>,
+    tasks: Tasks,
     serving: tokio::task::JoinHandle<()>,
     folder: TempDir,
 }
@@ -49,20 +51,15 @@ async fn served() -> Served {
         readiness: readiness.clone(),
     };
     let node = DriverNode(Arc::clone(&world.driver));
-    let (stop, stopped) = oneshot::channel::<()>();
-    let socket = Socket::bind(&path).unwrap();
-    let serving = tokio::spawn(async {
-        let stopped = async {
-            let _ = stopped.await;
-        };
-        serve_csi(socket, identity, node, stopped).await.unwrap();
-    });
+    let tasks = Tasks::new();
+    let socket = UnixSocket::bind(&path, InUse::Replace).unwrap();
+    let serving = tokio::spawn(serve_csi(socket, identity, node, tasks.stop()));
     Served {
         world,
         channel: connect(path).await,
         readiness,
         start: Some(start),
-        stop: Some(stop),
+        tasks,
         serving,
         folder,
     }
@@ -222,14 +219,14 @@ async fn many_calls_for_one_volume_of_which_some_hang_up_end_in_one_volume() {
 
 #[tokio::test]
 async fn held_calls_are_answered_when_the_process_ends() {
-    let mut served = served().await;
+    let served = served().await;
     let mut node = NodeClient::new(served.channel.clone());
     let held = tokio::spawn(async move { code(node.node_publish_volume(request()).await) });
     while served.world.evaluator.followers("tools/harbor") == 0 {
         tokio::task::yield_now().await;
     }
     served.world.terminate();
-    served.stop.take().unwrap().send(()).unwrap();
+    drop(served.tasks);
     assert_eq!(held.await.unwrap(), Code::Unavailable);
     drop(served.channel);
     served.serving.await.unwrap();
@@ -242,16 +239,9 @@ async fn the_kubelet_is_told_where_the_driver_is_and_says_whether_it_takes_it() 
     let path = folder.path().join("connectors-csi-reg@localhost.sock");
     let endpoint = "/var/lib/kubelet/plugins/connectors-csi/csi.sock";
     let (registrar, registered) = Registrar::new("connectors-csi", endpoint.to_owned());
-    let socket = Socket::bind(&path).unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let serving = tokio::spawn(async {
-        let stopped = async {
-            let _ = stopped.await;
-        };
-        serve_registration(socket, registrar, stopped)
-            .await
-            .unwrap();
-    });
+    let socket = UnixSocket::bind(&path, InUse::Replace).unwrap();
+    let tasks = Tasks::new();
+    let serving = tokio::spawn(serve_registration(socket, registrar, tasks.stop()));
     let mut kubelet = RegistrationClient::new(connect(path.clone()).await);
     let info = kubelet.get_info(InfoRequest {}).await.unwrap().into_inner();
     assert_eq!(
@@ -271,8 +261,7 @@ async fn the_kubelet_is_told_where_the_driver_is_and_says_whether_it_takes_it() 
         kubelet.notify_registration_status(status).await.unwrap();
         assert_eq!(*registered.borrow(), Some(taken));
     }
-    drop(kubelet);
-    stop.send(()).unwrap();
+    drop((kubelet, tasks));
     serving.await.unwrap();
     assert!(!path.exists());
 }

@@ -1,6 +1,5 @@
 //! The service as it runs, but for the API server, and a client of it.
 
-use std::convert::Infallible;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use evaluation_service::live::Live;
 use evaluation_service::metrics::Metrics;
 use evaluation_service::places::Places;
 use evaluation_service::rego::{Limits, Pool};
-use evaluation_service::server::{LocalServer, Server};
+use evaluation_service::server::{serve_socket, serve_tls};
 use evaluation_service::service::Service;
 use evaluation_service::shares::CallerLimits;
 use evaluation_service::world::{Follow, Shared};
@@ -26,6 +25,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use serde_json::{Value, json};
 use service_kit::readiness::Readiness;
+use service_kit::serve::{self, InUse, UnixSocket};
 use service_kit::shutdown::{Outcome, Signal, Tasks};
 use service_kit::tls::{ClientTls, ServerTls, TlsMetrics};
 use service_kit::watches::WatchMetrics;
@@ -130,18 +130,15 @@ impl World {
             stop: tasks.stop(),
         };
         let socket = path("socket");
-        let local = LocalServer::bind(socket.clone()).unwrap();
-        let (spoken_to, stop) = (service.clone(), tasks.stop());
-        tasks.spawn_infallible("socket", async move {
-            local.run(spoken_to, stop).await;
-        });
-        let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
-        let url = format!("https://localhost:{}", server.address().port());
-        let stop = tasks.stop();
-        tasks.spawn("grpc", async move {
-            server.run(service, config, stop).await;
-            Ok::<(), Infallible>(())
-        });
+        let local = UnixSocket::bind(&socket, InUse::Refuse).unwrap();
+        let serving = serve_socket(local, service.clone(), tasks.stop());
+        tasks.spawn_infallible("socket", serving);
+        let (listener, address) = serve::bind(([127, 0, 0, 1], 0).into(), "gRPC")
+            .await
+            .unwrap();
+        let url = format!("https://localhost:{}", address.port());
+        let serving = serve_tls(listener, service, config, tasks.stop());
+        tasks.spawn_infallible("grpc", serving);
         start.ready();
         let (signals, received) = mpsc::unbounded_channel();
         let state = readiness.clone();

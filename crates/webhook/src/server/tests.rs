@@ -11,8 +11,12 @@ use rustls::{
     server::danger::ClientCertVerifier,
 };
 use serde_json::{Value, json};
-use service_kit::{clock, readiness::Readiness, retry::Policy, shutdown::Tasks};
-use tokio::{net::TcpStream, sync::watch};
+use service_kit::{clock, readiness::Readiness, report, retry::Policy, shutdown::Tasks};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::watch,
+    time::timeout,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 mod clients;

@@ -4,7 +4,6 @@ use service_kit::{
     readiness::Status,
     shutdown::{Outcome, Signal},
 };
-use tokio::io::AsyncWriteExt;
 
 use super::*;
 
