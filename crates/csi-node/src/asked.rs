@@ -13,7 +13,7 @@ use std::{
 use connectors_api::{Permission, access_request::MOST_OF_A_POD};
 use tokio::time::Instant;
 
-use crate::{room::Full, volume::ConnectorKey};
+use crate::{hold_quota::Full, volume::ConnectorKey};
 
 /// As many pods are remembered; the kubelet runs some hundreds.
 const MOST_PODS: usize = 4096;

@@ -27,13 +27,13 @@ use crate::{
     content::Record,
     error::{PublishError, Trouble},
     evaluator::Evaluator,
+    hold_quota::HoldQuota,
     kept::Kept,
     kubernetes::Kubernetes,
     locks::{Lock, Locks},
     metrics::Metrics,
     mounter::{Found, MountError, Mounter},
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
-    room::Room,
     switch::{DriverObject, Switch},
     told::Told,
     volume::{Place, PlaceError, PodsDir, Publish, Wish},
@@ -66,7 +66,7 @@ pub(crate) struct Driver<E, K, M> {
     pub(crate) metrics: Metrics,
     pub(crate) stop: Stop,
     /// For calls that are held.
-    pub(crate) room: Room,
+    pub(crate) holds: HoldQuota,
     /// Requests that were made for pods.
     pub(crate) asked: Asked,
     pub(crate) told: Told,

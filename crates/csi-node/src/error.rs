@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 
 use crate::{
     caller::CallerError,
-    room::Full,
+    hold_quota::Full,
     volume::{ConnectorKey, VolumeError},
 };
 

@@ -17,6 +17,7 @@ mod content;
 mod driver;
 mod error;
 mod evaluator;
+mod hold_quota;
 mod kept;
 mod kubernetes;
 mod locks;
@@ -24,7 +25,6 @@ mod metrics;
 mod mounter;
 #[cfg(test)]
 mod oracle;
-mod room;
 mod server;
 mod service;
 mod switch;

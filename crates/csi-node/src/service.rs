@@ -27,12 +27,12 @@ use crate::{
     Args,
     asked::Asked,
     driver::{Driver, Settings},
+    hold_quota::{HoldQuota, Limits},
     kept::Kept,
     kubernetes::Live,
     locks::Locks,
     metrics::{Metrics, SwitchMetrics},
     mounter::Linux,
-    room::{Limits, Room},
     server::{DriverIdentity, DriverNode, Registered, Registrar, serve_csi, serve_registration},
     switch::{DriverObject, Switch, check_driver, follow_config},
     told::Told,
@@ -94,7 +94,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         kept: Kept::new(metrics.kept()),
         metrics,
         stop: process.shell.tasks.stop(),
-        room: Room::new(Limits {
+        holds: HoldQuota::new(Limits {
             node: limit(max_held),
             namespace: limit(max_held_per_namespace),
         }),

@@ -36,6 +36,7 @@ use crate::{
     driver::{Driver, Settings},
     error::DriverProblem,
     evaluator::{Answers, Evaluator},
+    hold_quota::{HoldQuota, Limits},
     kept::Kept,
     kubernetes::{Created, Kubernetes, Lookup, NoAnswer, Word},
     locks::Locks,
@@ -45,7 +46,6 @@ use crate::{
         NodePublishVolumeRequest, VolumeCapability,
         volume_capability::{AccessType, MountVolume},
     },
-    room::{Limits, Room},
     told::Told,
     volume::{AUDIENCE, ConnectorKey, Place, Pod, PodsDir, Token, Wish},
 };
@@ -626,7 +626,7 @@ impl<M: Mounter> World<M> {
             kept: Kept::new(metrics.kept()),
             metrics,
             stop,
-            room: Room::new(Limits {
+            holds: HoldQuota::new(Limits {
                 node: held,
                 // All pods are of one namespace.
                 namespace: held + 1,

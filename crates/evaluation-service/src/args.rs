@@ -8,8 +8,8 @@ use clap::Parser;
 use jiff::SignedDuration;
 use service_kit::args::CommonArgs;
 
+use crate::caller_quotas::CallerLimits;
 use crate::rego::Limits;
-use crate::shares::CallerLimits;
 
 /// Answers access questions from watch caches and evaluates approval checks; changes nothing.
 #[derive(Clone, Debug, Parser)]

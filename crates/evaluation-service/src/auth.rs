@@ -11,8 +11,8 @@ mod remembered;
 mod right;
 mod subject;
 mod token;
-mod turns;
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,19 +28,18 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
+use service_kit::fair::{TenantTurn, TenantTurns};
 use service_kit::retry::{CallError, Policy};
 use sha2::{Digest, Sha256};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::caller_quotas::{CallerLimits, CallerQuotas, LONGEST_WAIT, Owner, Quotas};
 use crate::error::Refused;
 use crate::metrics::Metrics;
-use crate::shares::{CallerLimits, Kind, Owner, Place, Share, Shares};
-use crate::watched::Watched;
 use remembered::Remembered;
 pub use right::Right;
 use token::{Looks, bearer, looks};
-use turns::Turns;
 
 pub(crate) use subject::TokenOwner;
 
@@ -61,9 +60,6 @@ const SUBJECT_REVIEWS: usize = 32;
 /// Reviews of what callers may do, which only callers with a good token cause.
 const ACCESS_REVIEWS: usize = 64;
 
-/// How long a review waits for its turn: after a restart all callers come at once.
-const PLACE: Duration = Duration::from_secs(2);
-
 type Sha = [u8; 32];
 /// Who may do what in which namespace.
 type Permitted = (Sha, Right, String);
@@ -72,7 +68,8 @@ type Permitted = (Sha, Right, String);
 #[derive(Clone)]
 pub struct Caller {
     who: Who,
-    share: Arc<Share>,
+    /// What it may have at the same time.
+    pub(crate) quotas: CallerQuotas,
 }
 
 #[derive(Clone)]
@@ -95,7 +92,7 @@ pub struct Callers(Arc<Inner>);
 struct Inner {
     client: Client,
     metrics: Metrics,
-    shares: Shares,
+    quotas: Quotas,
     unknown_reviews: Semaphore,
     known_reviews: Semaphore,
     subject_reviews: Semaphore,
@@ -103,11 +100,11 @@ struct Inner {
     tokens: Remembered<Sha, Caller>,
     refused: Remembered<Sha, ()>,
     /// Tokens that were good lately, and whose.
-    known: Remembered<Sha, Arc<Share>>,
+    known: Remembered<Sha, CallerQuotas>,
     permissions: Remembered<Permitted, ()>,
     /// Calls that come together ask once.
-    token_turns: Turns<Sha>,
-    permission_turns: Turns<Permitted>,
+    token_turns: TenantTurns<Sha>,
+    permission_turns: TenantTurns<Permitted>,
 }
 
 impl Callers {
@@ -116,7 +113,7 @@ impl Callers {
     pub fn new(client: Client, metrics: Metrics, limits: CallerLimits) -> Self {
         Self(Arc::new(Inner {
             client,
-            shares: Shares::new(limits, metrics.clone()),
+            quotas: Quotas::new(limits, metrics.clone()),
             metrics,
             unknown_reviews: Semaphore::new(UNKNOWN_REVIEWS),
             known_reviews: Semaphore::new(KNOWN_REVIEWS),
@@ -126,8 +123,8 @@ impl Callers {
             refused: Remembered::new(REFUSAL_HOLDS),
             known: Remembered::new(KNOWN_FOR),
             permissions: Remembered::new(PERMISSION_HOLDS),
-            token_turns: Turns::default(),
-            permission_turns: Turns::default(),
+            token_turns: TenantTurns::of(1),
+            permission_turns: TenantTurns::of(1),
         }))
     }
 
@@ -143,7 +140,7 @@ impl Callers {
         if looks != Looks::Good || inner.refused.has(&digest) {
             return Err(Refused::BadToken);
         }
-        let _turn = inner.token_turns.take(&digest, PLACE).await;
+        let _turn = turn(&inner.token_turns, digest).await;
         if let Some(caller) = inner.tokens.get(&digest) {
             return Ok(caller);
         }
@@ -153,7 +150,7 @@ impl Callers {
         let known = inner.known.get(&digest);
         // Whoever has many good tokens has no more reviews for that.
         let _asked = match &known {
-            Some(share) => Some(asked(share).await?),
+            Some(quotas) => Some(quotas.question().await?),
             None => None,
         };
         let places = match known {
@@ -170,7 +167,7 @@ impl Callers {
             return Err(Refused::BadToken);
         };
         let caller = inner.caller(user)?;
-        inner.known.put(digest, Arc::clone(&caller.share));
+        inner.known.put(digest, caller.quotas.clone());
         inner.tokens.put(digest, caller.clone());
         Ok(caller)
     }
@@ -194,11 +191,11 @@ impl Callers {
         if is_known() {
             return Ok(());
         }
-        let _turn = self.0.permission_turns.take(&key(right), PLACE).await;
+        let _turn = turn(&self.0.permission_turns, key(right)).await;
         if is_known() {
             return Ok(());
         }
-        let _asked = caller.asked().await?;
+        let _asked = caller.quotas.question().await?;
         for right in right.enough() {
             let review = self.0.review_access(&known.user, *right, namespace);
             let is_allowed = review.await?;
@@ -216,7 +213,7 @@ impl Callers {
     pub(crate) fn local(&self, user: u32) -> Caller {
         Caller {
             who: Who::Local,
-            share: self.0.shares.of(Owner::Local(user)),
+            quotas: self.0.quotas.of(Owner::Local(user)),
         }
     }
 }
@@ -232,48 +229,18 @@ fn owner(status: TokenReviewStatus, audience: &str) -> Option<UserInfo> {
     is_somebody.then_some(user)
 }
 
-/// Waits until the API server may be asked something for the owner of a share, but not for long.
-async fn asked(share: &Share) -> Result<SemaphorePermit<'_>, Refused> {
-    let asked = timeout(PLACE, share.asked()).await;
-    asked
-        .map_err(|_| Refused::TooManyReviews)?
-        .ok_or(Refused::Internal)
-}
-
-impl Caller {
-    /// A place for a call or a stream.
-    pub(crate) fn begin(&self, kind: Kind) -> Result<Place, Refused> {
-        self.share.begin(kind)
-    }
-
-    /// What a new stream takes, nothing yet.
-    pub(crate) fn watched(&self) -> Watched {
-        self.share.watched()
-    }
-
-    /// Waits for the turn of a message that brings objects.
-    pub(crate) async fn message(&self) -> Option<SemaphorePermit<'_>> {
-        self.share.message().await
-    }
-
-    /// Waits for the turn of a message with many questions.
-    pub(crate) async fn batch(&self) -> Option<SemaphorePermit<'_>> {
-        self.share.batch().await
-    }
-
-    /// Waits until the API server may be asked something for this caller.
-    pub(crate) async fn asked(&self) -> Result<SemaphorePermit<'_>, Refused> {
-        asked(&self.share).await
-    }
+/// Waits for the turn of a key, but not for long: what keeps the call before from ending may end for the next one.
+async fn turn<K: Clone + Eq + Hash>(turns: &TenantTurns<K>, key: K) -> Option<TenantTurn<K>> {
+    timeout(LONGEST_WAIT, turns.take(key)).await.ok()
 }
 
 impl Inner {
     fn caller(&self, user: UserInfo) -> Result<Caller, Refused> {
         let json = serde_json::to_vec(&user).map_err(|_| Refused::Internal)?;
         let digest = Sha256::digest(&json).into();
-        let share = self.shares.of(Owner::of(&user));
+        let quotas = self.quotas.of(Owner::of(&user));
         let who = Who::Known(Arc::new(Known { user, digest }));
-        Ok(Caller { who, share })
+        Ok(Caller { who, quotas })
     }
 
     /// A call may need two reviews. Without an answer to either they are over before callers give up, so
@@ -354,7 +321,7 @@ impl Inner {
             + serde::Serialize
             + serde::de::DeserializeOwned,
     {
-        let place = timeout(PLACE, places.acquire()).await;
+        let place = timeout(LONGEST_WAIT, places.acquire()).await;
         let _place = place
             .map_err(|_| Refused::TooManyReviews)?
             .map_err(|_| Refused::Internal)?;

@@ -180,9 +180,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::caller_quotas::CallerLimits;
     use crate::clock;
     use crate::fixtures::{POD_FORM, question, request, role, role_binding};
-    use crate::shares::CallerLimits;
 
     fn world() -> World {
         let mut world = World::default();

@@ -22,14 +22,15 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use service_kit::json_weight::weigh;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use crate::error::Refused;
-use crate::places::Place;
+use crate::json_memory::Memory;
 use crate::rego::{Outcome, Pool};
-use crate::room::{self, Room};
+use crate::slots::Slot;
 use policies::Found;
 
 /// Rego evaluations of one call. A policy has at most 32 checks, and a request at most 512 objects.
@@ -144,11 +145,11 @@ pub(crate) async fn judge(
     policy: Found,
     asked: &Arc<EvaluateChecksRequest>,
     pool: &Pool,
-    place: &Place<'_>,
-    room: &Room,
+    slot: &Slot<'_>,
+    memory: &Memory,
 ) -> Result<Judged, Refused> {
     let is_short = asked.encoded_len() <= SHORT;
-    let (policy, prepared, _room) = if is_short {
+    let (policy, prepared, _memory) = if is_short {
         // There are so few of them at a time that whatever they come to is little.
         let (policy, prepared) = prepare(policy, asked)?;
         (policy, prepared, None)
@@ -157,7 +158,7 @@ pub(crate) async fn judge(
         let (heavy, is_new) = (Arc::clone(asked), policy.is_new());
         let weight = spawn_blocking(move || weight(&heavy, is_new)).await;
         let weight = weight.map_err(|_| Refused::Internal)?;
-        let taken = room.take(weight, stage(asked)?.into()).await?;
+        let taken = memory.take(weight, stage(asked)?.into()).await?;
         let asked = Arc::clone(asked);
         let prepared = spawn_blocking(move || prepare(policy, &asked).map(|it| (it, taken))).await;
         let ((policy, prepared), taken) = prepared.map_err(|_| Refused::Internal)??;
@@ -167,7 +168,7 @@ pub(crate) async fn judge(
     if jobs > MOST_REGO {
         return Err(Refused::TooMuchRego(jobs));
     }
-    let answers = ask(&prepared, pool, place).await?;
+    let answers = ask(&prepared, pool, slot).await?;
     let is_certain = answers.len() == jobs && answers.iter().all(Result::is_ok);
     Ok(Judged {
         policy,
@@ -196,17 +197,17 @@ fn weight(asked: &EvaluateChecksRequest, is_new: bool) -> usize {
     let policy = is_new.then_some(policy);
     let objects = candidates.iter().flat_map(|found| &found.objects);
     let texts = policy.into_iter().chain([context_object]).chain(objects);
-    texts.map(|text| room::weigh(text)).sum()
+    texts.map(|text| weigh(text)).sum()
 }
 
 /// The answers that come in time, in the order of the questions. The judge takes missing ones for
 /// failures. That nobody was free to look at one says nothing about the check.
-async fn ask(prepared: &Prepared, pool: &Pool, place: &Place<'_>) -> Result<Vec<Outcome>, Refused> {
+async fn ask(prepared: &Prepared, pool: &Pool, slot: &Slot<'_>) -> Result<Vec<Outcome>, Refused> {
     let deadline = Instant::now() + ALL_REGO;
     let mut jobs: Vec<BoxFuture<'_, _>> = Vec::new();
     for job in prepared.rego_jobs() {
         let answer = async move {
-            let _worker = place.worker().await;
+            let _worker = slot.worker().await;
             pool.evaluate(job).await
         };
         jobs.push(answer.boxed());

@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use service_kit::deadline;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 use tonic::body::Body;
@@ -26,11 +26,10 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service as TowerService, ServiceExt};
 
 use crate::auth::Caller;
+use crate::caller_quotas::Kind;
 use crate::error::Refused;
 use crate::health::Healthy;
-use crate::places::{BATCHES as BATCHES_AT_A_TIME, MESSAGES};
 use crate::service::Service;
-use crate::shares::Kind;
 
 pub(crate) use held::Held;
 
@@ -98,8 +97,6 @@ struct Behind {
     objects: EvaluationServer<Service>,
     /// For all others.
     questions: EvaluationServer<Service>,
-    messages: Semaphore,
-    batches: Semaphore,
     probes: Semaphore,
 }
 
@@ -112,8 +109,6 @@ impl Gate {
             objects: service.clone().into_server(LONGEST_MESSAGE),
             questions: service.clone().into_server(LONGEST_QUESTION),
             service,
-            messages: Semaphore::new(MESSAGES),
-            batches: Semaphore::new(BATCHES_AT_A_TIME),
             probes: Semaphore::new(PROBES),
         };
         Self {
@@ -160,12 +155,12 @@ impl Gate {
         };
         let is_stream = call == WATCH_ACCESS || path.starts_with(REFLECTION);
         let kind = if is_stream { Kind::Stream } else { Kind::Call };
-        let place = match caller.begin(kind) {
-            Ok(place) => place,
+        let open = match caller.quotas.begin(kind) {
+            Ok(open) => open,
             Err(error) => return refused(error),
         };
         request.extensions_mut().insert(caller.clone());
-        request.extensions_mut().insert(place.clone());
+        request.extensions_mut().insert(open.clone());
         match timeout(
             limit(request.headers()),
             behind.pass(&caller, call, request),
@@ -173,7 +168,7 @@ impl Gate {
         .await
         {
             // Until the answer is sent, or nobody wants it any more.
-            Ok(Ok(response)) => response.map(|body| Body::new(Held::new(body, place))),
+            Ok(Ok(response)) => response.map(|body| Body::new(Held::new(body, open))),
             Ok(Err(error)) => refused(error),
             Err(_) => refused(Refused::TooLate),
         }
@@ -219,14 +214,14 @@ impl Behind {
         }
         match call {
             EVALUATE_CHECKS | VALIDATE_POLICY => {
-                let _places = places(caller.message(), &self.messages).await;
+                let _message = caller.quotas.message().await;
                 let Ok(response) = self.objects.clone().call(request).await;
                 Ok(response)
             }
             BATCH_CHECK_ACCESS if request.uri().path() == BATCHES => {
                 // As the generated code would make them of it, empty questions are two bytes on the wire
                 // and a hundred times as many in memory, and others each of their texts once more.
-                let _places = places(caller.batch(), &self.batches).await;
+                let _batch = caller.quotas.batch().await;
                 let since = Instant::now();
                 let message = message::read(request.into_body(), LONGEST_QUESTIONS);
                 let message = timeout(LONGEST_COMING, message).await;
@@ -241,16 +236,6 @@ impl Behind {
             }
         }
     }
-}
-
-/// A place of the caller's share and one of all. The own share first, so that who waits for that takes nothing from
-/// others.
-async fn places<'a>(
-    own: impl Future<Output = Option<SemaphorePermit<'a>>>,
-    all: &'a Semaphore,
-) -> [Option<SemaphorePermit<'a>>; 2] {
-    let own = own.await;
-    [own, all.acquire().await.ok()]
 }
 
 fn health(service: Service) -> Other {
@@ -303,18 +288,6 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-
-    #[tokio::test]
-    async fn who_waits_for_his_own_share_takes_no_place_of_others() {
-        let (own, all) = (Semaphore::new(1), Semaphore::new(9));
-        let share = || async { own.acquire().await.ok() };
-        let first = places(share(), &all).await;
-        let mut second = std::pin::pin!(places(share(), &all));
-        assert!(futures::poll!(&mut second).is_pending());
-        assert_eq!(all.available_permits(), 8);
-        drop(first);
-        assert!(futures::poll!(&mut second).is_ready());
-    }
 
     #[test]
     fn a_call_takes_no_longer_than_its_caller_waits_nor_than_any_may() {

@@ -12,17 +12,17 @@
 
 pub mod args;
 pub mod auth;
+pub mod caller_quotas;
 pub mod check;
 pub mod error;
 pub mod evaluate;
+pub mod json_memory;
 pub mod live;
 pub mod metrics;
-pub mod places;
 pub mod rego;
-pub mod room;
 pub mod server;
 pub mod service;
-pub mod shares;
+pub mod slots;
 pub mod who_can;
 pub mod world;
 
@@ -34,8 +34,8 @@ mod health;
 mod questions;
 mod requestable;
 mod stream;
+mod stream_memory;
 mod validate;
-mod watched;
 
 #[cfg(test)]
 mod fixtures;
@@ -60,9 +60,9 @@ use args::Args;
 use auth::Callers;
 use live::Live;
 use metrics::Metrics;
-use places::Places;
 use rego::Pool;
 use service::Service;
+use slots::Slots;
 use world::{Follow, Shared};
 
 /// It answers on every processor. What blocks are files and objects too large to be read between two answers.
@@ -163,11 +163,11 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         shared,
         live: Live::new(client.clone()),
         callers: Callers::new(client.clone(), metrics.clone(), caller_limits),
-        places: Places::new(rego.workers()),
+        slots: Slots::new(rego.workers()),
         rego,
         remembered: Arc::default(),
         policies: Arc::default(),
-        room: Arc::default(),
+        memory: Arc::default(),
         readiness: readiness.clone(),
         metrics,
         max_staleness,

@@ -13,7 +13,7 @@ use prost::Message;
 use sha2::{Digest, Sha256};
 
 use crate::error::Refused;
-use crate::watched::{UNPROVEN, Watched};
+use crate::stream_memory::{StreamMemory, UNPROVEN};
 use crate::world::{About, Change};
 
 /// Questions that a stream carries at the same time.
@@ -24,7 +24,7 @@ const MOST_IDS: usize = 200_000;
 /// The questions of a stream.
 #[derive(Debug)]
 pub(crate) struct Questions {
-    watched: Watched,
+    memory: StreamMemory,
     hashing: RandomState,
     open: HashMap<u64, Box<Open>>,
     ids: HashSet<u64>,
@@ -71,9 +71,9 @@ impl Said {
 }
 
 impl Questions {
-    pub(crate) fn new(watched: Watched) -> Self {
+    pub(crate) fn new(memory: StreamMemory) -> Self {
         Self {
-            watched,
+            memory,
             hashing: RandomState::new(),
             open: HashMap::new(),
             ids: HashSet::new(),
@@ -110,10 +110,10 @@ impl Questions {
         if self.ids.len() >= MOST_IDS {
             return Err(Refused::TooManyIds);
         }
-        if self.watched.grow(weights::ID) {
+        if self.memory.grow(weights::ID) {
             self.ids.insert(id);
             Ok(())
-        } else if self.watched.is_proven() {
+        } else if self.memory.is_proven() {
             // Others have the room. What is on the stream goes on, and the id stays free.
             Err(Refused::TooManyQuestions)
         } else {
@@ -127,7 +127,7 @@ impl Questions {
             return Err(Refused::TooManyQuestions);
         }
         let (going, staying) = self.weigh(&question);
-        if !self.watched.grow(going + staying) {
+        if !self.memory.grow(going + staying) {
             return Err(Refused::TooManyQuestions);
         }
         if let Some(about) = About::of_question(&question) {
@@ -174,12 +174,12 @@ impl Questions {
         }
         // Its places stay.
         let (going, _) = self.weigh(&question);
-        self.watched.shrink(going);
+        self.memory.shrink(going);
     }
 
     /// True when nothing was found to be allowed yet, and so much was asked that the next question waits for that.
     pub(crate) fn is_unproven_and_full(&self) -> bool {
-        !self.watched.is_proven() && self.watched.weight() >= UNPROVEN - weights::LARGEST
+        !self.memory.is_proven() && self.memory.weight() >= UNPROVEN - weights::LARGEST
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -217,7 +217,7 @@ impl Questions {
         {
             namespace.is_allowed = true;
             self.dirty.extend(&namespace.ids);
-            self.watched.prove();
+            self.memory.prove();
         }
     }
 

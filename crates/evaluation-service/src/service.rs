@@ -26,16 +26,16 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::auth::{Caller, Callers, Right, TokenOwner};
 use crate::batch::Batch;
+use crate::caller_quotas::Open;
 use crate::error::Refused;
 use crate::evaluate::Judged;
 use crate::evaluate::policies::Policies;
 use crate::evaluate::remembered::Remembered;
+use crate::json_memory::Memory;
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::places::Places;
 use crate::rego::Pool;
-use crate::room::Room;
-use crate::shares::Place;
+use crate::slots::Slots;
 use crate::stream::{Context, Said, UNSENT};
 use crate::world::{Shared, World};
 use crate::{check, evaluate, explain, requestable, stream, validate, who_can};
@@ -50,7 +50,7 @@ pub struct Service {
     /// What is read when it is asked for.
     pub live: Live,
     /// Whose turn it is.
-    pub places: Places,
+    pub slots: Slots,
     /// Who runs Rego.
     pub rego: Pool,
     /// What was said about checks before.
@@ -58,7 +58,7 @@ pub struct Service {
     /// Policies that were read before.
     pub policies: Arc<Policies>,
     /// What questions may take of memory.
-    pub room: Arc<Room>,
+    pub memory: Arc<Memory>,
     /// Whether the caches are complete.
     pub readiness: Readiness,
     /// What is counted.
@@ -182,8 +182,8 @@ impl Service {
             .authorize(&caller, Right::Everything, &namespace)
             .await?;
         let is_new = policy.is_new();
-        let place = self.places.take(&namespace, stage.into()).await?;
-        let judged = evaluate::judge(policy, &asked, &self.rego, &place, &self.room).await?;
+        let slot = self.slots.take(&namespace, stage.into()).await?;
+        let judged = evaluate::judge(policy, &asked, &self.rego, &slot, &self.memory).await?;
         let Judged {
             policy,
             answer,
@@ -209,7 +209,7 @@ impl Service {
         self.callers
             .authorize(&caller, Right::Everything, &policy.namespace)
             .await?;
-        validate::validate(policy, &self.rego, &self.places, &self.room).await
+        validate::validate(policy, &self.rego, &self.slots, &self.memory).await
     }
 
     async fn explain_access(
@@ -227,7 +227,7 @@ impl Service {
             let needs_account = explain::needs_account(&world, namespace);
             (needs_account, explain::request(&world, &question))
         };
-        let _asked = caller.asked().await?;
+        let _asked = caller.quotas.question().await?;
         let mut read = explain::Read::default();
         if needs_account {
             let subject = &question.subject;
@@ -356,8 +356,8 @@ impl Evaluation for Service {
         let since = Instant::now();
         let begin = || {
             let caller = caller(&request)?;
-            let place: Option<Place> = request.extensions().get().cloned();
-            let place = place.ok_or(Refused::Internal)?;
+            let open: Option<Open> = request.extensions().get().cloned();
+            let open = open.ok_or(Refused::Internal)?;
             self.look(|_, _| ())?;
             let context = Context {
                 shared: Arc::clone(&self.shared),
@@ -372,7 +372,7 @@ impl Evaluation for Service {
             tokio::spawn(async move {
                 run.await;
                 // It is over for the caller when its answer is gone, and for the service now.
-                drop(place);
+                drop(open);
             });
             Ok(ReceiverStream::new(unsent))
         };

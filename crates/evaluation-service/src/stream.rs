@@ -92,7 +92,7 @@ pub(crate) async fn run(
     context.metrics.streams.inc();
     let mut running = Running {
         changes: context.shared.changes(),
-        questions: Questions::new(context.caller.watched()),
+        questions: Questions::new(context.caller.quotas.stream_memory()),
         reviews: JoinSet::new(),
         everything: Together::default(),
         said: said.clone(),

@@ -3,14 +3,15 @@
 use connectors_api::judge::RegoFailure;
 use connectors_api::validate::{self, Finding, Module, Severity, Validated};
 use evaluation_api::v1::{self, FindingSeverity, ValidatePolicyRequest, ValidatePolicyResponse};
+use service_kit::json_weight::weigh;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Refused;
 use crate::evaluate::{ALL_REGO, namespace_in, policy_in};
-use crate::places::{Places, Purpose};
+use crate::json_memory::Memory;
 use crate::rego::{Pool, Sound};
-use crate::room::{Room, weigh};
+use crate::slots::{Purpose, Slots};
 
 /// No API server stores more.
 const LONGEST: usize = 1024 * 1024;
@@ -38,13 +39,13 @@ pub(crate) fn read(request: ValidatePolicyRequest) -> Result<Policy, Refused> {
 pub(crate) async fn validate(
     policy: Policy,
     pool: &Pool,
-    places: &Places,
-    room: &Room,
+    slots: &Slots,
+    memory: &Memory,
 ) -> Result<ValidatePolicyResponse, Refused> {
     let Policy { text, namespace } = policy;
     let (of, taken) = (
         namespace.clone(),
-        room.take(weigh(&text), Purpose::Written).await?,
+        memory.take(weigh(&text), Purpose::Written).await?,
     );
     let looked = spawn_blocking(move || {
         let looked = policy_in(&of, &text).map(|policy| validate::policy(&policy));
@@ -55,11 +56,11 @@ pub(crate) async fn validate(
     let Validated { findings, modules } = looked;
     let mut findings: Vec<v1::Finding> = findings.into_iter().map(told).collect();
     if !modules.is_empty() {
-        let place = places.take(&namespace, Purpose::Written).await?;
+        let slot = slots.take(&namespace, Purpose::Written).await?;
         let deadline = Instant::now() + ALL_REGO;
         for module in &modules {
             let look = async {
-                let _worker = place.worker().await;
+                let _worker = slot.worker().await;
                 look_at(module, pool).await
             };
             findings.extend(in_time(deadline, module, look).await?.map(told));

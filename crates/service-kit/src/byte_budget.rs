@@ -5,18 +5,18 @@
 //! Invariant: once nothing is exceeded any more, each namespace is within its share and all are within the total. What is
 //! over the total is paid by the namespace that has most.
 
-use std::collections::BTreeMap;
+use std::{borrow::Borrow, collections::BTreeMap};
 
-/// The bytes that are kept, by namespace.
+/// The bytes that are kept, by namespace or whatever else tells tenants apart.
 #[derive(Debug)]
-pub struct ByteBudget {
+pub struct ByteBudget<K = String> {
     of_namespace: usize,
     of_all: usize,
-    kept: BTreeMap<String, usize>,
+    kept: BTreeMap<K, usize>,
     total: usize,
 }
 
-impl ByteBudget {
+impl<K: Clone + Ord> ByteBudget<K> {
     /// Nothing is kept; so much may be of one namespace, and of all together.
     #[must_use]
     pub const fn new(of_namespace: usize, of_all: usize) -> Self {
@@ -29,7 +29,11 @@ impl ByteBudget {
     }
 
     /// So many bytes more are kept of a namespace.
-    pub fn add(&mut self, namespace: &str, bytes: usize) {
+    pub fn add<Q>(&mut self, namespace: &Q, bytes: usize)
+    where
+        K: Borrow<Q>,
+        Q: Ord + ToOwned<Owned = K> + ?Sized,
+    {
         if bytes > 0 {
             *self.kept.entry(namespace.to_owned()).or_default() += bytes;
             self.total += bytes;
@@ -37,7 +41,11 @@ impl ByteBudget {
     }
 
     /// So many bytes fewer are kept of a namespace.
-    pub fn release(&mut self, namespace: &str, bytes: usize) {
+    pub fn release<Q>(&mut self, namespace: &Q, bytes: usize)
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
         let Some(kept) = self.kept.get_mut(namespace) else {
             return;
         };
@@ -52,7 +60,11 @@ impl ByteBudget {
     /// After something was kept of one namespace, the namespace of which nothing may be kept any more, if there is one.
     /// It is asked until there is none.
     #[must_use]
-    pub fn exceeded(&self, changed: &str) -> Option<String> {
+    pub fn exceeded<Q>(&self, changed: &Q) -> Option<K>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ToOwned<Owned = K> + ?Sized,
+    {
         if self.of(changed) > self.of_namespace {
             return Some(changed.to_owned());
         }
@@ -65,7 +77,11 @@ impl ByteBudget {
 
     /// What is kept of a namespace.
     #[must_use]
-    pub fn of(&self, namespace: &str) -> usize {
+    pub fn of<Q>(&self, namespace: &Q) -> usize
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
         self.kept.get(namespace).copied().unwrap_or_default()
     }
 

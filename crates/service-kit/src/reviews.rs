@@ -11,6 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::retry::{CallError, Policy};
 
+/// Where the API server says to which pod a service account token is bound: its name.
+pub const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
+/// The UID of the pod.
+pub const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
+/// The node of the pod.
+pub const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+
 /// Who is asked about. Groups may be many, so they are borrowed.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Reviewed<'a> {

@@ -14,8 +14,8 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::evaluator::Evaluator;
+use crate::peer_quota::Limits;
 use crate::review::{Answer, Operation, Refusal, RefusalStatus, Request, Text};
-use crate::shares::Limits;
 use judge::{Creator, Problem, Seen};
 use lookups::{Lookups, Unanswered};
 use policies::Policies;

@@ -19,9 +19,9 @@ mod evaluator;
 mod metrics;
 #[cfg(test)]
 mod oracle;
+mod peer_quota;
 mod review;
 mod server;
-mod shares;
 #[cfg(test)]
 mod testing;
 mod weight;
@@ -42,8 +42,8 @@ use admission::Admission;
 use certs::{Keeper, Place, serving::Serving};
 use evaluator::Evaluator;
 use metrics::Metrics;
+use peer_quota::Limits;
 use server::Handler;
-use shares::Limits;
 
 pub use args::Args;
 pub use error::RunError;

@@ -31,7 +31,8 @@ use serde_json::{Value, json};
 use tokio::{runtime::Builder, time::Instant};
 
 use crate::{
-    admission::Admission, evaluator::Evaluator, metrics::Metrics, server::Handler, shares::Limits,
+    admission::Admission, evaluator::Evaluator, metrics::Metrics, peer_quota::Limits,
+    server::Handler,
 };
 use answer::Answer;
 use dice::Dice;

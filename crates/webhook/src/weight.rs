@@ -5,19 +5,16 @@
 //! part of it is let go, a tree until nothing is made from it any more. Each kind has room of its own: who writes large
 //! policies keeps nobody's pods waiting. Who only says that much will come takes no room.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use hyper::body::Bytes;
 use k8s_openapi::api::authentication::v1::UserInfo;
-use service_kit::fair::TenantTurn;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout_at},
-};
+use service_kit::quota::{Permit, Quota};
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     metrics::Limit,
-    shares::{Limits, Share},
+    peer_quota::{Limits, PeerQuota},
 };
 
 const MIB: usize = 1 << 20;
@@ -68,60 +65,27 @@ pub(crate) const CONNECTORS: Sizes = Sizes {
 /// Room for what is being reviewed of one kind.
 #[derive(Clone)]
 pub(crate) struct Scales {
-    bodies: Pool,
-    trees: Pool,
+    bodies: PeerQuota,
+    trees: PeerQuota,
     sizes: Sizes,
 }
 
 /// Room that is free again when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Room {
-    _of_peer: TenantTurn<IpAddr>,
-    _of_all: OwnedSemaphorePermit,
-}
+pub(crate) type Room = Permit<IpAddr>;
 
 /// There was no room in time.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// Room of one sort.
-#[derive(Clone)]
-struct Pool {
-    of_all: Arc<Semaphore>,
-    of_peer: Share,
-}
-
-impl Pool {
-    fn new(bytes: usize, limits: &Limits) -> Self {
-        Self {
-            of_all: Arc::new(Semaphore::new(bytes / KIB)),
-            of_peer: limits.share(Limit::Memory, bytes / KIB / PEER),
-        }
-    }
-
-    /// First the address's own: what waits there takes nothing from others.
-    async fn take(&self, peer: IpAddr, bytes: usize, deadline: Instant) -> Result<Room, Full> {
-        let permits = u32::try_from(bytes.div_ceil(KIB)).map_err(|_| Full)?;
-        let both = async {
-            let of_peer = self.of_peer.take(peer, permits).await;
-            let of_all = Arc::clone(&self.of_all).acquire_many_owned(permits).await;
-            of_all.map(|of_all| Room {
-                _of_peer: of_peer,
-                _of_all: of_all,
-            })
-        };
-        match timeout_at(deadline - JUDGEMENT, both).await {
-            Ok(Ok(room)) => Ok(room),
-            Ok(Err(_)) | Err(_) => Err(Full),
-        }
-    }
-}
-
 impl Scales {
     pub(crate) fn new(sizes: Sizes, limits: &Limits) -> Self {
+        let room = |bytes: usize| {
+            let quota = Quota::new(bytes / KIB, bytes / KIB / PEER);
+            limits.quota(Limit::Memory, quota)
+        };
         Self {
-            bodies: Pool::new(sizes.bodies, limits),
-            trees: Pool::new(sizes.trees, limits),
+            bodies: room(sizes.bodies),
+            trees: room(sizes.trees),
             sizes,
         }
     }
@@ -156,24 +120,31 @@ impl Scales {
         weight: usize,
         deadline: Instant,
     ) -> Result<Room, Full> {
-        self.trees.take(peer, weight, deadline).await
+        take(&self.trees, peer, weight, deadline).await
     }
 
     /// How many addresses hold or wait for room.
     #[cfg(test)]
     pub(crate) fn peers(&self) -> usize {
-        self.bodies.of_peer.peers() + self.trees.of_peer.peers()
+        self.bodies.peers() + self.trees.peers()
     }
 
     /// Kibibytes that are taken, of bodies and of trees.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> [usize; 2] {
-        let taken = |pool: &Pool, bytes: usize| bytes / KIB - pool.of_all.available_permits();
-        [
-            taken(&self.bodies, self.sizes.bodies),
-            taken(&self.trees, self.sizes.trees),
-        ]
+        [self.bodies.held(), self.trees.held()]
     }
+}
+
+async fn take(
+    quota: &PeerQuota,
+    peer: IpAddr,
+    bytes: usize,
+    deadline: Instant,
+) -> Result<Room, Full> {
+    let units = u32::try_from(bytes.div_ceil(KIB)).map_err(|_| Full)?;
+    let room = timeout_at(deadline - JUDGEMENT, quota.take(peer, units));
+    room.await.map_err(|_| Full)
 }
 
 /// A text with the room that its memory takes.
@@ -210,7 +181,7 @@ impl Growing<'_> {
             };
             let wanted = wanted.max(length).next_multiple_of(KIB);
             let more = wanted - text.capacity();
-            let room = self.scales.bodies.take(self.peer, more, self.deadline);
+            let room = take(&self.scales.bodies, self.peer, more, self.deadline);
             rooms.push(room.await?);
             text.reserve_exact(wanted - text.len());
         }
@@ -247,114 +218,17 @@ fn of_text(text: &str) -> usize {
     128 + 5 * text.len()
 }
 
-/// What a buffer takes that holds a few bytes.
-const SMALLEST_BUFFER: usize = 16;
-
-/// What the tree of a JSON text takes at most, from the marks in it: an object is a node with room for eleven fields,
-/// and a list has twice the room that it needs while it grows. Marks in strings are none. A string with escapes is put
-/// together beside the text, in a buffer that grows and is used again.
-pub(crate) fn of(text: &str) -> usize {
-    let (mut weight, mut is_string, mut is_escaped) = (text.len(), false, false);
-    let (mut string, mut has_escapes, mut longest) = (0, false, 0);
-    for byte in text.bytes() {
-        if is_string {
-            string += 1;
-            (is_string, is_escaped) = match byte {
-                _ if is_escaped => (true, false),
-                b'\\' => (true, true),
-                b'"' => (false, false),
-                _ => (true, false),
-            };
-            has_escapes |= is_escaped;
-            if !is_string && has_escapes {
-                longest = longest.max(string);
-            }
-            continue;
-        }
-        weight += match byte {
-            b'"' => {
-                (is_string, string, has_escapes) = (true, 0, false);
-                0
-            }
-            b'{' => 704,
-            b'[' => 160,
-            b':' | b',' => 128,
-            _ => 0,
-        };
-    }
-    weight + SMALLEST_BUFFER + 2 * longest
-}
-
 #[cfg(test)]
 mod tests {
-    use allocation_counter::measure;
-    use proptest::prelude::*;
-    use serde_json::Value;
+    use service_kit::json_weight::weigh;
 
     use super::*;
-
-    #[test]
-    fn what_becomes_large_in_memory_is_heavy() {
-        assert_eq!(of(""), SMALLEST_BUFFER);
-        let list = |item: &str| format!("[{}]", vec![item; 1000].join(","));
-        for (text, at_least) in [
-            (list("1"), 1000 * 64),
-            (list("[]"), 1000 * 64),
-            (list("{}"), 1000 * 640),
-            (list(r#"{"":0}"#), 1000 * 640),
-            (list(&format!("{:?}", "x".repeat(1000))), 1_000_000),
-        ] {
-            assert!(of(&text) >= at_least, "{}: {}", &text[..20], of(&text));
-        }
-    }
 
     #[test]
     fn the_largest_policy_that_the_schema_allows_is_light_enough() {
         let subject = r#"{"kind":"ServiceAccount","nameSelector":{"matchLabels":{"app.kubernetes.io/name":"builder-1000"}},
             "namespaceSelector":{"matchExpressions":[{"key":"team","operator":"In","values":["a","b"]}]}}"#;
-        assert!(2 * 1000 * of(subject) < POLICIES.heaviest * 3 / 4);
-    }
-
-    #[test]
-    fn marks_in_strings_weigh_nothing() {
-        let plain = r#""{{{{[[,,""#;
-        assert_eq!(of(plain), plain.len() + SMALLEST_BUFFER);
-        // Where there are escapes the string is put together in a buffer.
-        for text in [r#""\"{{{{[[""#, r#""\\""#] {
-            let buffer = SMALLEST_BUFFER + 2 * (text.len() - 1);
-            assert_eq!(of(text), text.len() + buffer, "{text}");
-        }
-        let after = 7 + 160 + 128 + 704 + SMALLEST_BUFFER + 2 * 3;
-        assert_eq!(of(r#"["\\",{"#), after, "after a string");
-    }
-
-    /// Any JSON: nested, wide, full of small objects or of long texts.
-    fn trees() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<i64>().prop_map(Value::from),
-            "\\PC{0,40}".prop_map(Value::from),
-            "[a-z]{200,400}".prop_map(Value::from),
-            "([a-z]|\\n|\"){200,400}".prop_map(Value::from),
-        ];
-        leaf.prop_recursive(8, 400, 40, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..40).prop_map(Value::from),
-                prop::collection::btree_map("\\PC{0,12}", inner, 0..40)
-                    .prop_map(|it| Value::from(serde_json::Map::from_iter(it))),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn no_tree_takes_more_bytes_than_it_weighs(tree in trees()) {
-            for text in [tree.to_string(), format!("{tree:#}")] {
-                let cost = measure(|| drop(serde_json::from_str::<Value>(&text)));
-                let weight = u64::try_from(of(&text)).unwrap();
-                prop_assert!(cost.bytes_max <= weight, "{} of {weight}: {text}", cost.bytes_max);
-            }
-        }
+        assert!(2 * 1000 * weigh(subject.as_bytes()) < POLICIES.heaviest * 3 / 4);
     }
 
     const PEER_A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use crate::{
     asked::Asked,
+    hold_quota::Full,
     kubernetes::{Created, Kubernetes, Lookup, asks_the_same, request},
-    room::Full,
     volume::{ConnectorKey, Wish},
 };
 

@@ -61,7 +61,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             }
             // Before anything is made: who has no room to wait costs no one a request.
             if held.is_none() {
-                let place = self.room.take(&wish.pod)?;
+                let place = self.holds.take(&wish.pod)?;
                 held = Some((place, self.metrics.hold()));
             }
             let waiting = cases.iter_mut().zip(&asked);

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{PublishError, is_final},
+    hold_quota::Full,
     kubernetes::Word,
-    room::Full,
 };
 
 /// A call that looks after a volume goes on for as long when the kubelet hangs up.

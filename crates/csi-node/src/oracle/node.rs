@@ -31,11 +31,11 @@ use crate::{
     asked::Asked,
     driver::{Driver, Settings, UnpublishError},
     error::PublishError,
+    hold_quota::{HoldQuota, Limits},
     kept::Kept,
     locks::Locks,
     metrics::Metrics,
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
-    room::{Limits, Room},
     testing::{KUBELET, NODE},
     told::Told,
     volume::{Place, PodsDir},
@@ -148,7 +148,7 @@ impl Process {
             kept: Kept::new(metrics.kept()),
             metrics,
             stop,
-            room: Room::new(ROOM),
+            holds: HoldQuota::new(ROOM),
             asked: Asked::default(),
             told: Told::default(),
             locks: Locks::default(),
@@ -175,16 +175,16 @@ impl Process {
     /// Entries of everything that has to be given back, and places that are taken.
     pub(super) fn held(&self) -> [usize; 4] {
         let Driver {
-            room,
+            holds,
             kept,
             asked,
             locks,
             ..
         } = &*self.driver;
-        let taken = ROOM.node - room.free();
+        let taken = ROOM.node - holds.free();
         [
             locks.census(),
-            room.census() + taken,
+            holds.census() + taken,
             kept.census(),
             asked.census(),
         ]

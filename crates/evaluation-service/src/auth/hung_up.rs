@@ -100,7 +100,7 @@ fn are_places_free(callers: &Callers) -> bool {
 /// How many questions at the same time a caller may ask of the API server yet.
 fn left(caller: &Caller) -> usize {
     let mut asked = Vec::new();
-    while let Some(Ok(place)) = futures::FutureExt::now_or_never(caller.asked()) {
+    while let Some(Ok(place)) = futures::FutureExt::now_or_never(caller.quotas.question()) {
         asked.push(place);
     }
     asked.len()

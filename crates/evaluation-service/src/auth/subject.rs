@@ -8,14 +8,12 @@ use connectors_api::names::{is_dns_label, is_dns_subdomain};
 use evaluation_api::POD_TOKEN_AUDIENCE;
 use evaluation_api::access::{PodRef, ServiceAccountName};
 use k8s_openapi::api::authentication::v1::UserInfo;
+use service_kit::reviews::{POD_NAME, POD_UID};
 
 use super::token::{Looks, looks};
 use super::{Caller, Callers, owner};
 use crate::error::Refused;
 
-/// Where the API server says which pod a token is bound to.
-const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
-const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 /// How a service account is called as a user.
 const ACCOUNT: &str = "system:serviceaccount:";
 /// Longer than any service account token.
@@ -44,7 +42,7 @@ impl Callers {
             Looks::Bad => return Err(Refused::SubjectToken),
         }
         let inner = &self.0;
-        let _asked = caller.asked().await?;
+        let _asked = caller.quotas.question().await?;
         let status = inner
             .review_token(token, POD_TOKEN_AUDIENCE, &inner.subject_reviews)
             .await?;

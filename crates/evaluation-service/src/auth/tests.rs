@@ -187,7 +187,7 @@ async fn a_caller_that_has_all_its_reviews_keeps_no_other_waiting() {
     };
     let (greedy, modest) = (named("greedy"), named("modest"));
     let mut flood = Vec::new();
-    while let Ok(asked) = timeout(Duration::from_millis(1), greedy.asked()).await {
+    while let Ok(asked) = timeout(Duration::from_millis(1), greedy.quotas.question()).await {
         flood.push(asked.unwrap());
     }
     let refused = callers
@@ -195,7 +195,7 @@ async fn a_caller_that_has_all_its_reviews_keeps_no_other_waiting() {
         .await
         .err();
     assert!(matches!(refused, Some(Refused::TooManyReviews)));
-    assert!(modest.asked().await.is_ok());
+    assert!(modest.quotas.question().await.is_ok());
     assert!(flood.len() < SUBJECT_REVIEWS.min(KNOWN_REVIEWS).min(ACCESS_REVIEWS));
 }
 

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::{policies::Policies, *};
 use crate::{
     fixtures,
-    places::{Places, Purpose},
+    slots::{Purpose, Slots},
 };
 
 fn bytes(value: &Value) -> Vec<u8> {
@@ -35,20 +35,20 @@ fn asked(length: usize) -> EvaluateChecksRequest {
 
 #[tokio::test]
 async fn what_a_large_question_takes_is_taken_until_it_is_judged() {
-    let (room, places) = (Room::default(), Places::new(1));
+    let (memory, slots) = (Memory::default(), Slots::new(1));
     let pool = Pool::without_workers();
-    let place = places.take("tools", Purpose::New).await.unwrap();
+    let slot = slots.take("tools", Purpose::New).await.unwrap();
     let asked = Arc::new(asked(2 * SHORT));
     let policy = Policies::default().find(&asked.policy).unwrap();
     {
-        let mut judges = std::pin::pin!(judge(policy, &asked, &pool, &place, &room));
+        let mut judges = std::pin::pin!(judge(policy, &asked, &pool, &slot, &memory));
         while pool.waiting() == 0 {
             assert!(futures::poll!(&mut judges).is_pending());
             tokio::task::yield_now().await;
         }
-        assert!(!room.is_free(), "its objects are in memory");
+        assert!(!memory.is_free(), "its objects are in memory");
     }
-    assert!(room.is_free());
+    assert!(memory.is_free());
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,14 +16,14 @@ use tonic::transport::{Channel, Endpoint};
 use super::api::Api;
 use super::judge::MAX_STALENESS;
 use crate::auth::Callers;
+use crate::caller_quotas::CallerLimits;
 use crate::gate::Gate;
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::places::Places;
 use crate::rego::Pool;
 use crate::server::converse;
 use crate::service::Service;
-use crate::shares::CallerLimits;
+use crate::slots::Slots;
 use crate::world::{Follow, Shared};
 
 pub(super) const LIMITS: CallerLimits = CallerLimits {
@@ -63,11 +63,11 @@ impl Running {
             shared,
             live: Live::new(api.client()),
             callers: Callers::new(api.client(), metrics.clone(), LIMITS),
-            places: Places::new(rego.workers()),
+            slots: Slots::new(rego.workers()),
             rego,
             remembered: Arc::default(),
             policies: Arc::default(),
-            room: Arc::default(),
+            memory: Arc::default(),
             readiness: readiness.clone(),
             metrics: metrics.clone(),
             max_staleness: MAX_STALENESS,

@@ -6,13 +6,18 @@ use proptest::prelude::*;
 
 use super::weights::{NAMESPACE_PLACE, QUESTION_PLACE};
 use super::*;
+use crate::caller_quotas::Owner;
 use crate::fixtures::question;
 use crate::world::Tuple;
 
+fn unproven() -> StreamMemory {
+    StreamMemory::new(Arc::default(), Arc::new(Owner::Local(0)))
+}
+
 fn questions() -> Questions {
-    let mut watched = Watched::new(Arc::default(), Arc::default());
-    watched.prove();
-    Questions::new(watched)
+    let mut memory = unproven();
+    memory.prove();
+    Questions::new(memory)
 }
 
 fn said(reason: &str) -> AccessAnswer {
@@ -163,7 +168,7 @@ fn taken(asked: &[AccessQuestion], message: &str) -> (usize, usize) {
         news(&mut questions, message);
         questions.touch(&Change::Everything);
         news(&mut questions, "other");
-        weight = questions.watched.weight();
+        weight = questions.memory.weight();
         for id in 3..asked.len() as u64 {
             questions.close(id);
         }
@@ -197,9 +202,9 @@ fn tables_that_stay_large_stay_weighed() {
                 .open(id, about(&format!("n{id:04}"), "a"))
                 .unwrap();
         }
-        let most = questions.watched.weight();
+        let most = questions.memory.weight();
         ids.for_each(|id| questions.close(id));
-        (most, questions.watched.weight())
+        (most, questions.memory.weight())
     };
     let first = all(&mut questions, 0..500);
     assert!(questions.by_namespace.capacity() >= 500);
@@ -210,19 +215,19 @@ fn tables_that_stay_large_stay_weighed() {
 #[test]
 fn who_has_no_room_for_a_question_may_end_another() {
     let mut questions = questions();
-    let watched = &mut questions.watched;
-    while watched.grow(1024) {}
+    let memory = &mut questions.memory;
+    while memory.grow(1024) {}
     assert!(matches!(
         questions.open(1, question()),
         Err(Refused::TooManyQuestions)
     ));
-    while questions.watched.grow(1) {}
+    while questions.memory.grow(1) {}
     assert!(matches!(
         questions.take_id(1),
         Err(Refused::TooManyQuestions)
     ));
     assert!(questions.by_namespace.is_empty() && questions.by_tuple.is_empty());
-    questions.watched.shrink(8 * 1024);
+    questions.memory.shrink(8 * 1024);
     assert!(questions.open(1, question()).is_ok());
 }
 
@@ -246,7 +251,7 @@ proptest! {
 
 #[test]
 fn who_may_ask_nothing_yet_asks_little_and_goes_on_when_he_may() {
-    let mut questions = Questions::new(Watched::new(Arc::default(), Arc::default()));
+    let mut questions = Questions::new(unproven());
     let mut id = 0;
     while !questions.is_unproven_and_full() {
         let mut longest = about(&format!("{id:063}"), &"u".repeat(63));

@@ -6,7 +6,7 @@ use evaluation_api::client::{Client, Event};
 use evaluation_api::refusal::Reason;
 use evaluation_api::v1::evaluation_client::EvaluationClient;
 use evaluation_api::v1::{CheckAccessRequest, CheckAccessResponse};
-use evaluation_service::shares::CallerLimits;
+use evaluation_service::caller_quotas::CallerLimits;
 use http::uri::PathAndQuery;
 use tokio::time::{sleep, timeout};
 use tonic::client::Grpc;

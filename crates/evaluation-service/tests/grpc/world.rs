@@ -8,13 +8,13 @@ use std::time::Duration;
 use evaluation_api::access::{AccessQuestion, ConnectorName, PodRef, ServiceAccountName};
 use evaluation_api::client::{Client, Event, Settings, Subscription};
 use evaluation_service::auth::Callers;
+use evaluation_service::caller_quotas::CallerLimits;
 use evaluation_service::live::Live;
 use evaluation_service::metrics::Metrics;
-use evaluation_service::places::Places;
 use evaluation_service::rego::{Limits, Pool};
 use evaluation_service::server::{serve_socket, serve_tls};
 use evaluation_service::service::Service;
-use evaluation_service::shares::CallerLimits;
+use evaluation_service::slots::Slots;
 use evaluation_service::world::{Follow, Shared};
 use http::Uri;
 use hyper_util::rt::TokioIo;
@@ -119,11 +119,11 @@ impl World {
             shared,
             live: Live::new(api.client()),
             callers: Callers::new(api.client(), metrics.clone(), caller_limits),
-            places: Places::new(rego.workers()),
+            slots: Slots::new(rego.workers()),
             rego,
             remembered: Arc::default(),
             policies: Arc::default(),
-            room: Arc::default(),
+            memory: Arc::default(),
             readiness: readiness.clone(),
             metrics,
             max_staleness,

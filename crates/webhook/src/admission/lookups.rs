@@ -18,20 +18,20 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::ListParams};
 use serde::{Deserialize, de::DeserializeOwned};
 use service_kit::{
-    fair::TenantTurn,
+    quota::Quota,
     report,
     retry::{Backoff, Policy},
     reviews::{self, Reviewed},
     watches::{Guarded, Identity, Parse, read},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
 use super::judge::{PodFacts, Seen};
 use crate::{
     metrics::Limit,
+    peer_quota::{Limits, PeerQuota},
     review::Request,
-    shares::{Limits, Share},
 };
 
 /// Several tries have to fit into the time of one review.
@@ -68,48 +68,9 @@ pub(crate) struct Lookups {
     client: Client,
     /// The namespace of the installation.
     namespace: Arc<str>,
-    calls: Places,
-    names: Places,
+    calls: PeerQuota,
+    names: PeerQuota,
     classes: Arc<Semaphore>,
-}
-
-/// Places for calls, of which each address has a share.
-#[derive(Clone)]
-struct Places {
-    of_all: Arc<Semaphore>,
-    of_peer: Share,
-}
-
-/// A place, until this is dropped.
-struct Place {
-    _of_peer: TenantTurn<IpAddr>,
-    _of_all: OwnedSemaphorePermit,
-}
-
-impl Places {
-    fn new(all: usize, of_peer: usize, limits: &Limits) -> Self {
-        Self {
-            of_all: Arc::new(Semaphore::new(all)),
-            of_peer: limits.share(Limit::Calls, of_peer),
-        }
-    }
-
-    /// Places that are taken, and addresses that take or await one.
-    #[cfg(test)]
-    fn taken(&self, all: usize) -> usize {
-        all - self.of_all.available_permits() + self.of_peer.peers()
-    }
-
-    /// First the address's own: what waits there takes nothing from others.
-    async fn take(&self, peer: IpAddr) -> Result<Place, Unanswered> {
-        let of_peer = self.of_peer.take(peer, 1).await;
-        // The semaphore is never closed.
-        let of_all = Arc::clone(&self.of_all).acquire_owned().await;
-        of_all.map_err(|_| Unanswered).map(|of_all| Place {
-            _of_peer: of_peer,
-            _of_all: of_all,
-        })
-    }
 }
 
 impl Lookups {
@@ -117,8 +78,8 @@ impl Lookups {
         Self {
             client,
             namespace: namespace.into(),
-            calls: Places::new(MOST_CALLS, CALLS_OF_PEER, limits),
-            names: Places::new(NAMES, NAMES_OF_PEER, limits),
+            calls: limits.quota(Limit::Calls, Quota::new(MOST_CALLS, CALLS_OF_PEER)),
+            names: limits.quota(Limit::Calls, Quota::new(NAMES, NAMES_OF_PEER)),
             classes: Arc::new(Semaphore::new(CLASS_LOOKS)),
         }
     }
@@ -127,7 +88,8 @@ impl Lookups {
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
         let classes = CLASS_LOOKS - self.classes.available_permits();
-        self.calls.taken(MOST_CALLS) + self.names.taken(NAMES) + classes
+        let taken = |quota: &PeerQuota| quota.held() + quota.peers();
+        taken(&self.calls) + taken(&self.names) + classes
     }
 
     /// Whether the user of a review may get a pod, whether or not it exists.
@@ -166,7 +128,7 @@ impl Lookups {
         most: usize,
     ) -> Result<Vec<String>, Unanswered> {
         let ask = async |name: String| {
-            let _place = self.names.take(asked.peer).await?;
+            let _place = self.names.take(asked.peer, 1).await;
             let may = self.may(asked, update_of(namespace, Some(&name))).await?;
             Ok((!may).then_some(name))
         };
@@ -180,7 +142,7 @@ impl Lookups {
         asked: &Request,
         attributes: ResourceAttributes,
     ) -> Result<bool, Unanswered> {
-        let _place = self.calls.take(asked.peer).await?;
+        let _place = self.calls.take(asked.peer, 1).await;
         let user = Reviewed::from(&asked.user_info);
         // Borrowed: a user may be in many groups, and a policy may name many connectors.
         let answer = reviews::may(&self.client, &CALLS, user, &attributes).await;
@@ -192,7 +154,7 @@ impl Lookups {
 
     /// What the installation was told; nothing when that cannot be read.
     pub(crate) async fn configuration(&self, peer: IpAddr) -> Option<Knowledge> {
-        let _place = self.calls.take(peer).await.ok()?;
+        let _place = self.calls.take(peer, 1).await;
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let found = CALLS.call("get the configuration", || api.get_opt(CONFIG_MAP));
         let data = match found.await {
@@ -232,7 +194,7 @@ impl Lookups {
         namespace: &str,
         pod_uid: &str,
     ) -> Result<usize, Unanswered> {
-        let _place = self.calls.take(peer).await?;
+        let _place = self.calls.take(peer, 1).await;
         let api: Api<AccessRequest> = Api::namespaced(self.client.clone(), namespace);
         let of_the_pod = ListParams::default().labels(&format!("{CONTEXT_OBJECT_UID}={pod_uid}"));
         let call = format!("list the accessrequests of a pod in {namespace}");
@@ -245,7 +207,7 @@ impl Lookups {
         peer: IpAddr,
         namespace: &str,
     ) -> Result<usize, Unanswered> {
-        let _place = self.calls.take(peer).await?;
+        let _place = self.calls.take(peer, 1).await;
         let api: Api<AccessPolicy> = Api::namespaced(self.client.clone(), namespace);
         let call = format!("list accesspolicies in {namespace}");
         count(call, &api, ListParams::default(), MOST_PER_NAMESPACE).await
@@ -253,9 +215,7 @@ impl Lookups {
 
     /// The pod of this name, as it is now.
     pub(crate) async fn pod(&self, peer: IpAddr, namespace: &str, name: &str) -> Seen {
-        let Ok(_place) = self.calls.take(peer).await else {
-            return Seen::NoAnswer;
-        };
+        let _place = self.calls.take(peer, 1).await;
         let api: Api<Guarded<Pod, PodFields>> = Api::namespaced(self.client.clone(), namespace);
         let call = format!("get pod {namespace}/{name}");
         match CALLS.call(call, || api.get_opt(name)).await {

@@ -17,6 +17,7 @@ use connectors_api::{
 use kube::Resource;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
+use service_kit::quota::Quota;
 use tokio::{
     task::spawn_blocking,
     time::{Instant, timeout_at},
@@ -29,8 +30,8 @@ use super::{
 use crate::{
     evaluator::Evaluator,
     metrics::Limit,
+    peer_quota::{Limits, PeerQuota},
     review::{Answer, Operation, Request, Text},
-    shares::{Limits, Share},
     weight::Room,
 };
 use judge::{Author, MOST_NAMED, Problem, Verdict};
@@ -54,7 +55,7 @@ pub(crate) struct Policies {
     lookups: Lookups,
     evaluator: Evaluator,
     /// Rego runs in few places, and takes its time there.
-    pub(crate) rego: Share,
+    pub(crate) rego: PeerQuota,
 }
 
 impl Policies {
@@ -62,7 +63,7 @@ impl Policies {
         Self {
             lookups,
             evaluator,
-            rego: limits.share(Limit::Rego, REGO_OF_PEER),
+            rego: limits.quota(Limit::Rego, Quota::per_tenant(REGO_OF_PEER)),
         }
     }
 
@@ -255,7 +256,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        shares::Limits,
+        peer_quota::Limits,
         weight::{POLICIES, Scales},
     };
 

@@ -16,15 +16,15 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes};
-use service_kit::report;
+use service_kit::{json_weight::weigh, report};
 use tokio::time::{Instant, timeout_at};
 use tracing::{error, info};
 
 use crate::{
     admission::{self, Admission},
     metrics::{Outcome, ReviewMetrics},
+    peer_quota::Limits,
     review::{self, Answer, Refusal, RefusalStatus, ReviewError},
-    shares::Limits,
     weight::{self, CONNECTORS, POLICIES, REQUESTS, Room, Scales},
 };
 
@@ -84,10 +84,10 @@ impl Page {
         let text = asked.object.as_ref().map_or("", |it| it.get());
         let made = match self {
             // What it is, and what it is to be.
-            Self::MutateAccessRequests => 2 * weight::of(text),
-            Self::ValidateAccessRequests => weight::of(text),
+            Self::MutateAccessRequests => 2 * weigh(text.as_bytes()),
+            Self::ValidateAccessRequests => weigh(text.as_bytes()),
             // The evaluation service is sent a text, in a message.
-            Self::ValidateAccessPolicies => weight::of(text) + 2 * text.len(),
+            Self::ValidateAccessPolicies => weigh(text.as_bytes()) + 2 * text.len(),
             Self::MutateConnectors => admission::CONNECTOR,
         };
         made + weight::of_user(&asked.user_info)

@@ -32,7 +32,7 @@ use crate::{
     },
     evaluator::{self, Evaluator},
     metrics::Metrics,
-    shares::Limits,
+    peer_quota::Limits,
     testing::{FakeApi, MUTATING, NAMESPACE, config_map, pod, secret},
 };
 

@@ -6,7 +6,7 @@ use connectors_api::{Permission, config::OnEnable};
 use futures::FutureExt;
 
 use super::*;
-use crate::room::Full;
+use crate::hold_quota::Full;
 
 #[tokio::test(start_paused = true)]
 async fn a_second_call_for_a_volume_in_flight_is_turned_away() {

@@ -24,14 +24,14 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
         object: _,
         metrics: _,
         stop: _,
-        room,
+        holds,
         asked,
         told,
         kept,
         locks,
     } = driver;
     [
-        room.census(),
+        holds.census(),
         asked.census(),
         kept.census(),
         locks.census(),

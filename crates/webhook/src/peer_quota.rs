@@ -5,13 +5,11 @@
 
 use std::{
     net::IpAddr,
-    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use futures::FutureExt;
-use service_kit::fair::{TenantTurn, TenantTurns};
+use service_kit::quota::{Permit, Quota};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -35,10 +33,10 @@ impl Limits {
         }
     }
 
-    /// Each address may hold so many of this at a time.
-    pub(crate) fn share(&self, limit: Limit, most: usize) -> Share {
-        Share {
-            turns: TenantTurns::of(most),
+    /// A quota of which each address has a share.
+    pub(crate) fn quota(&self, limit: Limit, quota: Quota<IpAddr>) -> PeerQuota {
+        PeerQuota {
+            quota,
             limit,
             limits: self.clone(),
         }
@@ -87,35 +85,39 @@ impl Limits {
     }
 }
 
-/// How much of one thing each address may hold at a time. Clones count together.
+/// How much of one thing is held at a time, by all and by each address. Clones count together.
 #[derive(Clone, Debug)]
-pub(crate) struct Share {
-    turns: TenantTurns<IpAddr>,
+pub(crate) struct PeerQuota {
+    quota: Quota<IpAddr>,
     limit: Limit,
     limits: Limits,
 }
 
-impl Share {
-    /// Waits until the address holds little enough. Who calls limits the time.
-    pub(crate) async fn take(&self, peer: IpAddr, turns: u32) -> TenantTurn<IpAddr> {
-        let mut turn = pin!(self.turns.take_many(peer, turns));
-        if let Some(turn) = turn.as_mut().now_or_never() {
-            return turn;
-        }
-        self.limits.reached(self.limit, peer);
-        turn.await
+impl PeerQuota {
+    /// Waits until there is enough left. The caller limits the time.
+    pub(crate) async fn take(&self, peer: IpAddr, units: u32) -> Permit<IpAddr> {
+        let over_share = || self.limits.reached(self.limit, peer);
+        self.quota.take_or_tell(peer, units, over_share).await
+    }
+
+    /// How many units are held.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.quota.held()
     }
 
     /// How many addresses hold or wait for something.
     #[cfg(test)]
     pub(crate) fn peers(&self) -> usize {
-        self.turns.tenants()
+        self.quota.tenants()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+
+    use futures::FutureExt;
 
     use super::*;
 
@@ -125,7 +127,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_over_its_share_waits_and_is_counted() {
         let limits = Limits::for_tests();
-        let share = limits.share(Limit::Rego, 2);
+        let share = limits.quota(Limit::Rego, Quota::per_tenant(2));
         let both = share.take(GREEDY, 2).await;
         assert_eq!(limits.counted(Limit::Rego), 0);
         let mut more = Box::pin(share.take(GREEDY, 1));

@@ -1,0 +1,283 @@
+//! How much each caller may have of the service at the same time. A caller that wants more is refused or waits, and no
+//! other caller notices.
+//!
+//! Owns: which connections and tokens count as one caller, and how many calls, streams, messages and questions to the API
+//! server each caller has. Refuses to know: who may ask about what.
+//!
+//! Invariant: what a caller takes is given back when the last thing that it was taken for is gone, however that ended.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::authentication::v1::UserInfo;
+use service_kit::quota::{self, Quota};
+use service_kit::reviews::POD_UID;
+use tokio::time::timeout;
+
+use crate::error::Refused;
+use crate::metrics::Metrics;
+use crate::stream_memory::{Memory, StreamMemory};
+
+/// Messages with objects that are in memory at the same time: of all callers, and of one. One has fewer than may be
+/// evaluated before a grant, so that others find a place.
+pub(crate) const MESSAGES: usize = 12;
+const MESSAGES_OF_ONE: usize = 8;
+/// The same of messages with many questions.
+const BATCHES: usize = 24;
+const BATCHES_OF_ONE: usize = 8;
+/// Questions to the API server for one caller at the same time, fewer than of any kind for all.
+const QUESTIONS: usize = 12;
+/// How long a call waits to ask the API server: after a restart all callers come at once.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// How much one caller may have at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallerLimits {
+    /// Calls that are being answered.
+    pub calls: usize,
+    /// Streams that are open.
+    pub streams: usize,
+}
+
+/// What is limited, by the word of its metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Call,
+    Stream,
+}
+
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Call => "calls",
+            Self::Stream => "streams",
+        }
+    }
+
+    const fn refusal(self) -> Refused {
+        match self {
+            Self::Call => Refused::TooManyCalls,
+            Self::Stream => Refused::TooManyStreams,
+        }
+    }
+}
+
+/// One caller.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    /// A user of the cluster. A daemon has one account on every node and is one caller on each: a token that is bound to
+    /// a pod is told apart by the pod. Nothing else that a user may choose counts.
+    User {
+        name: String,
+        pod: Option<Vec<String>>,
+    },
+    /// A user of this machine.
+    Local(u32),
+}
+
+impl Owner {
+    pub(crate) fn of(user: &UserInfo) -> Self {
+        let extra = user.extra.as_ref();
+        Self::User {
+            name: user.username.clone().unwrap_or_default(),
+            pod: extra.and_then(|extra| extra.get(POD_UID)).cloned(),
+        }
+    }
+}
+
+/// What a caller holds of one quota, until this is dropped.
+pub(crate) type Permit = quota::Permit<Arc<Owner>>;
+/// One call or stream of a caller, until the last clone of this is dropped.
+pub(crate) type Open = Arc<Permit>;
+
+/// The quotas of all callers. Clones are the same ones.
+#[derive(Clone)]
+pub(crate) struct Quotas(Arc<Inner>);
+
+struct Inner {
+    metrics: Metrics,
+    calls: Quota<Arc<Owner>>,
+    streams: Quota<Arc<Owner>>,
+    messages: Quota<Arc<Owner>>,
+    batches: Quota<Arc<Owner>>,
+    questions: Quota<Arc<Owner>>,
+    memory: Arc<Mutex<Memory>>,
+}
+
+/// The quotas of one caller.
+#[derive(Clone)]
+pub(crate) struct CallerQuotas {
+    owner: Arc<Owner>,
+    all: Quotas,
+}
+
+impl Quotas {
+    pub(crate) fn new(limits: CallerLimits, metrics: Metrics) -> Self {
+        Self(Arc::new(Inner {
+            metrics,
+            calls: Quota::per_tenant(limits.calls),
+            streams: Quota::per_tenant(limits.streams),
+            messages: Quota::new(MESSAGES, MESSAGES_OF_ONE),
+            batches: Quota::new(BATCHES, BATCHES_OF_ONE),
+            questions: Quota::per_tenant(QUESTIONS),
+            memory: Arc::default(),
+        }))
+    }
+
+    /// Those of a caller.
+    pub(crate) fn of(&self, owner: Owner) -> CallerQuotas {
+        CallerQuotas {
+            owner: Arc::new(owner),
+            all: self.clone(),
+        }
+    }
+}
+
+impl CallerQuotas {
+    /// Begins a call or a stream, at once or not at all: waiting would take memory as well.
+    pub(crate) fn begin(&self, kind: Kind) -> Result<Open, Refused> {
+        let quotas = &self.all.0;
+        let quota = match kind {
+            Kind::Call => &quotas.calls,
+            Kind::Stream => &quotas.streams,
+        };
+        let open = quota.try_take(self.owner(), 1).map_err(|_| {
+            quotas.metrics.caller_limit(kind.as_str());
+            kind.refusal()
+        })?;
+        Ok(Arc::new(open))
+    }
+
+    /// Waits for a message with objects, behind none but the caller's own.
+    pub(crate) async fn message(&self) -> Permit {
+        self.all.0.messages.take(self.owner(), 1).await
+    }
+
+    /// Waits for a message with many questions, behind none but the caller's own.
+    pub(crate) async fn batch(&self) -> Permit {
+        self.all.0.batches.take(self.owner(), 1).await
+    }
+
+    /// Waits until the API server may be asked something for this caller, behind none but its own questions.
+    pub(crate) async fn question(&self) -> Result<Permit, Refused> {
+        let question = self.all.0.questions.take(self.owner(), 1);
+        let question = timeout(LONGEST_WAIT, question).await;
+        question.map_err(|_| Refused::TooManyReviews)
+    }
+
+    /// The memory of a new stream, none yet.
+    pub(crate) fn stream_memory(&self) -> StreamMemory {
+        StreamMemory::new(Arc::clone(&self.all.0.memory), self.owner())
+    }
+
+    fn owner(&self) -> Arc<Owner> {
+        Arc::clone(&self.owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use futures::FutureExt;
+    use prometheus::Registry;
+
+    use super::*;
+
+    const LIMITS: CallerLimits = CallerLimits {
+        calls: 3,
+        streams: 2,
+    };
+
+    fn quotas() -> Quotas {
+        let metrics = Metrics::register(&Registry::new()).unwrap();
+        Quotas::new(LIMITS, metrics)
+    }
+
+    fn user(name: &str, extra: &[(&str, &str)]) -> Owner {
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), vec![(*value).to_owned()]);
+        let extra: BTreeMap<_, _> = extra.iter().map(pair).collect();
+        Owner::of(&UserInfo {
+            username: Some(name.to_owned()),
+            extra: Some(extra),
+            ..UserInfo::default()
+        })
+    }
+
+    fn take_all(caller: &CallerQuotas, kind: Kind) -> Vec<Open> {
+        std::iter::from_fn(|| caller.begin(kind).ok()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_caller_never_takes_the_places_of_another() {
+        let quotas = quotas();
+        let greedy = quotas.of(user("greedy", &[]));
+        let modest = quotas.of(user("modest", &[]));
+        let local = quotas.of(Owner::Local(0));
+        let calls = take_all(&greedy, Kind::Call);
+        let streams = take_all(&greedy, Kind::Stream);
+        assert_eq!((calls.len(), streams.len()), (LIMITS.calls, LIMITS.streams));
+        let refused = [Kind::Call, Kind::Stream].map(|kind| greedy.begin(kind).err());
+        assert!(matches!(
+            refused,
+            [Some(Refused::TooManyCalls), Some(Refused::TooManyStreams)]
+        ));
+        let messages: Vec<_> = (0..MESSAGES_OF_ONE)
+            .map(|_| greedy.message().now_or_never().unwrap())
+            .collect();
+        let questions: Vec<_> = (0..QUESTIONS)
+            .map(|_| greedy.question().now_or_never().unwrap())
+            .collect();
+        let batches: Vec<_> = (0..BATCHES_OF_ONE)
+            .map(|_| greedy.batch().now_or_never().unwrap())
+            .collect();
+        assert!(greedy.message().now_or_never().is_none());
+        assert!(greedy.batch().now_or_never().is_none());
+        assert!(greedy.question().now_or_never().is_none());
+        for other in [modest, local] {
+            assert_eq!(take_all(&other, Kind::Call).len(), LIMITS.calls);
+            assert_eq!(take_all(&other, Kind::Stream).len(), LIMITS.streams);
+            assert!(other.message().now_or_never().is_some());
+            assert!(other.batch().now_or_never().is_some());
+            assert!(other.question().now_or_never().is_some());
+        }
+        drop((messages, batches, questions));
+    }
+
+    #[test]
+    fn another_token_is_not_another_caller_and_another_pod_is() {
+        let token = "authentication.kubernetes.io/credential-id";
+        let plugin = |id: &str, pod: &str| user("csi-node", &[(token, id), (POD_UID, pod)]);
+        assert_eq!(plugin("1", "a"), plugin("2", "a"));
+        assert_ne!(plugin("1", "a"), plugin("1", "b"));
+        let loose = user("csi-node", &[]);
+        assert_ne!(plugin("1", "a"), loose);
+        assert_eq!(user("csi-node", &[(token, "3")]), loose);
+        assert_ne!(Owner::Local(0), Owner::Local(1));
+    }
+
+    #[test]
+    fn a_place_is_taken_until_all_that_it_stands_for_is_gone() {
+        let quotas = quotas();
+        let caller = quotas.of(user("a", &[]));
+        let mut all = take_all(&caller, Kind::Stream);
+        let task = all[0].clone();
+        drop(all.remove(0));
+        assert!(caller.begin(Kind::Stream).is_err());
+        drop(task);
+        assert!(caller.begin(Kind::Stream).is_ok());
+    }
+
+    #[test]
+    fn a_caller_is_remembered_as_long_as_it_has_something_and_no_longer() {
+        let quotas = quotas();
+        let caller = quotas.of(user("a", &[]));
+        let place = take_all(&caller, Kind::Call).pop().unwrap();
+        drop(caller);
+        // What it has counts, even if everything else about it was forgotten meanwhile.
+        let again = quotas.of(user("a", &[]));
+        assert_eq!(take_all(&again, Kind::Call).len(), LIMITS.calls - 1);
+        drop((again, place));
+        assert_eq!(quotas.0.calls.tenants(), 0);
+    }
+}

@@ -1,0 +1,99 @@
+//! How much JSON may be in memory, read, at the same time. A message is weighed before it is read, and waits until there
+//! is enough memory left.
+//!
+//! Owns: how much memory there is for questions of each purpose. Refuses to know: what they say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::error::Refused;
+use crate::slots::Purpose;
+
+const MIB: usize = 1024 * 1024;
+/// The most that one question may take. Objects as clusters have them take some fifteen times their text.
+pub(crate) const MOST: usize = 40 * MIB;
+/// All questions that would give something new, and policies as they are written.
+const NEW: usize = 120 * MIB;
+/// All questions about what was granted: they wait for nobody else.
+const GRANTED: usize = 80 * MIB;
+/// It is counted in these: a semaphore has no place for so many bytes.
+const UNIT: usize = 1024;
+/// How long a call waits for memory. The caller comes again.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Memory for questions.
+#[derive(Debug)]
+pub struct Memory {
+    new: Arc<Semaphore>,
+    granted: Arc<Semaphore>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            new: Arc::new(Semaphore::new(NEW / UNIT)),
+            granted: Arc::new(Semaphore::new(GRANTED / UNIT)),
+        }
+    }
+}
+
+impl Memory {
+    /// Waits for so much memory, but not for long. The permit goes where the objects go: they are read to the end, even if
+    /// no caller waits for that any more.
+    pub(crate) async fn take(
+        &self,
+        weight: usize,
+        purpose: Purpose,
+    ) -> Result<OwnedSemaphorePermit, Refused> {
+        if weight > MOST {
+            return Err(Refused::TooMuchMemory);
+        }
+        let memory = match purpose {
+            Purpose::Granted => &self.granted,
+            Purpose::New | Purpose::Written => &self.new,
+        };
+        let units = u32::try_from(weight.div_ceil(UNIT)).map_err(|_| Refused::TooMuchMemory)?;
+        let permit = Arc::clone(memory).acquire_many_owned(units);
+        let permit = timeout(LONGEST_WAIT, permit).await;
+        permit
+            .map_err(|_| Refused::TooBusy)?
+            .map_err(|_| Refused::Internal)
+    }
+}
+
+#[cfg(test)]
+impl Memory {
+    /// Whether nothing is taken of it.
+    pub(crate) fn is_free(&self) -> bool {
+        let Self { new, granted } = self;
+        new.available_permits() == NEW / UNIT && granted.available_permits() == GRANTED / UNIT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_no_room_comes_again_and_what_was_granted_has_its_own() {
+        let memory = Memory::default();
+        let too_much = memory.take(MOST + 1, Purpose::New).await;
+        assert!(matches!(too_much, Err(Refused::TooMuchMemory)));
+        let mut taken = Vec::new();
+        for _ in 0..NEW / MOST {
+            taken.push(memory.take(MOST, Purpose::New).await.unwrap());
+        }
+        let before = Instant::now();
+        let late = memory.take(UNIT, Purpose::Written).await;
+        assert!(matches!(late, Err(Refused::TooBusy)));
+        assert_eq!(before.elapsed(), LONGEST_WAIT);
+        assert!(memory.take(MOST, Purpose::Granted).await.is_ok());
+        taken.pop();
+        assert!(memory.take(MOST, Purpose::Written).await.is_ok());
+    }
+}

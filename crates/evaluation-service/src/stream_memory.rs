@@ -1,0 +1,190 @@
+//! How much memory the questions of open streams take.
+//!
+//! Owns: how much memory there is for questions, and the share of each caller. Refuses to know: what is asked.
+//!
+//! Invariants: nothing takes more than it was weighed. A caller's share never grows beyond an eighth of what it leaves
+//! free, so that a newcomer finds memory beside many callers that take all they get.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use service_kit::byte_budget::ByteBudget;
+
+use crate::caller_quotas::Owner;
+
+const MIB: usize = 1024 * 1024;
+/// The questions of all streams.
+const ALL: usize = 128 * MIB;
+/// So many times its part is free after a caller's part has grown. The first one may have 14 MiB; ten thousand
+/// questions as nodes have them take ten.
+const FREE: usize = 8;
+
+/// What a stream may take before it is known that its caller may ask anything: it is beside all of that, because
+/// whoever has a token of the cluster may have as many as he likes.
+pub(crate) const UNPROVEN: usize = 64 * 1024;
+
+/// What all streams take, by caller.
+#[derive(Debug)]
+pub(crate) struct Memory(ByteBudget<Arc<Owner>>);
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self(ByteBudget::new(ALL / FREE, ALL))
+    }
+}
+
+/// What one stream takes, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct StreamMemory {
+    all: Arc<Mutex<Memory>>,
+    owner: Arc<Owner>,
+    weight: usize,
+    is_proven: bool,
+}
+
+impl StreamMemory {
+    pub(crate) const fn new(all: Arc<Mutex<Memory>>, owner: Arc<Owner>) -> Self {
+        Self {
+            all,
+            owner,
+            weight: 0,
+            is_proven: false,
+        }
+    }
+
+    /// Takes so much more, or nothing.
+    pub(crate) fn grow(&mut self, weight: usize) -> bool {
+        let is_room = if self.is_proven {
+            let Memory(all) = &mut *lock(&self.all);
+            let free = ALL.saturating_sub(all.total() + weight);
+            let is_room = all.of(&self.owner) + weight <= free / FREE;
+            all.add(&self.owner, if is_room { weight } else { 0 });
+            is_room
+        } else {
+            self.weight + weight <= UNPROVEN
+        };
+        self.weight += if is_room { weight } else { 0 };
+        is_room
+    }
+
+    /// The caller may ask. From here on its questions count in its share; what it has is too little to be refused.
+    pub(crate) fn prove(&mut self) {
+        if !self.is_proven {
+            self.is_proven = true;
+            lock(&self.all).0.add(&self.owner, self.weight);
+        }
+    }
+
+    pub(crate) const fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    /// Gives so much back, and never more than was taken.
+    pub(crate) fn shrink(&mut self, weight: usize) {
+        let weight = weight.min(self.weight);
+        self.weight -= weight;
+        if self.is_proven {
+            lock(&self.all).0.release(&self.owner, weight);
+        }
+    }
+
+    pub(crate) const fn weight(&self) -> usize {
+        self.weight
+    }
+}
+
+impl Drop for StreamMemory {
+    fn drop(&mut self) {
+        self.shrink(self.weight);
+    }
+}
+
+fn lock(all: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
+    // Counts change by single steps.
+    all.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(all: &Arc<Mutex<Memory>>, user: u32) -> StreamMemory {
+        StreamMemory::new(Arc::clone(all), Arc::new(Owner::Local(user)))
+    }
+
+    fn taken(all: &Mutex<Memory>) -> usize {
+        lock(all).0.total()
+    }
+
+    fn proven(all: &Arc<Mutex<Memory>>, user: u32) -> StreamMemory {
+        let mut memory = stream(all, user);
+        memory.prove();
+        memory
+    }
+
+    /// How much of a unit a new stream gets until it gets no more.
+    fn fill(memory: &mut StreamMemory, unit: usize) -> usize {
+        std::iter::repeat_with(|| memory.grow(unit))
+            .take_while(|grown| *grown)
+            .count()
+            * unit
+    }
+
+    #[test]
+    fn one_caller_has_its_part_on_all_its_streams_together() {
+        let all = Arc::default();
+        let (mut one, mut two) = (proven(&all, 1), proven(&all, 1));
+        let most = fill(&mut one, MIB);
+        assert_eq!(most, 14 * MIB);
+        assert!(!two.grow(MIB));
+        one.shrink(MIB);
+        assert!(two.grow(MIB) && !two.grow(MIB));
+        drop(one);
+        assert_eq!(fill(&mut two, MIB), most - MIB);
+        drop(two);
+        assert_eq!(taken(&all), 0);
+    }
+
+    #[test]
+    fn a_newcomer_finds_room_beside_thirty_who_take_all_they_get() {
+        let all = Arc::default();
+        let mut greedy = Vec::new();
+        for user in 0..30 {
+            let mut one = proven(&all, user);
+            fill(&mut one, 1024);
+            greedy.push(one);
+        }
+        let mut modest = proven(&all, 30);
+        let found = fill(&mut modest, 1024);
+        // Some three hundred questions: no node has as many pods.
+        assert!(found >= MIB / 4, "{found}");
+        assert!(taken(&all) <= ALL);
+    }
+
+    #[test]
+    fn who_is_not_known_to_be_allowed_anything_takes_nothing_from_others() {
+        let all = Arc::default();
+        let mut unproven: Vec<_> = (0..1000).map(|user| stream(&all, user)).collect();
+        for one in &mut unproven {
+            assert_eq!(fill(one, 1024), UNPROVEN);
+        }
+        assert_eq!(taken(&all), 0);
+        // Known, it has its part like everybody.
+        let known = &mut unproven[0];
+        known.prove();
+        known.prove();
+        assert_eq!(taken(&all), UNPROVEN);
+        assert!(fill(known, MIB) > MIB);
+        drop(unproven);
+        assert_eq!(taken(&all), 0);
+    }
+
+    #[test]
+    fn nobody_gives_back_what_others_have() {
+        let all = Arc::default();
+        let (mut one, mut two) = (proven(&all, 1), proven(&all, 2));
+        assert!(one.grow(10) && two.grow(5));
+        two.shrink(7);
+        assert_eq!((taken(&all), two.weight()), (10, 0));
+        assert!(!one.grow(usize::MAX / 2));
+    }
+}
