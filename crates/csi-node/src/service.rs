@@ -91,7 +91,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         mounter: Arc::new(Linux::new(&driver_name)),
         switch: process.switch(namespace)?,
         object: process.driver_object(kubernetes.clone(), driver_name.clone()),
-        kept: Kept::new(metrics.kept()),
+        kept: Kept::new(metrics.kept.clone()),
         metrics,
         stop: process.shell.tasks.stop(),
         holds: HoldQuota::new(Limits {

@@ -48,7 +48,7 @@ pub(crate) async fn follow_config(
     let mut knowledge = Knowledge::default();
     let mut ready = Some(ready);
     let hear = |heard| {
-        told.present(heard != Heard::Gone);
+        told.present.set((heard != Heard::Gone).into());
         match heard {
             Heard::Data(data) => {
                 for problem in knowledge.learn(&data) {
@@ -60,7 +60,7 @@ pub(crate) async fn follow_config(
         let Some(config) = knowledge.config() else {
             return;
         };
-        told.enabled(config.enabled);
+        told.enabled.set(config.enabled.into());
         let changed = switch.send_if_modified(|known| known.replace(config) != *known);
         if changed {
             let on_enable = config.on_enable.as_str();

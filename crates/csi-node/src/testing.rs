@@ -623,7 +623,7 @@ impl<M: Mounter> World<M> {
             mounter: Arc::clone(&mounter),
             switch: switched,
             object: checked,
-            kept: Kept::new(metrics.kept()),
+            kept: Kept::new(metrics.kept.clone()),
             metrics,
             stop,
             holds: HoldQuota::new(Limits {

@@ -5,125 +5,64 @@ use std::time::Duration;
 use connectors_api::judge::{RegoAnswer, RegoFailure};
 use evaluation_api::access::{AccessAnswer, Decision};
 use evaluation_api::v1::AccessDecision;
-use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-};
+use service_kit::families;
 use tonic::Code;
-
-/// The metrics of the service. No label takes a value that a caller chooses.
-#[derive(Clone, Debug)]
-pub struct Metrics {
-    calls: IntCounterVec,
-    call_seconds: HistogramVec,
-    decisions: IntCounterVec,
-    reviews: IntCounterVec,
-    caller_limits: IntCounterVec,
-    checks: IntCounterVec,
-    rego: IntCounterVec,
-    rego_seconds: Histogram,
-    rego_workers: IntCounter,
-    /// Streams that are open.
-    pub(crate) streams: IntGauge,
-    /// Questions on all streams.
-    pub(crate) subscriptions: IntGauge,
-    /// Connections that are open.
-    pub(crate) connections: IntGauge,
-    /// Objects whose version in the caches is older than what could not be read.
-    pub(crate) dropped: IntCounterVec,
-    /// Whether mounts are gated.
-    pub(crate) enabled: IntGauge,
-    /// Whether the `ConfigMap` of the installation is there.
-    pub(crate) config_present: IntGauge,
-}
 
 const SECONDS: &[f64] = &[
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-impl Metrics {
-    /// Makes the metrics, once per process.
-    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counters = |name, help, labels: &[&str]| {
-            let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(counters.clone()))?;
-            Ok::<_, prometheus::Error>(counters)
-        };
-        let gauge = |name, help| {
-            let gauge = IntGauge::new(name, help)?;
-            registry.register(Box::new(gauge.clone()))?;
-            Ok::<_, prometheus::Error>(gauge)
-        };
-        let seconds =
-            |name: &str, help: &str| HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
-        let metrics = Self {
-            calls: counters(
-                "evaluation_calls_total",
-                "Calls, by what was asked and the gRPC code of the answer",
-                &["call", "code"],
-            )?,
-            call_seconds: HistogramVec::new(
-                seconds("evaluation_call_seconds", "Time to the answer of a call"),
-                &["call"],
-            )?,
-            decisions: counters(
-                "evaluation_decisions_total",
-                "Answers to access questions, by decision",
-                &["decision"],
-            )?,
-            reviews: counters(
-                "evaluation_reviews_total",
-                "Reviews of callers by the API server, by kind and result",
-                &["review", "result"],
-            )?,
-            caller_limits: counters(
-                "evaluation_caller_limits_total",
-                "Calls and streams refused because their caller has as many as it may, by what it has",
-                &["limit"],
-            )?,
-            checks: counters(
-                "evaluation_checks_total",
-                "Answers about the checks of a policy, by where they come from",
-                &["source"],
-            )?,
-            rego: counters(
-                "evaluation_rego_jobs_total",
-                "Rego evaluations, by result",
-                &["result"],
-            )?,
-            rego_seconds: Histogram::with_opts(seconds(
-                "evaluation_rego_seconds",
-                "Time of a Rego evaluation, waiting for a worker included",
-            ))?,
-            rego_workers: IntCounter::new(
-                "evaluation_rego_workers_started_total",
-                "Worker processes for Rego that were started",
-            )?,
-            streams: gauge("evaluation_streams", "Streams of access answers")?,
-            subscriptions: gauge(
-                "evaluation_subscriptions",
-                "Questions on all streams of access answers",
-            )?,
-            connections: gauge("evaluation_connections", "Connections of callers")?,
-            dropped: counters(
-                "evaluation_unreadable_objects_total",
-                "Objects that were left out of decisions because they cannot be read, by kind",
-                &["kind"],
-            )?,
-            enabled: gauge(
-                "connectors_approval_enabled",
-                "Whether answers say that mounts are gated, as this process last knew it",
-            )?,
-            config_present: gauge(
-                "connectors_config_present",
-                "Whether the ConfigMap of the switch is there; without it the last known value holds",
-            )?,
-        };
-        registry.register(Box::new(metrics.call_seconds.clone()))?;
-        registry.register(Box::new(metrics.rego_seconds.clone()))?;
-        registry.register(Box::new(metrics.rego_workers.clone()))?;
-        Ok(metrics)
+families! {
+    /// The metrics of the service. No label takes a value that a caller chooses.
+    pub struct Metrics {
+        calls: counters(
+            "evaluation_calls_total", "Calls, by what was asked and the gRPC code of the answer", &["call", "code"]
+        ),
+        call_seconds: histograms("evaluation_call_seconds", "Time to the answer of a call", SECONDS, &["call"]),
+        decisions: counters("evaluation_decisions_total", "Answers to access questions, by decision", &["decision"]),
+        reviews: counters(
+            "evaluation_reviews_total", "Reviews of callers by the API server, by kind and result", &["review", "result"]
+        ),
+        caller_limits: counters(
+            "evaluation_caller_limits_total",
+            "Calls and streams refused because their caller has as many as it may, by what it has",
+            &["limit"]
+        ),
+        checks: counters(
+            "evaluation_checks_total", "Answers about the checks of a policy, by where they come from", &["source"]
+        ),
+        rego: counters("evaluation_rego_jobs_total", "Rego evaluations, by result", &["result"]),
+        rego_seconds: histogram(
+            "evaluation_rego_seconds", "Time of a Rego evaluation, waiting for a worker included", SECONDS
+        ),
+        rego_workers: counter(
+            "evaluation_rego_workers_started_total", "Worker processes for Rego that were started"
+        ),
+        /// Streams that are open.
+        pub(crate) streams: gauge("evaluation_streams", "Streams of access answers"),
+        /// Questions on all streams.
+        pub(crate) subscriptions: gauge("evaluation_subscriptions", "Questions on all streams of access answers"),
+        /// Connections that are open.
+        pub(crate) connections: gauge("evaluation_connections", "Connections of callers"),
+        /// Objects whose version in the caches is older than what could not be read.
+        pub(crate) dropped: counters(
+            "evaluation_unreadable_objects_total",
+            "Objects that were left out of decisions because they cannot be read, by kind",
+            &["kind"]
+        ),
+        /// Whether mounts are gated.
+        pub(crate) enabled: gauge(
+            "connectors_approval_enabled", "Whether answers say that mounts are gated, as this process last knew it"
+        ),
+        /// Whether the `ConfigMap` of the installation is there.
+        pub(crate) config_present: gauge(
+            "connectors_config_present",
+            "Whether the ConfigMap of the switch is there; without it the last known value holds"
+        ),
     }
+}
 
+impl Metrics {
     pub(crate) fn call(&self, call: &str, code: Code, time: Duration) {
         let code = format!("{code:?}");
         self.calls.with_label_values(&[call, code.as_str()]).inc();

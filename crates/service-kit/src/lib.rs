@@ -25,6 +25,7 @@ pub mod json_weight;
 pub mod kinds;
 pub mod lease;
 pub mod lists;
+pub mod metrics;
 pub mod name;
 pub mod process;
 pub mod quota;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use prometheus::{
-    GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
-};
+use prometheus::Registry;
+use service_kit::families;
 
 use crate::{certs::x509::Validity, server::Page};
 
@@ -16,23 +15,39 @@ pub(crate) struct Metrics {
     pub(crate) peers: PeerMetrics,
 }
 
-/// What became of reviews.
-#[derive(Clone, Debug)]
-pub(crate) struct ReviewMetrics {
-    answers: IntCounterVec,
-    seconds: HistogramVec,
+families! {
+    /// What became of reviews.
+    pub(crate) struct ReviewMetrics {
+        answers: counters("admission_reviews_total", "Admission reviews, by answer", &["webhook", "answer"]),
+        seconds: histograms(
+            "admission_review_seconds", "Time to answer a review",
+            &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0], &["webhook"]
+        ),
+    }
 }
 
-/// How often an address had its share.
-#[derive(Clone, Debug)]
-pub(crate) struct PeerMetrics(IntCounterVec);
+families! {
+    /// How often an address had its share.
+    pub(crate) struct PeerMetrics {
+        limits: counters(
+            "admission_peer_limits_total", "Times that an address had its share and wanted more", &["limit"]
+        ),
+    }
+}
 
-/// How the certificates stand.
-#[derive(Clone, Debug)]
-pub(crate) struct CertificateMetrics {
-    ends: GaugeVec,
-    renewals: IntCounterVec,
-    failures: IntCounter,
+families! {
+    /// How the certificates stand.
+    pub(crate) struct CertificateMetrics {
+        ends: fractions(
+            "certificates_not_after_seconds", "When a stored certificate ends, in seconds since 1970", &["certificate"]
+        ),
+        renewals: counters(
+            "certificates_renewals_total", "Writes of this process to keep the certificates", &["object"]
+        ),
+        failures: counter(
+            "certificates_failures_total", "Attempts to bring the certificates in order that failed"
+        ),
+    }
 }
 
 /// How a review was answered.
@@ -96,66 +111,23 @@ impl Limit {
 impl Metrics {
     /// Makes the metrics, once per process.
     pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let answers = IntCounterVec::new(
-            Opts::new("admission_reviews_total", "Admission reviews, by answer"),
-            &["webhook", "answer"],
-        )?;
-        let seconds = HistogramVec::new(
-            HistogramOpts::new("admission_review_seconds", "Time to answer a review").buckets(
-                vec![0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0],
-            ),
-            &["webhook"],
-        )?;
+        let metrics = Self {
+            reviews: ReviewMetrics::register(registry)?,
+            certificates: CertificateMetrics::register(registry)?,
+            peers: PeerMetrics::register(registry)?,
+        };
+        // All results are there from the start, so that a rate over them has a zero to begin from.
         for page in Page::ALL {
-            // All results are there from the start, so that a rate over them has a zero to begin from.
             for outcome in Outcome::ALL {
-                answers.with_label_values(&[page.word(), outcome.word()]);
+                let labels = [page.word(), outcome.word()];
+                metrics.reviews.answers.with_label_values(&labels);
             }
-            seconds.with_label_values(&[page.word()]);
+            metrics.reviews.seconds.with_label_values(&[page.word()]);
         }
-        let ends = GaugeVec::new(
-            Opts::new(
-                "certificates_not_after_seconds",
-                "When a stored certificate ends, in seconds since 1970",
-            ),
-            &["certificate"],
-        )?;
-        let renewals = IntCounterVec::new(
-            Opts::new(
-                "certificates_renewals_total",
-                "Writes of this process to keep the certificates",
-            ),
-            &["object"],
-        )?;
-        let failures = IntCounter::new(
-            "certificates_failures_total",
-            "Attempts to bring the certificates in order that failed",
-        )?;
-        let peers = IntCounterVec::new(
-            Opts::new(
-                "admission_peer_limits_total",
-                "Times that an address had its share and wanted more",
-            ),
-            &["limit"],
-        )?;
         for limit in Limit::ALL {
-            peers.with_label_values(&[limit.word()]);
+            metrics.peers.limits.with_label_values(&[limit.word()]);
         }
-        registry.register(Box::new(answers.clone()))?;
-        registry.register(Box::new(seconds.clone()))?;
-        registry.register(Box::new(ends.clone()))?;
-        registry.register(Box::new(renewals.clone()))?;
-        registry.register(Box::new(failures.clone()))?;
-        registry.register(Box::new(peers.clone()))?;
-        Ok(Self {
-            reviews: ReviewMetrics { answers, seconds },
-            certificates: CertificateMetrics {
-                ends,
-                renewals,
-                failures,
-            },
-            peers: PeerMetrics(peers),
-        })
+        Ok(metrics)
     }
 }
 
@@ -176,12 +148,12 @@ impl ReviewMetrics {
 
 impl PeerMetrics {
     pub(crate) fn reached(&self, limit: Limit) {
-        self.0.with_label_values(&[limit.word()]).inc();
+        self.limits.with_label_values(&[limit.word()]).inc();
     }
 
     #[cfg(test)]
     pub(crate) fn counted(&self, limit: Limit) -> u64 {
-        self.0.with_label_values(&[limit.word()]).get()
+        self.limits.with_label_values(&[limit.word()]).get()
     }
 }
 

@@ -225,7 +225,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             return;
         }
         warn!(volume = place.volume_id(), %connector, "no access, the content is gone");
-        self.metrics.emptied();
+        self.metrics.emptied.inc();
         let why = match passage {
             Passage::Gated => "access ended",
             Passage::WhileOff => {

@@ -145,7 +145,7 @@ impl Process {
             mounter: Arc::new(disk::OfProcess::new(Arc::clone(disk), number)),
             switch: switched,
             object,
-            kept: Kept::new(metrics.kept()),
+            kept: Kept::new(metrics.kept.clone()),
             metrics,
             stop,
             holds: HoldQuota::new(ROOM),

@@ -1,38 +1,31 @@
 use std::{fs, path::PathBuf, time::Duration};
 
-use prometheus::{IntCounterVec, Opts, Registry};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::{Read, TlsError};
-use crate::{report, shutdown::Stop};
+use crate::{families, report, shutdown::Stop};
 
 /// The kubelet takes up to a minute to bring a change to a pod; this adds little to it.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// What becomes of changed files.
-#[derive(Clone, Debug)]
-pub struct TlsMetrics(IntCounterVec);
+families! {
+    /// What becomes of changed files.
+    pub struct TlsMetrics {
+        reloads: counters(
+            "tls_reloads_total", "Changes of TLS files, by what became of them", &["files", "result"]
+        ),
+    }
+}
 
 impl TlsMetrics {
-    /// Makes the metrics, once per process.
-    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let opts = Opts::new(
-            "tls_reloads_total",
-            "Changes of TLS files, by what became of them",
-        );
-        let reloads = IntCounterVec::new(opts, &["files", "result"])?;
-        registry.register(Box::new(reloads.clone()))?;
-        Ok(Self(reloads))
-    }
-
     #[cfg(test)]
     pub(super) fn counted(&self, files: &str, result: &str) -> u64 {
-        self.0.with_label_values(&[files, result]).get()
+        self.reloads.with_label_values(&[files, result]).get()
     }
 
     fn count(&self, files: &str, result: &str) {
-        self.0.with_label_values(&[files, result]).inc();
+        self.reloads.with_label_values(&[files, result]).inc();
     }
 }
 
@@ -60,7 +53,7 @@ impl<const N: usize> Files<N> {
     ) -> Result<(Self, T), TlsError> {
         // Both results are there from the start, so that a rate over them has a zero to begin from.
         for result in ["loaded", "refused"] {
-            metrics.0.with_label_values(&[name, result]);
+            metrics.reloads.with_label_values(&[name, result]);
         }
         let (last, failure) = read(&paths);
         let files = Self {

@@ -1,47 +1,25 @@
 use std::collections::BTreeSet;
 
 use kube::{Resource, ResourceExt, runtime::watcher::Event};
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounter, IntGauge};
 use tracing::warn;
 
 use super::Guarded;
+use crate::families;
 
-/// What watches tell about their troubles.
-///
-/// Objects have no name in metrics: whoever may create objects could otherwise grow the metrics. The
-/// log names them.
-#[derive(Clone, Debug)]
-pub struct WatchMetrics {
-    restarts: IntCounterVec,
-    unreadable: IntGaugeVec,
+families! {
+    /// What watches tell about their troubles.
+    ///
+    /// Objects have no name in metrics: their authors could otherwise grow the metrics. The log names them.
+    pub struct WatchMetrics {
+        restarts: counters(
+            "watch_restarts_total", "Lists and watches that failed and were started again", &["watch"]
+        ),
+        unreadable: gauges("watch_unreadable_objects", "Objects that are there and cannot be read", &["watch"]),
+    }
 }
 
 impl WatchMetrics {
-    /// Makes the metrics, once per process.
-    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let restarts = IntCounterVec::new(
-            Opts::new(
-                "watch_restarts_total",
-                "Lists and watches that failed and were started again",
-            ),
-            &["watch"],
-        )?;
-        let unreadable = IntGaugeVec::new(
-            Opts::new(
-                "watch_unreadable_objects",
-                "Objects that are there and cannot be read",
-            ),
-            &["watch"],
-        )?;
-        let metrics = Self {
-            restarts,
-            unreadable,
-        };
-        registry.register(Box::new(metrics.restarts.clone()))?;
-        registry.register(Box::new(metrics.unreadable.clone()))?;
-        Ok(metrics)
-    }
-
     pub(super) fn observe(&self, watch: &str) -> Observed {
         Observed {
             watch: watch.to_owned(),

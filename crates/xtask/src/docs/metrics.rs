@@ -27,7 +27,10 @@ pub(super) fn families(files: &BTreeMap<String, String>) -> Vec<Family> {
     let shipped: Vec<(&str, &str)> = shipped.collect();
     let mut families = Vec::new();
     for (name, text) in &shipped {
-        if !text.contains(".register(Box::new(") {
+        if !["families! {", ".register(Box::new("]
+            .iter()
+            .any(|it| text.contains(it))
+        {
             continue;
         }
         let kind = text
@@ -60,7 +63,8 @@ fn in_file(text: &str, of: &[String]) -> Vec<Family> {
         let behind = parts[begin + 3..end].join("\"");
         let statement = behind.split(';').next().unwrap_or_default();
         let labels = statement
-            .split_once("&[")
+            // Buckets are a list, too.
+            .split_once("&[\"")
             .and_then(|(_, rest)| rest.split_once(']'));
         let labels = labels.map_or("", |(labels, _)| labels).split('"');
         Family {
@@ -103,6 +107,11 @@ fn families_are_read_with_their_labels_and_whose_they_are() {
              let held = gauge(\"kit_held\", \"Calls that wait\")?;\nregistry.register(Box::new(held))?;\n\
              held.with_label_values(&[\"none\"]);",
         ),
+        file(
+            "crates/kit/src/waits.rs",
+            "families! {\n    struct Waits {\n        waits: histograms(\"kit_wait_seconds\", \"How long calls wait\", &[0.1, 1.0], &[\"call\"]),\n\
+             \n        open: gauge(\"kit_open\", \"Open calls\"),\n    }\n}",
+        ),
         file("crates/kit/src/lib.rs", "TlsMetrics::register(registry)?;"),
         file(
             "crates/kit/src/oracle/service.rs",
@@ -122,6 +131,8 @@ fn families_are_read_with_their_labels_and_whose_they_are() {
         "| metric | labels | what it tells | of |\n|---|---|---|---|\n\
          | `kit_calls_total` | `call`, `result` | Calls, by result | kit |\n\
          | `kit_held` |  | Calls that wait | kit |\n\
+         | `kit_wait_seconds` | `call` | How long calls wait | kit |\n\
+         | `kit_open` |  | Open calls | kit |\n\
          | `tls_total` |  | Changes of files | kit |\n"
     );
 }

@@ -18,7 +18,7 @@ async fn switched_on(on_enable: OnEnable) -> World {
 }
 
 fn kept(world: &World) -> i64 {
-    world.driver.metrics.kept().get()
+    world.driver.metrics.kept.clone().get()
 }
 
 /// The kubelet's repeated calls leave the content, and the pod is told once.
