@@ -4,16 +4,13 @@
 //! A volume that was delivered is not proven again when the kubelet looks after it: its place is bound
 //! to the UID that was proven, and its own record, which no pod can write, says whose it is.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::authentication::v1::{TokenReviewStatus, UserInfo};
+use k8s_openapi::api::authentication::v1::TokenReviewStatus;
+use service_kit::reviews::{
+    NODE_NAME, NoOwner, POD_NAME, POD_UID, account_user, only_claim, owner,
+};
 use thiserror::Error;
 
 use crate::volume::{AUDIENCE, Pod, TokenError};
-
-const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
-const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// Why the caller is not the pod that it is said to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -32,24 +29,20 @@ pub(crate) enum CallerError {
     Other(&'static str),
 }
 
+impl From<NoOwner> for CallerError {
+    fn from(reason: NoOwner) -> Self {
+        match reason {
+            NoOwner::NotAuthenticated => Self::NotAuthenticated,
+            NoOwner::Audience => Self::Audience,
+            NoOwner::Nameless => Self::Other("service account"),
+        }
+    }
+}
+
 /// Compares the answer about a token with the pod of the call.
-pub(crate) fn prove(review: &TokenReviewStatus, pod: &Pod, node: &str) -> Result<(), CallerError> {
-    if review.authenticated != Some(true) {
-        return Err(CallerError::NotAuthenticated);
-    }
-    // A server that does not know about audiences leaves them out, and would pass any token.
-    let audiences = review.audiences.as_deref().unwrap_or_default();
-    if !audiences.iter().any(|audience| audience == AUDIENCE) {
-        return Err(CallerError::Audience);
-    }
-    let UserInfo {
-        username, extra, ..
-    } = review.user.as_ref().ok_or(CallerError::NotAuthenticated)?;
-    let account = format!(
-        "system:serviceaccount:{}:{}",
-        pod.namespace, pod.service_account
-    );
-    if username.as_deref() != Some(account.as_str()) {
+pub(crate) fn prove(review: TokenReviewStatus, pod: &Pod, node: &str) -> Result<(), CallerError> {
+    let user = owner(review, AUDIENCE)?;
+    if user.username != Some(account_user(&pod.namespace, &pod.service_account)) {
         return Err(CallerError::Other("service account"));
     }
     for (key, expected, what) in [
@@ -57,19 +50,11 @@ pub(crate) fn prove(review: &TokenReviewStatus, pod: &Pod, node: &str) -> Result
         (POD_NAME, pod.name.as_str(), "pod"),
         (NODE_NAME, node, "node"),
     ] {
-        if only(extra.as_ref(), key) != Some(expected) {
+        if only_claim(&user, key) != Some(expected) {
             return Err(CallerError::Other(what));
         }
     }
     Ok(())
-}
-
-/// The value of a claim that has exactly one.
-fn only<'a>(extra: Option<&'a BTreeMap<String, Vec<String>>>, key: &str) -> Option<&'a str> {
-    match extra?.get(key)?.as_slice() {
-        [value] => Some(value),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -103,7 +88,7 @@ mod tests {
     }
 
     fn proven(review: Value) -> Result<(), CallerError> {
-        prove(&serde_json::from_value(review).unwrap(), &pod(), "node-1")
+        prove(serde_json::from_value(review).unwrap(), &pod(), "node-1")
     }
 
     #[test]
@@ -182,6 +167,9 @@ mod tests {
             assert!(proven(changed).is_err(), "{absent}");
         }
         assert_eq!(proven(json!({})), Err(CallerError::NotAuthenticated));
+        let mut broken = review();
+        broken["error"] = json!("the authenticator broke");
+        assert_eq!(proven(broken), Err(CallerError::NotAuthenticated));
     }
 
     /// Names that begin or end like the right one, or differ in case, are other names.

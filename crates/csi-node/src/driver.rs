@@ -271,7 +271,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let review = timeout_at(deadline, review)
             .await
             .map_err(|_| PublishError::NotProven(Trouble::Kubernetes))?;
-        prove(&review, &wish.pod, &self.settings.node).map_err(PublishError::Caller)
+        prove(review, &wish.pod, &self.settings.node).map_err(PublishError::Caller)
     }
 
     /// Removes a volume. What is not there is removed already.

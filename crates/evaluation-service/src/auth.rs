@@ -20,16 +20,12 @@ use crate::clock;
 use connectors_api::names::GROUP;
 use evaluation_api::TOKEN_AUDIENCE;
 use http::HeaderMap;
-use k8s_openapi::api::authentication::v1::{
-    TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo,
-};
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
-use kube::api::PostParams;
-use kube::{Api, Client};
+use k8s_openapi::api::authentication::v1::UserInfo;
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use kube::Client;
 use service_kit::fair::{TenantTurn, TenantTurns};
 use service_kit::retry::{CallError, Policy};
+use service_kit::reviews::{self, NoOwner};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -157,11 +153,10 @@ impl Callers {
             Some(_) => &inner.known_reviews,
             None => &inner.unknown_reviews,
         };
-        let status = inner.review_token(token, TOKEN_AUDIENCE, places).await?;
-        let user = status.and_then(|status| owner(status, TOKEN_AUDIENCE));
-        let result = if user.is_some() { "yes" } else { "no" };
+        let user = inner.review_token(token, TOKEN_AUDIENCE, places).await?;
+        let result = if user.is_ok() { "yes" } else { "no" };
         inner.metrics.review("token", result);
-        let Some(user) = user else {
+        let Ok(user) = user else {
             inner.known.forget(&digest);
             inner.refused.put(digest, ());
             return Err(Refused::BadToken);
@@ -218,17 +213,6 @@ impl Callers {
     }
 }
 
-/// The owner of a token that the API server found good, for an audience.
-fn owner(status: TokenReviewStatus, audience: &str) -> Option<UserInfo> {
-    let is_for_us = status
-        .audiences
-        .is_some_and(|audiences| audiences.iter().any(|one| one == audience));
-    let is_good = status.authenticated == Some(true) && status.error.is_none_or(|it| it.is_empty());
-    let user = status.user.filter(|_| is_good && is_for_us)?;
-    let is_somebody = user.username.as_ref().is_some_and(|name| !name.is_empty());
-    is_somebody.then_some(user)
-}
-
 /// Waits for the turn of a key, but not for long: what keeps the call before from ending may end for the next one.
 async fn turn<K: Clone + Eq + Hash>(turns: &TenantTurns<K>, key: K) -> Option<TenantTurn<K>> {
     timeout(LONGEST_WAIT, turns.take(key)).await.ok()
@@ -260,16 +244,10 @@ impl Inner {
         token: &str,
         audience: &str,
         places: &Semaphore,
-    ) -> Result<Option<TokenReviewStatus>, Refused> {
-        let review = TokenReview {
-            spec: TokenReviewSpec {
-                audiences: Some(vec![audience.to_owned()]),
-                token: Some(token.to_owned()),
-            },
-            ..TokenReview::default()
-        };
-        let answer = self.create("token", places, &review).await?;
-        Ok(answer.status)
+    ) -> Result<Result<UserInfo, NoOwner>, Refused> {
+        let review = reviews::review_token(&self.client, &Self::POLICY, token, audience);
+        let status = self.within("token", places, review).await?;
+        Ok(reviews::owner(status, audience))
     }
 
     async fn review_access(
@@ -278,12 +256,6 @@ impl Inner {
         right: Right,
         namespace: &str,
     ) -> Result<bool, Refused> {
-        let UserInfo {
-            extra,
-            groups,
-            uid,
-            username,
-        } = user.clone();
         let attributes = ResourceAttributes {
             verb: Some("create".to_owned()),
             group: Some(GROUP.to_owned()),
@@ -292,47 +264,22 @@ impl Inner {
             namespace: Some(namespace.to_owned()),
             ..ResourceAttributes::default()
         };
-        let review = SubjectAccessReview {
-            spec: SubjectAccessReviewSpec {
-                extra,
-                groups,
-                uid,
-                user: username,
-                resource_attributes: Some(attributes),
-                non_resource_attributes: None,
-            },
-            ..SubjectAccessReview::default()
-        };
-        let answer = self.create("access", &self.access_reviews, &review).await?;
-        let status = answer.status;
-        Ok(status.is_some_and(|status| status.allowed && status.denied != Some(true)))
+        let review = reviews::may(&self.client, &Self::POLICY, user.into(), &attributes);
+        self.within("access", &self.access_reviews, review).await
     }
 
-    async fn create<K>(
+    /// The answer of a review that has its turn, which does not wait for long.
+    async fn within<T>(
         &self,
         kind: &'static str,
         places: &Semaphore,
-        review: &K,
-    ) -> Result<K, Refused>
-    where
-        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + serde::Serialize
-            + serde::de::DeserializeOwned,
-    {
+        review: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, Refused> {
         let place = timeout(LONGEST_WAIT, places.acquire()).await;
         let _place = place
             .map_err(|_| Refused::TooManyReviews)?
             .map_err(|_| Refused::Internal)?;
-        let api = Api::<K>::all(self.client.clone());
-        let parameters = PostParams::default();
-        let answer = Self::POLICY
-            .call(format!("create the review of a caller's {kind}"), || {
-                api.create(&parameters, review)
-            })
-            .await;
-        answer.map_err(|error: CallError| {
+        review.await.map_err(|error| {
             self.metrics.review(kind, "error");
             Refused::NoReview(error)
         })

@@ -1,13 +1,14 @@
-//! What the API server says that somebody may do.
+//! Reviews of the API server: whose a token is, and what a user may do.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::{
-    authentication::v1::UserInfo,
+    authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo},
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
 };
-use kube::{Client, Resource, api::PostParams, core::Request};
+use kube::{Api, Client, Resource, api::PostParams, core::Request};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::retry::{CallError, Policy};
 
@@ -82,10 +83,11 @@ struct Answer {
     status: Option<Status>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
 struct Status {
-    #[serde(default)]
     allowed: bool,
+    denied: bool,
 }
 
 /// Whether somebody may do something. Only a plain yes is one.
@@ -113,20 +115,102 @@ pub async fn may(
             client.request(request).await
         })
         .await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
+    let Status { allowed, denied } = answer.status.unwrap_or_default();
+    Ok(allowed && !denied)
+}
+
+/// What comes before namespace and name in the user name of a service account.
+const ACCOUNT: &str = "system:serviceaccount:";
+
+/// The user name of a service account.
+#[must_use]
+pub fn account_user(namespace: &str, name: &str) -> String {
+    format!("{ACCOUNT}{namespace}:{name}")
+}
+
+/// Namespace and name of the service account with this user name, if it is that of one.
+#[must_use]
+pub fn account_of(user: &str) -> Option<(&str, &str)> {
+    user.strip_prefix(ACCOUNT)?.split_once(':')
 }
 
 /// A service account, with the groups that it is in.
 #[must_use]
 pub fn service_account(namespace: &str, name: &str) -> SubjectAccessReviewSpec {
     SubjectAccessReviewSpec {
-        user: Some(format!("system:serviceaccount:{namespace}:{name}")),
+        user: Some(account_user(namespace, name)),
         groups: Some(vec![
             "system:serviceaccounts".to_owned(),
             format!("system:serviceaccounts:{namespace}"),
             "system:authenticated".to_owned(),
         ]),
         ..SubjectAccessReviewSpec::default()
+    }
+}
+
+/// What the API server says about a token for an audience.
+pub async fn review_token(
+    client: &Client,
+    policy: &Policy,
+    token: &str,
+    audience: &str,
+) -> Result<TokenReviewStatus, CallError> {
+    let review = TokenReview {
+        spec: TokenReviewSpec {
+            audiences: Some(vec![audience.to_owned()]),
+            token: Some(token.to_owned()),
+        },
+        ..TokenReview::default()
+    };
+    let api: Api<TokenReview> = Api::all(client.clone());
+    let post = PostParams::default();
+    let answer = policy.call("review a token", || api.create(&post, &review));
+    Ok(answer.await?.status.unwrap_or_default())
+}
+
+/// Why a token has no owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoOwner {
+    /// The API server does not know the token, or could not tell.
+    #[error("the token is not valid")]
+    NotAuthenticated,
+    /// The token is for another audience.
+    #[error("the token is for another audience")]
+    Audience,
+    /// The owner has no name.
+    #[error("the owner of the token has no name")]
+    Nameless,
+}
+
+/// The owner of a token, according to what the API server says about it. A server that does not know about audiences leaves
+/// them out, and would pass any token.
+pub fn owner(review: TokenReviewStatus, audience: &str) -> Result<UserInfo, NoOwner> {
+    let TokenReviewStatus {
+        authenticated,
+        audiences,
+        error,
+        user,
+    } = review;
+    if authenticated != Some(true) || error.is_some_and(|error| !error.is_empty()) {
+        return Err(NoOwner::NotAuthenticated);
+    }
+    let audiences = audiences.unwrap_or_default();
+    if !audiences.iter().any(|one| one == audience) {
+        return Err(NoOwner::Audience);
+    }
+    let user = user.ok_or(NoOwner::NotAuthenticated)?;
+    match user.username.as_deref() {
+        None | Some("") => Err(NoOwner::Nameless),
+        Some(_) => Ok(user),
+    }
+}
+
+/// The value of a claim that has exactly one, and not an empty one.
+#[must_use]
+pub fn only_claim<'a>(user: &'a UserInfo, key: &str) -> Option<&'a str> {
+    match user.extra.as_ref()?.get(key)?.as_slice() {
+        [value] if !value.is_empty() => Some(value),
+        _ => None,
     }
 }
 
@@ -147,5 +231,74 @@ mod tests {
         let account = service_account("team", "builder");
         let asked = serde_json::to_value(Reviewed::from(&account)).unwrap();
         assert_eq!(asked, serde_json::to_value(&account).unwrap());
+    }
+
+    const OURS: &str = "ours";
+
+    #[test]
+    fn a_token_has_an_owner_only_when_everything_says_so() {
+        type Change = fn(&mut TokenReviewStatus);
+        let good = TokenReviewStatus {
+            authenticated: Some(true),
+            audiences: Some(vec![OURS.to_owned()]),
+            error: None,
+            user: Some(UserInfo {
+                username: Some("somebody".to_owned()),
+                ..UserInfo::default()
+            }),
+        };
+        assert!(owner(good.clone(), OURS).is_ok());
+        let changes: [Change; 9] = [
+            |it| it.authenticated = Some(false),
+            |it| it.authenticated = None,
+            |it| it.audiences = None,
+            |it| it.audiences = Some(vec![]),
+            |it| it.audiences = Some(vec!["other".to_owned()]),
+            |it| it.error = Some("odd".to_owned()),
+            |it| it.user = None,
+            |it| it.user.as_mut().unwrap().username = None,
+            |it| it.user.as_mut().unwrap().username = Some(String::new()),
+        ];
+        for change in changes {
+            let mut status = good.clone();
+            change(&mut status);
+            assert!(owner(status.clone(), OURS).is_err(), "{status:?}");
+        }
+    }
+
+    #[test]
+    fn a_claim_counts_when_it_has_one_value() {
+        let user = |values: &[&str]| UserInfo {
+            extra: Some(
+                [(
+                    POD_UID.to_owned(),
+                    values.iter().map(|it| (*it).to_owned()).collect(),
+                )]
+                .into(),
+            ),
+            ..UserInfo::default()
+        };
+        assert_eq!(only_claim(&user(&["u"]), POD_UID), Some("u"));
+        assert_eq!(only_claim(&user(&["u"]), POD_NAME), None);
+        assert_eq!(only_claim(&UserInfo::default(), POD_UID), None);
+        for odd in [&[][..], &[""], &["u", "u"]] {
+            assert_eq!(only_claim(&user(odd), POD_UID), None);
+        }
+    }
+
+    #[test]
+    fn the_user_name_of_an_account_has_two_parts() {
+        assert_eq!(
+            account_of(&account_user("team", "builder")),
+            Some(("team", "builder"))
+        );
+        for odd in [
+            "",
+            "team:builder",
+            "system:serviceaccount:team",
+            "system:node:a:b",
+        ] {
+            assert_eq!(account_of(odd), None, "{odd}");
+        }
     }
 }

@@ -4,10 +4,8 @@ use std::{fmt, time::Duration};
 
 use connectors_api::{AccessRequest, Connector, ConnectorClass, parse};
 use k8s_openapi::api::{
-    authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus},
-    authorization::v1::{SubjectAccessReview, SubjectAccessReviewSpec},
-    core::v1::ObjectReference,
-    storage::v1::CSIDriver,
+    authentication::v1::TokenReviewStatus, authorization::v1::SubjectAccessReviewSpec,
+    core::v1::ObjectReference, storage::v1::CSIDriver,
 };
 use kube::{Api, Client, Resource, api::PostParams, core::Status};
 use serde_json::Value;
@@ -15,6 +13,7 @@ use service_kit::{
     events::{News, Publisher},
     report,
     retry::{Backoff, CallError, Policy},
+    reviews,
     watches::{Guarded, Parse, Plain},
 };
 use tracing::warn;
@@ -147,32 +146,14 @@ fn no_answer(error: &CallError) -> NoAnswer {
 
 impl Kubernetes for Live {
     async fn review_token(&self, token: &Token) -> Result<TokenReviewStatus, NoAnswer> {
-        let review = TokenReview {
-            spec: TokenReviewSpec {
-                audiences: Some(vec![AUDIENCE.to_owned()]),
-                token: Some(token.expose().to_owned()),
-            },
-            ..TokenReview::default()
-        };
-        let api: Api<TokenReview> = Api::all(self.client.clone());
-        let answer = CALLS
-            .call("review the token of a pod", || api.create(&POST, &review))
-            .await
-            .map_err(|error| no_answer(&error))?;
-        Ok(answer.status.unwrap_or_default())
+        let review = reviews::review_token(&self.client, &CALLS, token.expose(), AUDIENCE);
+        review.await.map_err(|error| no_answer(&error))
     }
 
     async fn review_access(&self, question: SubjectAccessReviewSpec) -> Result<bool, NoAnswer> {
-        let review = SubjectAccessReview {
-            spec: question,
-            ..SubjectAccessReview::default()
-        };
-        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
-        let answer = CALLS
-            .call("review the access of a pod", || api.create(&POST, &review))
-            .await
-            .map_err(|error| no_answer(&error))?;
-        Ok(answer.status.is_some_and(|status| status.allowed))
+        let attributes = question.resource_attributes.clone().unwrap_or_default();
+        let review = reviews::may(&self.client, &CALLS, (&question).into(), &attributes);
+        review.await.map_err(|error| no_answer(&error))
     }
 
     async fn create_request(

@@ -5,6 +5,7 @@ use connectors_api::{
     names::{CONNECTORS, GROUP},
 };
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
+use service_kit::reviews::service_account;
 
 use crate::volume::{ConnectorKey, Pod};
 
@@ -17,19 +18,10 @@ pub(crate) fn review(
 ) -> SubjectAccessReviewSpec {
     let Pod {
         namespace,
-        service_account,
+        service_account: account,
         ..
     } = pod;
-    let groups = vec![
-        "system:serviceaccounts".to_owned(),
-        format!("system:serviceaccounts:{namespace}"),
-        "system:authenticated".to_owned(),
-    ];
     SubjectAccessReviewSpec {
-        user: Some(format!(
-            "system:serviceaccount:{namespace}:{service_account}"
-        )),
-        groups: Some(groups),
         resource_attributes: Some(ResourceAttributes {
             group: Some(GROUP.to_owned()),
             resource: Some(CONNECTORS.to_owned()),
@@ -39,7 +31,7 @@ pub(crate) fn review(
             name: Some(connector.name.clone()),
             ..ResourceAttributes::default()
         }),
-        ..SubjectAccessReviewSpec::default()
+        ..service_account(namespace, account)
     }
 }
 

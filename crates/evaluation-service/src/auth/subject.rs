@@ -1,21 +1,17 @@
 //! Whose is a token that a caller was shown? Asked of the API server each time: only it knows whether
 //! the pod that the token is bound to still exists under its UID.
 
-use std::collections::BTreeMap;
-
 use crate::clock;
 use connectors_api::names::{is_dns_label, is_dns_subdomain};
 use evaluation_api::POD_TOKEN_AUDIENCE;
 use evaluation_api::access::{PodRef, ServiceAccountName};
 use k8s_openapi::api::authentication::v1::UserInfo;
-use service_kit::reviews::{POD_NAME, POD_UID};
+use service_kit::reviews::{POD_NAME, POD_UID, account_of, only_claim};
 
 use super::token::{Looks, looks};
-use super::{Caller, Callers, owner};
+use super::{Caller, Callers};
 use crate::error::Refused;
 
-/// How a service account is called as a user.
-const ACCOUNT: &str = "system:serviceaccount:";
 /// Longer than any service account token.
 const LONGEST: usize = 16 * 1024;
 
@@ -43,42 +39,32 @@ impl Callers {
         }
         let inner = &self.0;
         let _asked = caller.quotas.question().await?;
-        let status = inner
+        let user = inner
             .review_token(token, POD_TOKEN_AUDIENCE, &inner.subject_reviews)
             .await?;
-        let user = status.and_then(|status| owner(status, POD_TOKEN_AUDIENCE));
-        let result = if user.is_some() { "yes" } else { "no" };
+        let result = if user.is_ok() { "yes" } else { "no" };
         inner.metrics.review("subject_token", result);
-        bound(user.ok_or(Refused::SubjectToken)?)
+        bound(&user.map_err(|_| Refused::SubjectToken)?)
     }
 }
 
 /// The pod behind a user.
-fn bound(user: UserInfo) -> Result<TokenOwner, Refused> {
-    let name = user.username.unwrap_or_default();
-    let account = name.strip_prefix(ACCOUNT);
+fn bound(user: &UserInfo) -> Result<TokenOwner, Refused> {
+    let account = user.username.as_deref().and_then(account_of);
     let (namespace, name) = account
-        .and_then(|rest| rest.split_once(':'))
         .filter(|(namespace, name)| is_dns_label(namespace) && is_dns_subdomain(name))
         .ok_or(Refused::SubjectNoPod)?;
-    let extra = user.extra.unwrap_or_default();
-    let pod = PodRef {
-        name: only(&extra, POD_NAME).ok_or(Refused::SubjectNoPod)?,
-        uid: only(&extra, POD_UID).ok_or(Refused::SubjectNoPod)?,
-    };
-    let subject = ServiceAccountName {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    };
-    Ok(TokenOwner { subject, pod })
-}
-
-/// The value of a key that has exactly one, and not an empty one.
-fn only(extra: &BTreeMap<String, Vec<String>>, key: &str) -> Option<String> {
-    match extra.get(key).map(Vec::as_slice) {
-        Some([value]) if !value.is_empty() => Some(value.clone()),
-        Some(_) | None => None,
-    }
+    let claim = |key| only_claim(user, key).ok_or(Refused::SubjectNoPod);
+    Ok(TokenOwner {
+        subject: ServiceAccountName {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        },
+        pod: PodRef {
+            name: claim(POD_NAME)?.to_owned(),
+            uid: claim(POD_UID)?.to_owned(),
+        },
+    })
 }
 
 #[cfg(test)]
@@ -88,7 +74,7 @@ mod tests {
     use super::*;
 
     fn user(name: &str, extra: &Value) -> Result<TokenOwner, Refused> {
-        bound(serde_json::from_value(json!({"username": name, "extra": extra})).unwrap())
+        bound(&serde_json::from_value(json!({"username": name, "extra": extra})).unwrap())
     }
 
     #[test]

@@ -15,40 +15,6 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 
-#[test]
-fn a_token_has_an_owner_only_when_everything_says_so() {
-    type Change = fn(&mut TokenReviewStatus);
-    let good = TokenReviewStatus {
-        authenticated: Some(true),
-        audiences: Some(vec![TOKEN_AUDIENCE.to_owned()]),
-        error: None,
-        user: Some(UserInfo {
-            username: Some("somebody".to_owned()),
-            ..UserInfo::default()
-        }),
-    };
-    assert!(owner(good.clone(), TOKEN_AUDIENCE).is_some());
-    let changes: [Change; 9] = [
-        |it| it.authenticated = Some(false),
-        |it| it.authenticated = None,
-        |it| it.audiences = None,
-        |it| it.audiences = Some(vec![]),
-        |it| it.audiences = Some(vec!["connectors.alauda.io".to_owned()]),
-        |it| it.error = Some("odd".to_owned()),
-        |it| it.user = None,
-        |it| it.user.as_mut().unwrap().username = None,
-        |it| it.user.as_mut().unwrap().username = Some(String::new()),
-    ];
-    for change in changes {
-        let mut status = good.clone();
-        change(&mut status);
-        assert!(
-            owner(status.clone(), TOKEN_AUDIENCE).is_none(),
-            "{status:?}"
-        );
-    }
-}
-
 fn claiming(subject: &str) -> HeaderMap {
     let claims =
         json!({"aud": TOKEN_AUDIENCE, "exp": clock::now().as_second() + 3600, "sub": subject});
