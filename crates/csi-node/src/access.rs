@@ -18,8 +18,8 @@ use crate::{
     asked::Asked,
     error::{PublishError, Trouble, awaited, quota_full, refused},
     evaluator::{Answers, Evaluator, question},
+    event_cache::{EventCache, Topic},
     kubernetes::{Kubernetes, Word, review},
-    told::{Told, Topic},
     volume::{ConnectorKey, Wish},
 };
 use making::{Attempt, Making};
@@ -53,7 +53,7 @@ enum Step {
 pub(crate) struct Case<'a, E, K> {
     evaluator: &'a E,
     kubernetes: &'a K,
-    told: &'a Told,
+    events: &'a EventCache,
     wish: &'a Wish,
     connector: &'a ConnectorKey,
     making: Making<'a, K>,
@@ -74,14 +74,14 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
     pub(crate) fn new(
         evaluator: &'a E,
         kubernetes: &'a K,
-        (told, asked): (&'a Told, &'a Asked),
+        (events, asked): (&'a EventCache, &'a Asked),
         wish: &'a Wish,
         connector: &'a ConnectorKey,
     ) -> Self {
         Self {
             evaluator,
             kubernetes,
-            told,
+            events,
             wish,
             connector,
             making: Making::new(kubernetes, asked, wish, connector),
@@ -343,7 +343,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
             connector: self.connector.clone(),
             request_uid: request_uid.to_owned(),
         };
-        if self.told.is_news(topic) {
+        if self.events.is_news(topic) {
             self.kubernetes.tell(&self.wish.pod, word, note);
         }
     }

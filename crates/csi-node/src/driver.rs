@@ -27,6 +27,7 @@ use crate::{
     content::Record,
     error::{PublishError, Trouble},
     evaluator::Evaluator,
+    event_cache::EventCache,
     hold_quota::HoldQuota,
     kept::Kept,
     kubernetes::Kubernetes,
@@ -35,7 +36,6 @@ use crate::{
     mounter::{Found, MountError, Mounter},
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
     switch::{DriverObject, Switch},
-    told::Told,
     volume::{Place, PlaceError, PodsDir, Publish, Wish},
 };
 
@@ -69,7 +69,7 @@ pub(crate) struct Driver<E, K, M> {
     pub(crate) holds: HoldQuota,
     /// Requests that were made for pods.
     pub(crate) asked: Asked,
-    pub(crate) told: Told,
+    pub(crate) events: EventCache,
     /// Volumes that have content without a permission.
     pub(crate) kept: Kept,
     pub(crate) locks: Locks,

@@ -17,6 +17,7 @@ mod content;
 mod driver;
 mod error;
 mod evaluator;
+mod event_cache;
 mod hold_quota;
 mod kept;
 mod kubernetes;
@@ -30,7 +31,6 @@ mod service;
 mod switch;
 #[cfg(test)]
 mod testing;
-mod told;
 mod volume;
 
 pub use args::Args;

@@ -27,6 +27,7 @@ use crate::{
     Args,
     asked::Asked,
     driver::{Driver, Settings},
+    event_cache::EventCache,
     hold_quota::{HoldQuota, Limits},
     kept::Kept,
     kubernetes::Live,
@@ -35,7 +36,6 @@ use crate::{
     mounter::Linux,
     server::{DriverIdentity, DriverNode, Registered, Registrar, serve_csi, serve_registration},
     switch::{DriverObject, Switch, check_driver, follow_config},
-    told::Told,
     volume::PodsDir,
 };
 
@@ -99,7 +99,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
             namespace: limit(max_held_per_namespace),
         }),
         asked: Asked::default(),
-        told: Told::default(),
+        events: EventCache::default(),
         locks: Locks::default(),
         settings: Settings {
             node: node_name,

@@ -36,6 +36,7 @@ use crate::{
     driver::{Driver, Settings},
     error::DriverProblem,
     evaluator::{Answers, Evaluator},
+    event_cache::EventCache,
     hold_quota::{HoldQuota, Limits},
     kept::Kept,
     kubernetes::{Created, Kubernetes, Lookup, NoAnswer, Word},
@@ -46,7 +47,6 @@ use crate::{
         NodePublishVolumeRequest, VolumeCapability,
         volume_capability::{AccessType, MountVolume},
     },
-    told::Told,
     volume::{AUDIENCE, ConnectorKey, Place, Pod, PodsDir, Token, Wish},
 };
 
@@ -632,7 +632,7 @@ impl<M: Mounter> World<M> {
                 namespace: held + 1,
             }),
             asked: Asked::default(),
-            told: Told::default(),
+            events: EventCache::default(),
             locks: Locks::default(),
         };
         Self {

@@ -7,7 +7,6 @@
 //! Anybody who reaches the port can show tokens. What cannot be one for us is not reviewed at all, and
 //! however many unknown ones are shown, those of known callers have reviews set aside for them.
 
-mod remembered;
 mod right;
 mod subject;
 mod token;
@@ -23,6 +22,7 @@ use http::HeaderMap;
 use k8s_openapi::api::authentication::v1::UserInfo;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube::Client;
+use service_kit::cache::Cache;
 use service_kit::fair::{TenantTurn, TenantTurns};
 use service_kit::retry::{CallError, Policy};
 use service_kit::reviews::{self, NoOwner};
@@ -33,7 +33,6 @@ use tokio::time::timeout;
 use crate::caller_quotas::{CallerLimits, CallerQuotas, LONGEST_WAIT, Owner, Quotas};
 use crate::error::Refused;
 use crate::metrics::Metrics;
-use remembered::Remembered;
 pub use right::Right;
 use token::{Looks, bearer, looks};
 
@@ -47,6 +46,8 @@ const PERMISSION_HOLDS: Duration = Duration::from_secs(30);
 const REFUSAL_HOLDS: Duration = Duration::from_secs(5);
 /// How long a token that was good has its reviews set aside.
 const KNOWN_FOR: Duration = Duration::from_mins(10);
+/// Entries of each cache. A flood pushes out what was not used for longest, which costs reviews and not correctness.
+const CACHED: usize = 4096;
 /// Reviews of unknown tokens at the same time: anybody who reaches the port can cause one.
 const UNKNOWN_REVIEWS: usize = 32;
 /// Reviews of tokens that were good lately.
@@ -93,11 +94,11 @@ struct Inner {
     known_reviews: Semaphore,
     subject_reviews: Semaphore,
     access_reviews: Semaphore,
-    tokens: Remembered<Sha, Caller>,
-    refused: Remembered<Sha, ()>,
+    tokens: Cache<Sha, Caller>,
+    refused: Cache<Sha, ()>,
     /// Tokens that were good lately, and whose.
-    known: Remembered<Sha, CallerQuotas>,
-    permissions: Remembered<Permitted, ()>,
+    known: Cache<Sha, CallerQuotas>,
+    permissions: Cache<Permitted, ()>,
     /// Calls that come together ask once.
     token_turns: TenantTurns<Sha>,
     permission_turns: TenantTurns<Permitted>,
@@ -115,10 +116,10 @@ impl Callers {
             known_reviews: Semaphore::new(KNOWN_REVIEWS),
             subject_reviews: Semaphore::new(SUBJECT_REVIEWS),
             access_reviews: Semaphore::new(ACCESS_REVIEWS),
-            tokens: Remembered::new(TOKEN_HOLDS),
-            refused: Remembered::new(REFUSAL_HOLDS),
-            known: Remembered::new(KNOWN_FOR),
-            permissions: Remembered::new(PERMISSION_HOLDS),
+            tokens: Cache::for_a_while(CACHED, TOKEN_HOLDS),
+            refused: Cache::for_a_while(CACHED, REFUSAL_HOLDS),
+            known: Cache::for_a_while(CACHED, KNOWN_FOR),
+            permissions: Cache::for_a_while(CACHED, PERMISSION_HOLDS),
             token_turns: TenantTurns::of(1),
             permission_turns: TenantTurns::of(1),
         }))
@@ -158,12 +159,12 @@ impl Callers {
         inner.metrics.review("token", result);
         let Ok(user) = user else {
             inner.known.forget(&digest);
-            inner.refused.put(digest, ());
+            inner.refused.put(digest, (), 0);
             return Err(Refused::BadToken);
         };
         let caller = inner.caller(user)?;
-        inner.known.put(digest, caller.quotas.clone());
-        inner.tokens.put(digest, caller.clone());
+        inner.known.put(digest, caller.quotas.clone(), 0);
+        inner.tokens.put(digest, caller.clone(), 0);
         Ok(caller)
     }
 
@@ -197,7 +198,7 @@ impl Callers {
             let result = if is_allowed { "yes" } else { "no" };
             self.0.metrics.review("access", result);
             if is_allowed {
-                self.0.permissions.put(key(*right), ());
+                self.0.permissions.put(key(*right), (), 0);
                 return Ok(());
             }
         }

@@ -1,8 +1,7 @@
 //! `EvaluateChecks`: from the wire to the judge, and back.
 
-mod kept;
+pub mod answer_cache;
 pub mod policies;
-pub mod remembered;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -165,7 +165,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         callers: Callers::new(client.clone(), metrics.clone(), caller_limits),
         slots: Slots::new(rego.workers()),
         rego,
-        remembered: Arc::default(),
+        answers: Arc::default(),
         policies: Arc::default(),
         memory: Arc::default(),
         readiness: readiness.clone(),

@@ -29,8 +29,8 @@ use crate::batch::Batch;
 use crate::caller_quotas::Open;
 use crate::error::Refused;
 use crate::evaluate::Judged;
+use crate::evaluate::answer_cache::AnswerCache;
 use crate::evaluate::policies::Policies;
-use crate::evaluate::remembered::Remembered;
 use crate::json_memory::Memory;
 use crate::live::Live;
 use crate::metrics::Metrics;
@@ -54,7 +54,7 @@ pub struct Service {
     /// Who runs Rego.
     pub rego: Pool,
     /// What was said about checks before.
-    pub remembered: Arc<Remembered>,
+    pub answers: Arc<AnswerCache>,
     /// Policies that were read before.
     pub policies: Arc<Policies>,
     /// What questions may take of memory.
@@ -168,7 +168,7 @@ impl Service {
     ) -> Result<EvaluateChecksResponse, Refused> {
         let caller = caller(&request)?;
         let asked = Arc::new(request.into_inner());
-        if let Some(known) = self.remembered.recall(&asked) {
+        if let Some(known) = self.answers.recall(&asked) {
             self.callers
                 .authorize(&caller, Right::Everything, &known.namespace)
                 .await?;
@@ -193,9 +193,8 @@ impl Service {
         if is_new {
             self.policies.keep(&asked.policy, policy);
         }
-        if is_certain && Remembered::keeps(&asked) {
-            let asked = Arc::unwrap_or_clone(asked);
-            self.remembered.remember(asked, namespace, answer.clone());
+        if is_certain && AnswerCache::keeps(&asked) {
+            self.answers.remember(asked, namespace, answer.clone());
         }
         Ok(answer)
     }

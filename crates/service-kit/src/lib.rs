@@ -13,6 +13,7 @@
 pub mod admin;
 pub mod args;
 pub mod byte_budget;
+pub mod cache;
 pub mod chance;
 pub mod client;
 pub mod clock;

@@ -3,12 +3,13 @@
 //! The median of many batches, in the time of this thread alone.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use connectors_api::check_state::ObjectState;
 use connectors_api::judge::{self, RegoAnswer};
 use evaluation_api::v1::{CheckVerdict, EvaluateChecksRequest};
+use evaluation_service::evaluate::answer_cache::AnswerCache;
 use evaluation_service::evaluate::policies::Policies;
-use evaluation_service::evaluate::remembered::Remembered;
 use evaluation_service::evaluate::{read, told};
 
 use crate::check::Check;
@@ -22,12 +23,12 @@ const BATCHES: usize = 31;
 const TIMES: usize = 50;
 
 pub(crate) fn rows(table: &mut Table, check: &Check) {
-    let remembered = Remembered::default();
-    let questions: Vec<_> = (0..QUESTIONS).map(|number| asked(check, number)).collect();
-    for asked in &questions {
+    let remembered = AnswerCache::default();
+    let questions = || (0..QUESTIONS).map(|number| Arc::new(asked(check, number)));
+    for asked in questions() {
         let policy = Policies::default().find(&asked.policy).unwrap();
         let namespace = policy.namespace();
-        let question = read(asked)
+        let question = read(&asked)
             .unwrap()
             .about(policy.read(&asked.policy).unwrap());
         let prepared = judge::prepare(question).unwrap();
@@ -35,10 +36,10 @@ pub(crate) fn rows(table: &mut Table, check: &Check) {
         let answers: Vec<_> = prepared.rego_jobs().map(|job| says(job.input)).collect();
         let answer = told(prepared.finish(answers.into_iter().map(Ok)));
         assert_ne!(answer.verdict(), CheckVerdict::Failed, "{answer:?}");
-        remembered.remember(asked.clone(), namespace, answer);
+        remembered.remember(asked, namespace, answer);
     }
     // Copies, as the next call brings them.
-    let again = questions.clone();
+    let again: Vec<_> = questions().collect();
     let bytes = length(&again[0]);
     let recall = || {
         for asked in &again {

@@ -49,7 +49,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     ) -> Result<Vec<Admitted>, PublishError> {
         let case = |connector| {
             let (evaluator, kubernetes) = (&self.evaluator, &self.kubernetes);
-            let memory = (&self.told, &self.asked);
+            let memory = (&self.events, &self.asked);
             Case::new(evaluator, kubernetes, memory, wish, connector)
         };
         let mut cases: Vec<_> = wish.connectors.iter().map(case).collect();

@@ -31,13 +31,13 @@ use crate::{
     asked::Asked,
     driver::{Driver, Settings, UnpublishError},
     error::PublishError,
+    event_cache::EventCache,
     hold_quota::{HoldQuota, Limits},
     kept::Kept,
     locks::Locks,
     metrics::Metrics,
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
     testing::{KUBELET, NODE},
-    told::Told,
     volume::{Place, PodsDir},
 };
 
@@ -150,7 +150,7 @@ impl Process {
             stop,
             holds: HoldQuota::new(ROOM),
             asked: Asked::default(),
-            told: Told::default(),
+            events: EventCache::default(),
             locks: Locks::default(),
         };
         Self {

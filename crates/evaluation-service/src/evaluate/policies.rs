@@ -1,13 +1,12 @@
 //! Policies that were read before: controllers ask about every pod of a policy.
 //!
-//! Invariant: a policy is found for exactly the bytes that it was read from. They are compared, and not only
-//! their hash. Only what could be read is kept; what is wrong with a policy is found anew each time.
+//! Invariant: a policy is found for exactly the bytes that it was read from. Only what could be read is kept; what is wrong with a policy is found anew each time.
 
 use std::sync::Arc;
 
 use connectors_api::judge::Policy;
+use service_kit::cache::{Bounds, Cache};
 
-use super::kept::{Entry, Kept};
 use super::{namespace_in, policy_in};
 use crate::error::Refused;
 
@@ -17,21 +16,16 @@ const LONGEST: usize = 64 * 1024;
 const READ: usize = 8;
 
 /// Policies, as they were read.
-#[derive(Debug, Default)]
-pub struct Policies(Kept<Known>);
-
 #[derive(Debug)]
-struct Known {
-    text: Vec<u8>,
-    policy: Arc<Policy>,
-}
+pub struct Policies(Cache<Vec<u8>, Arc<Policy>>);
 
-impl Entry for Known {
-    const MOST: usize = 512;
-    const MOST_BYTES: usize = 4 * 1024 * 1024;
-
-    fn bytes(&self) -> usize {
-        (READ + 1) * self.text.len()
+impl Default for Policies {
+    fn default() -> Self {
+        Self(Cache::new(Bounds {
+            entries: 512,
+            bytes: 4 * 1024 * 1024,
+            age: None,
+        }))
     }
 }
 
@@ -47,27 +41,17 @@ pub enum Found {
 impl Policies {
     /// What is known of a policy. To read it may take long and much memory: that is for whoever may ask.
     pub fn find(&self, text: &[u8]) -> Result<Found, Refused> {
-        let Self(kept) = self;
-        let known = kept.get(self.hash(text));
-        match known.filter(|known| known.text == text) {
-            Some(known) => Ok(Found::Known(Arc::clone(&known.policy))),
+        match self.0.get(text) {
+            Some(policy) => Ok(Found::Known(policy)),
             None => namespace_in(text).map(Found::New),
         }
     }
 
     /// Keeps a policy that was read from this text.
     pub fn keep(&self, text: &[u8], policy: Arc<Policy>) {
-        let Self(kept) = self;
         if text.len() <= LONGEST {
-            let hash = self.hash(text);
-            let text = text.to_owned();
-            kept.put(hash, Known { text, policy });
+            self.0.put(text.to_owned(), policy, (READ + 1) * text.len());
         }
-    }
-
-    fn hash(&self, text: &[u8]) -> u64 {
-        use std::hash::Hash as _;
-        self.0.hash(|hasher| text.hash(hasher))
     }
 }
 
@@ -150,20 +134,6 @@ mod tests {
         keep(&policies, &text("a"));
         assert!(known(&policies, &text("b")).is_none());
         assert!(known(&policies, &[text("a"), b" ".to_vec()].concat()).is_none());
-    }
-
-    /// Whoever finds two texts of one hash gets the policy of neither for the other.
-    #[test]
-    fn a_hash_that_is_the_same_is_not_enough() {
-        let policies = Policies::default();
-        let (own, other) = (text("own"), text("other"));
-        let policy = keep(&policies, &other);
-        let entry = Known {
-            text: other,
-            policy,
-        };
-        policies.0.put(policies.hash(&own), entry);
-        assert!(known(&policies, &text("own")).is_none());
     }
 
     #[test]

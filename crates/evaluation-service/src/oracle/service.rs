@@ -65,7 +65,7 @@ impl Running {
             callers: Callers::new(api.client(), metrics.clone(), LIMITS),
             slots: Slots::new(rego.workers()),
             rego,
-            remembered: Arc::default(),
+            answers: Arc::default(),
             policies: Arc::default(),
             memory: Arc::default(),
             readiness: readiness.clone(),

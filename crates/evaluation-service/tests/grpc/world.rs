@@ -121,7 +121,7 @@ impl World {
             callers: Callers::new(api.client(), metrics.clone(), caller_limits),
             slots: Slots::new(rego.workers()),
             rego,
-            remembered: Arc::default(),
+            answers: Arc::default(),
             policies: Arc::default(),
             memory: Arc::default(),
             readiness: readiness.clone(),

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::*;
 use crate::{
+    event_cache,
     testing::{FakeEvaluator, FakeKubernetes, FakeMounter, KUBELET, place_of, request_at},
-    told,
     volume::Place,
 };
 
@@ -26,7 +26,7 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
         stop: _,
         holds,
         asked,
-        told,
+        events,
         kept,
         locks,
     } = driver;
@@ -35,7 +35,7 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
         asked.census(),
         kept.census(),
         locks.census(),
-        told.census(),
+        events.len(),
     ]
 }
 
@@ -122,5 +122,5 @@ async fn every_map_is_as_it_was_after_three_days_of_churn() {
     let after = census(&world.driver);
     assert_eq!(after[..4], before[..4]);
     // The latest notes are remembered, also those to pods that are gone.
-    assert!(after[4] <= told::REMEMBERED, "{after:?}");
+    assert!(after[4] <= event_cache::MOST, "{after:?}");
 }

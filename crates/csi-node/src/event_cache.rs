@@ -1,0 +1,88 @@
+//! The events that were written lately, so that a kubelet that tries again for hours causes one event and no more.
+
+use service_kit::cache::{Bounds, Cache};
+
+use crate::{kubernetes::Word, volume::ConnectorKey};
+
+/// A forgotten event is written a second time, which does no harm.
+pub(crate) const MOST: usize = 1024;
+
+/// What an event is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Topic {
+    /// What is said.
+    pub(crate) word: Word,
+    /// To which pod.
+    pub(crate) pod_uid: String,
+    /// About which connector.
+    pub(crate) connector: ConnectorKey,
+    /// About which request; another one is news.
+    pub(crate) request_uid: String,
+}
+
+/// The latest topics.
+#[derive(Debug)]
+pub(crate) struct EventCache(Cache<Topic, ()>);
+
+impl Default for EventCache {
+    fn default() -> Self {
+        Self(Cache::new(Bounds {
+            entries: MOST,
+            bytes: usize::MAX,
+            age: None,
+        }))
+    }
+}
+
+impl EventCache {
+    /// Whether this is news; afterwards it is not.
+    pub(crate) fn is_news(&self, topic: Topic) -> bool {
+        self.0.put(topic, (), 0)
+    }
+
+    /// How many topics are kept.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.size().0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(request_uid: &str) -> Topic {
+        Topic {
+            word: Word::Denied,
+            pod_uid: "uid-1".to_owned(),
+            connector: ConnectorKey {
+                namespace: "tools".to_owned(),
+                name: "harbor".to_owned(),
+            },
+            request_uid: request_uid.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_same_thing_is_news_once_and_another_request_is_news_again() {
+        let events = EventCache::default();
+        assert!(events.is_news(topic("a")));
+        assert!(!events.is_news(topic("a")));
+        assert!(events.is_news(topic("b")));
+        let other = Topic {
+            word: Word::Revoked,
+            ..topic("a")
+        };
+        assert!(events.is_news(other));
+    }
+
+    #[test]
+    fn the_memory_has_an_end() {
+        let events = EventCache::default();
+        for n in 0..=MOST {
+            assert!(events.is_news(topic(&n.to_string())));
+        }
+        assert!((1..=MOST).contains(&events.len()), "{}", events.len());
+        assert!(events.is_news(topic("0")));
+    }
+}
