@@ -1,8 +1,8 @@
-//! The proof of who calls. What the kubelet says about the pod is compared with what the API server
-//! says about the pod's own token; neither alone is believed.
+//! The proof of the calling pod. What the kubelet says about the pod is compared with the review of the pod's own
+//! token; neither alone is trusted.
 //!
-//! A volume that was delivered is not proven again when the kubelet looks after it: its place is bound
-//! to the UID that was proven, and its own record, which no pod can write, says whose it is.
+//! A delivered volume is not proven again when the kubelet republishes it: its path is bound to the proven UID, and its
+//! own record, which no pod can write, names its owner.
 
 use k8s_openapi::api::authentication::v1::TokenReviewStatus;
 use service_kit::reviews::{
@@ -15,13 +15,13 @@ use crate::volume::{AUDIENCE, Pod, TokenError};
 /// Why the caller is not the pod that it is said to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum CallerError {
-    /// There is nothing to prove it with.
+    /// There is no usable token.
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The API server does not know the token, or its pod is gone.
     #[error("the pod's token is not valid")]
     NotAuthenticated,
-    /// The token is for somebody else.
+    /// The token is for another audience.
     #[error("the pod's token is not for audience {AUDIENCE}")]
     Audience,
     /// The token names another account, pod or node, or none.

@@ -28,8 +28,8 @@ use crate::{
     error::{PublishError, Trouble},
     evaluator::Evaluator,
     event_cache::EventCache,
+    exempt_volumes::ExemptVolumes,
     hold_quota::HoldQuota,
-    kept::Kept,
     kubernetes::Kubernetes,
     locks::{Lock, Locks},
     metrics::Metrics,
@@ -71,7 +71,7 @@ pub(crate) struct Driver<E, K, M> {
     pub(crate) asked: Asked,
     pub(crate) events: EventCache,
     /// Volumes that have content without a permission.
-    pub(crate) kept: Kept,
+    pub(crate) kept: ExemptVolumes,
     pub(crate) locks: Locks,
 }
 

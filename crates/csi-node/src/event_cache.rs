@@ -35,7 +35,7 @@ impl Default for EventCache {
 }
 
 impl EventCache {
-    /// Whether this is news; afterwards it is not.
+    /// Whether an event about this was not written lately. Afterwards it counts as written.
     pub(crate) fn is_news(&self, topic: Topic) -> bool {
         self.0.put(topic, (), 0)
     }

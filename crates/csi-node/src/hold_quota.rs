@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::volume::Pod;
 
-/// As many volumes of one pod may be held: one that has more waits for its own.
+/// Held volumes of one pod. A pod that has more waits for its own.
 const MOST_OF_A_POD: usize = 16;
 
 /// How many calls may be held.
@@ -38,7 +38,7 @@ pub(crate) struct Held {
     _node: Permit<String>,
 }
 
-/// Why there is no quota. Each names its bound.
+/// Why a call cannot be held. Each names its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Full {
     /// On the node.
@@ -64,7 +64,7 @@ pub(crate) enum Full {
 }
 
 impl HoldQuota {
-    /// So many calls.
+    /// With these limits.
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,

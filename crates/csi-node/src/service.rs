@@ -28,8 +28,8 @@ use crate::{
     asked::Asked,
     driver::{Driver, Settings},
     event_cache::EventCache,
+    exempt_volumes::ExemptVolumes,
     hold_quota::{HoldQuota, Limits},
-    kept::Kept,
     kubernetes::Live,
     locks::Locks,
     metrics::{Metrics, SwitchMetrics},
@@ -91,7 +91,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         mounter: Arc::new(Linux::new(&driver_name)),
         switch: process.switch(namespace)?,
         object: process.driver_object(kubernetes.clone(), driver_name.clone()),
-        kept: Kept::new(metrics.kept.clone()),
+        kept: ExemptVolumes::new(metrics.kept.clone()),
         metrics,
         stop: process.shell.tasks.stop(),
         holds: HoldQuota::new(Limits {

@@ -1,4 +1,4 @@
-//! What the driver must know before it serves: the feature switch, and its own driver object.
+//! Two things that the driver must know before it serves: the feature switch, and its own driver object.
 //!
 //! Both are `None` until they were read once. The switch then keeps its last known value whatever
 //! happens to the `ConfigMap`; the driver object is read until it is right.

@@ -37,8 +37,8 @@ use crate::{
     error::DriverProblem,
     evaluator::{Answers, Evaluator},
     event_cache::EventCache,
+    exempt_volumes::ExemptVolumes,
     hold_quota::{HoldQuota, Limits},
-    kept::Kept,
     kubernetes::{Created, Kubernetes, Lookup, NoAnswer, Word},
     locks::Locks,
     metrics::Metrics,
@@ -623,7 +623,7 @@ impl<M: Mounter> World<M> {
             mounter: Arc::clone(&mounter),
             switch: switched,
             object: checked,
-            kept: Kept::new(metrics.kept.clone()),
+            kept: ExemptVolumes::new(metrics.kept.clone()),
             metrics,
             stop,
             holds: HoldQuota::new(Limits {

@@ -1,11 +1,11 @@
-//! Who calls, and what they may ask about.
+//! Authentication and authorization of callers, by reviews of the API server.
 //!
-//! Both are asked of the API server. A yes is remembered, and not for long: somebody who was let in
-//! should not be reviewed for each question. Of the noes only a token's is, for some seconds: who may
-//! not ask about a namespace now may do so in a moment.
+//! A positive answer is cached for a short time, so that a caller is not reviewed for each question. Of the negative
+//! answers, only a failed token review is cached, for a few seconds. A denied namespace is not cached, because the
+//! permission may be granted at any time.
 //!
-//! Anybody who reaches the port can show tokens. What cannot be one for us is not reviewed at all, and
-//! however many unknown ones are shown, those of known callers have reviews set aside for them.
+//! Every client that reaches the port can send tokens. A token that cannot be for this service is not reviewed. Known
+//! callers have reviews set aside for them, however many unknown tokens are sent.
 
 mod right;
 mod subject;
@@ -44,11 +44,11 @@ const TOKEN_HOLDS: Duration = Duration::from_secs(10);
 const PERMISSION_HOLDS: Duration = Duration::from_secs(30);
 /// How long a token that the API server does not know is not asked about again.
 const REFUSAL_HOLDS: Duration = Duration::from_secs(5);
-/// How long a token that was good has its reviews set aside.
+/// How long a token that was good counts as known, and has reviews set aside.
 const KNOWN_FOR: Duration = Duration::from_mins(10);
 /// Entries of each cache. A flood pushes out what was not used for longest, which costs reviews and not correctness.
 const CACHED: usize = 4096;
-/// Reviews of unknown tokens at the same time: anybody who reaches the port can cause one.
+/// Reviews of unknown tokens at the same time: every client that reaches the port can cause one.
 const UNKNOWN_REVIEWS: usize = 32;
 /// Reviews of tokens that were good lately.
 const KNOWN_REVIEWS: usize = 32;
@@ -71,9 +71,9 @@ pub struct Caller {
 
 #[derive(Clone)]
 enum Who {
-    /// Somebody whom the API server knows.
+    /// A user that the API server knows.
     Known(Arc<Known>),
-    /// Somebody who could open the socket of this process.
+    /// A user that could open the Unix socket of this process.
     Local,
 }
 
@@ -105,7 +105,7 @@ struct Inner {
 }
 
 impl Callers {
-    /// Remembers nobody yet.
+    /// Empty caches.
     #[must_use]
     pub fn new(client: Client, metrics: Metrics, limits: CallerLimits) -> Self {
         Self(Arc::new(Inner {
@@ -145,7 +145,7 @@ impl Callers {
             return Err(Refused::BadToken);
         }
         let known = inner.known.get(&digest);
-        // Whoever has many good tokens has no more reviews for that.
+        // A caller with many good tokens has no more reviews than one with a single token.
         let _asked = match &known {
             Some(quotas) => Some(quotas.question().await?),
             None => None,
@@ -205,7 +205,7 @@ impl Callers {
         Err(Refused::Forbidden(namespace.to_owned()))
     }
 
-    /// Whoever could open the socket may ask about everything: the process itself could be read by them.
+    /// A user that could open the socket may ask about everything, because it could read the memory of the process.
     pub(crate) fn local(&self, user: u32) -> Caller {
         Caller {
             who: Who::Local,
@@ -214,7 +214,7 @@ impl Callers {
     }
 }
 
-/// Waits for the turn of a key, but not for long: what keeps the call before from ending may end for the next one.
+/// Waits for the turn of a key, but not for long: the review that blocks the earlier call may succeed for this one.
 async fn turn<K: Clone + Eq + Hash>(turns: &TenantTurns<K>, key: K) -> Option<TenantTurn<K>> {
     timeout(LONGEST_WAIT, turns.take(key)).await.ok()
 }
@@ -228,8 +228,8 @@ impl Inner {
         Ok(Caller { who, quotas })
     }
 
-    /// A call may need two reviews. Without an answer to either they are over before callers give up, so
-    /// that these hear why.
+    /// A call may need two reviews. If neither is answered, both end before the caller gives up, so that the caller
+    /// gets the reason.
     const POLICY: Policy = Policy {
         attempts: 2,
         attempt: Duration::from_secs(2),
@@ -269,7 +269,7 @@ impl Inner {
         self.within("access", &self.access_reviews, review).await
     }
 
-    /// The answer of a review that has its turn, which does not wait for long.
+    /// Runs a review in a place of its kind, for which it does not wait long.
     async fn within<T>(
         &self,
         kind: &'static str,

@@ -1,8 +1,8 @@
 //! How much each caller may have of the service at the same time. A caller that wants more is refused or waits, and no
 //! other caller notices.
 //!
-//! Owns: which connections and tokens count as one caller, and how many calls, streams, messages and questions to the API
-//! server each caller has. Refuses to know: who may ask about what.
+//! Owns: which connections and tokens count as one caller, and how many calls, streams, messages and questions to the
+//! API server each caller has. Refuses to know: who may ask about what.
 //!
 //! Invariant: what a caller takes is given back when the last thing that it was taken for is gone, however that ended.
 
@@ -65,8 +65,8 @@ impl Kind {
 /// One caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Owner {
-    /// A user of the cluster. A daemon has one account on every node and is one caller on each: a token that is bound to
-    /// a pod is told apart by the pod. Nothing else that a user may choose counts.
+    /// A user of the cluster. A daemon has one account on every node and is one caller on each: a token that is bound
+    /// to a pod is told apart by the pod. Nothing else that a user may choose counts.
     User {
         name: String,
         pod: Option<Vec<String>>,

@@ -38,7 +38,7 @@ pub(crate) fn needs_account(world: &World, namespace: &str) -> bool {
             .iter()
             .any(|subject| subject.name_selector.is_some())
     };
-    let mut policies = world.around.policies(namespace);
+    let mut policies = world.catalog.policies(namespace);
     policies.any(|(_, policy)| {
         policy.spec().is_some_and(|spec| {
             let standing = spec.default_permission.as_ref();
@@ -59,7 +59,7 @@ pub(crate) fn explain(
     now: Timestamp,
 ) -> ExplainResponse {
     let namespace = &question.connector.namespace;
-    let labels = world.around.connector(namespace, &question.connector.name);
+    let labels = world.catalog.connector(namespace, &question.connector.name);
     let no_labels = Labels::new();
     let sight = Sight {
         question,
@@ -72,15 +72,15 @@ pub(crate) fn explain(
             namespace: &question.subject.namespace,
             name: &question.subject.name,
             labels: read.account.as_ref(),
-            namespace_labels: world.around.namespace(&question.subject.namespace),
+            namespace_labels: world.catalog.namespace(&question.subject.namespace),
         },
         default: world.default_requesters(),
         keys: &world.namespace_keys,
     };
-    let left_out = sight.left_out(world.around.policies(namespace));
+    let left_out = sight.left_out(world.catalog.policies(namespace));
     let mut matched = Matched::of(read.request.as_ref());
     let mut policies: Vec<PolicyExplanation> = world
-        .around
+        .catalog
         .policies(namespace)
         .map(|(name, policy)| {
             let counts = !left_out.contains(name);

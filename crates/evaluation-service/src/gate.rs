@@ -1,7 +1,7 @@
-//! In front of every call, before a byte of its message is read: is there an answer at all, and who
-//! asks? Messages may be large, and anybody may send one.
+//! Readiness, authentication and quotas of every call, before a byte of its message is read: messages may be large, and
+//! every client that reaches the port may send one.
 
-mod held;
+mod guarded_body;
 mod message;
 
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ use crate::error::Refused;
 use crate::health::Healthy;
 use crate::service::Service;
 
-pub(crate) use held::Held;
+pub(crate) use guarded_body::GuardedBody;
 
 /// How long a call may take, reading its message and waiting for its turn included. A stream has begun
 /// by then, and goes on.
@@ -43,9 +43,9 @@ const LONGEST_COMING: Duration = Duration::from_secs(5);
 const LONGEST_QUESTIONS: usize = 2 * 1024 * 1024;
 /// The longest message with one question, or of a stream, or about somebody's token.
 const LONGEST_QUESTION: usize = 64 * 1024;
-/// The same for whoever asks how the service is, and shows nothing: it holds a name.
+/// The longest health request, which needs no token: it holds a name.
 const LONGEST_PROBE: usize = 1024;
-/// Answers to those at the same time, and how long one may take to be asked for.
+/// Health requests at the same time, and the time for each.
 const PROBES: usize = 64;
 const PROBE_WITHIN: Duration = Duration::from_secs(2);
 
@@ -67,15 +67,15 @@ const CALLS: [&str; 8] = [
 
 const BATCHES: &str = "/connectors.evaluation.v1.Evaluation/BatchCheckAccess";
 const HEALTH: &str = "/grpc.health.v1.Health/";
-/// With a token like everything else: who has none has no use for the protocol.
+/// Reflection needs a token like every call: without one, a client cannot use the protocol.
 const REFLECTION: &str = "/grpc.reflection.";
 
-/// What proves who calls.
+/// The proof of the caller's identity.
 #[derive(Clone)]
 enum Proof {
     /// A token.
     Token,
-    /// That the connection could be made at all.
+    /// The connection itself, which only trusted users of this machine can open.
     Connection(Caller),
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Gate {
     proof: Proof,
 }
 
-/// What is behind it. Shared: a call would otherwise begin with a copy of each of these.
+/// What is behind it. Shared, so that a call does not begin with a copy of each of these.
 struct Behind {
     service: Service,
     health: Other,
@@ -117,7 +117,7 @@ impl Gate {
         }
     }
 
-    /// The same for a user of this machine, who needs none.
+    /// For a user of this machine, who needs no token.
     pub(crate) fn for_user(&self, user: u32) -> Self {
         Self {
             behind: Arc::clone(&self.behind),
@@ -167,8 +167,8 @@ impl Gate {
         )
         .await
         {
-            // Until the answer is sent, or nobody wants it any more.
-            Ok(Ok(response)) => response.map(|body| Body::new(Held::new(body, open))),
+            // Until the answer is sent or the client is gone.
+            Ok(Ok(response)) => response.map(|body| Body::new(GuardedBody::new(body, open))),
             Ok(Err(error)) => refused(error),
             Err(_) => refused(Refused::TooLate),
         }
@@ -183,7 +183,7 @@ fn limit(headers: &HeaderMap) -> Duration {
 }
 
 impl Behind {
-    /// Says how the service is to anybody, who may be up to anything.
+    /// Answers health requests of any client, also a hostile one.
     async fn probe(&self, request: Request<Incoming>) -> Response<Body> {
         let refused = |refused: Refused| Status::from(refused).into_http();
         let Ok(_place) = self.probes.try_acquire() else {
@@ -208,8 +208,8 @@ impl Behind {
             return Ok(response);
         }
         if call != CHECK_ACCESS {
-            // One question is answered in no time. Whatever else is asked leaves the task of its connection,
-            // where it would keep the other calls waiting.
+            // A single question is answered immediately. Every other call leaves the task of its connection, where it
+            // would delay the other calls.
             yield_now().await;
         }
         match call {
@@ -219,8 +219,8 @@ impl Behind {
                 Ok(response)
             }
             BATCH_CHECK_ACCESS if request.uri().path() == BATCHES => {
-                // As the generated code would make them of it, empty questions are two bytes on the wire
-                // and a hundred times as many in memory, and others each of their texts once more.
+                // Decoded by the generated code, empty questions take two bytes on the wire and a hundred times as many
+                // in memory, and other questions take each of their texts a second time.
                 let _batch = caller.quotas.batch().await;
                 let since = Instant::now();
                 let message = message::read(request.into_body(), LONGEST_QUESTIONS);

@@ -1,5 +1,5 @@
-//! How much JSON may be in memory, read, at the same time. A message is weighed before it is read, and waits until there
-//! is enough memory left.
+//! How much JSON may be in memory, read, at the same time. A message is weighed before it is read, and waits until
+//! there is enough memory left.
 //!
 //! Owns: how much memory there is for questions of each purpose. Refuses to know: what they say.
 
@@ -15,9 +15,9 @@ use crate::slots::Purpose;
 const MIB: usize = 1024 * 1024;
 /// The most that one question may take. Objects as clusters have them take some fifteen times their text.
 pub(crate) const MOST: usize = 40 * MIB;
-/// All questions that would give something new, and policies as they are written.
+/// All questions before a grant, and policies as they are written.
 const NEW: usize = 120 * MIB;
-/// All questions about what was granted: they wait for nobody else.
+/// All questions about existing grants. They wait for no other questions.
 const GRANTED: usize = 80 * MIB;
 /// It is counted in these: a semaphore has no place for so many bytes.
 const UNIT: usize = 1024;
@@ -41,8 +41,8 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Waits for so much memory, but not for long. The permit goes where the objects go: they are read to the end, even if
-    /// no caller waits for that any more.
+    /// Waits for so much memory, but not for long. The permit goes where the objects go: they are read to the end, even
+    /// if no caller waits for that any more.
     pub(crate) async fn take(
         &self,
         weight: usize,

@@ -40,7 +40,7 @@ fn find(world: &World, question: &AccessQuestion) -> Requestable {
         ..
     } = question;
     let namespace = &connector.namespace;
-    let Some(labels) = world.around.connector(namespace, &connector.name) else {
+    let Some(labels) = world.catalog.connector(namespace, &connector.name) else {
         return Requestable::No;
     };
     let wanted = Wanted {
@@ -53,12 +53,12 @@ fn find(world: &World, question: &AccessQuestion) -> Requestable {
         name: &subject.name,
         // Accounts are not followed.
         labels: None,
-        namespace_labels: world.around.namespace(&subject.namespace),
+        namespace_labels: world.catalog.namespace(&subject.namespace),
     };
     let default = world.config.map(|config| config.default_requesters);
     let mut left = COMPARISONS;
     let mut found = Requestable::No;
-    for (_, policy) in world.around.policies(namespace) {
+    for (_, policy) in world.catalog.policies(namespace) {
         if policy.said == Said::NotKept && !policy.is_going {
             found = Requestable::Unknown;
         }
@@ -125,11 +125,11 @@ mod tests {
         world.config = Some(Config::CLOSED);
         let connector = json!({"namespace": "tools", "name": "harbor", "labels": {"tier": "prod"}});
         world
-            .around
+            .catalog
             .put_connector(serde_json::from_value(connector).unwrap());
         let home = json!({"name": "devops", "labels": {"project": "x"}});
         world
-            .around
+            .catalog
             .put_namespace(serde_json::from_value(home).unwrap());
         world.hear_everything(now());
         world
@@ -139,7 +139,7 @@ mod tests {
         let mut written = serde_json::to_value(policy(name)).unwrap();
         change(&mut written);
         world
-            .around
+            .catalog
             .put_policy(serde_json::from_value(written).unwrap());
     }
 
@@ -221,7 +221,7 @@ mod tests {
             it["spec"]["permission"] = json!("proxy");
         });
         let odd = policy("b").metadata;
-        world.around.put_unreadable_policy(odd, "odd".to_owned());
+        world.catalog.put_unreadable_policy(odd, "odd".to_owned());
         assert_eq!(said(&world), Requestable::No);
         put(&mut world, "c", |_| ());
         assert_eq!(said(&world), Requestable::Yes);

@@ -1,8 +1,8 @@
 //! Connections: TCP with TLS, or a Unix socket of this machine; HTTP/2 on both.
 
-mod at_once;
 mod calls;
-mod whole;
+mod inline_executor;
+mod single_write;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use tracing::debug;
 
 use crate::gate::Gate;
 use crate::service::Service;
-use at_once::AtOnce;
 use calls::{Calls, Counted};
-use whole::Whole;
+use inline_executor::InlineExecutor;
+use single_write::SingleWrite;
 
 /// One client per node and a few services. Further connections are closed.
 const CONNECTIONS: usize = 4096;
@@ -111,13 +111,13 @@ where
         inner: gate,
         calls: calls.clone(),
     });
-    let connection = Builder::new(AtOnce)
+    let connection = Builder::new(InlineExecutor)
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PONG_WITHIN)
         .max_concurrent_streams(CALLS)
         .max_header_list_size(LONGEST_HEADERS)
-        .serve_connection(TokioIo::new(Whole(stream)), service);
+        .serve_connection(TokioIo::new(SingleWrite(stream)), service);
     let closing = async {
         tokio::select! {
             () = stop.stopped() => UNLIMITED,

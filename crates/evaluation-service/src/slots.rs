@@ -1,6 +1,6 @@
-//! Who may evaluate checks now. The modules of one tenant may be as slow as their limits allow, and must not take the turns
-//! of others. Whether a grant still holds comes before new grants. Policies that are being written have slots of their own,
-//! for which no approval waits.
+//! Slots for the evaluation of checks. The modules of one tenant may be as slow as their limits allow, and must not
+//! take the slots of others. Whether a grant still holds comes before new grants. Policies that are being written have
+//! slots of their own, for which no approval waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::error::Refused;
 
-/// Open calls whose answer gives nobody what they have already: before a grant, or about a policy as it is written. Fewer
-/// than there are messages with objects.
+/// Open calls before a grant, or about a policy as it is written. Fewer than there are messages with objects, so that
+/// calls about existing grants find a place.
 const MOST_NEW: usize = 9;
 /// Of those, calls about policies as they are written. As many as run are left to approvals.
 const MOST_WRITTEN: usize = 3;
@@ -70,8 +70,8 @@ struct Inner {
     of_written: Lane,
 }
 
-/// What policy namespaces have of the calls for one purpose. A tenant's new pods do not keep its old ones from being looked
-/// after, nor its new policies its pods.
+/// What policy namespaces have of the calls for one purpose. A tenant's new pods do not keep its old ones from being
+/// looked after, nor its new policies its pods.
 struct Lane {
     open: Quota<String>,
     running: TenantTurns<String>,
@@ -98,8 +98,8 @@ impl Slots {
     /// As many as fit so many workers.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        // One is left to others, if there are others. A single worker is everybody's: a call that needs it waits for at
-        // most one module before, because workers are given out in the order of asking.
+        // One is left to other namespaces, unless there is only one. For that one a call waits for at most one module
+        // before, because workers are given out in the order of asking.
         let workers = workers.saturating_sub(1).max(1);
         let lane = |open, running_of_one| Lane {
             open,

@@ -14,12 +14,12 @@ use crate::caller_quotas::Owner;
 const MIB: usize = 1024 * 1024;
 /// The questions of all streams.
 const ALL: usize = 128 * MIB;
-/// So many times its part is free after a caller's part has grown. The first one may have 14 MiB; ten thousand
-/// questions as nodes have them take ten.
+/// After a caller's share has grown, so many times that share is still free. The first caller may have 14 MiB; ten
+/// thousand questions of a node take ten.
 const FREE: usize = 8;
 
-/// What a stream may take before it is known that its caller may ask anything: it is beside all of that, because
-/// whoever has a token of the cluster may have as many as he likes.
+/// What a stream may take before its caller is authorized. It does not count in the total, because every token of the
+/// cluster can open streams.
 pub(crate) const UNPROVEN: usize = 64 * 1024;
 
 /// What all streams take, by caller.

@@ -1,14 +1,14 @@
 //! What is known of the cluster, and who is told when it changes.
 
+mod catalog;
 mod configuration;
 mod follow;
-mod heard;
-mod lively;
+mod freshness;
+mod live_watch;
 mod policies;
 mod read;
 mod requests;
 mod sources;
-mod surroundings;
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -22,15 +22,15 @@ use tokio::sync::broadcast;
 
 use crate::error::Refused;
 
-use heard::Heard;
+use freshness::Freshness;
 
+pub use catalog::Catalog;
+pub(crate) use catalog::Labels;
 pub use follow::Follow;
-pub use heard::fresh_for;
+pub use freshness::fresh_for;
 pub use policies::{Policy, Said};
 pub use read::Strict;
 pub use requests::{About, KnownPolicy, KnownRequest, Requests, Tuple};
-pub(crate) use surroundings::Labels;
-pub use surroundings::Surroundings;
 
 /// Changes that a stream has not looked at yet; a stream that is further behind looks at everything.
 const CHANGES: usize = 1024;
@@ -43,13 +43,13 @@ pub struct World {
     /// Access requests.
     pub requests: Requests,
     /// What decisions do without.
-    pub around: Surroundings,
+    pub catalog: Catalog,
     /// What the installation was last told, once that has been known. No decision depends on it.
     pub config: Option<Config>,
     /// By which labels of namespaces policies may select subjects.
     pub namespace_keys: Arc<NamespaceKeys>,
     /// As of when each of the caches shows the cluster.
-    heard: Heard,
+    freshness: Freshness,
 }
 
 /// Roles, role bindings, cluster roles, cluster role bindings, access requests: what decides.
@@ -104,20 +104,20 @@ impl World {
     /// The slowest of the caches that decide showed the cluster as of this moment, or later.
     #[must_use]
     pub fn fresh_as_of(&self) -> Option<Timestamp> {
-        self.heard.oldest(DECIDING)
+        self.freshness.oldest(DECIDING)
     }
 
     /// The same of all caches.
     #[must_use]
     pub fn all_fresh_as_of(&self) -> Option<Timestamp> {
-        self.heard.oldest(SOURCES)
+        self.freshness.oldest(SOURCES)
     }
 
     /// The caches that decide show the cluster as of this moment.
     #[cfg(test)]
     pub(crate) fn hear_what_decides(&self, moment: Timestamp) {
         for source in 0..DECIDING {
-            self.heard.note(source, moment);
+            self.freshness.note(source, moment);
         }
     }
 
@@ -125,7 +125,7 @@ impl World {
     #[cfg(test)]
     pub(crate) fn hear_everything(&self, moment: Timestamp) {
         for source in 0..SOURCES {
-            self.heard.note(source, moment);
+            self.freshness.note(source, moment);
         }
     }
 
@@ -179,7 +179,7 @@ mod tests {
         for source in 0..SOURCES {
             assert_eq!(world.fresh_as_of().is_some(), source >= DECIDING);
             world
-                .heard
+                .freshness
                 .note(source, at(i64::try_from(source).unwrap() + 10));
         }
         assert_eq!(world.fresh_as_of(), Some(at(10)));

@@ -1,7 +1,7 @@
 //! The admin server: `/healthz`, `/readyz` and `/metrics` for the kubelet and for Prometheus.
 //!
-//! It is bound before any work starts, so that a taken port ends the process at once, and it answers
-//! until the very end, so that a process that drains can be seen to be unready.
+//! It is bound before any work starts, so that a taken port ends the process at once. It answers until the very end, so
+//! that a draining process can be seen to be unready.
 
 use std::{convert::Infallible, future::pending, net::SocketAddr, time::Duration};
 

@@ -1,9 +1,9 @@
-//! How many bytes a cache keeps of what tenants write: a share for each namespace, and one for all.
+//! The bytes that a cache keeps for tenants: a share for each namespace, and a total.
 //!
-//! Owns: the counts, and who has to give way. Refuses to know: what is kept.
+//! Owns: the counts, and the choice of the namespace to evict. Refuses to know: what is kept.
 //!
-//! Invariant: once nothing is exceeded any more, each namespace is within its share and all are within the total. What is
-//! over the total is paid by the namespace that has most.
+//! Invariant: once no limit is exceeded, each namespace is within its share and all are within the total. Above the
+//! total, the namespace with the most bytes is evicted.
 
 use std::{borrow::Borrow, collections::BTreeMap};
 
@@ -17,7 +17,7 @@ pub struct ByteBudget<K = String> {
 }
 
 impl<K: Clone + Ord> ByteBudget<K> {
-    /// Nothing is kept; so much may be of one namespace, and of all together.
+    /// Empty, with the share of one namespace and the total.
     #[must_use]
     pub const fn new(of_namespace: usize, of_all: usize) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl<K: Clone + Ord> ByteBudget<K> {
         }
     }
 
-    /// So many bytes more are kept of a namespace.
+    /// Adds bytes of a namespace.
     pub fn add<Q>(&mut self, namespace: &Q, bytes: usize)
     where
         K: Borrow<Q>,
@@ -40,7 +40,7 @@ impl<K: Clone + Ord> ByteBudget<K> {
         }
     }
 
-    /// So many bytes fewer are kept of a namespace.
+    /// Removes bytes of a namespace.
     pub fn release<Q>(&mut self, namespace: &Q, bytes: usize)
     where
         K: Borrow<Q>,
@@ -57,8 +57,8 @@ impl<K: Clone + Ord> ByteBudget<K> {
         }
     }
 
-    /// After something was kept of one namespace, the namespace of which nothing may be kept any more, if there is one.
-    /// It is asked until there is none.
+    /// After bytes of one namespace were added, the namespace to evict, if there is one. The caller asks until there is
+    /// none.
     #[must_use]
     pub fn exceeded<Q>(&self, changed: &Q) -> Option<K>
     where
@@ -75,7 +75,7 @@ impl<K: Clone + Ord> ByteBudget<K> {
         heaviest.map(|(namespace, _)| namespace.clone())
     }
 
-    /// What is kept of a namespace.
+    /// The bytes of a namespace.
     #[must_use]
     pub fn of<Q>(&self, namespace: &Q) -> usize
     where
@@ -85,7 +85,7 @@ impl<K: Clone + Ord> ByteBudget<K> {
         self.kept.get(namespace).copied().unwrap_or_default()
     }
 
-    /// What is kept of all.
+    /// The bytes of all namespaces.
     #[must_use]
     pub const fn total(&self) -> usize {
         self.total

@@ -2,8 +2,8 @@
 //!
 //! Owns: what is kept, for how long, and what goes first. Refuses to know: what an entry means.
 //!
-//! Invariant: an entry is found for exactly its key, and never when it is as old as entries may become, however often it is
-//! used.
+//! Invariant: an entry is found for exactly its key, and never when it is as old as entries may become, however often
+//! it is used.
 
 use std::{
     borrow::Borrow,
@@ -35,8 +35,8 @@ pub struct Cache<K, V> {
     generations: Mutex<Generations<K, V>>,
 }
 
-/// Two generations approximate LRU: when the young generation is full it replaces the old one, whose entries are dropped. To
-/// find an entry costs no more than to look it up.
+/// Two generations approximate LRU: when the young generation is full it replaces the old one, whose entries are
+/// dropped. To find an entry costs no more than to look it up.
 #[derive(Debug)]
 struct Generations<K, V> {
     young: Generation<K, V>,
@@ -114,7 +114,8 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         self.get(key).is_some()
     }
 
-    /// Keeps an entry of so many bytes, in the place of others when there are too many. Whether there was none under its key.
+    /// Keeps an entry of so many bytes, in the place of others when there are too many. Whether there was none under
+    /// its key.
     pub fn put(&self, key: K, value: V, bytes: usize) -> bool {
         let entry = Entry {
             value,

@@ -15,7 +15,7 @@ use crate::{
     watches::{Guarded, Plain, Watch, WatchMetrics},
 };
 
-/// What is heard of a `ConfigMap`.
+/// A state of a `ConfigMap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// It holds this now.
@@ -26,7 +26,7 @@ pub enum Heard {
     Gone,
 }
 
-/// Follows the `ConfigMap` until it is time to stop. Of one that is not there this is heard once.
+/// Follows the `ConfigMap` until it is time to stop. Its absence is reported once.
 pub async fn follow(
     client: Client,
     namespace: &str,
@@ -39,13 +39,13 @@ pub async fn follow(
     let watch = Watch {
         name: "configuration",
         config: Config::default().fields(&format!("metadata.name={name}")),
-        // It is for the caller to say what it waits for.
+        // The caller decides what its readiness waits for.
         ready: None,
         metrics,
     };
     let mut events = std::pin::pin!(watch.start(api));
     let mut is_listed = false;
-    // Nothing until something was heard.
+    // None before the first list.
     let mut is_there: Option<bool> = None;
     loop {
         let event = tokio::select! {
@@ -56,12 +56,12 @@ pub async fn follow(
             Some(Event::Init) => is_listed = false,
             Some(Event::Apply(object) | Event::InitApply(object)) => {
                 (is_listed, is_there) = (true, Some(true));
-                // What cannot be read was logged by the watch.
+                // The watch has logged an unreadable object.
                 hear(object.object.map_or(Heard::Unreadable, |map| {
                     Heard::Data(map.data.unwrap_or_default())
                 }));
             }
-            // It may have gone while nobody watched.
+            // It may have been deleted while the watch was interrupted.
             Some(Event::InitDone) if !is_listed && is_there != Some(false) => {
                 if is_there.replace(false).is_some() {
                     warn!("ConfigMap {name} is gone; the last known values hold");

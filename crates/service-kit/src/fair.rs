@@ -1,8 +1,8 @@
-//! Tenants take turns, and none holds more than its share of the places.
+//! Fair queues and limits: tenants take turns, and no tenant holds more than its share.
 //!
-//! Owns: the order of what waits, and the count of what runs. Refuses to know: what a tenant or a job is.
+//! Owns: the order of waiting items, and the count of running ones. Refuses to know: what a tenant or an item is.
 //!
-//! Invariant: what one tenant puts in delays another by at most one turn of each tenant, however much it is.
+//! Invariant: the items of one tenant delay another by at most one turn of each tenant, however many they are.
 
 use std::{
     borrow::Borrow,
@@ -13,7 +13,7 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A line in which each tenant has a line of its own, and the next item is that of the next tenant.
+/// A queue in which each tenant has a queue of its own, and the next item is that of the next tenant.
 #[derive(Debug)]
 pub struct FairLine<K, T> {
     /// Each tenant that has something in line, once.
@@ -136,12 +136,12 @@ pub struct TenantTurns<K> {
 
 type Semaphores<K> = Arc<Mutex<HashMap<K, Weak<Semaphore>>>>;
 
-/// One open call, until this is dropped; or several, or what else a tenant holds a number of.
+/// One or several open calls of a tenant, until this is dropped.
 #[derive(Debug)]
 pub struct TenantTurn<K: Clone + Eq + Hash> {
     of: Semaphores<K>,
     tenant: K,
-    // In this order: the permit is given back before it is looked who still holds the semaphore.
+    // Dropped in this order: the permit is given back before the holders of the semaphore are counted.
     permit: Option<OwnedSemaphorePermit>,
     semaphore: Option<Arc<Semaphore>>,
 }
@@ -212,7 +212,7 @@ fn lock<K>(of: &Semaphores<K>) -> MutexGuard<'_, HashMap<K, Weak<Semaphore>>> {
 impl<K: Clone + Eq + Hash> Drop for TenantTurn<K> {
     fn drop(&mut self) {
         self.permit.take();
-        // Under the lock, so that of two that end together the later one sees no other.
+        // Under the lock, so that the later of two calls that end together sees no other holder.
         let mut of = lock(&self.of);
         self.semaphore.take();
         if of

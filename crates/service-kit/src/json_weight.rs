@@ -1,5 +1,5 @@
-//! The memory that a JSON text takes when it is read: a few bytes of text can become an object of hundreds, so a service
-//! weighs a text before it reads it.
+//! The memory that a JSON text takes when it is read: a few bytes of text can become an object of hundreds, so a
+//! service weighs a text before it reads it.
 //!
 //! Invariant: no tree takes more bytes than its text weighs.
 

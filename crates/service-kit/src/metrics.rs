@@ -1,6 +1,7 @@
 //! Metrics: a family is made and registered in one step.
 //!
-//! [`families!`](crate::families) declares the struct of a service's metrics, with name, help, buckets and labels of each.
+//! [`families!`](crate::families) declares the struct of a service's metrics, with name, help, buckets and labels of
+//! each.
 
 use prometheus::{
     Error, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,

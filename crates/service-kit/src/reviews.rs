@@ -19,7 +19,7 @@ pub const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 /// The node of the pod.
 pub const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// Who is asked about. Groups may be many, so they are borrowed.
+/// The user of a question. Groups may be many, so they are borrowed.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Reviewed<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,7 @@ struct Status {
     denied: bool,
 }
 
-/// Whether somebody may do something. Only a plain yes is one.
+/// Whether a user may do something. Only an answer that allows it and does not deny it counts.
 pub async fn may(
     client: &Client,
     policy: &Policy,
@@ -182,8 +182,8 @@ pub enum NoOwner {
     Nameless,
 }
 
-/// The owner of a token, according to what the API server says about it. A server that does not know about audiences leaves
-/// them out, and would pass any token.
+/// The owner of a token, according to what the API server says about it. A server that does not know about audiences
+/// leaves them out, and would pass any token.
 pub fn owner(review: TokenReviewStatus, audience: &str) -> Result<UserInfo, NoOwner> {
     let TokenReviewStatus {
         authenticated,

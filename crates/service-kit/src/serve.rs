@@ -177,8 +177,8 @@ pub async fn serve<L, F>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Runs a connection to its end. When `closing` returns, the connection accepts no further requests, and may take as long
-/// as it says to answer those it has.
+/// Runs a connection to its end. When `closing` returns, the connection accepts no further requests, and may take as
+/// long as it says to answer those it has.
 pub async fn converse<C>(connection: C, closing: impl Future<Output = Duration>)
 where
     C: GracefulConnection<Error = hyper::Error>,

@@ -1,7 +1,8 @@
-//! What one address may take of what all callers share.
+//! Quotas of which each client address has a share.
 //!
-//! Whoever reaches the port can call, and an API server is one address, or several behind one. So an address has a share
-//! of each thing; what is over it waits for what came from there before, and nobody else waits with it.
+//! Every client that reaches the port can call. An API server is one address, or several API servers are behind one. A
+//! call above the share of its address waits for earlier calls of that address, and calls of other addresses do not
+//! wait with it.
 
 use std::{
     net::IpAddr,
@@ -18,7 +19,7 @@ use crate::metrics::{Limit, PeerMetrics};
 /// The log repeats itself after this. The metric counts.
 const TOLD_AGAIN: Duration = Duration::from_mins(10);
 
-/// Counts and tells where an address reaches its share. Clones tell together.
+/// Counts and logs each time that an address reaches its share. Clones log together.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     metrics: PeerMetrics,
@@ -42,7 +43,7 @@ impl Limits {
         }
     }
 
-    /// An address has as much as it may have, and wants more.
+    /// An address has reached its share and asks for more.
     pub(crate) fn reached(&self, limit: Limit, peer: IpAddr) {
         self.metrics.reached(limit);
         if self.is_news(limit) {
@@ -55,7 +56,7 @@ impl Limits {
     }
 
     fn is_news(&self, limit: Limit) -> bool {
-        // Times are put in whole.
+        // A moment is never half written.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(last) = told.get_mut(limit as usize) else {
             return false;

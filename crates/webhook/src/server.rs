@@ -26,9 +26,9 @@ pub(crate) use http::{Handler, Page};
 #[cfg(test)]
 mod tests;
 
-/// Longer than the 90 seconds for which an API server keeps a connection that it does not use, or has not used yet. Closed
-/// from here, one could meet a review that is on its way, and an API server does not ask twice. A head that comes in pieces
-/// has as long.
+/// Longer than the 90 seconds for which an API server keeps a connection that it does not use, or has not used yet.
+/// Closed from here, one could meet a review that is on its way, and an API server does not ask twice. A head that
+/// comes in pieces has as long.
 const IDLE: Duration = Duration::from_secs(150);
 /// A client that does not read its response is disconnected after so many milliseconds.
 const UNREAD: u32 = 30_000;

@@ -1,9 +1,9 @@
-//! What reviews may cost in memory, together and by the address that they come from.
+//! The memory of reviews, in total and by client address.
 //!
-//! A few bytes of JSON can become hundreds in memory, and the schema keeps fields that it does not know. So what is
-//! asked about is weighed before it is read, and waits until there is room for it. A body has its room until the last
-//! part of it is let go, a tree until nothing is made from it any more. Each kind has room of its own: who writes large
-//! policies keeps nobody's pods waiting. Who only says that much will come takes no room.
+//! A few bytes of JSON can become hundreds in memory, and the schema keeps unknown fields. So an object is weighed
+//! before it is read, and waits until there is enough memory. A body keeps its memory until its last part is dropped, a
+//! tree until it is no longer used. Each kind has memory of its own, so that large policies do not delay pods. A
+//! declared Content-Length alone reserves no memory.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -20,10 +20,10 @@ use crate::{
 const MIB: usize = 1 << 20;
 /// Permits are counted in these.
 const KIB: usize = 1 << 10;
-/// Kept back for the judgement, when there was a wait.
+/// The time that is kept for the judgement when a review had to wait.
 const JUDGEMENT: Duration = Duration::from_secs(2);
-/// Of each kind's room, one address has half. A whole control plane may be behind one address, and half is enough for it:
-/// the largest body and the heaviest tree, or a hundred ordinary reviews at a time.
+/// Of each kind's room, one address has half. A whole control plane may be behind one address, and half is enough for
+/// it: the largest body and the heaviest tree, or a hundred ordinary reviews at a time.
 const PEER: usize = 2;
 
 /// How much room a kind has.

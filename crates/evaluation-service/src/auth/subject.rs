@@ -1,5 +1,5 @@
-//! Whose is a token that a caller was shown? Asked of the API server each time: only it knows whether
-//! the pod that the token is bound to still exists under its UID.
+//! The owner of a token that a caller was shown. It is reviewed each time: only the API server knows whether the pod
+//! that the token is bound to still exists under its UID.
 
 use crate::clock;
 use connectors_api::names::{is_dns_label, is_dns_subdomain};
@@ -15,7 +15,7 @@ use crate::error::Refused;
 /// Longer than any service account token.
 const LONGEST: usize = 16 * 1024;
 
-/// A pod, and what it runs as.
+/// A pod, and its service account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenOwner {
     pub(crate) subject: ServiceAccountName,

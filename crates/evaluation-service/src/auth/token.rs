@@ -1,4 +1,4 @@
-//! What can be seen of a token without asking anybody.
+//! The claims of a token, before any review.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -25,13 +25,13 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
 pub(super) enum Looks {
     /// It may be good. Nothing was verified, so this lets nobody in.
     Good,
-    /// It is for somebody else.
+    /// It is for another audience.
     WrongAudience,
-    /// It is no token, or its time is over.
+    /// It is not a token, or it has expired.
     Bad,
 }
 
-/// What can be seen of a token without asking anybody: what does not look good need not be reviewed.
+/// Checks the claims of a token. A token that does not look good is not reviewed.
 pub(super) fn looks(token: &str, audience: &str, now: Timestamp) -> Looks {
     let Some(Claims { aud, exp }) = claims(token) else {
         return Looks::Bad;

@@ -3,9 +3,9 @@
 //!
 //! Owns: which answers are kept. Refuses to know: who may hear an answer.
 //!
-//! Invariant: an answer goes to exactly the bytes that it was found for, so a caller cannot make a question that gets the
-//! answer to another one. Only what would be found again is kept: an answer depends on nothing but its question, unless a
-//! limit or an accident was in play.
+//! Invariant: an answer goes to exactly the bytes that it was found for, so a caller cannot make a question that gets
+//! the answer to another one. Only what would be found again is kept: an answer depends on nothing but its question,
+//! unless a limit or an accident was in play.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

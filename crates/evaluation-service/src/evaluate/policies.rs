@@ -1,6 +1,7 @@
 //! Policies that were read before: controllers ask about every pod of a policy.
 //!
-//! Invariant: a policy is found for exactly the bytes that it was read from. Only what could be read is kept; what is wrong with a policy is found anew each time.
+//! Invariant: a policy is found for exactly the bytes that it was read from. Only readable policies are kept; the
+//! problems of an unreadable one are found again each time.
 
 use std::sync::Arc;
 
@@ -39,7 +40,8 @@ pub enum Found {
 }
 
 impl Policies {
-    /// What is known of a policy. To read it may take long and much memory: that is for whoever may ask.
+    /// What is known of a policy. It is not read here: reading may take long and much memory, and the caller is not
+    /// authorized yet.
     pub fn find(&self, text: &[u8]) -> Result<Found, Refused> {
         match self.0.get(text) {
             Some(policy) => Ok(Found::Known(policy)),

@@ -14,7 +14,7 @@ fn world() -> World {
     let mut world = World::default();
     let metadata = json!({"namespace": "tools", "name": "harbor", "labels": {"project": "tools"}});
     let metadata = serde_json::from_value(metadata).unwrap();
-    world.around.put_connector(metadata);
+    world.catalog.put_connector(metadata);
     world
 }
 
@@ -25,7 +25,7 @@ fn put(world: &mut World, name: &str, spec: &Value) {
         policy["spec"][key] = value.clone();
     }
     world
-        .around
+        .catalog
         .put_policy(serde_json::from_value(policy).unwrap());
 }
 
@@ -90,7 +90,7 @@ fn a_policy_behind_so_many_older_ones_does_not_count_and_says_so() {
         policy["metadata"]["creationTimestamp"] =
             format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60).into();
         let policy = serde_json::from_value(policy).unwrap();
-        world.around.put_policy(policy);
+        world.catalog.put_policy(policy);
     };
     // By name the youngest is the first.
     with_age(&mut world, "a", 100);
@@ -132,7 +132,7 @@ fn a_standing_permission_with_too_many_selectors_is_nobodys_and_says_so() {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "devops"}}});
     let home = json!({"name": "devops", "labels": {"kubernetes.io/metadata.name": "devops"}});
     let home = serde_json::from_value(home).unwrap();
-    world.around.put_namespace(home);
+    world.catalog.put_namespace(home);
     for (name, count) in [("most", MOST_SELECTORS), ("over", MOST_SELECTORS + 1)] {
         let subjects = vec![subject.clone(); count];
         let spec = json!({"defaultPermission": {
@@ -158,7 +158,7 @@ fn labels_count_only_when_they_are_known() {
     policy["spec"]["checkGrantedPermission"]["requesters"] = requesters;
     assert!(!needs_account(&world, "tools"));
     world
-        .around
+        .catalog
         .put_policy(serde_json::from_value(policy).unwrap());
     assert!(needs_account(&world, "tools") && !needs_account(&world, "other"));
     let checked = |world: &World, account: Option<Labels>| {
@@ -171,7 +171,7 @@ fn labels_count_only_when_they_are_known() {
     );
     let home = json!({"name": "devops", "labels": {"project": "y"}});
     world
-        .around
+        .catalog
         .put_namespace(serde_json::from_value(home).unwrap());
     assert_eq!(checked(&world, Some(labels("x"))), PolicyApplies::Yes);
     assert_eq!(
@@ -188,7 +188,7 @@ fn without_requesters_only_the_namespace_itself_may_ask() {
     let granted = policy["spec"]["checkGrantedPermission"].as_object_mut();
     granted.unwrap().remove("requesters");
     world
-        .around
+        .catalog
         .put_policy(serde_json::from_value(policy).unwrap());
     let policy = &explained(&world, &Read::default()).policies[0];
     assert_eq!(policy.checked(), PolicyApplies::OtherSubject);
@@ -218,12 +218,12 @@ fn what_cannot_be_read_or_is_going_says_so() {
     let odd = serde_json::from_value(json!({"namespace": "tools", "name": "odd", "uid": "o"}));
     let problem = "spec.conector: unknown field".to_owned();
     world
-        .around
+        .catalog
         .put_unreadable_policy(odd.unwrap(), problem.clone());
     let mut going = fixtures::policy("p");
     let time = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     going.metadata.deletion_timestamp = Some(time);
-    world.around.put_policy(going);
+    world.catalog.put_policy(going);
     let policies = explained(&world, &Read::default()).policies;
     assert_eq!(policies[0].checked(), PolicyApplies::Unreadable);
     assert_eq!(policies[0].standing_message, problem);

@@ -1,7 +1,7 @@
-//! A call of one message, read and answered without a copy of what was sent.
+//! A call with one message, read and answered without a copy of the request.
 //!
-//! Owns what stands around a message in a call. Refuses to know what messages say. Invariant: what is not
-//! one whole message, as it was written, is none.
+//! Owns: the frame of a message. Refuses to know: the content of messages. Invariant: only one whole message, as it was
+//! sent, is accepted.
 
 use evaluation_api::LONGEST_MESSAGE;
 use http::header::CONTENT_TYPE;
@@ -31,7 +31,7 @@ where
         None => return Err(Refused::NoMessage),
     };
     let message = body.split_off(PREFIX);
-    // Nobody was told that anything else than plain messages is understood here.
+    // The service announces no compression.
     if compressed == 0 && usize::try_from(length) == Ok(message.len()) {
         Ok(message)
     } else {

@@ -1,4 +1,4 @@
-//! The open calls of one connection: who has none for some time is let go.
+//! The open calls of one connection. A connection without calls is closed after some time.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tonic::body::Body;
 use tower::Service;
 
-use crate::gate::Held;
+use crate::gate::GuardedBody;
 
 /// Counts calls. Clones count the same ones.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub(super) struct Calls(Arc<Mutex<Open>>);
 
 struct Open {
     calls: usize,
-    /// When there was no call the last time.
+    /// The last moment without a call.
     since: Instant,
 }
 
@@ -42,8 +42,8 @@ impl Calls {
         Call(self.clone())
     }
 
-    /// Ends when no call was open for so long. It looks when that can be the case for the first time,
-    /// because being told of each call would cost each call.
+    /// Returns when no call was open for so long. It checks at the earliest possible moment, because a notification for
+    /// each call would cost each call.
     pub(super) async fn idle(&self, limit: Duration) {
         loop {
             let end = {
@@ -72,7 +72,7 @@ impl Drop for Call {
     }
 }
 
-/// A service whose calls are counted until their answers are sent, or nobody wants them any more.
+/// A service whose calls are counted until their answers are sent or the client is gone.
 #[derive(Clone)]
 pub(super) struct Counted<S> {
     pub(super) inner: S,
@@ -96,7 +96,7 @@ where
         let call = self.calls.begin();
         let answer = self.inner.call(request);
         let answer = answer.map(|answer| {
-            answer.map(|response| response.map(|body| Body::new(Held::new(body, call))))
+            answer.map(|response| response.map(|body| Body::new(GuardedBody::new(body, call))))
         });
         answer.boxed()
     }

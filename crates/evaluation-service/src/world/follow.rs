@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use super::Shared;
-use super::heard::listening;
-use super::lively::Lively;
+use super::freshness::listening;
+use super::live_watch::LiveWatch;
 use super::read::{Rbac, Strict};
 use super::sources::Source;
 use crate::metrics::Metrics;
@@ -60,7 +60,7 @@ impl Follow<'_> {
         let mut ready = Some(self.readiness.part(K::NAME));
         let (heard, noticed) = (Arc::clone(self.shared), Arc::clone(&alive));
         let client = listening(self.client, K::METADATA_ONLY, move |moment| {
-            heard.read().heard.note(K::PLACE, moment);
+            heard.read().freshness.note(K::PLACE, moment);
             noticed.notify_one();
         });
         let api = Api::<Guarded<K, P>>::all(client);
@@ -75,7 +75,7 @@ impl Follow<'_> {
             };
             watch.start(api.clone()).boxed()
         };
-        let mut events = Lively::new(begin, alive);
+        let mut events = LiveWatch::new(begin, alive);
         let (shared, stop) = (Arc::clone(self.shared), tasks.stop());
         let metrics = self.metrics.clone();
         tasks.spawn(K::NAME, async move {
@@ -162,7 +162,7 @@ fn take<K: Source, P>(
                 for object in unreadable {
                     changes.extend(K::unreadable(world, object));
                 }
-                world.heard.note(K::PLACE, since);
+                world.freshness.note(K::PLACE, since);
                 changes
             });
         }
@@ -249,7 +249,7 @@ mod tests {
         let world = shared.read();
         for source in 0..DECIDING {
             if source != AccessRequest::PLACE {
-                world.heard.note(source, clock::now());
+                world.freshness.note(source, clock::now());
             }
         }
         assert!(world.fresh_as_of().unwrap() <= asked);
@@ -271,8 +271,11 @@ mod tests {
                 .who_can("*", target(connector.borrowed(), subresource), 1, |_| true);
             !who.subjects.is_empty()
         };
-        shared.read().heard.note(Role::PLACE, Timestamp::UNIX_EPOCH);
-        let is_fresh = || shared.read().heard.oldest(2).is_some();
+        shared
+            .read()
+            .freshness
+            .note(Role::PLACE, Timestamp::UNIX_EPOCH);
+        let is_fresh = || shared.read().freshness.oldest(2).is_some();
         take(Event::Init);
         take(Event::InitApply(binding("a")));
         assert!(is_bound() && !is_fresh());

@@ -193,18 +193,18 @@ impl Source for AccessPolicy {
     }
 
     fn reset(world: &mut World, listing: Policies) -> Vec<Change> {
-        world.around.reset_policies(listing);
+        world.catalog.reset_policies(listing);
         vec![Change::Everything]
     }
 
     fn apply(world: &mut World, object: Self) -> Vec<Change> {
         let changes = of_namespace(&object.metadata);
-        news(world.around.put_policy(object), changes)
+        news(world.catalog.put_policy(object), changes)
     }
 
     fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
         let changes = of_namespace(&metadata);
-        world.around.remove_policy(metadata);
+        world.catalog.remove_policy(metadata);
         changes
     }
 
@@ -212,7 +212,7 @@ impl Source for AccessPolicy {
         let Unreadable { metadata, problem } = object;
         let changes = of_namespace(&metadata);
         news(
-            world.around.put_unreadable_policy(metadata, problem),
+            world.catalog.put_unreadable_policy(metadata, problem),
             changes,
         )
     }
@@ -233,18 +233,18 @@ impl Source for connector::Selectable {
     }
 
     fn reset(world: &mut World, listing: Vec<ObjectMeta>) -> Vec<Change> {
-        world.around.reset_connectors(listing);
+        world.catalog.reset_connectors(listing);
         vec![Change::Everything]
     }
 
     fn apply(world: &mut World, object: Self) -> Vec<Change> {
         let changes = of_namespace(object.meta());
-        news(world.around.put_connector(object.meta().clone()), changes)
+        news(world.catalog.put_connector(object.meta().clone()), changes)
     }
 
     fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
         let changes = of_namespace(&metadata);
-        world.around.remove_connector(metadata);
+        world.catalog.remove_connector(metadata);
         changes
     }
 }
@@ -264,17 +264,17 @@ impl Source for PartialObjectMeta<Namespace> {
     }
 
     fn reset(world: &mut World, listing: Vec<ObjectMeta>) -> Vec<Change> {
-        world.around.reset_namespaces(listing);
+        world.catalog.reset_namespaces(listing);
         Vec::new()
     }
 
     fn apply(world: &mut World, object: Self) -> Vec<Change> {
-        world.around.put_namespace(object.metadata);
+        world.catalog.put_namespace(object.metadata);
         Vec::new()
     }
 
     fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
-        world.around.remove_namespace(metadata);
+        world.catalog.remove_namespace(metadata);
         Vec::new()
     }
 }

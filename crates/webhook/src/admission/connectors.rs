@@ -96,7 +96,8 @@ impl<'de> Visitor<'de> for LabelReader {
     }
 }
 
-/// The class of a connector and the labels that say it. What is absent or null stays absent: to add it is to replace it.
+/// The class of a connector and the labels that say it. What is absent or null stays absent: to add it is to replace
+/// it.
 pub(crate) fn read(text: &str) -> Option<Value> {
     let Read { metadata, spec } = serde_json::from_str(text).ok()?;
     let Word(class) = spec.connector_class_name;

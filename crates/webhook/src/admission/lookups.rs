@@ -42,8 +42,8 @@ const CALLS: Policy = Policy {
     pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(200)),
 };
 
-/// Calls to the API server at the same time, for one address and for all: whoever reaches the port can cause them. They
-/// take milliseconds, so half is enough for a whole control plane behind one address.
+/// Calls to the API server at the same time, for one address and in total: every client that reaches the port can cause
+/// them. They take milliseconds, so half is enough for a whole control plane behind one address.
 const CALLS_OF_PEER: usize = 64;
 const MOST_CALLS: usize = 2 * CALLS_OF_PEER;
 
@@ -52,13 +52,13 @@ const MOST_CALLS: usize = 2 * CALLS_OF_PEER;
 const NAMES_OF_PEER: usize = 8;
 const NAMES: usize = 2 * NAMES_OF_PEER;
 
-/// Looks at classes at the same time. Whoever writes more connectors than that is not warned.
+/// Lookups of classes at the same time. Above that, an author of connectors gets no warning.
 const CLASS_LOOKS: usize = 4;
 
 /// The account of a pod that names none.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// There was no answer that could be used.
+/// There was no usable answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered;
 

@@ -45,8 +45,8 @@ const WRITTEN: Scope = Scope {
     operations: &[Operation::Create, Operation::Update],
 };
 
-/// Policies of one address whose Rego is run at the same time. The evaluation service has two places for all policies that
-/// are written, and one that is not slow takes milliseconds there.
+/// Policies of one address whose Rego is run at the same time. The evaluation service has two places for all policies
+/// that are written, and one that is not slow takes milliseconds there.
 const REGO_OF_PEER: usize = 1;
 
 /// Judges policies.
@@ -142,8 +142,8 @@ impl Policies {
         open.into_iter().chain(foreign).collect()
     }
 
-    /// Everything that is to be said about the policy. Rego costs time that others wait for, so it is run for nobody who
-    /// may not hand out what the policy does.
+    /// Everything that is to be said about the policy. Rego costs time that others wait for, so it is run for nobody
+    /// who may not hand out what the policy does.
     async fn look(&self, peer: IpAddr, read: Read, author: &Author, deadline: Instant) -> Verdict {
         let Read { object, validated } = read;
         let Validated { findings, modules } = validated;

@@ -28,7 +28,7 @@ use crate::{
     weight::{self, CONNECTORS, POLICIES, REQUESTS, Room, Scales},
 };
 
-/// The API server waits five seconds: our own words are better than its.
+/// The API server waits five seconds. Our message is better than its timeout.
 const ANSWER: Duration = Duration::from_secs(4);
 /// The API server has the whole body when it calls.
 const BODY: Duration = Duration::from_millis(1500);
@@ -69,7 +69,7 @@ impl Page {
         }
     }
 
-    /// Whether it matters who writes. A connector is labelled whoever writes it, and never refused.
+    /// Whether the user matters. A connector is labelled for every user, and never refused.
     const fn is_about_users(self) -> bool {
         match self {
             Self::MutateAccessRequests
@@ -79,7 +79,7 @@ impl Page {
         }
     }
 
-    /// What is made from a review, beside its text, which weighs by itself.
+    /// The weight of what is made from a review, beside its text, which is weighed separately.
     fn weight(self, asked: &review::Request) -> usize {
         let text = asked.object.as_ref().map_or("", |it| it.get());
         let made = match self {

@@ -21,14 +21,14 @@ fn census(world: &World) -> [usize; 7] {
     let World {
         rbac,
         requests,
-        around,
+        catalog,
         // One value each.
         config: _,
         namespace_keys: _,
-        heard: _,
+        freshness: _,
     } = world;
     let [by_name, by_tuple] = requests.census();
-    let [policies, bytes, connectors, namespaces] = around.census();
+    let [policies, bytes, connectors, namespaces] = catalog.census();
     let rbac = usize::from(!rbac.is_empty());
     [
         rbac, by_name, by_tuple, policies, bytes, connectors, namespaces,

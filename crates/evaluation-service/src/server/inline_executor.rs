@@ -1,7 +1,8 @@
-//! Where calls run: at once on the task of their connection, for as long as they need not wait.
+//! The executor of calls: each call begins on the task of its connection, and gets a task of its own when it has to
+//! wait.
 //!
-//! An answer from memory takes less time than to hand its call to another task, which another thread may
-//! have to be woken for, and the answer back. What is said at once is also sent in one piece.
+//! An answer from memory takes less time than handing the call to another task and the answer back, which may wake
+//! another thread. Answers that are ready together are also sent in one piece.
 
 use std::panic::AssertUnwindSafe;
 use std::task::{Context, Waker};
@@ -12,23 +13,23 @@ use tokio::task::coop::consume_budget;
 
 /// Runs calls.
 #[derive(Clone)]
-pub(super) struct AtOnce;
+pub(super) struct InlineExecutor;
 
-impl<F> Executor<F> for AtOnce
+impl<F> Executor<F> for InlineExecutor
 where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, call: F) {
         let call = async {
-            // Whoever asks without a pause keeps a thread for so many calls and no longer.
+            // A client that sends calls without a pause occupies its thread for a limited number of calls.
             consume_budget().await;
             call.await;
         };
-        // As in a task of its own: the end of one call is nothing to the others of its connection.
+        // As in a task of its own: the panic of one call does not end the other calls of its connection.
         let mut call = Box::pin(AssertUnwindSafe(call).catch_unwind());
         let mut nobody = Context::from_waker(Waker::noop());
         if call.as_mut().poll(&mut nobody).is_pending() {
-            // Its task begins with another look, so that nothing that came meanwhile is missed.
+            // The new task polls the call again, so that no wake-up in between is lost.
             tokio::spawn(call);
         }
     }
@@ -48,13 +49,13 @@ mod tests {
     async fn what_need_not_wait_is_done_and_what_must_goes_on_by_itself() {
         let done = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&done);
-        AtOnce.execute(async move {
+        InlineExecutor.execute(async move {
             count.fetch_add(1, Ordering::Relaxed);
         });
         assert_eq!(done.load(Ordering::Relaxed), 1);
         let (sender, receiver) = oneshot::channel::<()>();
         let count = Arc::clone(&done);
-        AtOnce.execute(async move {
+        InlineExecutor.execute(async move {
             receiver.await.unwrap();
             count.fetch_add(1, Ordering::Relaxed);
         });
@@ -71,7 +72,7 @@ mod tests {
         let done = Arc::new(AtomicUsize::new(0));
         for _ in 0..1000 {
             let count = Arc::clone(&done);
-            AtOnce.execute(async move {
+            InlineExecutor.execute(async move {
                 count.fetch_add(1, Ordering::Relaxed);
             });
         }
@@ -83,6 +84,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_panics_ends_alone() {
-        AtOnce.execute(async { panic!("a call") });
+        InlineExecutor.execute(async { panic!("a call") });
     }
 }

@@ -1,8 +1,8 @@
-//! When each cache last heard from the API server, and whether that is recent enough to answer.
+//! The age of each cache: when it last received something from the API server, and whether that is recent enough.
 //!
-//! Events alone would not tell: a cluster role may not change for weeks. The API server sends something
-//! on every watch about once a minute, a bookmark if there is nothing else. kube hides those from its
-//! users, so they are counted where they come in: in the body of the watch's response.
+//! Events alone are not enough: a cluster role may not change for weeks. The API server sends at least a bookmark on
+//! every watch about once a minute. kube hides bookmarks from its users, so they are noted in the body of the watch's
+//! response.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -21,17 +21,17 @@ use super::SOURCES;
 
 /// Moments of the caches, in microseconds.
 #[derive(Debug)]
-pub(super) struct Heard([AtomicI64; SOURCES]);
+pub(super) struct Freshness([AtomicI64; SOURCES]);
 
 const NEVER: i64 = i64::MIN;
 
-impl Default for Heard {
+impl Default for Freshness {
     fn default() -> Self {
         Self(std::array::from_fn(|_| AtomicI64::new(NEVER)))
     }
 }
 
-impl Heard {
+impl Freshness {
     /// A cache shows the cluster as of this moment. It never goes back.
     pub(super) fn note(&self, place: usize, moment: Timestamp) {
         if let Some(heard) = self.0.get(place) {
@@ -39,7 +39,7 @@ impl Heard {
         }
     }
 
-    /// The moment of the slowest of the first caches; none while one of them never heard anything.
+    /// The moment of the slowest of the first caches; none while one of them has never received anything.
     pub(super) fn oldest(&self, first: usize) -> Option<Timestamp> {
         let moments = self.0.iter().take(first);
         let moments = moments.map(|heard| heard.load(Ordering::Acquire));
@@ -48,7 +48,7 @@ impl Heard {
     }
 }
 
-/// For how long what was heard as of `fresh_as_of` may still be said. None: not any more.
+/// How long a cache that shows the cluster as of `fresh_as_of` may still be used; none if it is too old.
 #[must_use]
 pub fn fresh_for(
     fresh_as_of: Option<Timestamp>,
@@ -56,13 +56,13 @@ pub fn fresh_for(
     most: Duration,
 ) -> Option<Duration> {
     let age = now.duration_since(fresh_as_of?);
-    // A clock that was set back makes nothing fresher than it is.
+    // A clock that was set back does not make a cache fresher.
     let age = Duration::try_from(age.max(SignedDuration::ZERO)).ok()?;
     most.checked_sub(age).filter(|left| !left.is_zero())
 }
 
-/// The same client, which tells whenever everything that came on a watch so far has been taken in. If
-/// asked to, it asks for nothing but the metadata of objects.
+/// The same client, which reports each time that everything received on a watch so far has been processed. On request,
+/// it asks for the metadata of objects only.
 pub(super) fn listening<F>(client: &Client, metadata_only: bool, heard: F) -> Client
 where
     F: Fn(Timestamp) + Clone + Send + Sync + Unpin + 'static,
@@ -79,7 +79,7 @@ where
         }
         async move {
             let response = inner.send(request).await?;
-            // A refusal is a line as well, and tells nothing of the cluster.
+            // A refusal is a line as well, and shows nothing of the cluster.
             let is_heard = is_watch && response.status().is_success();
             Ok::<_, kube::Error>(response.map(|body| Listened {
                 body,
@@ -95,8 +95,8 @@ where
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// What comes on a watch shows the cluster as of when it was sent, and does not say when that was. On a busy machine a
-/// line has been on its way for tens of milliseconds.
+/// A line on a watch shows the cluster as of when it was sent, and does not say when that was. On a busy machine it has
+/// been on its way for tens of milliseconds.
 const DELIVERY: SignedDuration = SignedDuration::from_secs(1);
 
 /// The body of a response.
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_slowest_cache_counts_and_none_goes_back() {
-        let heard = Heard::default();
+        let heard = Freshness::default();
         heard.note(0, at(9));
         assert_eq!(heard.oldest(2), None);
         heard.note(1, at(7));

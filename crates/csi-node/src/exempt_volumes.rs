@@ -1,5 +1,5 @@
-//! Volumes that were mounted while nothing was gated and have content without a permission since mounts
-//! are gated. Made anew by the kubelet's calls after a restart.
+//! Volumes that were mounted while mounts were not gated, and keep their content without a permission since mounts are
+//! gated. After a restart, the calls of the kubelet fill the list again.
 
 use std::{
     collections::HashMap,
@@ -11,14 +11,14 @@ use prometheus::IntGauge;
 
 use crate::volume::Place;
 
-/// What pods were told, and how many volumes there are.
+/// What their pods were told, and how many volumes there are.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ExemptVolumes {
     places: Mutex<HashMap<Place, OnEnable>>,
     count: IntGauge,
 }
 
-impl Kept {
+impl ExemptVolumes {
     /// None yet, counted by this gauge.
     pub(crate) fn new(count: IntGauge) -> Self {
         Self {
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_volume_is_news_once_and_counted_until_it_is_forgotten() {
         let count = IntGauge::new("kept", "kept").unwrap();
-        let kept = Kept::new(count.clone());
+        let kept = ExemptVolumes::new(count.clone());
         assert!(kept.is_news(&place("a"), OnEnable::Keep));
         assert!(!kept.is_news(&place("a"), OnEnable::Keep));
         assert!(kept.is_news(&place("b"), OnEnable::Keep));

@@ -1,4 +1,4 @@
-//! What no decision needs and every explanation does: policies, connectors, labels of namespaces.
+//! Caches that no decision needs and every explanation does: policies, connectors, labels of namespaces.
 //!
 //! Each change says whether it makes a difference to what policies say about connectors.
 
@@ -11,9 +11,9 @@ use super::policies::{Policies, Policy};
 
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// The surroundings of connectors.
+/// Policies, connectors and namespaces.
 #[derive(Debug, Default)]
-pub struct Surroundings {
+pub struct Catalog {
     policies: Policies,
     connectors: Labelled,
     namespaces: Labelled,
@@ -56,7 +56,7 @@ impl Labelled {
     }
 }
 
-impl Surroundings {
+impl Catalog {
     /// The policies of a namespace, by name.
     pub fn policies<'a>(
         &'a self,
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn labels_are_those_of_the_last_event_and_a_list_is_everything() {
-        let mut around = Surroundings::default();
+        let mut around = Catalog::default();
         around.put_connector(named(Some("tools"), "harbor", "1"));
         around.put_connector(named(Some("tools"), "harbor", "2"));
         around.put_namespace(named(None, "tools", "3"));
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn news_that_says_nothing_new_is_none() {
-        let mut around = Surroundings::default();
+        let mut around = Catalog::default();
         assert!(around.put_connector(named(Some("tools"), "harbor", "1")));
         assert!(!around.put_connector(named(Some("tools"), "harbor", "1")));
         assert!(around.put_connector(named(Some("tools"), "harbor", "2")));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn policies_are_kept_without_their_modules_and_unreadable_ones_with_their_problem() {
-        let mut around = Surroundings::default();
+        let mut around = Catalog::default();
         let checked = policy("p");
         assert!(format!("{:?}", checked.spec).contains("package approval"));
         around.put_policy(checked);

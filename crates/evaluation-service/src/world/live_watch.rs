@@ -1,10 +1,10 @@
-//! A watch that says nothing is begun anew.
+//! A watch that is restarted when it is silent for too long.
 //!
-//! A connection that was lost without a word looks like a quiet cluster. kube waits five minutes for such
-//! a watch, and nothing is answered for most of them. The API server sends something about once a minute,
-//! so that a longer silence is no quiet. (Of a kind of which nothing has happened since it started it sends
-//! nothing at all, until somebody lists it: seen on 1.35.) What begins anew begins with a list, which shows
-//! the cluster as of now, and does not wait for the next word.
+//! A connection that was lost without an error looks like a quiet cluster. kube waits five minutes for such a watch,
+//! and the service could not answer for most of that time. The API server sends something about once a minute, so a
+//! longer silence means a lost connection. (For a kind without changes since the API server started, it sends nothing
+//! until the kind is listed: seen on 1.35.) A restart begins with a list, which shows the cluster as of now and waits
+//! for no event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use tracing::info;
 const SILENCE: Duration = Duration::from_secs(75);
 
 /// The events of one watch after another.
-pub(super) struct Lively<K, B> {
+pub(super) struct LiveWatch<K, B> {
     begin: B,
     events: BoxStream<'static, Event<K>>,
-    /// Told of everything that comes on the watch, also of what is no event.
+    /// Notified of everything that is received on the watch, also of bookmarks.
     alive: Arc<Notify>,
     /// None while a list is on its way: it has limits of its own.
     silent_at: Option<Instant>,
 }
 
-impl<K, B: Fn() -> BoxStream<'static, Event<K>>> Lively<K, B> {
+impl<K, B: Fn() -> BoxStream<'static, Event<K>>> LiveWatch<K, B> {
     pub(super) fn new(begin: B, alive: Arc<Notify>) -> Self {
         Self {
             events: begin(),
@@ -50,7 +50,7 @@ impl<K, B: Fn() -> BoxStream<'static, Event<K>>> Lively<K, B> {
                 }
             };
             tokio::select! {
-                // What came is taken before it is said that nothing does.
+                // Received events are processed before the watch counts as silent.
                 biased;
                 event = self.events.next() => {
                     self.silent_at = match event {
@@ -63,7 +63,7 @@ impl<K, B: Fn() -> BoxStream<'static, Event<K>>> Lively<K, B> {
                     self.silent_at = self.silent_at.map(|_| later());
                 }
                 () = silence => {
-                    // Of a kind that nobody uses nothing comes, either.
+                    // A kind without objects is silent as well.
                     info!(watch = name, "nothing came for {SILENCE:?}: the watch begins anew");
                     self.events = (self.begin)();
                     self.silent_at = None;
@@ -105,7 +105,7 @@ mod tests {
             });
             list.chain(stream::pending()).boxed()
         };
-        let mut events = Lively::new(begin, Arc::clone(&alive));
+        let mut events = LiveWatch::new(begin, Arc::clone(&alive));
         let running = async move { while events.next("numbers").await.is_some() {} };
         (started, alive, running)
     }

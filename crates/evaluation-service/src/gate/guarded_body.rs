@@ -1,4 +1,4 @@
-//! An answer, and what is held until it is sent or nobody wants it any more.
+//! The body of an answer, with a guard that is dropped when the answer is sent or the client is gone.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,19 +7,19 @@ use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 
-/// The body of an answer. What is held goes with it.
-pub(crate) struct Held<T> {
+/// The body of an answer, with its guard.
+pub(crate) struct GuardedBody<T> {
     body: Body,
     _held: T,
 }
 
-impl<T> Held<T> {
+impl<T> GuardedBody<T> {
     pub(crate) const fn new(body: Body, held: T) -> Self {
         Self { body, _held: held }
     }
 }
 
-impl<T: Unpin> HttpBody for Held<T> {
+impl<T: Unpin> HttpBody for GuardedBody<T> {
     type Data = Bytes;
     type Error = Status;
 

@@ -1,8 +1,7 @@
-//! A connection to which short answers are written in one piece.
+//! A connection that supports no vectored writes, so that a short answer is written in one piece.
 //!
-//! Where pieces can be written as they lie, HTTP/2 writes what stands before a message together with the
-//! message, and what follows it by itself: a second call into the kernel, a second record of TLS, and the
-//! reader is woken twice. Where they cannot, it copies short ones behind each other first.
+//! With vectored writes, HTTP/2 writes headers and message together and the trailers separately: a second system call,
+//! a second TLS record, and the reader is woken twice. Without them, it first copies short frames into one buffer.
 
 use std::io;
 use std::pin::Pin;
@@ -10,10 +9,10 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The same connection, for one piece at a time.
-pub(super) struct Whole<S>(pub(super) S);
+/// The connection without vectored writes.
+pub(super) struct SingleWrite<S>(pub(super) S);
 
-impl<S: AsyncRead + Unpin> AsyncRead for Whole<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for SingleWrite<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -23,8 +22,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Whole<S> {
     }
 }
 
-/// Leaves out what writes several pieces: by default there is no such thing.
-impl<S: AsyncWrite + Unpin> AsyncWrite for Whole<S> {
+/// The default of `AsyncWrite` has no vectored writes.
+impl<S: AsyncWrite + Unpin> AsyncWrite for SingleWrite<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
