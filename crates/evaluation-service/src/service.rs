@@ -242,12 +242,13 @@ impl Service {
         Ok(explain::explain(&world, &question, &read, now))
     }
 
-    fn counted<T>(
+    async fn counted<T>(
         &self,
         call: &str,
-        since: Instant,
-        answer: Result<T, Refused>,
+        answer: impl Future<Output = Result<T, Refused>>,
     ) -> Result<Response<T>, Status> {
+        let since = Instant::now();
+        let answer = answer.await;
         let code = answer.as_ref().map_or_else(Refused::code, |_| Code::Ok);
         self.metrics.call(call, code, since.elapsed());
         Ok(Response::new(answer?))
@@ -284,15 +285,14 @@ impl Evaluation for Service {
         &self,
         request: Request<CheckAccessRequest>,
     ) -> Result<Response<CheckAccessResponse>, Status> {
-        let since = Instant::now();
-        let answer = self.answer_access(request).await;
-        if let Ok(answer) = &answer {
-            self.metrics.decision(answer);
-        }
-        let answer = answer.map(|answer| CheckAccessResponse {
-            answer: Some(answer.into()),
-        });
-        self.counted("CheckAccess", since, answer)
+        let answer = async {
+            let answer = self.answer_access(request).await?;
+            self.metrics.decision(&answer);
+            Ok(CheckAccessResponse {
+                answer: Some(answer.into()),
+            })
+        };
+        self.counted("CheckAccess", answer).await
     }
 
     async fn batch_check_access(
@@ -300,50 +300,44 @@ impl Evaluation for Service {
         request: Request<BatchCheckAccessRequest>,
     ) -> Result<Response<BatchCheckAccessResponse>, Status> {
         // Calls do not come here: the gate answers them from their bytes.
-        let since = Instant::now();
         let caller = caller(&request)?;
         let message = request.into_inner().encode_to_vec();
-        let answer = self.answer_batch(&caller, &message).await;
-        self.counted("BatchCheckAccess", since, answer)
+        let answer = self.answer_batch(&caller, &message);
+        self.counted("BatchCheckAccess", answer).await
     }
 
     async fn who_can(
         &self,
         request: Request<WhoCanRequest>,
     ) -> Result<Response<WhoCanResponse>, Status> {
-        let since = Instant::now();
-        let answer = self.list_who_can(request).await;
-        self.counted("WhoCan", since, answer)
+        self.counted("WhoCan", self.list_who_can(request)).await
     }
 
     async fn validate_policy(
         &self,
         request: Request<ValidatePolicyRequest>,
     ) -> Result<Response<ValidatePolicyResponse>, Status> {
-        let since = Instant::now();
-        let answer = self.look_at_policy(request).await;
-        self.counted("ValidatePolicy", since, answer)
+        self.counted("ValidatePolicy", self.look_at_policy(request))
+            .await
     }
 
     async fn explain(
         &self,
         request: Request<ExplainRequest>,
     ) -> Result<Response<ExplainResponse>, Status> {
-        let since = Instant::now();
-        let answer = self.explain_access(request).await;
-        self.counted("Explain", since, answer)
+        self.counted("Explain", self.explain_access(request)).await
     }
 
     async fn review_token(
         &self,
         request: Request<ReviewTokenRequest>,
     ) -> Result<Response<ReviewTokenResponse>, Status> {
-        let since = Instant::now();
-        let answer = self.answer_token(request).await;
-        if let Ok(TokenAnswer { answer, .. }) = &answer {
-            self.metrics.decision(answer);
-        }
-        self.counted("ReviewToken", since, answer.map(Into::into))
+        let answer = async {
+            let answer = self.answer_token(request).await?;
+            self.metrics.decision(&answer.answer);
+            Ok(answer.into())
+        };
+        self.counted("ReviewToken", answer).await
     }
 
     type WatchAccessStream = ReceiverStream<Said>;
@@ -352,8 +346,7 @@ impl Evaluation for Service {
         &self,
         request: Request<Streaming<WatchAccessRequest>>,
     ) -> Result<Response<Self::WatchAccessStream>, Status> {
-        let since = Instant::now();
-        let begin = || {
+        let begin = async {
             let caller = caller(&request)?;
             let open: Option<Open> = request.extensions().get().cloned();
             let open = open.ok_or(Refused::Internal)?;
@@ -375,15 +368,14 @@ impl Evaluation for Service {
             });
             Ok(ReceiverStream::new(unsent))
         };
-        self.counted("WatchAccess", since, begin())
+        self.counted("WatchAccess", begin).await
     }
 
     async fn evaluate_checks(
         &self,
         request: Request<EvaluateChecksRequest>,
     ) -> Result<Response<EvaluateChecksResponse>, Status> {
-        let since = Instant::now();
-        let answer = self.judge_checks(request).await;
-        self.counted("EvaluateChecks", since, answer)
+        self.counted("EvaluateChecks", self.judge_checks(request))
+            .await
     }
 }

@@ -23,7 +23,10 @@ use rustls::{
         CertificateDer, PrivateKeyDer,
         pem::{self, PemObject},
     },
-    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, VerifierBuilderError},
+    server::{
+        ClientHello, NoServerSessionStorage, ResolvesServerCert, VerifierBuilderError,
+        danger::ClientCertVerifier,
+    },
     sign::CertifiedKey,
     version::TLS13,
 };
@@ -97,25 +100,65 @@ pub fn install_provider() {
     let _ = ring::default_provider().install_default();
 }
 
-/// The server's side: a certificate and its key.
-#[derive(Debug)]
-pub struct ServerTls {
-    config: Arc<ServerConfig>,
-    current: Arc<Current>,
-    files: Files<2>,
-}
+/// The certificate that a server shows from the next handshake on. Clones share it; without one no handshake succeeds.
+#[derive(Clone, Debug, Default)]
+pub struct Serving(Arc<Current>);
 
-/// The certificate of the next handshake.
-#[derive(Debug)]
-struct Current(RwLock<Arc<CertifiedKey>>);
+#[derive(Debug, Default)]
+struct Current(RwLock<Option<Arc<CertifiedKey>>>);
 
 impl ResolvesServerCert for Current {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         // A lock that is poisoned still guards a whole value: it is only ever replaced.
-        Some(Arc::clone(
-            &self.0.read().unwrap_or_else(PoisonError::into_inner),
-        ))
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
+}
+
+impl Serving {
+    /// Shows this certificate from the next handshake on. Whether it is another one than before.
+    pub fn show(&self, certified: Arc<CertifiedKey>) -> bool {
+        let mut current = self.0.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = current
+            .as_ref()
+            .is_none_or(|shown| shown.cert != certified.cert);
+        *current = Some(certified);
+        is_new
+    }
+
+    /// The configuration to accept connections with, from these callers alone or from every client. It stays the same
+    /// when the certificate changes.
+    #[must_use]
+    pub fn config(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        protocols: &[&str],
+        callers: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Arc<ServerConfig> {
+        install_provider();
+        let config = ServerConfig::builder_with_protocol_versions(versions);
+        let config = match callers {
+            None => config.with_no_client_auth(),
+            Some(callers) => config.with_client_cert_verifier(callers),
+        };
+        let resolver: Arc<dyn ResolvesServerCert> = Arc::<Current>::clone(&self.0);
+        let mut config = config.with_cert_resolver(resolver);
+        config.alpn_protocols = wire(protocols);
+        // A resumed session shows no certificate, and would outlive the one it was made under.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Arc::new(config)
+    }
+}
+
+/// The server's side: a certificate and its key.
+#[derive(Debug)]
+pub struct ServerTls {
+    config: Arc<ServerConfig>,
+    serving: Serving,
+    files: Files<2>,
 }
 
 impl ServerTls {
@@ -129,18 +172,11 @@ impl ServerTls {
         install_provider();
         let paths = [certificate.into(), key.into()];
         let (files, pair) = Files::open("certificate", paths, metrics, pair)?;
-        let current = Arc::new(Current(RwLock::new(Arc::new(pair))));
-        let resolver: Arc<dyn ResolvesServerCert> = Arc::<Current>::clone(&current);
-        let mut config = ServerConfig::builder_with_protocol_versions(VERSIONS)
-            .with_no_client_auth()
-            .with_cert_resolver(resolver);
-        config.alpn_protocols = wire(protocols);
-        // A resumed session shows no certificate, and would outlive the one it was made under.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
+        let serving = Serving::default();
+        serving.show(Arc::new(pair));
         Ok(Self {
-            config: Arc::new(config),
-            current,
+            config: serving.config(VERSIONS, protocols, None),
+            serving,
             files,
         })
     }
@@ -160,11 +196,7 @@ impl ServerTls {
 
     fn look(&mut self) {
         if let Some(pair) = self.files.changed(pair) {
-            *self
-                .current
-                .0
-                .write()
-                .unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
+            self.serving.show(Arc::new(pair));
         }
     }
 }

@@ -5,7 +5,6 @@
 mod apply;
 mod observe;
 pub(crate) mod plan;
-pub(crate) mod serving;
 pub(crate) mod x509;
 
 use std::{sync::Arc, time::Duration};
@@ -18,6 +17,7 @@ use service_kit::{
     report,
     retry::{CallError, Policy},
     shutdown::Stop,
+    tls::Serving,
 };
 use thiserror::Error;
 use tokio::{sync::watch, time::sleep};
@@ -27,7 +27,6 @@ use crate::{evaluator, metrics::CertificateMetrics};
 use apply::{ApplyError, apply};
 use observe::{Observed, observe};
 use plan::{Server, Step, plan};
-use serving::Serving;
 use x509::Root;
 
 #[cfg(test)]

@@ -34,12 +34,12 @@ use service_kit::{
     serve,
     shell::Shell,
     shutdown::Outcome,
-    tls::{CallerTls, TlsMetrics},
+    tls::{CallerTls, Serving, TlsMetrics},
 };
 use tracing::info;
 
 use admission::Admission;
-use certs::{Keeper, Place, serving::Serving};
+use certs::{Keeper, Place};
 use evaluator::Evaluator;
 use metrics::Metrics;
 use peer_quota::Limits;
@@ -73,7 +73,7 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
         client_ca_file.map(|file| CallerTls::load(file, clients::named(client_name), &tls_metrics));
     let callers = callers.transpose()?;
     let serving = Serving::default();
-    let tls = serving.config(callers.as_ref().map(CallerTls::verifier));
+    let tls = server::config(&serving, callers.as_ref().map(CallerTls::verifier));
     let place = Place {
         client: shell.client.clone(),
         policy: Policy::default(),

@@ -8,10 +8,11 @@ use ::http::{HeaderValue, header};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
-use rustls::ServerConfig;
+use rustls::{ServerConfig, server::danger::ClientCertVerifier};
 use service_kit::{
     serve::{self, Limits, WhenFull, handshake},
     shutdown::Stop,
+    tls::Serving,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -42,6 +43,15 @@ const HEAD: usize = 16 * 1024;
 const LINGER: Duration = Duration::from_secs(3);
 /// The time for reviews that are open after that: longer than any answer takes.
 const LAST: Duration = Duration::from_secs(5);
+
+/// The TLS of the server, for these callers alone or for every client. API servers call webhooks with HTTP/1.1 alone,
+/// so that their calls are spread over the replicas.
+pub(crate) fn config(
+    serving: &Serving,
+    callers: Option<Arc<dyn ClientCertVerifier>>,
+) -> Arc<ServerConfig> {
+    serving.config(rustls::DEFAULT_VERSIONS, &["http/1.1"], callers)
+}
 
 /// Answers until it is time to stop, and then until every review is answered.
 pub(crate) async fn serve(

@@ -28,7 +28,6 @@ use crate::{
     certs::{
         Keeper, Place, creator,
         plan::{KEPT, SPREADING},
-        serving::Serving,
     },
     evaluator::{self, Evaluator},
     metrics::Metrics,
@@ -77,7 +76,7 @@ impl Replica {
         let added = Arc::clone(&ahead);
         let time = move || -> Timestamp { clock::now() + *added.lock().unwrap() };
         let serving = Serving::default();
-        let tls = serving.config(callers);
+        let tls = config(&serving, callers);
         let ready = readiness.part("certificate");
         let (roots, trusted) = evaluator::trust();
         let certificates = metrics.certificates;
