@@ -54,13 +54,13 @@ async fn what_a_large_question_takes_is_taken_until_it_is_judged() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_lacks_modules_is_not_told_again_for_the_same_question() {
     // The namespace has its workers busy until the time of the call is over.
-    let (room, places, pool) = (Room::default(), Places::new(1), Pool::without_workers());
-    let place = places.take("tools", Purpose::New).await.unwrap();
-    let _busy = place.worker().await;
+    let (memory, slots, pool) = (Memory::default(), Slots::new(1), Pool::without_workers());
+    let slot = slots.take("tools", Purpose::New).await.unwrap();
+    let _busy = slot.worker().await;
     let asked = Arc::new(asked(1));
     let policy = Policies::default().find(&asked.policy).unwrap();
     let began = tokio::time::Instant::now();
-    let judged = judge(policy, &asked, &pool, &place, &room).await.unwrap();
+    let judged = judge(policy, &asked, &pool, &slot, &memory).await.unwrap();
     assert_eq!(began.elapsed(), ALL_REGO);
     assert!(!judged.is_certain);
 }
