@@ -77,7 +77,7 @@ pub enum DemoError {
 pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Result<(), DemoError> {
     let kubectl = target.kubectl();
     println!(
-        "\nThe system: four programs, the custom resources, and the rules that the API server itself enforces."
+        "\nThe system: five programs, the custom resources, and the rules that the API server itself enforces."
     );
     if target.local().is_some() {
         load_workload(target, progress)?;

@@ -240,7 +240,10 @@ fn checks_read_what_the_values_say_and_nothing_when_they_say_nothing() {
         "taskruns.tekton.dev",
         "customruns.tekton.dev",
     ];
-    let approvals = ["approvaltasks.openshift-pipelines.org"];
+    let approvals = [
+        "approvaltasks.openshift-pipelines.org",
+        "approvalrequests.openshift-pipelines.org",
+    ];
     assert_eq!(readable(json!({})), [&approvals[..], &tekton].concat());
     assert_eq!(
         readable(json!({"checks": {"kinds": []}})),
