@@ -223,4 +223,17 @@ mod tests {
         let other = CompiledPolicy::of(policy(&[check(0, 5)]), Some(&first));
         assert!(!Arc::ptr_eq(&first.selectors, &other.selectors));
     }
+
+    #[test]
+    fn the_size_of_a_policy_grows_with_its_spec() {
+        let check = |name: &str| {
+            json!({"name": name, "selector": {
+                "labels": {"a": "b"}, "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"},
+            }})
+        };
+        let bytes = |name: &str| CompiledPolicy::of(policy(&[check(name)]), None).bytes();
+        let short = bytes("a");
+        assert!(short > 100, "{short}");
+        assert_eq!(bytes(&"a".repeat(51)), short + 50);
+    }
 }

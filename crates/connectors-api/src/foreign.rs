@@ -10,3 +10,15 @@ pub fn waits_elsewhere(namespace: &str, connector: &str) -> String {
         "connector {namespace}/{connector}: access is not granted yet; whoever looks after namespace {namespace} can tell more"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_names_the_connector_and_its_namespace() {
+        let message = waits_elsewhere("tools", "harbor");
+        assert!(message.starts_with("connector tools/harbor: access is not granted yet"));
+        assert!(message.contains("namespace tools can"));
+    }
+}

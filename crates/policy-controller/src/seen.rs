@@ -124,3 +124,30 @@ pub struct ManagedCached {
     /// It is being deleted.
     pub terminating: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found<K>() -> BTreeMap<String, Found<K>> {
+        let found = Found {
+            pin: Pin::default(),
+            terminating: false,
+            changed_by: None,
+            object: None,
+        };
+        BTreeMap::from([("a".to_owned(), found)])
+    }
+
+    #[test]
+    fn nothing_is_managed_only_without_roles_and_without_bindings() {
+        let mut managed = Managed::default();
+        assert!(managed.is_empty());
+        managed.roles = found();
+        assert!(!managed.is_empty());
+        managed.bindings = found();
+        assert!(!managed.is_empty());
+        managed.roles = BTreeMap::new();
+        assert!(!managed.is_empty());
+    }
+}

@@ -78,3 +78,20 @@ fn shortened(text: &str) -> String {
     let end = text.floor_char_boundary(LONGEST_MESSAGE - '…'.len_utf8());
     format!("{}…", text.get(..end).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_keeps_as_much_as_fits_and_ends_between_letters() {
+        let exact = "x".repeat(LONGEST_MESSAGE);
+        assert_eq!(shortened(&exact), exact);
+        let cut = shortened(&"x".repeat(LONGEST_MESSAGE + 1));
+        assert_eq!(cut.len(), LONGEST_MESSAGE);
+        assert!(cut.ends_with("x…"));
+        let cut = shortened(&"ü".repeat(LONGEST_MESSAGE));
+        assert!(cut.len() <= LONGEST_MESSAGE && cut.len() >= LONGEST_MESSAGE - 1);
+        assert!(cut.ends_with("ü…"));
+    }
+}

@@ -74,3 +74,29 @@ impl Parse<Pod> for PodFields {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_a_pod_only_account_and_phase_are_read_beside_its_identity() {
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "apps", "uid": "u"},
+            "spec": {"serviceAccountName": "builder", "containers": [{"name": "c"}]},
+            "status": {"phase": "Succeeded", "podIP": "10.0.0.1"},
+        });
+        let pod = PodFields::parse(&pod.to_string()).unwrap();
+        assert_eq!(pod.metadata.uid.as_deref(), Some("u"));
+        let spec = pod.spec.unwrap();
+        assert_eq!(spec.service_account_name.as_deref(), Some("builder"));
+        assert!(spec.containers.is_empty());
+        let status = pod.status.unwrap();
+        assert_eq!(status.phase.as_deref(), Some("Succeeded"));
+        assert_eq!(status.pod_ip, None);
+        let bare = PodFields::parse("{}").unwrap();
+        assert_eq!(bare.status.unwrap().phase, None);
+    }
+}

@@ -86,3 +86,27 @@ pub(super) fn kinds(request: &AccessRequest) -> Vec<ObjectKind> {
     kinds.dedup();
     kinds
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_has_its_share_and_all_have_the_total() {
+        let mut room = RequestRoom::default();
+        assert!(room.take("a", SHARE), "the whole share");
+        assert!(!room.take("a", 1));
+        for number in 1..TOTAL / SHARE {
+            assert!(room.take(&format!("b{number}"), SHARE), "{number}");
+        }
+        assert!(!room.take("c", 1), "the total is taken");
+        room.give_back("a", SHARE);
+        assert!(!room.take("c", SHARE + 1));
+        assert!(room.take("c", 1) && room.take("c", SHARE - 1));
+        for number in 1..TOTAL / SHARE {
+            room.give_back(&format!("b{number}"), SHARE);
+        }
+        room.give_back("c", SHARE);
+        assert!(room.is_empty());
+    }
+}

@@ -157,3 +157,12 @@ async fn the_caches_say_of_a_grant_that_it_is_being_deleted() {
         assert!(state.grants.values().all(|it| it.is_going() == is_kept));
     }
 }
+
+#[tokio::test]
+async fn the_caches_know_while_requests_are_listed() {
+    let feeds = feeds();
+    for listed in [true, false] {
+        feeds.requests_are_listed(listed);
+        assert_eq!(feeds.world.read().requests.are_listed(), listed);
+    }
+}

@@ -139,3 +139,19 @@ async fn a_process_without_tasks_still_waits_for_its_signal() {
         .await;
     assert_eq!(outcome, Outcome::Drained);
 }
+
+#[test]
+fn an_outcome_names_the_tasks_that_are_its_reason() {
+    let overrun = Outcome::Overrun(vec!["watches", "lease"]);
+    assert_eq!(
+        overrun.to_string(),
+        "still running at the deadline: watches, lease"
+    );
+    for (outcome, said) in [
+        (Outcome::Drained, "every task has ended"),
+        (Outcome::Aborted, "aborted by a second signal"),
+        (Outcome::Failed("lease"), "task lease ended before its time"),
+    ] {
+        assert_eq!(outcome.to_string(), said);
+    }
+}

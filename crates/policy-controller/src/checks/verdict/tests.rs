@@ -219,3 +219,13 @@ fn a_policy_that_does_not_count_for_a_connector_says_for_which_and_how_many_do()
         verdict.message
     );
 }
+
+#[test]
+fn a_resource_is_written_as_kubectl_does() {
+    let said = |group: &str| {
+        let (group, plural) = (group.to_owned(), "configmaps".to_owned());
+        Resource { group, plural }.to_string()
+    };
+    assert_eq!(said(""), "configmaps");
+    assert_eq!(said("example.com"), "configmaps.example.com");
+}

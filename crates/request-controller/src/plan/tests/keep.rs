@@ -287,4 +287,11 @@ fn names_and_labels_are_those_that_others_look_for() {
     assert_eq!(owner[0]["controller"], true);
     assert_eq!(owner[0]["blockOwnerDeletion"], false);
     assert_eq!(grant::owner_name(&role.metadata), Some("harbor-1"));
+    for (field, value) in [("kind", "Pod"), ("apiVersion", "v1")] {
+        let mut other = owner.clone();
+        other[0][field] = value.into();
+        let mut metadata = role.metadata.clone();
+        metadata.owner_references = serde_json::from_value(other).unwrap();
+        assert_eq!(grant::owner_name(&metadata), None, "another {field}");
+    }
 }
