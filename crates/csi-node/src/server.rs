@@ -41,8 +41,9 @@ pub(crate) use registration::{Registered, Registrar};
 /// Sixteen connectors, a token and all names are far below.
 const LONGEST_REQUEST: usize = 256 * 1024;
 
-/// The kubelet keeps one connection to each socket.
-const CONNECTIONS: usize = 64;
+/// The kubelet opens a connection for each call, and keeps it as long as a mount is held. This is more than mounts may be
+/// held (`--max-held`), so that a connection is always left for the end of a pod.
+const CONNECTIONS: usize = 4096;
 
 /// Both services of the driver's socket.
 struct Csi<I, N> {
@@ -112,6 +113,8 @@ where
     serve::serve(socket, limits, stop.stopped(), |connection, _| {
         let service = TowerToHyperService::new(service.clone());
         let connection = http2::Builder::new(TokioExecutor::new())
+            // Held mounts must not use up the calls of a connection: the node plugin counts them itself.
+            .max_concurrent_streams(None)
             .serve_connection(TokioIo::new(connection), service);
         let stop = stop.clone();
         serve::converse(connection, async move {

@@ -117,6 +117,22 @@ async fn the_node_says_where_it_is() {
     assert_eq!(able.get_ref().capabilities, []);
 }
 
+/// The kubelet opens a connection for each call, also while many mounts are held.
+#[tokio::test]
+async fn many_open_connections_leave_one_for_the_end_of_a_pod() {
+    let served = served().await;
+    let path = served.folder.path().join("csi.sock");
+    let mut open = Vec::new();
+    for _ in 0..200 {
+        let mut node = NodeClient::new(connect(path.clone()).await);
+        let answered = node.node_get_capabilities(NodeGetCapabilitiesRequest {});
+        let answered = tokio::time::timeout(Duration::from_secs(20), answered).await;
+        answered.expect("an answer in time").unwrap();
+        open.push(node);
+    }
+    assert_eq!(open.len(), 200);
+}
+
 /// The cases of the conformance suite that apply to a driver of inline volumes.
 #[tokio::test]
 async fn calls_without_their_arguments_are_refused() {
