@@ -1,4 +1,4 @@
-//! How objects are read from the API server: guarded, in the form that decisions need, always the newest.
+//! Reads from the API server: always the newest state, with each object parsed into the form that decisions need.
 
 mod live;
 mod parsers;

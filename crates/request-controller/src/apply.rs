@@ -1,7 +1,7 @@
 //! All writes, in an order in which a crash between any two leaves less access, never more.
 //!
-//! A grant: status (evidence) → Role → RoleBinding → the request is read again → status (Granted).
-//! A revocation: status (ended) → RoleBinding → Role → both are seen to be gone → status (revokedAt).
+//! A grant: status (evidence) → Role → RoleBinding → live read of the request → status (Granted).
+//! A revocation: status (ended) → RoleBinding → Role → both confirmed gone → status (revokedAt).
 
 mod removal;
 mod writes;
@@ -23,50 +23,50 @@ use crate::{
 
 pub use writes::Writes;
 
-/// How often the request is asked whether it still wants what was written, when others write it too.
+/// The number of attempts to confirm that the request still wants its grant, when other clients change the request.
 const ASKED: usize = 3;
 
-/// How often an end is recorded anew when others write the request too.
+/// The number of attempts to record an end when other clients change the request.
 const ENDED: usize = 5;
 
-/// Why not everything was done. Whatever it was, the next look starts over.
+/// The reason why a plan was not carried out completely. In all cases the next reconciliation starts over.
 #[derive(Debug, Error)]
 pub enum ApplyError {
     /// A call failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// Another process leads.
+    /// Another replica is the leader.
     #[error("this process does not lead")]
     NotLeading,
-    /// Somebody else wrote the object first.
+    /// Another client changed the object first.
     #[error("{0} was changed by somebody else meanwhile")]
     Conflict(String),
-    /// What was read is too old to grant on.
+    /// The reads are too old to grant on.
     #[error("what was read is too old to grant on")]
     Stale,
-    /// Under the name of the grant stands something else.
+    /// The object under the grant's name is managed, but differs from the decision.
     #[error("{0} {1} was not what was decided, and is removed")]
     NotExact(&'static str, Name),
-    /// Under the name of the grant stands something that this installation did not write.
+    /// The object under the grant's name was not written by this installation.
     #[error(
         "{0} {1} is in the way: it is not managed by connectors-approval, so somebody else has to delete it"
     )]
     Foreign(&'static str, Name),
-    /// What was written is not wanted any more, and was removed.
+    /// The written grant is no longer wanted, and was removed.
     #[error("the grant was removed again")]
     NotOurs(#[from] NotOurs),
-    /// It was deleted and is still there: somebody keeps it with a finalizer.
+    /// The object was deleted but still exists, because it has a finalizer.
     #[error("{0} {1} is deleted and does not go: a finalizer keeps it")]
     Stuck(&'static str, Name),
-    /// It is there, it should not be, and it cannot be deleted.
+    /// The object exists, should not, and cannot be deleted.
     #[error("{0} {1} cannot be deleted")]
     Kept(&'static str, Name, #[source] Box<CallError>),
-    /// Nothing is left of what ended, and nobody can be told.
+    /// The grant was removed, but its end cannot be recorded.
     #[error("nothing is left of it, and its end cannot be recorded")]
     Unrecorded(#[source] Box<ApplyError>),
 }
 
-/// Writes.
+/// Carries out plans.
 pub struct Applier {
     live: Live,
     writes: Writes,
@@ -75,7 +75,7 @@ pub struct Applier {
 }
 
 impl Applier {
-    /// Writes with these.
+    /// Constructs the applier.
     #[must_use]
     pub const fn new(live: Live, writes: Writes, clock: Clock, metrics: Metrics) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Applier {
         }
     }
 
-    /// Carries out a plan, and says what people are to be told.
+    /// Carries out a plan. Returns the events to publish.
     pub async fn apply(&self, seen: &Observed, plan: Plan) -> Result<Vec<Told>, ApplyError> {
         let Plan {
             look_live: _,
@@ -111,7 +111,7 @@ impl Applier {
             request = written?;
             self.metrics.decided(&seen.request, &request);
         }
-        // Nothing is given before everything that goes is gone.
+        // Removals come first: no grant is written before all of them are done.
         self.remove(&name.namespace, &actions).await?;
         let mut written = Vec::new();
         for action in actions {
@@ -140,8 +140,8 @@ impl Applier {
         Ok(events)
     }
 
-    /// Records an end. Somebody who keeps changing the request's metadata does not keep it from being
-    /// recorded: as long as its spec and status are those that were decided on, so is the decision.
+    /// Records an end. After a conflict it retries with the newest version as long as its spec and status are
+    /// unchanged, so that a client that keeps changing the request's metadata cannot prevent the record.
     async fn record(
         &self,
         decided: &AccessRequest,
@@ -167,7 +167,7 @@ impl Applier {
         }
     }
 
-    /// The end of something cannot be recorded. It ends all the same, and is recorded then if it can be.
+    /// The end cannot be recorded. It is carried out all the same, and then recorded if that is possible by now.
     async fn end_unrecorded(
         &self,
         request: &AccessRequest,
@@ -198,7 +198,8 @@ impl Applier {
     }
 
     async fn grant(&self, freshness: Freshness, grant: &Grant) -> Result<(), ApplyError> {
-        // The age is looked at right before each write, and a write that takes longer is given up.
+        // The age of the reads is checked right before each write. A write that takes longer than the remaining time
+        // is cancelled.
         let left = || freshness.left((self.clock)().mono).ok_or(ApplyError::Stale);
         for kind in [GrantKind::Role, GrantKind::RoleBinding] {
             let created = match kind {
@@ -216,15 +217,15 @@ impl Applier {
         Ok(())
     }
 
-    /// Something stands under the name. It is ours only if it is exactly what was decided; anything else
-    /// goes, with its counterpart, and the decision is made anew.
+    /// An object already exists under the name. It is accepted only if it is exactly the decided one. Otherwise it is
+    /// removed together with its counterpart, and the next reconciliation decides anew.
     async fn adopt(&self, kind: GrantKind, grant: &Grant) -> Result<(), ApplyError> {
         let name = Name::in_metadata(&grant.role.metadata);
         let found = self.live.grant(kind, &name).await?;
         let is_foreign = match &found {
             Some(found) if grant::is_exactly(found, grant) => return Ok(()),
             Some(found) => !found.is_ours(),
-            // It went meanwhile: there is nothing to compare with, and nothing in the way any more.
+            // The object was deleted meanwhile: there is nothing to compare with, and the name is free.
             None => return Err(ApplyError::Conflict(format!("{} {name}", kind.as_str()))),
         };
         let removed = self.remove_both(&name).await;
@@ -235,7 +236,7 @@ impl Applier {
         Err(ApplyError::NotExact(kind.as_str(), name))
     }
 
-    /// The request has the last word about what was written for it.
+    /// Reads the request again after the writes. The grant is removed unless the live request still wants it.
     async fn confirm(
         &self,
         decided: &AccessRequest,
@@ -273,8 +274,8 @@ impl Applier {
         Err(conflict)
     }
 
-    /// Says in the status of a request that nobody can read that it is none. Only if nobody said anything
-    /// about it yet: a status of a later version is not ours to overwrite.
+    /// Records in the status that the request is unreadable. An existing status is not overwritten, because a later
+    /// version may have written it.
     pub async fn refuse_unreadable(&self, name: &Name, problem: &str) -> Result<(), ApplyError> {
         let kind = ApiResource::erase::<AccessRequest>(&());
         let found = self.live.object(&kind, name).await?;
@@ -288,7 +289,7 @@ impl Applier {
         self.writes.first_status(name, &object, &status).await
     }
 
-    /// Says in the status why there is no permission yet. That this fails too changes nothing.
+    /// Records in the status why there is no permission yet. A failure of this write changes nothing.
     async fn not_written(&self, request: &AccessRequest, error: &ApplyError) {
         let is_trouble = match error {
             ApplyError::Call(_)

@@ -25,7 +25,7 @@ pub struct Args {
     /// Who this process is among the replicas: the name of its pod
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: String,
-    /// Where the evaluation service is, and what it is shown.
+    /// The address of the evaluation service, and the credentials for it.
     #[command(flatten)]
     pub evaluation: EvaluationArgs,
     /// The file with the CA of the evaluation service; read again when it changes

@@ -1,7 +1,8 @@
-//! What the watches show, with the indexes that lead from an object that changed to the requests that
-//! may have to be looked at again.
+//! The caches of all watched objects, with the indexes that lead from a changed object to the requests that must be
+//! reconciled.
 //!
-//! Nothing is granted or ended on what is in here: it says what is worth a live look.
+//! Nothing is granted or ended because of a cache alone: a cache only decides which reconciliations are worth a live
+//! read.
 
 mod kinds;
 mod policies;
@@ -36,7 +37,7 @@ pub use policies::{Policies, PolicyCached};
 pub use requests::{Counts, RequestCached, Requests, holds, pod_of};
 pub use standing::StandingHeard;
 
-/// Something to look at.
+/// A job of the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Job {
     /// A request.
@@ -45,7 +46,7 @@ pub enum Job {
     Grant(Name),
 }
 
-/// Jobs and how urgent they are.
+/// Jobs with their urgency.
 pub type Wakes = Vec<(Job, Urgency)>;
 
 /// A pod as the cache keeps it.
@@ -53,13 +54,13 @@ pub type Wakes = Vec<(Job, Urgency)>;
 pub struct PodCached {
     /// Its UID.
     pub uid: String,
-    /// Which version this is.
+    /// Its resource version.
     pub version: String,
-    /// What matters; none if it cannot be read.
+    /// The fields that decisions need; none if the pod is unreadable.
     pub facts: Option<PodFacts>,
 }
 
-/// Whether two objects of a policy say the same to requests.
+/// True when two versions of a policy are the same for requests.
 fn is_same_policy(one: &AccessPolicy, other: &AccessPolicy) -> bool {
     let (a, b) = (&one.metadata, &other.metadata);
     a.uid == b.uid
@@ -71,9 +72,9 @@ fn is_same_policy(one: &AccessPolicy, other: &AccessPolicy) -> bool {
 /// A connector as the cache keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectorCached {
-    /// What decisions see.
+    /// The fields that decisions need.
     pub seen: ConnectorSeen,
-    /// Its labels, which policies select by.
+    /// Its labels, by which policies select it.
     pub labels: Labels,
 }
 
@@ -103,30 +104,30 @@ pub struct State {
     pub namespaces: BTreeMap<String, Labels>,
     /// Managed Roles and RoleBindings.
     pub grants: BTreeMap<(GrantKind, Name), Arc<Managed>>,
-    /// The same by the UID of the request in their label.
+    /// The keys of `grants` by the UID of the request in their label.
     pub grants_of: BTreeMap<String, BTreeSet<(GrantKind, Name)>>,
     /// Kinds of check objects.
     pub kinds: BTreeMap<ObjectKind, KindCache>,
-    /// What was heard about standing permissions.
+    /// The last answers about standing permissions.
     pub standing: StandingHeard,
     knowledge: Knowledge,
     revision: u64,
 }
 
 impl World {
-    /// What is known now. To be held for a moment only.
+    /// Locks the state for reading, which must be short.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For a change. To be held for a moment only.
+    /// Locks the state for writing, which must be short.
     pub fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A policy as it was read now, with its selectors parsed. One that says the same as the cached one is that one, and
-    /// where none is cached looks share what one of them has read. Policies are compared and parsed while nothing is
-    /// locked.
+    /// Parses the selectors of a policy that was read live. If the cached version is the same, the cached one is
+    /// returned. If the cache does not keep the policy, concurrent reconciliations share one parsed copy. Comparing
+    /// and parsing happen without a lock.
     #[must_use]
     pub fn parsed(&self, policy: AccessPolicy) -> Arc<CompiledPolicy> {
         let name = Name::of(&policy);
@@ -148,7 +149,7 @@ impl World {
         parsed
     }
 
-    /// What the installation was told, once that has been known.
+    /// The configuration of the installation, once it is known.
     #[must_use]
     pub fn config(&self) -> Option<Config> {
         self.read().knowledge.config()
@@ -156,7 +157,7 @@ impl World {
 }
 
 impl State {
-    /// Takes in the ConfigMap.
+    /// Processes the ConfigMap.
     pub fn learn(&mut self, data: &BTreeMap<String, String>) -> (Vec<ConfigProblem>, Wakes) {
         let known = |it: &Knowledge| (it.config(), Arc::clone(it.shared()));
         let before = known(&self.knowledge);
@@ -169,7 +170,7 @@ impl State {
         (problems, wakes)
     }
 
-    /// The entries of each map. A new field has to be counted, or to be named as none.
+    /// The number of entries of each map. The exhaustive pattern requires a decision about each new field.
     #[cfg(test)]
     pub(crate) fn census(&self) -> Vec<usize> {
         let Self {
@@ -203,19 +204,19 @@ impl State {
         census
     }
 
-    /// Which fields of check objects policies of other namespaces may see.
+    /// The fields of check objects that policies of other namespaces may see.
     #[must_use]
     pub fn shared(&self) -> Arc<SharedFields> {
         Arc::clone(self.knowledge.shared())
     }
 
-    /// Another number whenever the kinds that are wanted may be others.
+    /// A number that changes whenever the set of wanted kinds may have changed.
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// A request is there or has changed.
+    /// A request was added or changed.
     pub fn request(
         &mut self,
         name: &Name,
@@ -228,7 +229,7 @@ impl State {
         wakes
     }
 
-    /// A request is gone: whatever it held goes, and its duplicates are looked at.
+    /// A request is gone: its grants and its duplicates must be reconciled.
     pub fn request_gone(&mut self, name: &Name) -> (Option<Arc<AccessRequest>>, Wakes) {
         self.revision += 1;
         let others = self.requests.tuple_of(name);
@@ -242,7 +243,7 @@ impl State {
         (gone.and_then(|it| it.request.ok()), wakes)
     }
 
-    /// Of all requests that wait, these were said to be covered by a standing permission. They are looked at.
+    /// Replaces the set of waiting requests that a standing permission covers, and wakes them.
     pub fn stands(&mut self, uids: BTreeSet<String>) -> Wakes {
         let names = uids.iter().filter_map(|uid| self.requests.by_uid(uid));
         let names: Vec<_> = names.cloned().collect();
@@ -250,7 +251,7 @@ impl State {
         self.requests.wakes(names)
     }
 
-    /// What is managed for the request with this UID.
+    /// The managed objects of the request with this UID.
     #[must_use]
     pub fn grants_under(&self, uid: &str) -> Wakes {
         let grants = self.grants_of.get(uid).into_iter().flatten();
@@ -259,7 +260,7 @@ impl State {
             .collect()
     }
 
-    /// A pod is there, has changed, or is gone.
+    /// A pod was added, changed or deleted.
     pub fn pod(&mut self, name: &Name, pod: Option<PodCached>) -> Wakes {
         let before = match pod {
             Some(pod) if self.pods.get(name) == Some(&pod) => return Wakes::new(),
@@ -270,12 +271,12 @@ impl State {
         let same = |a: &PodCached, b: &PodCached| a.uid == b.uid && a.facts == b.facts;
         let matters = before.as_ref().zip(after).is_none_or(|(a, b)| !same(a, b));
         let concerned = self.requests.of_pod(name);
-        // What was granted depends on no label of the pod.
+        // Grants do not depend on the labels of the pod.
         let concerned = concerned.filter(|it| matters || !self.requests.holds(it));
         self.requests.wakes(concerned.cloned().collect::<Vec<_>>())
     }
 
-    /// A connector is there, has changed, or is gone.
+    /// A connector was added, changed or deleted.
     pub fn connector(&mut self, name: &Name, connector: Option<ConnectorCached>) -> Wakes {
         match connector {
             Some(connector) if self.connectors.get(name) == Some(&connector) => {
@@ -288,9 +289,9 @@ impl State {
         self.requests.wakes(concerned)
     }
 
-    /// A policy is there, has changed, or is gone.
+    /// A policy was added, changed or deleted.
     pub fn policy(&mut self, name: &Name, policy: Option<PolicyCached>) -> Wakes {
-        // Most news about a policy is about its status. Looks share the copy that stays.
+        // Most changes of a policy are changes of its status. Reconciliations share the copy that stays.
         let news = policy.as_ref();
         if news.is_some_and(|it| self.policies.say(name, it)) {
             return Wakes::new();
@@ -303,7 +304,7 @@ impl State {
         let before = self.policies.put(name, policy);
         let replaced = before.is_some_and(|it| Some(it) != after);
         let concerned = self.requests.of_namespace(&name.namespace);
-        // Edits do not touch what was granted.
+        // An edited policy does not affect existing grants.
         let concerned: Vec<_> = concerned
             .filter(|it| replaced || !self.requests.holds(it))
             .filter(|it| self.requests.is_open(it))
@@ -312,7 +313,7 @@ impl State {
         self.requests.wakes(concerned)
     }
 
-    /// The labels of a service account.
+    /// A service account was added, its labels changed, or it was deleted.
     pub fn account(&mut self, name: &Name, labels: Option<Labels>) -> Wakes {
         let changed = put(&mut self.accounts, name.clone(), labels);
         let pods = self.requests.of_pod_namespace(&name.namespace);
@@ -324,7 +325,7 @@ impl State {
         self.requests.wakes(concerned)
     }
 
-    /// The labels of a namespace.
+    /// A namespace was added, its labels changed, or it was deleted.
     pub fn namespace(&mut self, name: &str, labels: Option<Labels>) -> Wakes {
         let changed = put(&mut self.namespaces, name.to_owned(), labels);
         let pods = self.requests.of_pod_namespace(name);
@@ -335,7 +336,7 @@ impl State {
         self.requests.wakes(concerned)
     }
 
-    /// A managed Role or RoleBinding is there, has changed, or is gone.
+    /// A managed Role or RoleBinding was added, changed or deleted.
     pub fn grant(&mut self, kind: GrantKind, name: &Name, grant: Option<&Managed>) -> Wakes {
         let key = (kind, name.clone());
         let label = connectors_api::labels::ACCESS_REQUEST_UID;

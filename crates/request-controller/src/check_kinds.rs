@@ -1,12 +1,11 @@
-//! Which kinds are never checks, whatever a policy names.
+//! The kinds that are never checks, even if a policy names them.
 //!
-//! The controller reads some kinds for its own work. A policy of one namespace must not turn that into a
-//! look at what another one keeps there, so what is read for that purpose is never read for a check.
+//! The controller reads some kinds for its own work. A policy of one namespace must not be able to use that to learn
+//! about such objects of another namespace, so these kinds are never read for a check.
 
 use connectors_api::{access_policy::ObjectKind, approval_kind::may_approve};
 
-/// Whether objects of a kind may be checks at all; otherwise why not. Whether they may be read is another
-/// question.
+/// Whether objects of a kind may be checks, and the reason if not. The right to read them is checked elsewhere.
 pub fn may_be_check(kind: &ObjectKind) -> Result<(), String> {
     if may_approve(kind) {
         return Ok(());

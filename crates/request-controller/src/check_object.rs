@@ -1,7 +1,7 @@
-//! An object that a check may look at, as text: what a tenant writes weighs here what it weighs on the wire.
+//! A check object, kept as text: its size in memory is then about its size on the wire.
 //!
-//! A tree of values takes twenty times the memory of its text, so that no more than one is in memory at a time. What
-//! is too large to be a check is never parsed beyond its metadata.
+//! A tree of values takes twenty times the memory of its text, so only one tree is in memory at a time. Of an object
+//! that is too large to be a check, only the metadata is parsed.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -14,16 +14,16 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use service_kit::watches::{Parse, Plain};
 
-/// No approval needs more text. The notes of who wrote which field do not count.
+/// The limit of a check object, without `managedFields`. No approval needs more text.
 pub const LARGEST: usize = 256 * 1024;
-/// Nothing longer is parsed: the notes of who wrote which field repeat the fields.
+/// Longer texts are not parsed at all. The factor is for `managedFields`, which repeat the fields.
 const LONGEST: usize = 2 * LARGEST;
 
 /// An object of some kind.
 #[derive(Clone, Debug)]
 pub struct CheckObject {
     metadata: ObjectMeta,
-    /// The object as JSON without the notes of who wrote which field. None if it is too large to be a check.
+    /// The object as JSON without `managedFields`. None if it is too large to be a check.
     text: Option<Arc<str>>,
 }
 
@@ -51,7 +51,7 @@ impl CheckObject {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// The same object with the kind that it was listed under.
+    /// The same object with the kind of the list that contained it.
     #[must_use]
     pub fn of_kind(mut self, kind: &ApiResource) -> Self {
         self.text = self.text.map(|text| {
@@ -63,19 +63,19 @@ impl CheckObject {
         self
     }
 
-    /// The UID, which tells it from another of the same name.
+    /// The UID, which distinguishes the object from another one of the same name.
     #[must_use]
     pub fn uid(&self) -> Option<&str> {
         self.metadata.uid.as_deref()
     }
 
-    /// The text as a tree, for a moment.
+    /// The text parsed into a tree, which should be dropped soon.
     #[must_use]
     pub fn value(&self) -> Option<Value> {
         serde_json::from_str(self.text.as_ref()?).ok()
     }
 
-    /// What it takes in memory, about.
+    /// The approximate size in memory.
     #[must_use]
     pub fn weight(&self) -> usize {
         let labels = self.metadata.labels.iter().flatten();
@@ -95,7 +95,7 @@ impl CheckObject {
         labels + names + self.text.as_ref().map_or(0, |it| it.len()) + 512
     }
 
-    /// The same object without its text: it is there, and must be read to be looked at.
+    /// The same object without its text: it exists, but must be read live to be checked.
     #[must_use]
     pub fn without_text(mut self) -> Self {
         self.text = None;
@@ -103,7 +103,7 @@ impl CheckObject {
     }
 }
 
-/// Reads an object as its metadata and its text, without its kind: lists leave that out.
+/// Parses an object into its metadata and its text, without its kind, which lists omit.
 #[derive(Clone, Copy, Debug)]
 pub enum AsText {}
 
@@ -129,7 +129,7 @@ impl Parse<CheckObject> for AsText {
     }
 }
 
-/// What selects an object and tells it from another; annotations and owners stay in the text.
+/// The metadata that select and identify an object; annotations and owners stay in the text.
 fn kept(metadata: ObjectMeta) -> ObjectMeta {
     ObjectMeta {
         name: metadata.name,
@@ -199,7 +199,8 @@ mod tests {
         );
         assert_eq!((read.label("run"), read.label("other")), (Some("r"), None));
         assert_eq!((read.uid(), read.is_going()), (Some("u"), false));
-        // An object of another kind than its list does not exist, and would be taken for one of the list's.
+        // The API server never returns an object of another kind than its list. If it did, the object would be
+        // treated as one of the list's kind.
         let other = json!({"apiVersion": "v2", "kind": "Other", "metadata": {}});
         let read = parsed(&other).of_kind(&ApiResource::erase::<ConfigMap>(&()));
         assert_eq!(read.value().unwrap()["kind"], "ConfigMap");
@@ -240,7 +241,7 @@ mod tests {
         assert!(AsText::parse(&deep).is_err());
     }
 
-    /// The notes of who wrote which field are as long as the fields.
+    /// `managedFields` are as long as the fields themselves.
     #[test]
     fn managed_fields_do_not_make_an_object_too_large() {
         let notes = json!([{"fieldsV1": {"f:data": "x".repeat(LARGEST)}}]);

@@ -1,4 +1,4 @@
-//! Three days in which everything comes and goes, on virtual time: no map grows with what is gone.
+//! Three days of virtual time in which objects of all kinds come and go: no map grows with deleted objects.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
 
 const DAYS: usize = 3;
 const SECONDS: usize = DAYS * 24 * 60 * 60;
-/// Things of one kind that are there at the same time, at most.
+/// The maximum number of objects of one kind that exist at the same time.
 const THINGS: usize = 40;
 const KINDS: usize = 8;
 
@@ -81,7 +81,7 @@ fn role(number: usize) -> Managed {
     }
 }
 
-/// One change; nothing stays there where everything has to go.
+/// Applies one change. With `all_goes` it deletes the object at that place.
 fn change(state: &mut State, dice: &mut StdRng, number: usize, all_goes: Option<usize>) -> Wakes {
     let at = all_goes.unwrap_or_else(|| dice.random_range(0..THINGS * KINDS));
     let (kind, thing) = (at / THINGS, at % THINGS);
@@ -89,7 +89,7 @@ fn change(state: &mut State, dice: &mut StdRng, number: usize, all_goes: Option<
     let name = Name::new(&format!("n{}", thing % 4), &format!("x{thing}"));
     let labels = || BTreeMap::from([("role".to_owned(), format!("r{}", number % 3))]);
     match kind {
-        // One of ten cannot be read.
+        // One in ten is unreadable.
         0 if is_there && number.is_multiple_of(10) => state.request(&name, Err(unreadable())),
         0 if is_there => state.request(&name, Ok(request(&name, number))),
         0 => state.request_gone(&name).1,
@@ -140,7 +140,7 @@ fn change(state: &mut State, dice: &mut StdRng, number: usize, all_goes: Option<
     }
 }
 
-/// Wakes, and looks at what is due.
+/// Wakes jobs, and reconciles those that are due.
 fn look(queue: &Queue<Job>, wakes: Wakes, dice: &mut StdRng) {
     for (job, lane) in wakes {
         queue.wake(job, lane);
@@ -188,7 +188,7 @@ async fn every_map_is_as_it_was_after_three_days_of_churn() {
         look(&queue, wakes, &mut dice);
     }
     assert_eq!(state.census(), caches);
-    // What failed is tried again until it succeeds; then no map of the queue holds it.
+    // A failed job is retried until it succeeds. Then no map of the queue contains it.
     for _ in 0..100 {
         advance(Duration::from_mins(3)).await;
         for lane in Urgency::ALL {
@@ -199,6 +199,6 @@ async fn every_map_is_as_it_was_after_three_days_of_churn() {
     }
     let (left, last) = (queue.census(), jobs.len() - 1);
     assert_eq!(left[..last], jobs[..last]);
-    // What was changed once is remembered until there is much of it.
+    // Jobs that were changed once are remembered until there are many.
     assert!(left[last] <= 4096, "{left:?}");
 }

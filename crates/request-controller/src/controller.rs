@@ -1,4 +1,4 @@
-//! The controller itself, without what makes it a process: no arguments, no ports, no signals.
+//! The controller itself, without the parts of the process: arguments, ports and signals.
 
 use std::{
     sync::{Arc, Mutex},
@@ -39,22 +39,23 @@ use crate::{
     watches::{self, RequestFeeds},
 };
 
-/// The leader's lease.
+/// The name of the leader's lease.
 const LEASE: &str = "request-controller";
-/// How many requests are looked at at a time.
+/// The number of concurrent reconciliations.
 const WORKERS: usize = 24;
-/// How long a job waits that failed, or that another process undoes each time. What is urgent hurries.
+/// The backoff of a failed job, or of one whose writes another process undoes each time. Urgent jobs have shorter
+/// pauses.
 const PAUSES: Pauses = Pauses {
     again: [Duration::from_millis(500), Duration::from_secs(5)],
     urgent_retry: Duration::from_secs(10),
     retry_as: None,
     changes: 16,
 };
-/// How long what is granted waits until it is looked at for what another policy may grant, too.
+/// The delay before a granted request is reconciled because another policy may grant as well.
 const MORE: Duration = Duration::from_secs(2);
-/// How many that hold something, besides.
+/// The number of additional workers for urgent jobs.
 const URGENT_WORKERS: usize = 12;
-/// A look that waits longer for the API server gives its place to another one.
+/// A reconciliation that waits longer for the API server fails, so that its worker is free for another one.
 const CALLS: Policy = Policy {
     attempts: 3,
     attempt: Duration::from_secs(3),
@@ -62,19 +63,19 @@ const CALLS: Policy = Policy {
     pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(500)),
 };
 
-/// What a controller works with.
+/// The settings of a controller.
 pub struct Settings {
-    /// The Kubernetes API.
+    /// The client of the Kubernetes API.
     pub client: Client,
-    /// Who says what the checks of a policy come to.
+    /// Evaluates the checks of policies.
     pub evaluator: Arc<dyn Evaluator>,
-    /// Tells the time.
+    /// The clock.
     pub clock: Clock,
     /// The namespace of the installation.
     pub namespace: String,
-    /// Who this is among the replicas.
+    /// The identity of this replica in the election.
     pub identity: String,
-    /// How long leadership lasts.
+    /// The durations of the lease.
     pub lease: LeaseTerms,
     /// How often everything managed is compared with the requests.
     pub sweep_every: Duration,
@@ -82,11 +83,11 @@ pub struct Settings {
     pub retention: SignedDuration,
     /// How many requests of the pods of one namespace may wait at a time in one connector's namespace.
     pub most_waiting: usize,
-    /// Where the workers of each lane run, by the lane's place.
+    /// The runtimes of the workers, indexed by lane.
     pub lanes: [Handle; 2],
 }
 
-/// Starts everything: the watches, the election, and the workers of whoever leads.
+/// Starts everything: the watches, the election, and the workers, which work while this replica is the leader.
 pub fn start(
     settings: Settings,
     registry: &Registry,
@@ -163,7 +164,7 @@ pub fn start(
     Ok(())
 }
 
-/// A queue whose jobs are shared among the namespaces that cause them: none has more than half of a lane's workers.
+/// The queue, with shares for the namespaces that cause jobs: none has more than half of a lane's workers.
 pub(crate) fn queue(world: Arc<World>) -> Queue<Job> {
     let most = Shares::Each([URGENT_WORKERS / 2, WORKERS / 2]);
     Queue::shared(most, PAUSES, move |job| {
@@ -179,7 +180,7 @@ pub(crate) fn queue(world: Arc<World>) -> Queue<Job> {
     })
 }
 
-/// Starts everything that fills the caches. They are complete when what is returned is ready.
+/// Starts everything that fills the caches. The caches are complete when the returned `Readiness` is ready.
 fn watch(
     tasks: &mut Tasks,
     reconciler: &Arc<Reconciler>,
@@ -216,7 +217,7 @@ fn watch(
     caches
 }
 
-/// What has things looked at.
+/// Puts jobs into the queue.
 fn sink(reconciler: &Reconciler) -> dynamic::Sink {
     let queue = Arc::clone(&reconciler.queue);
     Arc::new(move |wakes: Wakes| {
@@ -226,7 +227,7 @@ fn sink(reconciler: &Reconciler) -> dynamic::Sink {
     })
 }
 
-/// The same some time later, unless it comes up sooner.
+/// Puts jobs into the queue after a delay, unless they are woken earlier.
 fn later(reconciler: &Reconciler) -> dynamic::Later {
     let queue = Arc::clone(&reconciler.queue);
     Arc::new(move |jobs| {
@@ -236,7 +237,7 @@ fn later(reconciler: &Reconciler) -> dynamic::Later {
     })
 }
 
-/// Starts the workers, and the election that lasts as long as they do.
+/// Starts the workers and the election. The leadership is kept until the workers have ended.
 fn work(
     tasks: &mut Tasks,
     reconciler: &Arc<Reconciler>,
@@ -261,7 +262,7 @@ fn workers() -> impl Iterator<Item = Urgency> {
     urgent.chain(std::iter::repeat_n(Urgency::Normal, WORKERS))
 }
 
-/// That a decision was deleted is told by the leader alone.
+/// Only the leader publishes the event about the deletion of a decided request.
 fn deleted(reconciler: Arc<Reconciler>) -> watches::Deleted {
     Arc::new(move |request| {
         reconciler.gone(&request);
@@ -273,7 +274,7 @@ fn deleted(reconciler: Arc<Reconciler>) -> watches::Deleted {
     })
 }
 
-/// Counts what the caches show.
+/// Updates the gauges from the caches.
 async fn gauges(reconciler: Arc<Reconciler>, stop: Stop) {
     let number = |count: usize| count.try_into().unwrap_or(i64::MAX);
     let measurement = || {

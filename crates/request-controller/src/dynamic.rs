@@ -1,7 +1,7 @@
-//! Watches of the kinds that policies name, as long as one does.
+//! Watches of the kinds that policies name, as long as any policy names them.
 //!
-//! Whether a kind exists and may be read is asked again and again: CustomResourceDefinitions and our own
-//! rights are not watched, and both may appear and vanish.
+//! Whether a kind exists and may be read is polled: neither CustomResourceDefinitions nor the controller's own rights
+//! are watched, and both may change at any time.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -26,25 +26,25 @@ use crate::{
     check_object::{AsText, CheckObject},
 };
 
-/// How soon a policy's new kind is noticed.
+/// The interval of looking for new kinds in policies.
 const NOTICE: Duration = Duration::from_millis(250);
-/// How often it is asked whether a kind is there now, or may be read now.
+/// The polling interval of a kind that does not exist or may not be read.
 const RETRY: Duration = Duration::from_secs(5);
-/// How often it is asked whether a kind that is watched is still there.
+/// The polling interval of a kind that is watched.
 const RECHECK: Duration = Duration::from_secs(30);
-/// How long a single question may take.
+/// The timeout of a single call.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Objects of one page of a list. Tenants may write 1.5 MB each.
+/// Objects per page of a list. A tenant's object may have 1.5 MB.
 const PAGE: u32 = 50;
 
-/// Where jobs go.
+/// Takes jobs for the queue.
 pub type Sink = Arc<dyn Fn(Wakes) + Send + Sync>;
 
-/// What has things looked at for which nobody waits.
+/// Takes jobs that are not urgent, for a later reconciliation.
 pub type Later = Arc<dyn Fn(Vec<Job>) + Send + Sync>;
 
-/// Watches the kinds that are wanted, until it is time to end.
+/// Watches the wanted kinds until the process stops.
 pub async fn follow(
     client: Client,
     world: Arc<World>,
@@ -75,7 +75,8 @@ pub async fn follow(
         });
         for kind in wanted {
             running.entry(kind.clone()).or_insert_with(|| {
-                // Not in one expression: the sink looks into the caches, which are locked as long as it lasts.
+                // Two statements, because `sink` reads the caches, and a write lock lives until the end of its
+                // statement.
                 let wakes = world.write().kind(&kind, KindState::Starting);
                 sink(wakes);
                 let one = One {
@@ -110,7 +111,7 @@ impl One {
             match find(&self.client, &self.kind).await {
                 Some(Found::Readable(resource)) => self.watch(resource).await,
                 Some(Found::Not(state)) => self.becomes(state),
-                // Nobody answered: what was known holds.
+                // No answer: the last known state stays.
                 None => {}
             }
             sleep(RETRY.mul_f64(0.8 + chance::fraction() / 2.5)).await;
@@ -122,7 +123,7 @@ impl One {
         (self.sink)(wakes);
     }
 
-    /// Watches until the kind cannot be read any more.
+    /// Watches until the kind can no longer be read.
     async fn watch(&self, resource: ApiResource) {
         let watch = Watch {
             name: &resource.plural.clone(),
@@ -182,15 +183,15 @@ impl One {
     }
 }
 
-/// What was found of a kind.
+/// The state of a kind that discovery found.
 pub(crate) enum Found {
-    /// Its objects can be read.
+    /// The objects can be read.
     Readable(ApiResource),
-    /// They cannot.
+    /// The objects cannot be read.
     Not(KindState),
 }
 
-/// Whether the kind is there and may be read, as the API server says now. None if it does not answer.
+/// Asks the API server whether the kind exists and may be read. None if it does not answer.
 pub(crate) async fn find(client: &Client, wanted: &ObjectKind) -> Option<Found> {
     let ObjectKind { api_version, kind } = wanted;
     if check_kinds::may_be_check(wanted).is_err() {
@@ -241,7 +242,7 @@ mod tests {
         };
         let pods = find(&client, &kind("v1", "Pod")).await;
         assert!(matches!(pods, Some(Found::Not(KindState::Refused))));
-        // What may be one is asked about, and here nobody answers.
+        // For an allowed kind the API server is asked, and here it does not answer.
         assert!(find(&client, &kind("v1", "ConfigMap")).await.is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Why the process cannot start.
+//! Errors at the start of the process.
 
 use std::io;
 
@@ -6,19 +6,19 @@ use evaluation_api::client::UrlError;
 use service_kit::{shell::ShellError, tls::TlsError};
 use thiserror::Error;
 
-/// Why the process cannot start.
+/// The reason why the process cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// What every service needs is not there.
+    /// A requirement of every service is not met.
     #[error(transparent)]
     Shell(#[from] ShellError),
-    /// The threads for its looks cannot be started.
+    /// The threads of the workers cannot be started.
     #[error("cannot start threads")]
     Threads(#[from] io::Error),
-    /// It cannot check who the evaluation service is.
+    /// The TLS configuration for the evaluation service is invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The evaluation service has no usable URL.
+    /// The URL of the evaluation service is invalid.
     #[error(transparent)]
     Evaluation(#[from] UrlError),
     /// The metrics contradict each other.

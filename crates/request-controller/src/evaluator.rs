@@ -1,4 +1,4 @@
-//! What the evaluation service is asked: what the checks of a policy say, and which pods need no request.
+//! The questions to the evaluation service: the results of a policy's checks, and the standing permissions of pods.
 
 use std::time::Duration;
 
@@ -16,23 +16,23 @@ use tracing::warn;
 
 use crate::seen::StandingSeen;
 
-/// Nobody said anything. Nothing is granted on that, and nothing taken back.
+/// The reason for a missing answer. Without an answer nothing is granted and nothing is revoked.
 #[derive(Debug, Error)]
 pub enum Unanswered {
     /// The call failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The process ends.
+    /// The process is stopping.
     #[error("the process ends, and asks nothing more")]
     Ended,
-    /// There was no answer in time to act on it.
+    /// The answer did not arrive in time.
     #[error("the evaluation service did not answer within {0:?}")]
     Late(Duration),
 }
 
 impl Unanswered {
-    /// Whether the same question is refused whenever it is asked: for its size, or for what it says. That
-    /// somebody is busy, away or slow is no refusal.
+    /// True when the same question will be refused each time, because of its size or content. An overloaded,
+    /// unavailable or slow service is not a refusal.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         let code = match self {
@@ -50,27 +50,27 @@ impl Unanswered {
     }
 }
 
-/// Who is asked. Tests ask somebody simpler than the evaluation service.
+/// The evaluation service, or its stand-in in tests.
 pub trait Evaluator: Send + Sync {
-    /// What do the checks say? Whoever asks waits no longer than he likes.
+    /// Evaluates the checks of a policy. The caller limits the waiting time.
     fn evaluate(
         &self,
         question: EvaluateChecksRequest,
     ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>>;
 
-    /// Does a permission that holds at any time cover these questions? One answer each, in their order. The caller
-    /// waits no longer than it likes, and asks no more than [`evaluation_api::MOST_QUESTIONS`] at a time.
+    /// Asks whether standing permissions cover these questions. There is one answer for each, in their order. The
+    /// caller limits the waiting time, and asks at most [`evaluation_api::MOST_QUESTIONS`] at a time.
     fn standing(
         &self,
         questions: Vec<AccessQuestion>,
     ) -> BoxFuture<'_, Result<Vec<StandingSeen>, Unanswered>>;
 }
 
-/// The evaluation service, asked over connections of the process's own runtime whatever runtime asks.
+/// The client of the evaluation service. Its connections belong to one runtime, whichever runtime the caller uses.
 pub struct EvaluationService {
-    /// How it is asked.
+    /// The client.
     pub client: Client,
-    /// Where its connections are.
+    /// The runtime of its connections.
     pub runtime: Handle,
 }
 

@@ -1,4 +1,4 @@
-//! Events on requests, pods and policies. That one is lost changes no decision.
+//! Events on requests, pods and policies. A lost event changes no decision.
 
 use connectors_api::{AccessRequest, names, reason::Ready};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -8,10 +8,10 @@ use tracing::info;
 
 use crate::plan::{Told, tell::About};
 
-/// What was done, where why it was done is not told.
+/// The action of an event without a reason.
 const UNSAID: &str = "Decide";
 
-/// Tells people.
+/// Publishes events.
 #[derive(Clone)]
 pub struct Events(Publisher);
 

@@ -1,4 +1,4 @@
-//! The objects of checks as a status lists them, within the bounds of its schema.
+//! The check objects as a status lists them, within the limits of its schema.
 
 use connectors_api::{
     access_policy::Match,
@@ -8,29 +8,30 @@ use connectors_api::{
 
 use crate::seen::{Answer, CheckSeen, LeftOut, ObjectSeen};
 
-/// The longest message of a condition. What is longer is cut: the rest is in the policies' entries.
+/// The limit of a condition's message. Longer messages are cut: the policies' entries have the details.
 pub(crate) const LONGEST: usize = 1024;
-/// The longest list of objects in one entry.
+/// The limit of objects in one entry.
 pub(crate) const MOST_OBJECTS: usize = 512;
-/// The longest list of people who approved, of one object.
+/// The limit of approvers of one object.
 const MOST_PEOPLE: usize = 100;
 
-/// What the lists of all policies that refused take together in one status, about. The API server stores no object
+/// The approximate limit of the lists of all policies that refused, in one status. The API server stores no object
 /// above 1.5 MB.
 const MOST_REFUSED: usize = 384 * 1024;
-/// The same while they are awaited. Every waiting request is in memory, and nothing rests on what it shows.
+/// The same limit while checks are awaited. It is lower because every waiting request is in memory, and no decision
+/// depends on these lists.
 const MOST_AWAITED: usize = 48 * 1024;
-/// What an entry takes beside its texts.
+/// The size of an entry without its texts.
 const OVERHEAD: usize = 256;
 
-/// How many policies share what a status may list.
+/// The number of policies that share the room of a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListRoom {
     policies: usize,
 }
 
 impl ListRoom {
-    /// So many policies have the same room.
+    /// The room is divided equally among this many policies.
     pub(crate) fn shared_by(policies: usize) -> Self {
         Self {
             policies: policies.max(1),
@@ -42,16 +43,16 @@ impl ListRoom {
     }
 }
 
-/// Objects, and how many more there are.
+/// Listed objects, and how many more there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listed {
-    /// Those that fit.
+    /// The objects that fit.
     pub(crate) refs: Vec<CheckRef>,
-    /// How many do not.
+    /// The number of objects that do not fit.
     pub(crate) left_out: Option<i32>,
 }
 
-/// An answer without the objects that no status would list. Many policies may look at the same many objects, and all
+/// The answer without the objects that no status would list. Many policies may see the same many objects, and all
 /// their answers are in memory at the same time.
 pub(crate) fn listable(answer: Answer, room: ListRoom) -> Answer {
     let kept: Vec<Vec<ObjectSeen>> = match Followable::of(&answer) {
@@ -82,7 +83,7 @@ pub(crate) fn listable(answer: Answer, room: ListRoom) -> Answer {
     answer
 }
 
-/// An object with no more people than are shown.
+/// An object with at most as many approvers as a status shows.
 fn short(object: &ObjectSeen) -> ObjectSeen {
     let people = object.approved_by.iter().take(MOST_PEOPLE);
     ObjectSeen {
@@ -99,7 +100,7 @@ fn passes(object: &ObjectSeen) -> bool {
     object.verdict == AccessCheckPassed
 }
 
-/// How many objects of a check pass, kept or not.
+/// The number of objects of a check that pass, kept or not.
 fn passed(check: &CheckSeen) -> usize {
     check.objects.iter().filter(|it| passes(it)).count() + check.left_out.passed
 }
@@ -113,15 +114,15 @@ impl Listed {
         }
     }
 
-    /// As an entry has them.
+    /// Writes the list into an entry.
     pub(crate) fn put_into(self, entry: &mut MatchedPolicy) {
         entry.check_refs = self.refs;
         entry.check_refs_left_out = self.left_out;
     }
 }
 
-/// What is shown of checks that are awaited. Without versions: an object that changes and says the same
-/// costs no write.
+/// The objects of awaited checks, without versions: then an object that changes without changing its state causes no
+/// write.
 pub(crate) fn awaited(answer: &Answer, room: ListRoom) -> Listed {
     let unversioned = |object: &ObjectSeen| ObservedObject {
         resource_version: None,
@@ -130,18 +131,18 @@ pub(crate) fn awaited(answer: &Answer, room: ListRoom) -> Listed {
     within(answer, room.part_of(MOST_AWAITED), unversioned)
 }
 
-/// What a refusal was decided on: objects in the version that was judged.
+/// The objects of a refusal, in the version that was judged.
 pub(crate) fn of_refusal(answer: &Answer, room: ListRoom) -> Listed {
     within(answer, room.part_of(MOST_REFUSED), |object| {
         object.object.clone()
     })
 }
 
-/// What a grant was decided on: the objects that let through, in the version that was judged.
+/// The objects of a grant: those that pass, in the version that was judged.
 ///
-/// Only listed objects are followed after the grant. Where all have to hold, one that is not listed could stop
-/// holding unnoticed, so all of them fit or nothing is granted. Where any suffices, the rest is left out: that can
-/// only end the grant earlier.
+/// Only listed objects are followed after the grant. Where all objects must pass, an object that is not listed could
+/// stop passing unnoticed, so all of them must fit, or nothing is granted. Where any suffices, the rest is left out,
+/// which can only end the grant earlier.
 pub(crate) fn of_grant(answer: &Answer) -> Result<Listed, String> {
     let Some(followable) = Followable::of(answer) else {
         return Err(format!(
@@ -159,11 +160,11 @@ pub(crate) fn of_grant(answer: &Answer) -> Result<Listed, String> {
     Ok(Listed::of(refs, left_out))
 }
 
-/// On how many objects a grant would rest.
+/// The number of objects on which a grant depends.
 struct Rest {
-    /// Objects that all have to hold.
+    /// Objects that must all pass.
     must: usize,
-    /// Checks of which one object has to hold.
+    /// Checks of which one object must pass.
     any: usize,
 }
 
@@ -184,14 +185,14 @@ impl Rest {
     }
 }
 
-/// Which objects of each check a grant follows: all of a check that needs all, a share of one that needs any.
+/// The objects of each check that a grant follows: all for `match: All`, a share for `match: Any`.
 struct Followable {
-    /// Objects of each check of which any suffices.
+    /// The number of objects for each check with `match: Any`.
     share: usize,
 }
 
 impl Followable {
-    /// None if there are too many, or one that has to hold is not kept.
+    /// None if there are too many objects, or if one that must pass is not kept.
     fn of(answer: &Answer) -> Option<Self> {
         let rest = Rest::of(answer);
         let mut checks = answer.checks.iter();
@@ -205,7 +206,7 @@ impl Followable {
         })
     }
 
-    /// The objects of a check that are followed.
+    /// The followed objects of a check.
     fn objects<'a>(&self, check: &'a CheckSeen) -> impl Iterator<Item = &'a ObjectSeen> + use<'a> {
         let room = match check.match_ {
             Match::All => MOST_OBJECTS,
@@ -215,7 +216,7 @@ impl Followable {
     }
 }
 
-/// As many objects as there is room for, and how many more there are.
+/// The objects that fit, and how many more there are.
 fn within(
     answer: &Answer,
     bytes: usize,
@@ -237,14 +238,14 @@ fn within(
     Listed::of(refs.collect(), left_out)
 }
 
-/// How many objects an answer lacks.
+/// The number of objects that an answer omits.
 fn not_kept(answer: &Answer) -> usize {
     let counts = answer.checks.iter().map(|it| it.left_out);
     counts.map(|it| it.passed + it.others).sum()
 }
 
-/// The lines for which there is room, in the policy's order. Where not all have room, those that say what the policy
-/// says come first: they are what stands in the way.
+/// The lines that fit, in the policy's order. If not all fit, those with the policy's own verdict come first, because
+/// they are the obstacle.
 fn chosen<'a>(answer: &Answer, all: &[ListLine<'a>], bytes: usize) -> Vec<ListLine<'a>> {
     let chosen = fitting(all, bytes);
     if chosen.len() == all.len() && not_kept(answer) == 0 {
@@ -272,7 +273,7 @@ fn lines(check: &CheckSeen) -> impl Iterator<Item = ListLine<'_>> {
     objects.map(move |object| ListLine { check, object })
 }
 
-/// The first lines for which there is room. A line is weighed before it is copied.
+/// The first lines that fit. The size of a line is computed before it is copied.
 fn fitting<'a>(lines: &[ListLine<'a>], bytes: usize) -> Vec<ListLine<'a>> {
     let mut left = bytes;
     let fitting = lines.iter().copied().filter(|line| {
@@ -284,7 +285,7 @@ fn fitting<'a>(lines: &[ListLine<'a>], bytes: usize) -> Vec<ListLine<'a>> {
 }
 
 impl ListLine<'_> {
-    /// The bytes of its entry, about.
+    /// The approximate bytes of its entry.
     fn weight(&self) -> usize {
         let Some(seen) = self.object else {
             let Self { check, .. } = self;
@@ -337,12 +338,12 @@ fn status(
     }
 }
 
-/// No longer than a condition may be.
+/// Cuts a text to the limit of a condition.
 pub(crate) fn shortened(text: String) -> String {
     cut(text, LONGEST)
 }
 
-/// No longer than that, and cut between letters.
+/// Cuts a text to a limit, between characters.
 pub(crate) fn cut(mut text: String, longest: usize) -> String {
     if text.len() > longest {
         let end = (0..=longest.saturating_sub(3))

@@ -20,18 +20,18 @@ use crate::seen::{GrantKind, Managed, ManagedObject};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What one policy grants to one request.
+/// The objects that one policy grants to one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
     /// UID of the policy.
     pub policy_uid: String,
     /// The rules.
     pub role: Role,
-    /// Who holds them.
+    /// The subject of the rules.
     pub binding: RoleBinding,
 }
 
-/// Name and UID of a policy that a status shows.
+/// Name and UID of a policy in a status.
 #[must_use]
 pub fn identity(entry: &MatchedPolicy) -> Option<(&str, &str)> {
     let metadata = entry.policy.0.get("metadata")?;
@@ -39,7 +39,7 @@ pub fn identity(entry: &MatchedPolicy) -> Option<(&str, &str)> {
     Some((text("name")?, text("uid")?))
 }
 
-/// The name of the Role, and of the RoleBinding. Nobody needs to look it up, so a crash loses none.
+/// The name of the Role and of the RoleBinding. It is computed, not looked up, so a crash loses no object.
 #[must_use]
 pub fn name(request_uid: &str, policy_uid: &str) -> String {
     let digest = Sha256::digest(policy_uid.as_bytes());
@@ -47,7 +47,7 @@ pub fn name(request_uid: &str, policy_uid: &str) -> String {
     format!("car-{request_uid}-{short}")
 }
 
-/// Bytes as people see digests.
+/// The hexadecimal form of a digest.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
@@ -57,7 +57,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Whether an entry says that its policy gives something now.
+/// The grant of an entry, if it is in force now.
 #[must_use]
 pub fn in_force(entry: &MatchedPolicy, now: Timestamp) -> Option<&PolicyGrant> {
     let grant = entry.grant.as_ref()?;
@@ -69,8 +69,8 @@ pub fn in_force(entry: &MatchedPolicy, now: Timestamp) -> Option<&PolicyGrant> {
     (active && !expired).then_some(grant)
 }
 
-/// Whether an entry says that its policy was in force once, as this process records it: with what it was
-/// decided on. Whatever else a status says was not written by this process, and gives nothing.
+/// True when the entry records a grant that was once in force, in the form in which this process writes it, with its
+/// evidence. Any other status was not written by this process, and grants nothing.
 #[must_use]
 pub fn was_in_force(status: &AccessRequestStatus, entry: &MatchedPolicy) -> bool {
     let recorded = status.granted_at.is_some()
@@ -81,7 +81,7 @@ pub fn was_in_force(status: &AccessRequestStatus, entry: &MatchedPolicy) -> bool
     recorded && grant.is_some_and(|it| it.granted_at.is_some())
 }
 
-/// The objects that an entry of the status describes: nothing but the status goes into them.
+/// The objects that an entry of the status describes, computed from nothing else.
 #[must_use]
 pub fn of_entry(request: &AccessRequest, entry: &MatchedPolicy) -> Option<Grant> {
     let grant = entry.grant.as_ref()?;
@@ -156,8 +156,8 @@ fn labels_of(
     .collect()
 }
 
-/// Whether rules are about nothing but the requested capability of the requested pod. Whoever rendered
-/// them, this is where it is decided that they may be written.
+/// True when the rules contain only the requested capability for the requested pod. This check decides whether rules
+/// may be written, wherever they were rendered.
 #[must_use]
 pub fn allowed(request: &AccessRequest, rules: &[GrantedRule]) -> bool {
     let pod = &request.spec.context.object_ref;
@@ -177,8 +177,8 @@ pub fn allowed(request: &AccessRequest, rules: &[GrantedRule]) -> bool {
     !rules.is_empty() && rules.iter().all(fits)
 }
 
-/// The one rule about every managed object: it stays only while its request, read live, has its UID, is
-/// neither being deleted nor terminal, and describes exactly this object as evidence of this policy.
+/// The one rule about every managed object: it stays only while its request, read live, has its UID, is neither being
+/// deleted nor final, and describes exactly this object in the entry of its policy.
 #[must_use]
 pub fn keep(object: &Managed, request: Option<&AccessRequest>, now: Timestamp) -> bool {
     let Some(request) = request else { return false };
@@ -195,7 +195,7 @@ pub fn keep(object: &Managed, request: Option<&AccessRequest>, now: Timestamp) -
     status.policies.iter().any(describes)
 }
 
-/// Whether a phase is final.
+/// True when a phase is final.
 #[must_use]
 pub const fn is_terminal(phase: Phase) -> bool {
     match phase {
@@ -204,7 +204,7 @@ pub const fn is_terminal(phase: Phase) -> bool {
     }
 }
 
-/// Whether an object is the one that was decided on. What is being deleted counts as deleted.
+/// True when an object is exactly the decided one. An object that is being deleted counts as deleted.
 #[must_use]
 pub fn is_exactly(object: &Managed, grant: &Grant) -> bool {
     let same = match &object.object {
@@ -230,7 +230,7 @@ pub fn is_exactly(object: &Managed, grant: &Grant) -> bool {
         && owners(is) == owners(must)
 }
 
-/// Whether both objects of an entry are there, exactly as it describes them.
+/// True when both objects of an entry exist exactly as it describes them.
 #[must_use]
 pub fn is_written(request: &AccessRequest, entry: &MatchedPolicy, found: &[Managed]) -> bool {
     of_entry(request, entry).is_some_and(|grant| {
@@ -242,7 +242,7 @@ pub fn is_written(request: &AccessRequest, entry: &MatchedPolicy, found: &[Manag
     })
 }
 
-/// Absent and empty are one to the API server.
+/// The API server treats absent and empty lists as the same.
 fn rules(role: &Role) -> Vec<[&[String]; 5]> {
     fn list(field: Option<&Vec<String>>) -> &[String] {
         field.map(Vec::as_slice).unwrap_or_default()
@@ -296,7 +296,8 @@ fn owners(metadata: &ObjectMeta) -> Vec<(&str, &str, &str, &str, bool, bool)> {
         .collect()
 }
 
-/// The request that an object says it belongs to, by name. Only a live read of it tells whether it does.
+/// The name of the request in the object's owner references. Only a live read of that request tells whether it is the
+/// owner.
 #[must_use]
 pub fn owner_name(metadata: &ObjectMeta) -> Option<&str> {
     let owners = metadata.owner_references.as_ref()?;

@@ -1,4 +1,5 @@
-//! Reads past every cache: no resource version is given, so the API server answers with the newest state.
+//! Live reads, which bypass every cache: without a resource version in the request, the API server answers with the
+//! newest state.
 
 use connectors_api::{AccessPolicy, AccessRequest, connector};
 use k8s_openapi::api::{
@@ -31,17 +32,17 @@ pub struct Live {
     policy: Policy,
 }
 
-/// What a check may find in all, in bytes.
+/// The limit of bytes in all objects that one check finds.
 const MOST_LISTED: usize = 4 * 1024 * 1024;
-/// Objects of one page of such a list. Tenants may write 1.5 MB each, and few objects have the labels of one run.
+/// Objects per page of such a list. A tenant's object may have 1.5 MB, and few objects have the labels of one run.
 const PAGE: u32 = 8;
-/// Policies of one page: 2 MiB of text at most.
+/// Policies per page: at most 2 MiB of text.
 pub const POLICY_PAGE: u32 = 32;
 
-/// Why objects of a kind that is not ours were not listed.
+/// The reason why objects of a tenant's kind were not listed.
 #[derive(Debug, Error)]
 pub enum NotListed {
-    /// There is no such kind.
+    /// The kind does not exist.
     #[error("there is no such kind")]
     Missing,
     /// The kind may not be read.
@@ -50,7 +51,7 @@ pub enum NotListed {
     /// One of the objects cannot be read.
     #[error("{0} cannot be read")]
     Unreadable(String),
-    /// There are more than anybody needs to look at.
+    /// The objects exceed the limit.
     #[error("there are more than {MOST_LISTED} bytes of them")]
     TooMuch,
     /// The call failed.
@@ -68,11 +69,11 @@ impl From<CallError> for NotListed {
     }
 }
 
-/// An object that may not be there, and may be there and say nothing.
+/// An object that may be absent (`None`) or unreadable (`Err`).
 type Read<K> = Result<Option<Result<K, Box<Unreadable>>>, CallError>;
 
 impl Live {
-    /// Reads with this client.
+    /// Constructs the reader from a client and a retry policy.
     #[must_use]
     pub const fn new(client: Client, policy: Policy) -> Self {
         Self { client, policy }
@@ -89,7 +90,7 @@ impl Live {
         self.get::<AccessRequest, Strict>(name).await
     }
 
-    /// A pod, whole.
+    /// A pod with all its fields.
     pub async fn pod(
         &self,
         name: &Name,
@@ -97,17 +98,17 @@ impl Live {
         self.object(&ApiResource::erase::<Pod>(&()), name).await
     }
 
-    /// A connector, by its metadata.
+    /// The metadata of a connector.
     pub async fn connector(&self, name: &Name) -> Read<connector::Selectable> {
         self.get::<connector::Selectable, Labelled>(name).await
     }
 
-    /// A service account, by its metadata.
+    /// The metadata of a service account.
     pub async fn account(&self, name: &Name) -> Read<ServiceAccount> {
         self.get::<ServiceAccount, Named>(name).await
     }
 
-    /// A namespace, by its metadata.
+    /// The metadata of a namespace.
     pub async fn namespace(&self, name: &str) -> Read<Namespace> {
         let api: Api<Guarded<Namespace, Named>> = Api::all(self.client.clone());
         let call = format!("get namespace {name}");
@@ -115,7 +116,8 @@ impl Live {
         Ok(found.map(|it| it.object.map_err(Box::new)))
     }
 
-    /// What is kept of each policy of a namespace. Policies are long: no more than one page of them is in memory.
+    /// Lists the policies of a namespace and collects the results of `keep`. Policies are long, so at most one page
+    /// of them is in memory.
     pub async fn policies<T: Send>(
         &self,
         namespace: &str,
@@ -188,7 +190,7 @@ impl Live {
         Ok(found.map(|it| it.object.map(read).map_err(Box::new)))
     }
 
-    /// An object that a check may look at.
+    /// An object for a check.
     pub async fn check_object(&self, kind: &ApiResource, name: &Name) -> Read<CheckObject> {
         let api: Api<Guarded<CheckObject, AsText>> =
             Api::namespaced_with(self.client.clone(), &name.namespace, kind);
@@ -198,7 +200,7 @@ impl Live {
         Ok(found.map(|it| it.object.map(of_kind).map_err(Box::new)))
     }
 
-    /// Objects that a check may look at, by their labels.
+    /// Objects for a check, selected by their labels.
     pub async fn check_objects(
         &self,
         kind: &ApiResource,
@@ -286,7 +288,7 @@ impl Live {
     }
 }
 
-/// A Role, as the rule about managed objects takes it.
+/// Converts a Role into a managed object.
 #[must_use]
 pub fn role(guarded: Guarded<Role>) -> Managed {
     let metadata = guarded.meta().clone();
@@ -296,7 +298,7 @@ pub fn role(guarded: Guarded<Role>) -> Managed {
     }
 }
 
-/// A RoleBinding, as the rule about managed objects takes it.
+/// Converts a RoleBinding into a managed object.
 #[must_use]
 pub fn binding(guarded: Guarded<RoleBinding>) -> Managed {
     let metadata = guarded.meta().clone();
@@ -306,7 +308,7 @@ pub fn binding(guarded: Guarded<RoleBinding>) -> Managed {
     }
 }
 
-/// The whole object, with the kind that lists leave out and without the notes of who wrote which field.
+/// The whole object, with its kind, which lists omit, and without `managedFields`.
 #[must_use]
 pub fn value(object: &DynamicObject, kind: &ApiResource) -> Value {
     let mut object = object.clone();
@@ -341,7 +343,7 @@ mod tests {
         pauses: Backoff::new(Duration::ZERO, Duration::ZERO),
     };
 
-    /// An API server with so many objects of each kind. It gives them as many at a time as it is asked for.
+    /// A fake API server with `count` objects of each kind. It returns as many per page as the request asks for.
     fn many(count: usize) -> Live {
         let server = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! How the text of an object becomes a value.
+//! Parsers from the text of an object to a value.
 
 use connectors_api::{AccessPolicy, AccessRequest, parse};
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use service_kit::watches::{Identity, Parse, read};
 
-/// Our own kinds: an unknown field is an error, because ignoring it could widen access.
+/// For this product's own kinds: an unknown field is an error, because ignoring it could widen access.
 #[derive(Clone, Copy, Debug)]
 pub enum Strict {}
 
@@ -24,13 +24,13 @@ impl Parse<AccessPolicy> for Strict {
     }
 }
 
-/// Without the words of the parser, which may quote the text.
+/// The parser's own message is left out, because it may quote the text.
 fn tree(json: &str) -> Result<Value, String> {
     serde_json::from_str(json)
         .map_err(|error| format!("no JSON that can be read, at column {}", error.column()))
 }
 
-/// What matters about a pod; the rest of every pod of a cluster would not fit into memory.
+/// The fields of a pod that decisions need. All fields of all pods of a cluster would not fit into memory.
 #[derive(Clone, Copy, Debug)]
 pub enum PodFields {}
 

@@ -1,4 +1,4 @@
-//! Taking back: what no request describes goes, each object whatever becomes of the others.
+//! Removals: objects that no request describes are deleted, each independently of the success of the others.
 
 use connectors_api::AccessRequest;
 use tracing::warn;
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Applier {
-    /// Removes what a plan removes: each, whatever becomes of the others.
+    /// Carries out the removals of a plan, each independently of the success of the others.
     pub(super) async fn remove(
         &self,
         namespace: &str,
@@ -28,7 +28,7 @@ impl Applier {
         all
     }
 
-    /// Removes what is ours under a name.
+    /// Removes the managed objects under a name.
     pub(super) async fn remove_both(&self, name: &Name) -> Result<(), ApplyError> {
         let mut all = Ok(());
         for kind in GrantKind::ALL {
@@ -37,7 +37,7 @@ impl Applier {
         all
     }
 
-    /// Removes one object of ours, if it is there and should go. Returns whether it did.
+    /// Removes one managed object, if it exists and `should` returns true. Returns whether it was removed.
     async fn remove_if(
         &self,
         kind: GrantKind,
@@ -60,7 +60,7 @@ impl Applier {
         }
     }
 
-    /// The rule about managed objects, for the two under one name. Returns how many were removed.
+    /// Applies the rule about managed objects to the two objects under one name. Returns how many were removed.
     pub async fn enforce(
         &self,
         name: &Name,
@@ -77,7 +77,7 @@ impl Applier {
                     warn!(kind = kind.as_str(), object = %name, "removed what no request describes");
                     removed += 1;
                 }
-                // One that stays must not keep the other.
+                // A failed deletion must not prevent that of the other object.
                 Err(error) => {
                     if matches!(error, ApplyError::Kept(..)) {
                         stays.push(kind);
@@ -86,7 +86,7 @@ impl Applier {
                 }
             }
         }
-        // What one of them gives that nobody decided is in force as long as the other is there.
+        // A Role changed by someone else takes effect while its RoleBinding exists, and the reverse.
         match stays.as_slice() {
             [GrantKind::Role] => self.loosen(GrantKind::RoleBinding, name).await?,
             [GrantKind::RoleBinding] => self.loosen(GrantKind::Role, name).await?,
@@ -95,14 +95,14 @@ impl Applier {
         failed.map(|()| removed)
     }
 
-    /// Removes one of the two whatever it is; the other one cannot be.
+    /// Removes one of the two objects unconditionally, because the other one cannot be removed.
     async fn loosen(&self, kind: GrantKind, name: &Name) -> Result<(), ApplyError> {
         let should = |it: &Managed| !it.is_going();
         let removed = self.remove_if(kind, name, should).await;
         removed.map(|_| ())
     }
 
-    /// Both objects of every policy that ever decided, by name, as far as they are ours.
+    /// Removes both managed objects of every policy that ever granted, and confirms that they are gone.
     pub(super) async fn make_sure_it_is_gone(
         &self,
         request: &AccessRequest,

@@ -1,4 +1,4 @@
-//! Single writes: each with its precondition, each only while this process leads, each counted.
+//! Single writes: each with a precondition, only while this process is the leader, and counted in the metrics.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// Writes with this client, as long as this process leads.
+    /// Constructs the writer. It writes only as long as this process is the leader.
     #[must_use]
     pub const fn new(client: Client, policy: Policy, leads: Leads, metrics: Metrics) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Writes {
         }
     }
 
-    /// The status of the version of a request that was decided on; a newer version is a conflict.
+    /// Writes the status of a request in the version that was decided on. A newer version is a conflict.
     pub(super) async fn status(
         &self,
         request: &AccessRequest,
@@ -63,7 +63,7 @@ impl Writes {
         let put = || api.replace_status(&name.name, &params, &next);
         match self.policy.call(call, put).await {
             Ok(written) => Ok(written),
-            // Gone or newer: in both cases the decision was made on something else.
+            // Gone or newer: in both cases the decision was made on another version.
             Err(error) if matches!(error.status(), Some(404 | 409)) => {
                 Err(ApplyError::Conflict(format!("request {name}")))
             }
@@ -71,7 +71,7 @@ impl Writes {
         }
     }
 
-    /// The first status of a request that has no form of ours.
+    /// Writes the first status of an unreadable request.
     pub(super) async fn first_status(
         &self,
         name: &Name,
@@ -99,7 +99,7 @@ impl Writes {
         }
     }
 
-    /// A Role or RoleBinding, by POST, once, within the time that is left.
+    /// Creates a Role or RoleBinding by one POST, within the time that is left.
     pub(super) async fn create<K>(&self, object: &K, left: Duration) -> Result<(), ApplyError>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
@@ -122,7 +122,8 @@ impl Writes {
         Ok(())
     }
 
-    /// Deletes the object of that UID, and no other one under its name. One that is gone is deleted.
+    /// Deletes the object with that UID, and no other one of its name. An object that is already gone counts as
+    /// deleted.
     pub(super) async fn delete(
         &self,
         kind: GrantKind,
@@ -163,7 +164,7 @@ impl Writes {
                 uid: uid.map(str::to_owned),
                 resource_version,
             }),
-            // Otherwise a deletion in the foreground, which anybody may ask for, keeps it effective.
+            // With the foreground policy, which every client may request, the object would stay effective meanwhile.
             propagation_policy: Some(PropagationPolicy::Background),
             ..DeleteParams::default()
         };

@@ -1,4 +1,4 @@
-//! The objects of one kind that a policy names.
+//! The objects of one kind that a policy names as checks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,44 +12,44 @@ use service_kit::watches::Unreadable;
 use super::{Job, State, Wakes};
 use crate::{api::Name, check_object::CheckObject};
 
-/// What is kept of the objects of one kind in one namespace, in bytes: some thousand approvals. Above it nothing is
-/// kept of them, and each look at that namespace's pods reads what it needs from the API server.
+/// The limit of bytes for the objects of one kind in one namespace: enough for some thousand approvals. Above it the
+/// cache keeps none of them, and each reconciliation for a pod of the namespace reads them live.
 pub(crate) const MOST_OF_NAMESPACE: usize = 8 * 1024 * 1024;
-/// What is kept of all kinds in all namespaces.
+/// The limit of bytes for all kinds in all namespaces.
 const MOST_OF_ALL: usize = 128 * 1024 * 1024;
-/// What the name of an object takes that cannot be read, about.
+/// The approximate size of an entry for an unreadable object.
 const UNREADABLE: usize = 64;
 
 /// Whether objects of a kind can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KindState {
-    /// It is being found out.
+    /// Not known yet.
     Starting,
-    /// They are watched, and the first list is complete.
+    /// The objects are watched, and the first list is complete.
     Watching(ApiResource),
-    /// The kind exists, the first list is not complete.
+    /// The kind exists, and the first list is not complete.
     Listing(ApiResource),
-    /// There is no such kind.
+    /// The kind does not exist.
     Missing,
-    /// It may not be read.
+    /// Reading the kind is forbidden.
     Forbidden {
         /// Its name in role rules.
         plural: String,
         /// Its group in role rules.
         group: String,
     },
-    /// Its objects are in no namespace.
+    /// The kind is not namespaced.
     NotNamespaced,
-    /// It is read for other things, and never as a check.
+    /// The controller reads the kind for its own work, so it is never read as a check.
     Refused,
 }
 
 /// The objects of one kind.
 #[derive(Clone, Debug)]
 pub struct KindCache {
-    /// Whether they can be read.
+    /// Whether the objects can be read.
     pub state: KindState,
-    /// By namespace.
+    /// The objects by namespace.
     namespaces: BTreeMap<String, Objects>,
 }
 
@@ -57,28 +57,28 @@ pub struct KindCache {
 #[derive(Clone, Debug, Default)]
 struct Objects {
     all: BTreeMap<String, Arc<CheckObject>>,
-    /// Objects that are there and cannot be read: nothing is known of them, not even their labels.
+    /// Unreadable objects: nothing is known of them, not even their labels.
     unreadable: BTreeSet<String>,
     weight: usize,
-    /// There were more than are kept, and none is: they have to be read from the API server.
+    /// The objects exceed the limit, so the cache keeps none, and they must be read live.
     overflowed: bool,
 }
 
-/// Whether an object of the evidence is there.
+/// The state of an object of the evidence in the cache.
 #[derive(Debug)]
 pub enum Kept<'a> {
-    /// As it is.
+    /// The object exists.
     There(&'a CheckObject),
-    /// It is there and cannot be read.
+    /// The object exists and is unreadable.
     Unreadable,
-    /// It is not there.
+    /// The object does not exist.
     Gone,
-    /// The namespace has more objects than are kept.
+    /// The objects of the namespace are not cached.
     NotKept,
 }
 
 impl KindCache {
-    /// Nothing is known yet.
+    /// A cache of a kind that is not known yet.
     #[must_use]
     pub fn starting() -> Self {
         Self {
@@ -87,7 +87,7 @@ impl KindCache {
         }
     }
 
-    /// The objects of a namespace. None if there are more than are kept.
+    /// The objects of a namespace. None if they are not cached.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Option<Vec<&Arc<CheckObject>>> {
         match self.namespaces.get(namespace) {
@@ -97,7 +97,7 @@ impl KindCache {
         }
     }
 
-    /// Whether the objects of a namespace are kept. Those of one that has too many are read when they are needed.
+    /// True when the objects of a namespace are cached. Otherwise they exceed the limit, and are read live.
     #[must_use]
     pub fn keeps(&self, namespace: &str) -> bool {
         self.namespaces
@@ -119,12 +119,12 @@ impl KindCache {
         }
     }
 
-    /// What all objects take, about.
+    /// The approximate size of all objects.
     pub(super) fn weight(&self) -> usize {
         self.namespaces.values().map(|it| it.weight).sum()
     }
 
-    /// The namespace whose objects take most, and how much.
+    /// The namespace with the largest objects, and their size.
     fn heaviest(&self) -> Option<(usize, &String)> {
         let weights = self.namespaces.iter().map(|(name, it)| (it.weight, name));
         weights.max()
@@ -139,7 +139,7 @@ impl KindCache {
         }
     }
 
-    /// A list of all objects begins: what was left out may be there again.
+    /// A list of all objects begins. Namespaces above the limit are cached again if their objects fit now.
     fn begin(&mut self) {
         self.namespaces.retain(|_, it| !it.overflowed);
     }
@@ -174,7 +174,7 @@ impl KindCache {
 }
 
 impl State {
-    /// Whether objects of a kind can be read has changed.
+    /// Records the new state of a kind.
     pub fn kind(&mut self, kind: &ObjectKind, state: KindState) -> Wakes {
         let cache = self
             .kinds
@@ -202,12 +202,12 @@ impl State {
         self.requests.wakes(open)
     }
 
-    /// No policy names a kind any more.
+    /// Removes a kind that no policy names any more.
     pub fn forget_kind(&mut self, kind: &ObjectKind) {
         self.kinds.remove(kind);
     }
 
-    /// An object of a kind is there, has changed, or is gone.
+    /// An object of a kind was added, changed or deleted.
     pub fn object(
         &mut self,
         kind: &ObjectKind,
@@ -221,7 +221,7 @@ impl State {
         self.bound_objects();
         let of_pods = self.requests.of_pod_namespace(&name.namespace);
         let open: Vec<_> = of_pods.filter(|it| self.requests.is_open(it)).collect();
-        // Once for each namespace: one may have as many policies as it may, and the pods here as many requests.
+        // Computed once per namespace: a namespace may have many policies, and its pods many requests.
         let owners: BTreeSet<_> = open.iter().map(|it| it.namespace.as_str()).collect();
         let naming: BTreeSet<_> = owners
             .into_iter()
@@ -238,8 +238,8 @@ impl State {
         self.requests.wakes(concerned)
     }
 
-    /// The requests beside whose grant another policy may grant now. Nobody waits for that as for the first one: they are
-    /// looked at some time after such an object, however many there are.
+    /// The granted requests for which another policy may grant as well now. Unlike a first grant this is not urgent,
+    /// so they are reconciled some time after the change of the object, however many there are.
     #[must_use]
     pub fn may_get_more(&self, kind: &ObjectKind, name: &Name) -> Vec<Job> {
         let of_pods = self.requests.of_pod_namespace(&name.namespace);
@@ -255,7 +255,7 @@ impl State {
         concerned.cloned().map(Job::Request).collect()
     }
 
-    /// Above the total, the namespace that has most is read live.
+    /// Above the total limit, the largest namespace is no longer cached.
     fn bound_objects(&mut self) {
         while self.kinds.values().map(KindCache::weight).sum::<usize>() > MOST_OF_ALL {
             let kinds = self.kinds.values_mut();
@@ -270,7 +270,7 @@ impl State {
         }
     }
 
-    /// Whether an object may be evidence of what a request was granted.
+    /// True when an object may be evidence of the request's grant.
     fn rests_on(&self, request: &Name, kind: &ObjectKind, object: &Name) -> bool {
         let Some(cached) = self.requests.get(request) else {
             return true;
@@ -295,7 +295,7 @@ impl State {
         self.policies.kinds_in(namespace).any(|it| it == kind)
     }
 
-    /// Every kind that a policy names, or that something granted was decided on.
+    /// Every kind that a policy names, or that is evidence of a request with a grant.
     #[must_use]
     pub fn wanted_kinds(&self) -> std::collections::BTreeSet<ObjectKind> {
         let named = self.policies.kinds().cloned();

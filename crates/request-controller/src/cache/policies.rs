@@ -1,7 +1,7 @@
-//! Policies as the caches keep them, within a share for each namespace and one for all.
+//! The policies in the cache, limited by a share for each namespace and by a total.
 //!
-//! Of a namespace above its share it is known which policies there are and which kinds they name. What they say is read
-//! from the API server, until they take less; looks at the same time share what one of them has read.
+//! Of the policies of a namespace above its share, only their names and the kinds of their checks are kept. Their
+//! specs are read live until they fit again. Concurrent reconciliations share one parsed copy.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,19 +14,19 @@ use service_kit::{byte_budget::ByteBudget, watches::Unreadable};
 
 use crate::api::Name;
 
-/// What is kept of the policies of one namespace, in bytes of their specs.
+/// The limit of bytes in the specs of one namespace's policies.
 const MOST_OF_NAMESPACE: usize = 4 * 1024 * 1024;
-/// What is kept of all policies.
+/// The limit of bytes in the specs of all policies.
 const MOST_OF_ALL: usize = 32 * 1024 * 1024;
 
-/// A policy as the watch brings it.
+/// A policy as the watch delivers it.
 #[derive(Clone, Debug)]
 pub struct PolicyCached {
     /// Its UID.
     pub uid: String,
     /// It is being deleted.
     pub deleting: bool,
-    /// The policy with its selectors parsed, or why it says nothing.
+    /// The policy with its selectors parsed, or the reason why it is unreadable.
     pub policy: Result<Arc<CompiledPolicy>, Unreadable>,
 }
 
@@ -34,7 +34,7 @@ pub struct PolicyCached {
 #[derive(Debug)]
 pub struct Policies {
     namespaces: BTreeMap<String, OfNamespace>,
-    /// The bytes of everything that is kept.
+    /// The bytes of all cached specs.
     budget: ByteBudget,
 }
 
@@ -51,9 +51,9 @@ impl Default for Policies {
 #[derive(Debug, Default)]
 struct OfNamespace {
     all: BTreeMap<String, Stored>,
-    /// The bytes of all of them, kept or not.
+    /// The bytes of all specs, cached or not.
     weight: usize,
-    /// They take more than may be kept, and none is.
+    /// The specs exceed the limit, so none is cached.
     overflowed: bool,
 }
 
@@ -71,13 +71,13 @@ enum Content {
         generation: Option<i64>,
         kinds: BTreeSet<ObjectKind>,
         weight: usize,
-        /// What a look has in memory now.
+        /// The parsed copy that a running reconciliation has in memory, if any.
         shared: Weak<CompiledPolicy>,
     },
     Unreadable,
 }
 
-/// A policy of a namespace; without what it says if that cannot be read.
+/// The name of a policy, and the policy, unless it is unreadable.
 type PolicyKept = (String, Option<Arc<CompiledPolicy>>);
 
 impl Stored {
@@ -107,7 +107,8 @@ impl Stored {
         kept.chain(known.into_iter().flatten())
     }
 
-    /// Whether news of the policy says the same. News that was parsed by `World::parsed` then shares its copy.
+    /// True when a new version of the policy says the same. A version from `World::parsed` then shares the cached
+    /// copy.
     fn says(&self, other: &PolicyCached) -> bool {
         let is_same = match (&self.content, &other.policy) {
             (Content::Kept(one), Ok(other)) => Arc::ptr_eq(one, other),
@@ -119,7 +120,7 @@ impl Stored {
         is_same && self.uid == other.uid && self.deleting == other.deleting
     }
 
-    /// Forgets what it says, but for the kinds of its checks.
+    /// Drops the spec, except for the kinds of its checks.
     fn forget(&mut self) {
         if let Content::Kept(policy) = &self.content {
             self.content = Content::NotKept {
@@ -132,7 +133,7 @@ impl Stored {
     }
 }
 
-/// The kinds that the checks of a policy are about.
+/// The kinds of a policy's checks.
 fn kinds_of(policy: &AccessPolicy) -> impl Iterator<Item = &ObjectKind> {
     let granted = policy.spec.check_granted_permission.iter();
     let checks = granted.flat_map(|it| &it.spec.checks);
@@ -140,19 +141,19 @@ fn kinds_of(policy: &AccessPolicy) -> impl Iterator<Item = &ObjectKind> {
 }
 
 impl Policies {
-    /// Whether a namespace has any.
+    /// True when a namespace has policies.
     #[must_use]
     pub fn are_in(&self, namespace: &str) -> bool {
         self.namespaces.contains_key(namespace)
     }
 
-    /// How many a namespace has.
+    /// The number of policies of a namespace.
     #[must_use]
     pub fn count(&self, namespace: &str) -> usize {
         self.namespaces.get(namespace).map_or(0, |it| it.all.len())
     }
 
-    /// Those of a namespace that are not being deleted. None if what they say is not kept.
+    /// The policies of a namespace that are not being deleted. None if their specs are not cached.
     #[must_use]
     pub fn of(&self, namespace: &str) -> Option<Vec<PolicyKept>> {
         let stored = self.namespaces.get(namespace).into_iter();
@@ -167,7 +168,7 @@ impl Policies {
             .collect()
     }
 
-    /// One as it was parsed last, if it is kept, or in memory for a look.
+    /// The last parsed version of a policy, if it is cached, or if a running reconciliation has it in memory.
     #[must_use]
     pub fn compiled(&self, name: &Name) -> Option<Arc<CompiledPolicy>> {
         match &self.get(name)?.content {
@@ -177,14 +178,14 @@ impl Policies {
         }
     }
 
-    /// Whether a policy is known and not kept, so that looks should share what they read.
+    /// True when a policy is known but not cached, so that reconciliations should share its parsed copy.
     #[must_use]
     pub fn is_left_out(&self, name: &Name) -> bool {
         let stored = self.get(name);
         stored.is_some_and(|it| matches!(it.content, Content::NotKept { .. }))
     }
 
-    /// Lets other looks use a policy that is not kept for as long as somebody has it.
+    /// Shares the parsed copy of a policy that is not cached, as long as any reconciliation holds it.
     pub fn share(&mut self, name: &Name, read: &Arc<CompiledPolicy>) {
         let place = self.namespaces.get_mut(&name.namespace);
         let stored = place.and_then(|it| it.all.get_mut(&name.name));
@@ -197,7 +198,7 @@ impl Policies {
         self.namespaces.get(&name.namespace)?.all.get(&name.name)
     }
 
-    /// The kinds that the checks of a namespace's policies are about.
+    /// The kinds of the checks of a namespace's policies.
     pub fn kinds_in(&self, namespace: &str) -> impl Iterator<Item = &ObjectKind> {
         let stored = self.namespaces.get(namespace).into_iter();
         stored
@@ -205,26 +206,26 @@ impl Policies {
             .flat_map(Stored::kinds)
     }
 
-    /// The same of all namespaces.
+    /// The kinds of the checks of all policies.
     pub fn kinds(&self) -> impl Iterator<Item = &ObjectKind> {
         let stored = self.namespaces.values().flat_map(|it| it.all.values());
         stored.flat_map(Stored::kinds)
     }
 
-    /// Whether news of a policy says what is known.
+    /// True when a new version of a policy says the same as the known one.
     #[must_use]
     pub fn say(&self, name: &Name, policy: &PolicyCached) -> bool {
         self.get(name).is_some_and(|it| it.says(policy))
     }
 
-    /// A policy is there, has changed, or is gone. The UID that stood there before.
+    /// A policy was added, changed or deleted. Returns the UID of the one that was there before.
     pub fn put(&mut self, name: &Name, policy: Option<PolicyCached>) -> Option<String> {
         let before = self.replace(name, policy.map(Stored::of));
         self.bound(&name.namespace);
         before.map(|it| it.uid)
     }
 
-    /// What the policies of a namespace say was read: it is kept where there is room for it now.
+    /// Takes the policies of a namespace that were read live, as far as there is room for them again.
     pub fn refill<'a>(
         &mut self,
         namespace: &str,
@@ -280,8 +281,8 @@ impl Policies {
         before
     }
 
-    /// Keeps the shares after a change in a namespace. Half of a share is left to one that took too much before, so that
-    /// one policy that comes and goes does not turn it each time.
+    /// Enforces the limits after a change in a namespace. A namespace that exceeded its share is cached again only
+    /// below half of it, so that one policy that comes and goes does not toggle the state each time.
     fn bound(&mut self, namespace: &str) {
         let room = (MOST_OF_ALL / 2).saturating_sub(self.budget.total());
         if let Some(place) = self.namespaces.get_mut(namespace)
@@ -302,7 +303,7 @@ impl Policies {
         }
     }
 
-    /// How many there are, and the bytes that are kept of them.
+    /// The number of policies, and the bytes of the cached specs.
     #[cfg(test)]
     pub(crate) fn census(&self) -> [usize; 2] {
         let all = self.namespaces.values().map(|it| it.all.len());
@@ -317,7 +318,7 @@ mod tests {
     use super::*;
     use crate::cache::World;
 
-    /// A policy whose spec takes about so many bytes, and no more.
+    /// A policy with a spec of about `bytes` bytes, and no more.
     fn policy(namespace: &str, name: &str, bytes: usize) -> AccessPolicy {
         serde_json::from_value(json!({
             "metadata": {"name": name, "namespace": namespace, "uid": name, "generation": 1},
@@ -344,7 +345,7 @@ mod tests {
     }
 
     const LARGE: usize = 60 * 1024;
-    /// So many large ones are too much for one namespace.
+    /// The number of large policies that exceeds the share of one namespace.
     const TOO_MANY: usize = MOST_OF_NAMESPACE / LARGE + 1;
 
     fn fill(policies: &mut Policies, namespace: &str, count: usize) {
@@ -404,7 +405,7 @@ mod tests {
         for number in left..TOO_MANY {
             policies.put(&Name::new("loud", &format!("p{number}")), None);
         }
-        // What the others say is not known yet.
+        // The specs of the other policies are not known yet.
         assert!(!is_kept(&policies, "loud"));
         let read: Vec<_> = (0..left)
             .map(|it| {
@@ -425,7 +426,7 @@ mod tests {
         let read = || world.parsed(policy("loud", "p0", LARGE));
         let first = read();
         assert!(Arc::ptr_eq(&first, &read()));
-        // Edited meanwhile, it is another one, and the newer one is shared from then on.
+        // After an edit the policy is another version, and only the newer one is shared.
         let mut edited = policy("loud", "p0", LARGE);
         edited.spec.permission = connectors_api::Permission::Proxy;
         let newer = world.parsed(edited.clone());
@@ -434,7 +435,7 @@ mod tests {
         drop((first, newer));
         let name = Name::new("loud", "p0");
         assert!(world.read().policies.compiled(&name).is_none());
-        // What is not known, or kept, is nobody's to share.
+        // A policy that is unknown, or cached, is not shared.
         drop(world.parsed(policy("loud", "gone", LARGE)));
         assert!(
             !world

@@ -1,7 +1,7 @@
-//! How many bytes of long requests the cache keeps.
+//! The limit of bytes of long requests in the cache.
 //!
-//! A status names objects and policies that tenants write, up to the 1.5 MB that the API server stores. A request that
-//! is long, and decided for good or above its share, is kept without them, and read live for each look.
+//! A status names objects and policies that tenants write, up to the 1.5 MB that the API server stores. A long
+//! request that is final or exceeds its share is cached without them, and read live for each reconciliation.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,15 @@ use connectors_api::{AccessRequest, access_policy::ObjectKind, opaque::Opaque, p
 
 use crate::snapshot;
 
-/// No longer than that, a request is kept as it is: as many as a namespace may have objects are little.
+/// A request up to this size is cached as it is: the number of objects of a namespace is limited, so short requests
+/// take little memory.
 const SHORT: usize = 8 * 1024;
-/// Of the longer ones for pods of one namespace.
+/// The limit of longer requests for the pods of one namespace.
 const SHARE: usize = 8 * 1024 * 1024;
-/// Of all longer ones.
+/// The limit of all longer requests.
 const TOTAL: usize = 64 * 1024 * 1024;
 
-/// The bytes that are kept, by the namespace of the pods.
+/// The cached bytes, by the namespace of the pods.
 #[derive(Debug, Default)]
 pub(super) struct RequestRoom {
     kept: HashMap<String, usize>,
@@ -24,7 +25,7 @@ pub(super) struct RequestRoom {
 }
 
 impl RequestRoom {
-    /// Takes room for a request of that many bytes, if there is any.
+    /// Reserves room for a request of that many bytes. Returns whether there was room.
     pub(super) fn take(&mut self, namespace: &str, bytes: usize) -> bool {
         let kept = self.kept.get(namespace).copied().unwrap_or_default();
         if kept + bytes > SHARE || self.total + bytes > TOTAL {
@@ -35,7 +36,7 @@ impl RequestRoom {
         true
     }
 
-    /// Gives it back.
+    /// Releases reserved room.
     pub(super) fn give_back(&mut self, namespace: &str, bytes: usize) {
         let Some(kept) = self.kept.get_mut(namespace) else {
             return;
@@ -47,20 +48,20 @@ impl RequestRoom {
         }
     }
 
-    /// Whether nothing is kept.
+    /// True when no room is reserved.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.total == 0
     }
 }
 
-/// What a request takes of the room: nothing if it is short.
+/// The room that a request needs: 0 if it is short.
 pub(super) fn weight(request: &AccessRequest) -> usize {
     let bytes = json_bytes(request);
     if bytes > SHORT { bytes } else { 0 }
 }
 
-/// The request without the objects and the texts of policies that it was decided on.
+/// The request without its evidence: the check objects and the texts of the policies.
 pub(super) fn without_evidence(mut request: AccessRequest) -> AccessRequest {
     let entries = request.status.iter_mut().flat_map(|it| &mut it.policies);
     for entry in entries {
@@ -71,7 +72,7 @@ pub(super) fn without_evidence(mut request: AccessRequest) -> AccessRequest {
     request
 }
 
-/// The kinds of the objects that a request was decided on.
+/// The kinds of the objects in the evidence of a request.
 pub(super) fn kinds(request: &AccessRequest) -> Vec<ObjectKind> {
     let policies = request.status.iter().flat_map(|it| &it.policies);
     let objects = policies.flat_map(|it| &it.check_refs);

@@ -1,4 +1,4 @@
-//! Requests, found by everything that can change what becomes of them.
+//! The requests, with indexes by every object that can affect their outcome.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -25,22 +25,22 @@ use crate::{api::Name, grant::is_terminal};
 pub struct RequestCached {
     /// Its UID.
     pub uid: Option<String>,
-    /// The request, or why it says nothing.
+    /// The request, or the reason why it is unreadable.
     pub request: Result<Arc<AccessRequest>, Unreadable>,
-    /// It is too long to be kept with what it was decided on: looks read it live.
+    /// The request is too long to be cached with its evidence: reconciliations read it live.
     pub lacks_evidence: bool,
-    /// The kinds of the objects that it was decided on.
+    /// The kinds of the objects in its evidence.
     pub kinds: Vec<ObjectKind>,
-    /// The bytes that it takes of the room for long ones.
+    /// The room for long requests that it takes.
     room: usize,
 }
 
-/// How many requests there are.
+/// The numbers of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// That wait.
+    /// Waiting requests.
     pub pending: usize,
-    /// That are granted.
+    /// Granted requests.
     pub granted: usize,
 }
 
@@ -53,11 +53,11 @@ pub struct Requests {
     by_pod_namespace: BTreeMap<String, BTreeSet<Name>>,
     by_namespace: BTreeMap<String, BTreeSet<Name>>,
     by_connector: BTreeMap<Name, BTreeSet<Name>>,
-    /// By their own namespace, and by what they are about.
+    /// By the request's namespace and its tuple.
     by_tuple: BTreeMap<(String, RequestTuple), BTreeSet<Name>>,
-    /// All of them are being listed, in the order of their names.
+    /// True while the list of all requests is being received, in the order of their names.
     listed: bool,
-    /// Those that wait, by the namespaces of their connector and their pod, the oldest first.
+    /// Waiting requests by the namespaces of their connector and their pod, the oldest first.
     waiting: BTreeMap<(String, String), BTreeSet<Place>>,
     room: RequestRoom,
 }
@@ -65,13 +65,13 @@ pub struct Requests {
 type Place = (Option<Timestamp>, Option<String>, Name);
 
 impl Requests {
-    /// Whether a request may be missing that is older than one that is here.
+    /// True when a request may be missing that is older than a cached one.
     #[must_use]
     pub const fn are_listed(&self) -> bool {
         self.listed
     }
 
-    /// A list of all of them begins, or is whole.
+    /// Records that a list of all requests begins (true) or is complete (false).
     pub const fn set_listed(&mut self, listed: bool) {
         self.listed = listed;
     }
@@ -88,7 +88,7 @@ impl Requests {
         self.all.get(name)?.request.as_ref().ok()
     }
 
-    /// The entries of each map. A new field has to be counted, or to be named as none.
+    /// The number of entries of each map. The exhaustive pattern requires a decision about each new field.
     #[cfg(test)]
     pub(super) fn census(&self) -> Vec<usize> {
         let Self {
@@ -116,7 +116,7 @@ impl Requests {
         ]
     }
 
-    /// Whether there is no request, and nothing that leads to one.
+    /// True when there is neither a request nor an index entry.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.census().iter().all(|entries| *entries == 0)
@@ -163,25 +163,25 @@ impl Requests {
         others.cloned().collect()
     }
 
-    /// Whether something may be in force for a request.
+    /// True when a grant may be in force for a request.
     #[must_use]
     pub fn holds(&self, name: &Name) -> bool {
         self.all.get(name).is_some_and(may_hold)
     }
 
-    /// Whether a request is not decided for good.
+    /// True when a request is not final.
     #[must_use]
     pub fn is_open(&self, name: &Name) -> bool {
         self.all.get(name).is_some_and(is_open)
     }
 
-    /// Whether a request waits.
+    /// True when a request is waiting.
     #[must_use]
     pub fn is_waiting(&self, name: &Name) -> bool {
         self.all.get(name).is_some_and(is_waiting)
     }
 
-    /// Whether something is granted, and some other policy is undecided.
+    /// True when a request is granted and another policy is undecided.
     #[must_use]
     pub fn awaits_more(&self, name: &Name) -> bool {
         self.all.get(name).is_some_and(awaits_more)
@@ -199,8 +199,8 @@ impl Requests {
         Some(&self.readable(name)?.spec.subject.name)
     }
 
-    /// Whether at least so many requests for connectors of the same namespace and of the same pod namespace
-    /// waited before this one. How much is waiting elsewhere changes nothing, and cannot be told from here.
+    /// True when at least `most` requests of the same pod namespace, for connectors of the same namespace, have
+    /// waited longer. Requests elsewhere do not count, and are not known here.
     #[must_use]
     pub fn is_behind(&self, name: &Name, most: usize) -> bool {
         let Some(request) = self.readable(name) else {
@@ -212,7 +212,7 @@ impl Requests {
         before.take(most).count() >= most
     }
 
-    /// The requests that wait, but for those that have so many before them.
+    /// The waiting requests, except those behind `most` others.
     #[must_use]
     pub fn first_in_line(&self, most: usize) -> Vec<Arc<AccessRequest>> {
         let lines = self.waiting.values();
@@ -222,7 +222,7 @@ impl Requests {
             .collect()
     }
 
-    /// How many requests there are.
+    /// The numbers of requests.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let granted = self
@@ -236,7 +236,7 @@ impl Requests {
         }
     }
 
-    /// Has requests looked at, those that hold something first.
+    /// The jobs of these requests, urgent for those with a grant.
     #[must_use]
     pub fn wakes(&self, names: impl IntoIterator<Item = Name>) -> Wakes {
         let wake = |name: Name| {
@@ -288,7 +288,7 @@ impl Requests {
         self.all.insert(name.clone(), cached);
     }
 
-    /// A long request without its evidence, if it is decided for good, or if there is no room for it.
+    /// Removes the evidence from a long request if it is final, or if there is no room for it.
     fn within_room(
         &mut self,
         uid: Option<String>,
@@ -344,7 +344,7 @@ impl Requests {
     }
 }
 
-/// The pod that a request names.
+/// The pod of a request.
 #[must_use]
 pub fn pod_of(request: &AccessRequest) -> Name {
     let pod = &request.spec.context.object_ref;
@@ -392,12 +392,12 @@ fn awaits_more(cached: &RequestCached) -> bool {
     is_open(cached) && holds(request) && policies.any(|entry| entry.grant.is_none())
 }
 
-/// One that cannot be read may hold anything.
+/// An unreadable request may have a grant.
 fn may_hold(cached: &RequestCached) -> bool {
     cached.request.as_ref().map_or(true, |it| holds(it))
 }
 
-/// Whether something may be in force for a request; also for one whose revocation is not finished.
+/// True when a grant may be in force for a request, which includes an unfinished revocation.
 #[must_use]
 pub fn holds(request: &AccessRequest) -> bool {
     let Some(status) = &request.status else {

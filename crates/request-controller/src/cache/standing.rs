@@ -1,19 +1,20 @@
-//! What was heard about standing permissions of pods that wait: a reason for a live look, and no more.
+//! The last answers about standing permissions of waiting pods: only a reason for a live read.
 
 use std::collections::BTreeSet;
 
-/// Requests, by UID, whose pods were said to hold a standing permission when all that wait were last asked about.
+/// The UIDs of the requests whose pods had a standing permission when the evaluation service was last asked about all
+/// waiting requests.
 #[derive(Debug, Default)]
 pub struct StandingHeard(BTreeSet<String>);
 
 impl StandingHeard {
-    /// Whether it was said of this request.
+    /// True when the last answer for this request was positive.
     #[must_use]
     pub fn has(&self, uid: &str) -> bool {
         self.0.contains(uid)
     }
 
-    /// Drops what was heard of one request.
+    /// Drops the answer for one request.
     pub fn forget(&mut self, uid: &str) {
         self.0.remove(uid);
     }
@@ -22,7 +23,7 @@ impl StandingHeard {
         self.0 = uids;
     }
 
-    /// Of how many requests it was said.
+    /// The number of positive answers.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.0.len()
