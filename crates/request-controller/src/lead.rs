@@ -1,5 +1,5 @@
-//! What a leader does, in its order: sweep, which needs no cache, look at whatever holds something, then
-//! everything else.
+//! The work of a leader, in its order: a sweep, which needs no cache, then the requests with a grant, then everything
+//! else.
 
 #[cfg(test)]
 mod tests;
@@ -24,18 +24,18 @@ use crate::{
     sweep::{Swept, sweep},
 };
 
-/// How long the first look at everything that holds something may take before the rest begins.
+/// The limit of the first reconciliation of all requests with a grant, before the rest begins.
 const FIRST_LOOK: Duration = Duration::from_mins(1);
-/// How long the kinds of check objects are waited for.
+/// The limit of waiting for the kinds of check objects.
 const KINDS: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(20);
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-/// The pauses before what a sweep could not remove is tried again, while nobody else would.
+/// The backoff of objects that a sweep could not remove. Before the caches are complete, no worker retries them.
 const LEFT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
-/// What leads.
+/// The leading replica.
 pub struct Leading {
-    /// What looks at requests.
+    /// Reconciles requests.
     pub reconciler: Arc<Reconciler>,
     /// Whether the caches are complete.
     pub caches: Readiness,
@@ -91,7 +91,8 @@ async fn begin(reconciler: &Reconciler, caches: &Readiness, every: Duration) {
     reconciler.queue.open(Urgency::Normal);
 }
 
-/// Until every cache is known. A kind that nobody serves for long keeps no stray grant in force.
+/// Waits until all caches are complete. Meanwhile the sweep is repeated, so that stray grants are removed even if a
+/// kind is unavailable for long.
 async fn caches_known(
     reconciler: &Reconciler,
     caches: &Readiness,
@@ -113,8 +114,8 @@ async fn caches_known(
     }
 }
 
-/// Until the objects that something was granted on can be looked at, but not for ever: a kind may stay
-/// away, and what ends without it must not wait for it.
+/// Waits until the kinds of all evidence are known, but only up to a limit: a kind may stay unavailable, and
+/// revocations without it must not wait for it.
 async fn kinds_known(reconciler: &Reconciler) {
     let deadline = Instant::now() + KINDS;
     let is_known = || {
@@ -130,7 +131,7 @@ async fn kinds_known(reconciler: &Reconciler) {
     }
 }
 
-/// Until one sweep succeeds: nothing else may begin before.
+/// Repeats the sweep until one succeeds, because nothing else may begin before.
 async fn swept(reconciler: &Reconciler, mut pauses: Backoff) -> Swept {
     loop {
         match sweep(reconciler).await {
@@ -151,7 +152,7 @@ async fn swept(reconciler: &Reconciler, mut pauses: Backoff) -> Swept {
     }
 }
 
-/// Whatever no event told is found this way.
+/// Wakes all requests, in case an event was lost.
 fn wake_all(reconciler: &Reconciler) {
     let state = reconciler.world.read();
     let wakes = state.requests.wakes(state.requests.all());

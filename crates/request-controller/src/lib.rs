@@ -1,15 +1,15 @@
 //! Follows access requests and their approvals, grants access to one pod and revokes it.
 //!
-//! Owns: the life of an `AccessRequest` from its creation to its deletion, and the Roles and RoleBindings
-//! that are written for requests. What was read goes into a pure function ([`plan`]), and what comes out
-//! of it is written ([`apply`]), in an order in which a crash leaves less access, never more.
+//! Owns: the life of an `AccessRequest` from its creation to its deletion, and the Roles and RoleBindings of
+//! requests. All values that were read go into a pure function ([`plan`]), and its result is written ([`apply`]), in
+//! an order in which a crash leaves less access, never more.
 //!
-//! Refuses to know: what an approval looks like. It collects the objects that a policy selects and asks
-//! the evaluation service what they say.
+//! Knows nothing of the meaning of an approval: it collects the objects that a policy selects, and the evaluation
+//! service judges them.
 //!
-//! Invariant: nothing is granted but on live reads that are at most five seconds old, for exactly that
-//! subject, connector and pod; every managed object stays only while its request, read live, describes
-//! it; what was ended never comes back.
+//! Invariant: a grant is based only on live reads that are at most five seconds old, and is for exactly that subject,
+//! connector and pod. Every managed object stays only while its request, read live, describes it. An ended grant
+//! never comes back.
 
 #![allow(
     clippy::doc_markdown,
@@ -64,13 +64,13 @@ use controller::Settings;
 pub use error::StartError;
 use evaluator::EvaluationService;
 
-/// Shorter than the kubelet waits.
+/// Shorter than the kubelet's grace period.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// Threads for the looks of each lane.
+/// The number of threads for each lane.
 const LANE_THREADS: usize = 2;
 
-/// Runs until the process is to end.
+/// Runs until the process has to stop.
 pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let sweep_every = args.sweep_every();
     let Args {
@@ -87,7 +87,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let tls_metrics = TlsMetrics::register(&shell.registry)?;
     let tls = ClientTls::load(evaluation_ca, &["h2"], &tls_metrics)?;
     let evaluator = EvaluationClient::new(evaluation.settings(tls.config()))?;
-    // What may be taken back is looked at on threads that nothing else keeps busy.
+    // Possible revocations run on threads of their own, which no other work keeps busy.
     let urgent = SideRuntime::start("urgent", LANE_THREADS)?;
     let normal = SideRuntime::start("normal", LANE_THREADS)?;
     let stop = shell.tasks.stop();

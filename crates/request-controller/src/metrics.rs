@@ -1,4 +1,4 @@
-//! Numbers that answer an operator's questions. No label holds a name that somebody else chose.
+//! Metrics for operators. No label contains a name that a client chose.
 
 use std::time::Duration;
 
@@ -10,34 +10,34 @@ use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, 
 
 use service_kit::clock::seconds_between;
 
-/// What is counted and measured.
+/// The metrics of the controller.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// From the creation of a request to its grant.
     pub waited: Histogram,
     /// From the moment when the last approval was noticed to the grant.
     pub granting: Histogram,
-    /// From the moment when something was noticed that ends a grant to its removal.
+    /// From the moment when the reason of a revocation was noticed to the removal of the grant.
     pub revoking: Histogram,
-    /// Requests that wait.
+    /// Waiting requests.
     pub pending: IntGauge,
-    /// Requests that are granted.
+    /// Granted requests.
     pub granted: IntGauge,
-    /// Managed Roles and RoleBindings that no request describes, as the last sweep found them.
+    /// Managed Roles and RoleBindings that no request describes, according to the last sweep.
     pub orphaned: IntGauge,
-    /// Decisions by what they came to and why.
+    /// Decisions by outcome and reason.
     pub decisions: IntCounterVec,
     /// Writes to the API server.
     pub writes: IntCounterVec,
-    /// Looks at a request or grant that failed.
+    /// Failed reconciliations of a request or grant.
     pub failures: IntCounterVec,
-    /// Looks that panicked.
+    /// Reconciliations that panicked.
     pub panics: IntCounter,
     /// Sweeps over everything managed.
     pub sweeps: IntCounterVec,
-    /// Whether approvals grant anything, as last known.
+    /// Whether approvals are enabled, as last known.
     pub enabled: IntGauge,
-    /// Whether the configuration is there.
+    /// Whether the ConfigMap exists.
     pub config_present: IntGauge,
 }
 
@@ -49,7 +49,7 @@ const LONG: &[f64] = &[
 ];
 
 impl Metrics {
-    /// Makes the metrics, once per process.
+    /// Registers the metrics, once per process.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let histogram = |name: &str, help: &str, buckets: &[f64]| {
             Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))
@@ -140,7 +140,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Counts a status that was written, if it decides something.
+    /// Counts a written status if it contains a decision.
     pub fn decided(&self, before: &AccessRequest, after: &AccessRequest) {
         let (Some(now), was) = (&after.status, before.status.as_ref()) else {
             return;
@@ -162,7 +162,7 @@ impl Metrics {
         }
     }
 
-    /// How long a look took that granted or revoked something.
+    /// Observes the duration of a reconciliation that granted or revoked.
     pub fn took(&self, phase: Option<Phase>, time: Duration) {
         match phase {
             Some(Phase::Granted) => self.granting.observe(time.as_secs_f64()),
@@ -172,7 +172,7 @@ impl Metrics {
     }
 }
 
-/// A word of our own set, or nothing: whoever can write a status cannot grow the metrics.
+/// A reason of the fixed set, or nothing: a client that can write a status must not be able to add label values.
 fn reason(status: &AccessRequestStatus) -> &'static str {
     let conditions = status.conditions.iter();
     let mut ready = conditions.filter(|it| it.type_ == AccessRequestCondition::Ready);

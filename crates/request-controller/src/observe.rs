@@ -1,4 +1,5 @@
-//! All reads about one request: from the caches first, and from the API server when it may matter.
+//! All reads of one reconciliation: from the caches first, and from the API server before a decision that needs live
+//! reads.
 
 mod judge;
 mod list_turns;
@@ -44,35 +45,35 @@ use crate::{
     snapshot,
 };
 
-/// Why nothing can be said about a request.
+/// The reason why a request cannot be observed.
 #[derive(Debug, Error)]
 pub enum ObserveError {
     /// A live read failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// A kind of check objects is being looked up.
+    /// It is not known yet whether a kind of check objects can be read.
     #[error("it is not known yet whether {0} can be read")]
     KindStarting(String),
-    /// The request is there and cannot be read.
+    /// The request exists and is unreadable.
     #[error("the request cannot be read: {0}")]
     Unreadable(String),
-    /// The caches do not know yet what was there before the request.
+    /// The caches may lack older requests than this one.
     #[error("the caches do not know request {0} as it is")]
     Behind(Name),
-    /// One look would ask the API server for too many lists.
+    /// The reconciliation would need too many list calls.
     #[error(
         "the policies for this connector have more checks than one look may read for; use fewer"
     )]
     TooManyLists,
-    /// Other looks read large lists of the same namespace.
+    /// Other reconciliations read large lists of the same namespace.
     #[error("namespace {0} has more check objects than are kept, and too many looks read them")]
     Crowded(String),
-    /// Other looks list the policies of the same namespace.
+    /// Other reconciliations list the policies of the same namespace.
     #[error("namespace {0} has many policies, and too many looks read them")]
     CrowdedPolicies(String),
 }
 
-/// Where to read.
+/// The source of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Via {
     Caches,
@@ -90,7 +91,8 @@ pub struct Observer {
     policy_lists: PolicyLists,
     answers: Answers,
     pods: Pods,
-    /// By the namespace of the policies, before and after a grant: questions, and live looks with all of theirs.
+    /// Limits the concurrent questions about the policies of one namespace, separately before and after a grant. A
+    /// live observation takes one turn for all its questions.
     turns: TenantTurns<(String, i32)>,
 }
 
@@ -118,27 +120,27 @@ impl Observer {
         }
     }
 
-    /// Forgets what was remembered for a request that is gone or decided for good.
+    /// Drops the remembered pod and answers of a request that is gone or final.
     pub fn forget(&self, request: &AccessRequest) {
         self.answers.forget(&Name::of(request));
         let (_, uid) = pod_and_uid(request);
         self.pods.forget(uid);
     }
 
-    /// How many bytes are remembered: of pods, and of answers about checks.
+    /// The bytes of remembered pods and of remembered answers.
     #[must_use]
     pub fn remembered(&self) -> [usize; 2] {
         [self.pods.bytes(), self.answers.bytes()]
     }
 
-    /// What the caches show. None if there is no such request.
+    /// Observes from the caches. None if the request does not exist.
     pub async fn cached(&self, name: &Name) -> Result<Option<Observed>, ObserveError> {
         self.observe(name, Via::Caches, Freshness::Cached).await
     }
 
-    /// What the API server says. None if there is no such request.
+    /// Observes from the API server. None if the request does not exist.
     pub async fn live(&self, name: &Name) -> Result<Option<Observed>, ObserveError> {
-        // Waiting in turn for the first question would let grow old what is read before it.
+        // The turn is taken before the first read: a wait for it between the reads would let the earlier ones expire.
         let stage = EvaluationStage::BeforeGrant.into();
         let _turn = self.turns.take((name.namespace.clone(), stage)).await;
         let since = (self.clock)().mono;
@@ -156,7 +158,7 @@ impl Observer {
             return Ok(None);
         };
         let config = self.world.config().unwrap_or(Config::CLOSED);
-        // Side by side: each is a round trip, and a grant waits for all of them.
+        // Concurrently: each is a round trip, and a grant waits for all of them.
         let ((pod, whole), grants, tuple) = try_join!(
             self.pod(&request, via),
             self.grants(&request, via),
@@ -200,7 +202,8 @@ impl Observer {
             return Ok(Some(seen));
         }
         seen.standing = standing;
-        // After the connector: listing may wait for a turn or fail, and what depends on a deleted connector ends anyway.
+        // After the connector: the list may wait for a turn or fail, but the deletion of a connector must revoke all
+        // the same.
         let policies = self.policies(&seen.request, via).await?;
         let look = Look::begin(via);
         let Some(whole) = whole.map(WholePod::from) else {
@@ -234,7 +237,7 @@ impl Observer {
         for compiled in open {
             let policy = &compiled.policy;
             let uid = policy.metadata.uid.clone().unwrap_or_default();
-            // What is remembered is found without a pause, and others wait for this thread.
+            // Remembered answers never suspend this task, and other tasks wait for this thread.
             yield_now().await;
             let judged = self.judge(&seen.request, &compiled, &whole, &look, room);
             let judged = judged.await;
@@ -253,7 +256,7 @@ impl Observer {
         Ok(Some(seen))
     }
 
-    /// What was granted on before, looked at again.
+    /// Observes again the policies that have granted.
     async fn frozen(
         &self,
         seen: &Observed,
@@ -300,7 +303,7 @@ impl Observer {
         Ok(frozen)
     }
 
-    /// What a policy says now about a grant of its that has to be written again.
+    /// Judges again a policy whose grant has to be rewritten.
     async fn again(
         &self,
         request: &AccessRequest,
@@ -312,7 +315,7 @@ impl Observer {
         let (Some(policy), Some(applying)) = (&policy.policy, matched.applying) else {
             return Again::Judged(Judged::Unanswered);
         };
-        // The status is what others may write too: the policy itself is what counts, and whom it is for by now.
+        // Other clients may write the status, so the policy itself counts, and whether it still applies.
         let applies = applying.iter().any(|it| Arc::ptr_eq(it, policy));
         if !applies || !snapshot::is_same(&entry.policy.0, &policy.policy) {
             return Again::Changed;
@@ -322,10 +325,10 @@ impl Observer {
         Again::Judged(judged.unwrap_or_else(|error| unanswered(&Name::of(request), &error)))
     }
 
-    /// The other requests of the tuple. Requests reach the caches in the order in which they were made:
-    /// whoever knows of one knows of those before it, which is what the deciding one is. A name says nothing
-    /// here: under it may have stood another request, when the caches were last up to date. A list comes in the
-    /// order of names.
+    /// The other requests of the tuple. The cache receives requests in creation order, so if it contains a request it
+    /// contains the older ones of its tuple, one of which may decide. The UID is compared, because a lagging cache
+    /// may contain an earlier request of the same name. While a list is being received the order is that of names, so
+    /// the cache is not used.
     async fn tuple(
         &self,
         name: &Name,
@@ -362,7 +365,7 @@ impl Observer {
         };
         let other_name = Name::of(other);
         if via == Via::Api {
-            // A duplicate is one for good, so the other one must really be there.
+            // A request found to be a duplicate is final, so the other one must be confirmed by a live read.
             let live = self.live.request(&other_name).await?;
             let there = live.is_some_and(|it| {
                 it.is_ok_and(|it| {
@@ -385,20 +388,20 @@ impl Observer {
     }
 }
 
-/// The pod, and the policies that apply to what it asks for; none where that could not be found out.
+/// The pod, and the policies that apply to the request; none if that is unknown.
 struct Matched<'a> {
     pod: &'a WholePod,
     applying: Option<&'a [Arc<CompiledPolicy>]>,
 }
 
-/// What a policy says about a grant of its that is not there as it was written.
+/// The result for a grant that does not exist as it was written.
 enum Again {
-    /// It grants under other conditions by now, or not to this one.
+    /// The policy's conditions have changed, or it does not apply to this request any more.
     Changed,
     Judged(Judged),
 }
 
-/// Whether something was in force once.
+/// True when the request was granted at some time.
 fn was_granted(request: &AccessRequest) -> bool {
     let status = request.status.as_ref();
     status.is_some_and(|it| it.granted_at.is_some())
@@ -409,7 +412,7 @@ fn is_invalid(request: &AccessRequest) -> bool {
     phase == Some(connectors_api::access_request::Phase::Invalid)
 }
 
-/// Whether what the policies say changes nothing any more.
+/// True when the policies no longer affect the outcome.
 fn is_decided_by_itself(seen: &Observed) -> bool {
     let phase = seen.request.status.as_ref().and_then(|it| it.phase);
     let finished = match &seen.pod {
@@ -423,7 +426,7 @@ fn is_decided_by_itself(seen: &Observed) -> bool {
         || seen.tuple.decided_by.is_some()
 }
 
-/// UIDs of the policies that are not asked anew.
+/// The UIDs of the policies that are not judged anew.
 fn settled(seen: &Observed) -> Vec<String> {
     let status = seen.request.status.clone().unwrap_or_default();
     let entries = status.policies.iter().filter(|entry| {
@@ -437,20 +440,20 @@ fn settled(seen: &Observed) -> Vec<String> {
         .collect()
 }
 
-/// That one policy cannot be judged says nothing about another.
+/// A policy that cannot be judged does not affect the others.
 fn unanswered(request: &Name, error: &ObserveError) -> Judged {
     warn!(request = %request, error = report(error), "a policy is not judged");
     Judged::Unanswered
 }
 
-/// Whether the permission of an entry is in force as its status says.
+/// True when the grant of an entry is in force as its status describes it.
 fn is_written(seen: &Observed, entry: &MatchedPolicy) -> bool {
     let grant = entry.grant.as_ref();
     grant.is_some_and(|it| it.state == GrantState::Granted)
         && grant::is_written(&seen.request, entry, &seen.grants)
 }
 
-/// The pod of a request, and its UID as the request gives it.
+/// The pod of a request, and the UID that the request states for it.
 fn pod_and_uid(request: &AccessRequest) -> (Name, &str) {
     let uid = request.spec.context.object_ref.uid.as_deref();
     (pod_of(request), uid.unwrap_or_default())

@@ -1,7 +1,7 @@
-//! All decisions about a request, as a function of what was read and of the time.
+//! All decisions about a request, as a function of the observed values and the time.
 //!
-//! Two kinds of decisions are made on live reads alone: whatever grants, and whatever ends something for
-//! good. A plan from caches that comes to one of them says "look again live" and nothing else.
+//! Two kinds of decisions need live reads: a grant, and every final end. A plan from caches that reaches one of them
+//! only says "read live".
 
 mod conditions;
 mod disclosure;
@@ -30,50 +30,50 @@ use crate::seen::{Freshness, GrantKind, Observed};
 use outcome::Outcome;
 use service_kit::clock::Now;
 
-/// What does not depend on the request.
+/// The settings that do not depend on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How long a terminal request stays after its pod is gone.
+    /// The time for which a final request is kept after its pod is gone.
     pub retention: SignedDuration,
 }
 
-/// What is to be done about a request.
+/// The plan for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Nothing can be decided on what was read from caches, or what was read live is too old.
+    /// The caches are not sufficient for a decision, or the live reads are too old.
     pub look_live: bool,
-    /// The status, if it is not right already. It is written before anything else is done.
+    /// The new status, if it differs. It is written before all actions.
     pub status: Option<AccessRequestStatus>,
-    /// What is done then, in this order.
+    /// The actions, in this order.
     pub actions: Vec<Action>,
-    /// When to look again at the latest.
+    /// The delay until the next reconciliation at the latest.
     pub requeue: Option<Duration>,
-    /// Something ends: what goes, goes even if that cannot be recorded.
+    /// Something ends: the removals are carried out even if the status cannot be written.
     pub ends: bool,
-    /// What people are told once it is done.
+    /// The events to publish afterwards.
     pub events: Vec<Told>,
-    /// What a pod of another namespace waits for, as its own namespace may know it. It may change while the status
-    /// stays, so whether it is told is decided by what was told before.
+    /// The event about the wait for a pod of another namespace. It may change while the status stays the same, so
+    /// [`pace`] compares it with the last event to decide whether it is published.
     pub wait: Option<Told>,
 }
 
-/// One thing to do.
+/// One action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Deletes an object that the status does not describe.
     Remove {
-        /// Which kind.
+        /// Its kind.
         kind: GrantKind,
         /// Its name.
         name: String,
-        /// Its UID: another object under the name is left for the next look.
+        /// Its UID: another object of the same name is left for the next reconciliation.
         uid: Option<String>,
     },
-    /// Writes a Role and a RoleBinding, then asks the request whether it still wants them.
+    /// Writes a Role and a RoleBinding, then confirms that the request still wants them.
     Grant(Box<Grant>),
-    /// Makes sure that nothing is left of any grant, and records that.
+    /// Confirms that no grant is left, and records that.
     Finish,
-    /// Deletes the request, which decides nothing any more.
+    /// Deletes the request, which is no longer needed.
     DeleteRequest,
 }
 
@@ -95,17 +95,17 @@ impl Plan {
         }
     }
 
-    /// Whether nothing at all would be written.
+    /// True when nothing at all would be written.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         !self.look_live && self.status.is_none() && self.actions.is_empty()
     }
 }
 
-/// What was put off for something more urgent is looked at again right after it.
+/// The delay of a grant that was postponed in favour of a revocation.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Decides.
+/// Computes the plan.
 #[must_use]
 pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
     let old = seen.request.status.clone().unwrap_or_default();
@@ -133,7 +133,7 @@ pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
     let takes = !stray.is_empty() || ends || finish || delete;
     let must_look = match seen.freshness {
         Freshness::Cached => look || takes || drops_something(&old, &status),
-        // What is taken back does not wait for what another policy may give.
+        // A revocation does not wait for reads that only another policy's grant needs.
         Freshness::Live(_) => look && !takes,
     };
     if must_look {
@@ -145,7 +145,7 @@ pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
         .into_iter()
         .map(|object| (object.kind(), object.name(), object.metadata.uid.clone()))
         .collect();
-    // RoleBindings first: without them a Role gives nothing.
+    // RoleBindings first: without them a Role grants nothing.
     removals.sort();
     let removals = removals
         .into_iter()
@@ -170,7 +170,7 @@ pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
     }
 }
 
-/// What is to be written: what the status records as decided now, in the form that it records.
+/// The grants to write, built only from the entries of the new status.
 fn grants(future: &AccessRequest, write: &BTreeSet<String>) -> Vec<Grant> {
     let entries = future.status.iter().flat_map(|status| &status.policies);
     entries
@@ -191,7 +191,7 @@ fn ends_something(old: &AccessRequestStatus, new: &AccessRequestStatus) -> bool 
     is_terminal(new) && !is_terminal(old) || ended(new) > ended(old)
 }
 
-/// Whether what was decided, by whoever leads besides, would not be any more.
+/// True when the new status drops a decided grant, which another replica that believes it leads may be writing.
 fn drops_something(old: &AccessRequestStatus, new: &AccessRequestStatus) -> bool {
     let granting = |status: &AccessRequestStatus| -> BTreeSet<String> {
         let granting = status.policies.iter().filter(|entry| {
@@ -207,7 +207,7 @@ fn drops_something(old: &AccessRequestStatus, new: &AccessRequestStatus) -> bool
 fn requeue(now: Timestamp, due: Option<Timestamp>, again: Option<Duration>) -> Option<Duration> {
     let until = due.map(|due| {
         let left = due.duration_since(now);
-        // Never at once: what was due has been dealt with.
+        // Never zero: everything that was due has been dealt with.
         Duration::try_from(left)
             .unwrap_or_default()
             .max(Duration::from_millis(100))

@@ -1,5 +1,5 @@
-//! observe → plan → apply, with spans, metrics and events; and the same for what is managed. Nothing is
-//! decided here.
+//! observe → plan → apply, with spans, metrics and events; and the same for managed objects. No decision is made
+//! here.
 
 #[cfg(test)]
 mod tests;
@@ -40,10 +40,10 @@ use crate::{
     seen::Managed,
 };
 
-/// How often a look that came to "read live" is made before somebody else gets a turn.
+/// The number of live observations in one reconciliation before another job gets the worker.
 const LOOKS: usize = 3;
 
-/// Why a look at something failed. It is repeated after a pause.
+/// The reason why a reconciliation failed. It is retried with backoff.
 #[derive(Debug, Error)]
 pub enum ReconcileError {
     /// Reading failed.
@@ -55,10 +55,10 @@ pub enum ReconcileError {
     /// A live read failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// What was read live was too old each time.
+    /// The live reads were too old each time.
     #[error("reading takes longer than what was read may be old")]
     TooSlow,
-    /// The look panicked.
+    /// The reconciliation panicked.
     #[error("the look panicked")]
     Panicked,
 }
@@ -92,29 +92,29 @@ impl LookError for ReconcileError {
     }
 }
 
-/// Looks at requests and at what is managed.
+/// Reconciles requests and managed objects.
 pub struct Reconciler {
     /// The caches.
     pub world: Arc<World>,
-    /// What is waiting to be looked at.
+    /// The queue of jobs.
     pub queue: Arc<Queue<Job>>,
-    /// Reads past the caches.
+    /// Reads from the API server.
     pub live: Live,
     /// Reads.
     pub observer: Observer,
     /// Writes.
     pub applier: Applier,
-    /// Tells people.
+    /// Publishes events.
     pub events: Events,
     /// Counts.
     pub metrics: Metrics,
     /// Tells the time.
     pub clock: Clock,
-    /// Whether this process leads.
+    /// Whether this process is the leader.
     pub leads: Leads,
-    /// What does not depend on a request.
+    /// The settings that do not depend on a request.
     pub terms: Terms,
-    /// What was told lately of requests that wait, by name, with their UIDs.
+    /// The rate limits of events about waiting requests, by name, with their UIDs.
     pub paces: Mutex<HashMap<Name, (String, Pace)>>,
 }
 
@@ -126,7 +126,7 @@ impl Controller for Reconciler {
     }
 
     async fn look(&self, taken: &Taken<Job>) -> Looked {
-        // A process that does not lead starts nothing.
+        // Only the leader starts a reconciliation.
         if !(self.leads)() {
             return Looked::Done;
         }
@@ -171,7 +171,7 @@ impl Controller for Reconciler {
 }
 
 impl Reconciler {
-    /// Looks at one request. Returns when to look again.
+    /// Reconciles one request. Returns the time of the next reconciliation.
     pub async fn request(
         &self,
         name: &Name,
@@ -204,7 +204,7 @@ impl Reconciler {
         Err(ReconcileError::TooSlow)
     }
 
-    /// Nothing is described by a request that cannot be read: whatever it held goes.
+    /// An unreadable request describes no grant, so its grants are removed.
     async fn unreadable(&self, name: &Name, problem: &str) -> Result<(), ReconcileError> {
         warn!(problem, "the request cannot be read");
         let wakes = {
@@ -232,7 +232,8 @@ impl Reconciler {
         let next = plan.status.as_ref().and_then(|it| it.phase).or(was);
         let applied = self.applier.apply(seen, plan).await;
         if let (Err(_), Some(pause)) = (&applied, requeue) {
-            // What failed is tried again after pauses that grow, and an end that comes by time waits for none of them.
+            // A failed job is retried with backoff, but an end that is due at a certain time must not wait for the
+            // backoff.
             let job = Job::Request(name.clone());
             self.queue.wake_after(job, self.urgency(name), pause);
         }
@@ -249,7 +250,7 @@ impl Reconciler {
             self.queue.changed(&Job::Request(name.clone()));
         }
         if next.is_some_and(grant::is_terminal) {
-            // What follows reads live or asks nothing.
+            // Later reconciliations read live, or ask no questions.
             self.observer.forget(&seen.request);
         }
         let Paced { tell, again } = self.pace(name, &seen.request, (events, wait), next);
@@ -258,7 +259,7 @@ impl Reconciler {
         Ok(again.map(|pause| (pause, self.urgency(name))))
     }
 
-    /// Where a request is looked at: what holds something goes first.
+    /// The lane of a request: urgent if it has a grant.
     fn urgency(&self, name: &Name) -> Urgency {
         if self.world.read().requests.holds(name) {
             Urgency::Urgent
@@ -267,7 +268,7 @@ impl Reconciler {
         }
     }
 
-    /// What is told now of a request that waits; it is forgotten with the wait.
+    /// The events to publish now for a waiting request. The rate limit is dropped when the wait ends.
     fn pace(
         &self,
         name: &Name,
@@ -286,12 +287,12 @@ impl Reconciler {
         told
     }
 
-    /// Forgets what was told of a request that is gone.
+    /// Drops the rate limit of a request that is gone.
     pub fn forget(&self, name: &Name) {
         self.paces().remove(name);
     }
 
-    /// Forgets everything about a request that is gone.
+    /// Drops everything about a request that is gone.
     pub fn gone(&self, request: &AccessRequest) {
         self.forget(&Name::of(request));
         self.observer.forget(request);
@@ -308,17 +309,17 @@ impl Reconciler {
         if removed > 0
             && let Some(request) = &request
         {
-            // It may have to be written again, or to be recorded as gone.
+            // The grant may have to be rewritten, or recorded as gone.
             self.queue
                 .wake(Job::Request(Name::of(request)), Urgency::Urgent);
         }
         Ok(removed)
     }
 
-    /// The request that the objects under a name say they belong to, read live.
+    /// The request in the owner references of the objects under a name, read live.
     async fn owner(&self, name: &Name) -> Result<Option<AccessRequest>, ReconcileError> {
         for kind in crate::seen::GrantKind::ALL {
-            // Anybody may write an owner into what is not managed.
+            // Any client may write an owner into an object that is not managed.
             let found = self.live.grant(kind, name).await?;
             let Some(found) = found.filter(Managed::is_ours) else {
                 continue;
@@ -327,7 +328,7 @@ impl Reconciler {
                 continue;
             };
             let owner = Name::new(&name.namespace, owner);
-            // One that cannot be read describes nothing.
+            // An unreadable request describes no grant.
             return Ok(self.live.request(&owner).await?.and_then(Result::ok));
         }
         Ok(None)

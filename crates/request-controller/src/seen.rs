@@ -1,4 +1,4 @@
-//! What was read about one request, as plain values: the only input of decisions beside the time.
+//! The observed values of one request: the only input of decisions besides the time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,23 +15,23 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
-/// How old the oldest live read behind a grant may be when the grant is written.
+/// The maximum age of the oldest live read when a grant is written.
 pub const OLDEST: Duration = Duration::from_secs(5);
 
-/// Finalizers by which a deletion waits for the garbage collector. A deletion in the background drops them.
+/// Finalizers by which a deletion waits for the garbage collector. A background deletion removes them.
 const WAITS_FOR_COLLECTION: [&str; 2] = ["foregroundDeletion", "orphan"];
 
-/// Where the values come from.
+/// The source of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// From watch caches, which may be behind.
+    /// From watch caches, which may lag behind.
     Cached,
     /// Read from the API server, the first of them not before this moment.
     Live(Instant),
 }
 
 impl Freshness {
-    /// How much longer these values may be granted on; none if they may not.
+    /// The remaining time in which these values may be used for a grant; none if they may not.
     #[must_use]
     pub fn left(self, now: Instant) -> Option<Duration> {
         match self {
@@ -43,50 +43,50 @@ impl Freshness {
     }
 }
 
-/// Everything that one request is decided on.
+/// All values that one request is decided on.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The request.
     pub request: AccessRequest,
-    /// Where all of this comes from.
+    /// The source of all values.
     pub freshness: Freshness,
-    /// What the installation was told.
+    /// The configuration of the installation.
     pub config: Config,
     /// The pod that the request names.
     pub pod: PodSeen,
-    /// The connector under the name that the request gives.
+    /// The connector that the request names.
     pub connector: Option<ConnectorSeen>,
     /// The other requests of the same subject, connector, permission and pod.
     pub tuple: TupleSeen,
     /// Too many requests of the pod's namespace were waiting before this one.
     pub over_limit: bool,
-    /// Whether the pod needs no request.
+    /// Whether the pod has a standing permission.
     pub standing: StandingSeen,
-    /// The policies that apply now, with what their checks say.
+    /// The policies that apply now, with the results of their checks.
     pub policies: Vec<PolicySeen>,
-    /// Policies that nearly apply; of another namespace than the pod's none.
+    /// Policies that nearly apply; empty for a pod of another namespace.
     pub near: Vec<NearMiss>,
-    /// The policies that were granted on before.
+    /// The policies that have granted before.
     pub frozen: Vec<FrozenSeen>,
-    /// The Roles and RoleBindings that carry this request's UID or a name made from it.
+    /// The Roles and RoleBindings with this request's UID, or with a name derived from it.
     pub grants: Vec<Managed>,
 }
 
 /// The pod that a request names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodSeen {
-    /// It is there, under its UID.
+    /// It exists, with its UID.
     There(PodFacts),
-    /// It is there, and what it says cannot be read.
+    /// It exists and is unreadable.
     Unreadable,
-    /// The API server said that there is none, or that another one has its name.
+    /// The API server said that it does not exist, or that another pod has its name.
     Gone,
 }
 
-/// What matters about a pod.
+/// The fields of a pod that decisions need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {
-    /// It ran to its end.
+    /// It has finished.
     pub finished: bool,
     /// It is being deleted.
     pub terminating: bool,
@@ -94,7 +94,7 @@ pub struct PodFacts {
     pub account: String,
 }
 
-/// A connector that is there.
+/// An existing connector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectorSeen {
     /// Its UID.
@@ -106,41 +106,41 @@ pub struct ConnectorSeen {
 pub struct TupleSeen {
     /// The name of the request that decides, if it is another one.
     pub decided_by: Option<String>,
-    /// Whether there is another one that is not itself invalid.
+    /// Whether there is another one that is not invalid.
     pub has_others: bool,
 }
 
-/// Whether a permission that holds at any time covers what a request asks for.
+/// Whether a standing permission covers a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StandingSeen {
-    /// The question was not asked, or has no answer. It changes nothing.
+    /// The question was not asked, or has no answer, which changes nothing.
     #[default]
     Unknown,
-    /// There is none.
+    /// There is no standing permission.
     Absent,
-    /// There is one.
+    /// There is a standing permission.
     There,
 }
 
-/// A policy with checks that does not apply to the request, in the namespace of both.
+/// A policy with checks that does not apply to the request, if policy and pod are in the same namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NearMiss {
     /// Its name.
     pub policy: String,
-    /// Which of its conditions is not met.
+    /// The condition that is not met.
     pub why: Miss,
 }
 
-/// The condition of a policy that a request does not meet. The later one is the nearer miss.
+/// The condition of a policy that a request does not meet. A later variant is a nearer miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Miss {
-    /// It is about this permission.
+    /// It is for this permission.
     Permission(Permission),
     /// It selects other connectors.
     Connector,
     /// It accepts other accounts.
     Requesters,
-    /// As many older ones select the connector as count for it.
+    /// The limit of policies per connector is taken up by older ones.
     TooMany,
 }
 
@@ -151,124 +151,124 @@ pub struct PolicySeen {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// The policy itself. Looks share it with the cache: as many policies as count for a connector are a lot of text.
+    /// The policy itself, shared with the cache: the policies of one connector can be a lot of text.
     pub policy: Arc<CompiledPolicy>,
-    /// Its limits in time.
+    /// Its time limits.
     pub limits: Limits,
-    /// What its checks say.
+    /// The result of its checks.
     pub judged: Judged,
 }
 
-/// What the checks of a policy say.
+/// The result of a policy's checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judged {
-    /// Nobody could be asked.
+    /// The evaluation service did not answer.
     Unanswered,
-    /// This.
+    /// The answer.
     Answered(Answer),
 }
 
-/// What the checks of a policy say, and what would be granted.
+/// The result of a policy's checks, and the rules to grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What they say together.
+    /// The common result.
     pub verdict: AccessCheckReady,
-    /// Each of them.
+    /// The checks.
     pub checks: Vec<CheckSeen>,
-    /// The rules to grant; never empty when the verdict is that they passed.
+    /// The rules to grant; never empty when the checks pass.
     pub rules: Vec<GrantedRule>,
-    /// Why nothing could be granted although the checks pass.
+    /// The reason why nothing can be granted although the checks pass.
     pub refusal: Option<String>,
 }
 
-/// What one check says.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckSeen {
     /// Its name.
     pub name: String,
     /// How its objects count.
     pub match_: Match,
-    /// What it says.
+    /// Its result.
     pub verdict: AccessCheckReady,
-    /// Why, in one word.
+    /// The reason, in one word.
     pub reason: String,
-    /// Why, as a sentence.
+    /// The reason, as a sentence.
     pub message: String,
-    /// The objects that it looked at, as far as they are kept.
+    /// Its objects, as far as they are kept.
     pub objects: Vec<ObjectSeen>,
-    /// Those that are not.
+    /// The numbers of its other objects.
     pub left_out: LeftOut,
 }
 
-/// How many objects of a check are not kept: no status would list them.
+/// The numbers of a check's objects that are not kept, because no status would list them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Of those that pass.
+    /// Objects that pass.
     pub passed: usize,
-    /// Of the others.
+    /// Other objects.
     pub others: usize,
 }
 
-/// What one object says.
+/// The state of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectSeen {
     /// The object.
     pub object: ObservedObject,
-    /// What it says.
+    /// Its result.
     pub verdict: AccessCheckReady,
-    /// The word that was read.
+    /// The word that was read from it.
     pub state: String,
-    /// Why, in one word.
+    /// The reason, in one word.
     pub reason: String,
-    /// Why, as a sentence.
+    /// The reason, as a sentence.
     pub message: String,
-    /// Who approved.
+    /// The approvers.
     pub approved_by: Vec<String>,
 }
 
-/// A policy that was granted on before.
+/// A policy that has granted before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrozenSeen {
     /// Its UID.
     pub uid: String,
     /// Whether it still exists.
     pub exists: bool,
-    /// What its checks say about the objects that were granted on.
+    /// Whether its evidence is still valid.
     pub held: Held,
-    /// Whether the policy is another one now than the one that the status shows.
+    /// Whether the policy differs now from the one in the status.
     pub changed: bool,
-    /// What its checks say when they are asked anew: only read when its permission has to be written again.
+    /// The new result of its checks: only read when its grant must be rewritten.
     pub again: Option<Judged>,
 }
 
-/// Whether what was granted on still holds.
+/// Whether the evidence of a grant is still valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It does.
+    /// It is valid.
     Holds,
-    /// It does not.
+    /// It is not valid any more.
     Lapsed {
-        /// What the check says now.
+        /// The new verdict of the check.
         verdict: AccessCheckReady,
-        /// Which check says so, where one does.
+        /// The check, if one is the reason.
         check: Option<String>,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// Nobody could be asked. What was granted stays until somebody can be.
+    /// The evaluation service did not answer. The grant stays until it does.
     Unknown,
 }
 
-/// A Role or a RoleBinding that is or looks like ours.
+/// A Role or a RoleBinding that is managed, or has a managed name.
 #[derive(Clone, Debug)]
 pub struct Managed {
     /// The object.
     pub object: ManagedObject,
-    /// Its metadata; all that is known of one that cannot be read.
+    /// Its metadata, which is all that is known of an unreadable one.
     pub metadata: ObjectMeta,
 }
 
-/// The two kinds that a grant consists of.
+/// The two kinds of objects of a grant.
 #[derive(Clone, Debug)]
 pub enum ManagedObject {
     /// A Role.
@@ -277,14 +277,14 @@ pub enum ManagedObject {
     RoleBinding(Result<RoleBinding, Unread>),
 }
 
-/// The object is there and cannot be read.
+/// The object exists and is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread;
 
-/// One of the two kinds.
+/// The kind of a grant's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GrantKind {
-    /// Without it nobody has the Role: it is removed first.
+    /// Removed first, because without it no subject has the Role.
     RoleBinding,
     /// The rules.
     Role,
@@ -294,7 +294,7 @@ impl GrantKind {
     /// Both, in the order of removal.
     pub const ALL: [Self; 2] = [Self::RoleBinding, Self::Role];
 
-    /// The kind as Kubernetes writes it.
+    /// The kind as Kubernetes spells it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -320,14 +320,14 @@ impl Managed {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether this installation wrote it. What it did not write is never deleted.
+    /// True when this installation wrote the object. Other objects are never deleted.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.label(labels::MANAGED_BY) == Some(names::MANAGED_BY)
     }
 
-    /// Whether it is deleted and only its end is awaited. A deletion that waits for the garbage collector
-    /// is not that: it is told once more not to wait.
+    /// True when the object is being deleted and needs no further call. A deletion that waits for the garbage
+    /// collector does not count: it is repeated as a background deletion.
     #[must_use]
     pub fn is_going(&self) -> bool {
         let waits = self.metadata.finalizers.iter().flatten();

@@ -1,4 +1,4 @@
-//! What has to be read for the checks of a policy.
+//! The objects that must be read for the checks of a policy.
 
 use std::{fmt, sync::Arc};
 
@@ -15,7 +15,7 @@ use connectors_api::{
 };
 use serde_json::Value;
 
-/// The objects that one check looks for, all in the pod's namespace.
+/// The objects that one check selects, all in the pod's namespace.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The check's name.
@@ -24,33 +24,33 @@ pub struct Wanted {
     pub match_: Match,
     /// Their kind.
     pub kind: ObjectKind,
-    /// Their labels and fields, or why nothing can be looked for.
+    /// Their labels and fields, or the reason why nothing can be selected.
     pub selection: Result<Selection, String>,
 }
 
-/// What an object must have to be looked at.
+/// The conditions of a check on its objects.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// Labels, never none.
+    /// The labels, at least one.
     pub labels: RenderedLabels,
-    /// Fields.
+    /// The fields.
     pub fields: Option<FieldSelector>,
 }
 
-/// Why a check cannot be judged from what was found, as one word.
+/// The reason why a check cannot be judged, as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// No such kind in the cluster.
+    /// The kind does not exist.
     KindMissing,
-    /// The kind may not be read.
+    /// Reading the kind is forbidden.
     KindForbidden,
-    /// The kind is read for other things, and never as a check.
+    /// The controller reads the kind for its own work, so it is never read as a check.
     KindRefused,
-    /// Objects of the kind are in no namespace.
+    /// The kind is not namespaced.
     KindNotNamespaced,
-    /// Nothing can be looked for.
+    /// Nothing can be selected.
     SelectorInvalid,
-    /// An object that was found cannot be read.
+    /// A selected object is unreadable.
     ObjectUnreadable,
 }
 
@@ -69,7 +69,7 @@ impl Trouble {
     }
 }
 
-/// Whether a check's word says what is wrong with its policy. It is found before any object is looked for.
+/// True when a check's reason is an error of its policy, which is found before any object is read.
 pub(crate) fn is_trouble_of_policy(word: &str) -> bool {
     let of_policy = [
         Trouble::KindMissing,
@@ -81,10 +81,10 @@ pub(crate) fn is_trouble_of_policy(word: &str) -> bool {
     of_policy.iter().any(|it| it.as_str() == word)
 }
 
-/// What was found for one check: the objects that it selects, as JSON.
+/// The objects that one check selects, as JSON.
 pub type Found = Result<Vec<Arc<str>>, (Trouble, String)>;
 
-/// What the checks of a policy look for. Nothing is parsed here: that is done once for each version of a policy.
+/// The selections of a policy's checks. Selectors are not parsed here, but once for each version of a policy.
 #[must_use]
 pub fn wanted(compiled: &CompiledPolicy, pod: &Value, shared: &SharedFields) -> Vec<Wanted> {
     let namespace = compiled.policy.metadata.namespace.as_deref();
@@ -125,7 +125,7 @@ fn selection(
     Ok(Selection { labels, fields })
 }
 
-/// Why there is nothing to look for, with the object that lacks something.
+/// The reason why there is nothing to select, with the object that lacks the value.
 fn unfilled(error: &RenderLabelsError, pod: &str, kind: &str) -> String {
     match error {
         RenderLabelsError::Render {
@@ -141,7 +141,8 @@ fn unfilled(error: &RenderLabelsError, pod: &str, kind: &str) -> String {
 }
 
 impl Selection {
-    /// The same if the policy may select by these fields: by what is found it would be told their values.
+    /// The same, unless a policy of another namespace selects by a field that is not shared: the objects that it
+    /// finds would reveal the field's values.
     fn of_shared_fields(self, is_foreign: bool, shared: &[FieldPath]) -> Result<Self, String> {
         let fields = self.fields.as_ref().filter(|_| is_foreign);
         match fields.and_then(|it| it.hidden(shared)) {
@@ -150,7 +151,7 @@ impl Selection {
         }
     }
 
-    /// Whether an object with these labels may be one of those that are looked for.
+    /// True when an object with these labels may be selected.
     #[must_use]
     pub fn has_labels<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.labels.match_found(label)

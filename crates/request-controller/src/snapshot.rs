@@ -3,7 +3,7 @@
 use connectors_api::{AccessPolicy, access_policy::CheckGrantedPermission, names};
 use serde_json::{Map, Value, json};
 
-/// A policy as it is kept with a grant: the same shape, without what plays no part in it.
+/// The snapshot of a policy for a status: the same structure, with only the parts that decisions use.
 #[must_use]
 pub fn snapshot(policy: &AccessPolicy) -> Map<String, Value> {
     let mut snapshot = identity(policy);
@@ -15,7 +15,7 @@ pub fn snapshot(policy: &AccessPolicy) -> Map<String, Value> {
     snapshot
 }
 
-/// What a status shows of a policy while its checks are awaited: no more than which one it is.
+/// The identity of a policy, which is all that a status shows while the checks are pending.
 #[must_use]
 pub fn identity(policy: &AccessPolicy) -> Map<String, Value> {
     let metadata = &policy.metadata;
@@ -32,7 +32,7 @@ pub fn identity(policy: &AccessPolicy) -> Map<String, Value> {
     ])
 }
 
-/// The same of what was kept of a policy.
+/// The identity in a snapshot.
 #[must_use]
 pub fn identity_of(snapshot: &Map<String, Value>) -> Map<String, Value> {
     let mut identity = snapshot.clone();
@@ -40,19 +40,19 @@ pub fn identity_of(snapshot: &Map<String, Value>) -> Map<String, Value> {
     identity
 }
 
-/// The part of a snapshot that is evaluated. None if it cannot be read.
+/// The part of a snapshot that is evaluated. None if it is unreadable.
 #[must_use]
 pub fn frozen(snapshot: &Map<String, Value>) -> Option<CheckGrantedPermission> {
     let granted = snapshot.get("spec")?.get("checkGrantedPermission")?;
     serde_json::from_value(granted.clone()).ok()
 }
 
-/// Whether a policy grants under the same conditions as when it was kept with a grant.
+/// True when a policy has the same conditions as its snapshot.
 #[must_use]
 pub fn is_same(kept: &Map<String, Value>, policy: &AccessPolicy) -> bool {
     let now = snapshot(policy);
     let permission = |it: &Map<String, Value>| it.get("spec")?.get("permission").cloned();
-    // Compared as it is read: what is absent and what has its default say the same.
+    // Compared after parsing, so that an absent field and one with its default value are equal.
     let conditions = |it| frozen(it).and_then(|it| serde_json::to_value(it).ok());
     conditions(kept).is_some()
         && conditions(kept) == conditions(&now)

@@ -1,7 +1,8 @@
-//! Finds the pods that need no request any more: once a minute the evaluation service is asked about all that wait.
+//! Finds waiting pods that have a standing permission: once a minute the evaluation service is asked about all
+//! waiting requests.
 //!
-//! One question for many requests costs less than one with each look at a request. What is heard here ends nothing: it
-//! leads to a live look, in which the question is asked again.
+//! One question for many requests costs less than one in each reconciliation. The answer ends nothing: it only causes
+//! a live read, in which the question is asked again.
 
 #[cfg(test)]
 mod tests;
@@ -24,25 +25,25 @@ use crate::{
     seen::StandingSeen,
 };
 
-/// How often all requests that wait are asked about.
+/// The interval of the questions.
 const PERIOD: Duration = Duration::from_mins(1);
-/// How long one call may take. An answer that comes later leaves no time to act on what was read before it.
+/// The timeout of one call. A later answer would leave no time to use the reads before it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 
-/// What asks.
+/// Asks about standing permissions.
 pub(crate) struct Asker {
     pub(crate) world: Arc<World>,
     pub(crate) evaluator: Arc<dyn Evaluator>,
-    /// Whether this process leads.
+    /// Whether this process is the leader.
     pub(crate) leads: Leads,
-    /// Has requests looked at.
+    /// Wakes requests.
     pub(crate) sink: Sink,
-    /// How many requests of one line are looked at.
+    /// The number of requests in one line that are considered.
     pub(crate) most_waiting: usize,
 }
 
 impl Asker {
-    /// Asks again and again while this process leads, until it is time to end.
+    /// Asks in intervals while this process is the leader, until the process stops.
     pub(crate) async fn run(self, stop: Stop) {
         loop {
             tokio::select! {
@@ -60,8 +61,8 @@ impl Asker {
         }
     }
 
-    /// Asks once about everything that waits. A call without an answer ends the round, and what it was about counts
-    /// as not covered.
+    /// Asks once about all waiting requests. After a failed call the remaining requests of the round count as not
+    /// covered.
     async fn ask(&self) -> Wakes {
         let waiting = self.world.read().requests.first_in_line(self.most_waiting);
         let mut covered = BTreeSet::new();
@@ -83,7 +84,7 @@ impl Asker {
     }
 }
 
-/// Whether what a request asks for is allowed at any time.
+/// The question whether a standing permission covers a request.
 pub(crate) fn question(request: &AccessRequest) -> AccessQuestion {
     let spec = &request.spec;
     AccessQuestion::standing(

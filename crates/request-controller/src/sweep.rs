@@ -1,5 +1,5 @@
-//! The rule about managed objects, applied to all of them: at the start before anything else, and every
-//! few minutes, for whatever no event told.
+//! The rule about managed objects, applied to all of them: at the start before anything else, and then every few
+//! minutes, in case an event was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,18 +16,18 @@ use crate::{
     seen::GrantKind,
 };
 
-/// What a sweep found.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Roles and RoleBindings that are managed for requests.
+    /// Managed Roles and RoleBindings of requests.
     pub managed: usize,
-    /// Of these, removed.
+    /// How many of them were removed.
     pub removed: usize,
-    /// Of these, should go and are still there.
+    /// How many of them should be removed but still exist.
     pub left: usize,
 }
 
-/// What is managed for requests; the policy-controller's objects have no such UID.
+/// The label selector of the managed objects of requests. The policy-controller's objects have no request UID.
 pub(crate) fn ours() -> String {
     format!(
         "{}={},{}",
@@ -43,7 +43,7 @@ pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
     for kind in GrantKind::ALL {
         managed.extend(reconciler.live.grants(kind, &ours()).await?);
     }
-    // Read after the objects: what describes an object is always written before it.
+    // Read after the objects, because a request describes an object before that object is written.
     let requests: BTreeMap<String, AccessRequest> = reconciler
         .live
         .requests()
@@ -69,7 +69,7 @@ pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
         match reconciler.grant(name).await {
             Ok(removed) => swept.removed += removed,
             Err(error @ ReconcileError::Apply(ApplyError::NotLeading)) => return Err(error),
-            // One object that cannot be removed keeps neither the others nor the start of the work.
+            // An object that cannot be removed must not delay the others or the start of the work.
             Err(error) => {
                 warn!(object = %name, error = report(&error), "not removed; it is tried again");
                 reconciler
@@ -81,7 +81,7 @@ pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
     }
     for object in managed.iter().filter(|it| it.is_going()) {
         let name = Name::in_metadata(&object.metadata);
-        // What cannot be read may still be there.
+        // An object whose read fails may still exist.
         if !matches!(reconciler.live.grant(object.kind(), &name).await, Ok(None)) {
             swept.left += 1;
         }
@@ -97,8 +97,8 @@ pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
     Ok(swept)
 }
 
-/// Requests that something was decided for and whose pod is finished or not there. What their status
-/// says is not the last word: it may be that it could not be written.
+/// Requests with a grant whose pod is finished or gone. Their end may be missing in the status, because a write may
+/// have failed.
 fn without_pod<'a>(
     reconciler: &Reconciler,
     requests: impl Iterator<Item = &'a AccessRequest>,

@@ -1,4 +1,4 @@
-//! What checks say, by what was found for them and what the evaluation service answered. Nothing else here knows its
+//! The verdict of checks from the found objects and the answer of the evaluation service. Only this module knows its
 //! protocol.
 
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ use crate::{
     snapshot,
 };
 
-/// What the checks say, given what was found for each and what the evaluation service said about it. It
-/// is not asked when nothing at all was found.
+/// Combines the objects found for each check with the answer of the evaluation service. Without any object there is
+/// no answer.
 #[must_use]
 pub fn answer(
     request: &AccessRequest,
@@ -165,20 +165,20 @@ fn object(said: &ObjectResult) -> ObjectSeen {
     }
 }
 
-/// An object of the evidence, looked at again.
+/// The current state of an object of the evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Looked {
-    /// It is there, under its UID.
+    /// It exists, with its UID.
     There,
-    /// It is gone, or another one has its name.
+    /// It is gone, or another object has its name.
     Gone,
-    /// It is there and cannot be read, or is too large to be a check.
+    /// It exists and is unreadable, or is too large to be a check.
     Useless,
-    /// It could not be looked at.
+    /// It could not be read.
     Unknown,
 }
 
-/// The objects that have to be looked at, by UID. None if the evidence cannot be read.
+/// The objects of the evidence to look up. None if the evidence is unreadable.
 #[must_use]
 pub fn to_look_at(entry: &MatchedPolicy) -> Option<Vec<&CheckRef>> {
     let checks = snapshot::frozen(&entry.policy.0)?.spec.checks;
@@ -191,7 +191,7 @@ pub fn to_look_at(entry: &MatchedPolicy) -> Option<Vec<&CheckRef>> {
     Some(refs.filter(|it| !once(&it.name)).collect())
 }
 
-/// Whether every check still holds. The evaluation service is not asked when no object is left.
+/// Whether every check is still valid. Without any remaining object there is no answer of the evaluation service.
 #[must_use]
 pub fn held(
     entry: &MatchedPolicy,
@@ -216,8 +216,7 @@ pub fn held(
     if unknown { Held::Unknown } else { Held::Holds }
 }
 
-/// The same where the evaluation service refuses the question, whenever it is asked: no answer ever confirms that the
-/// grant holds.
+/// The same when the evaluation service will always refuse the question: then no answer can confirm the grant.
 #[must_use]
 pub fn without_answer_for_good(held: Held) -> Held {
     match held {
@@ -268,7 +267,7 @@ fn one(
         (Match::Any, Latch::WhileHolds) if there == 0 => {
             return lapsed(pending, "every object that approved was deleted");
         }
-        // What was deleted had let through, and deletion changes nothing.
+        // The deleted object had passed, and this latch ignores deletions.
         (Match::Any, Latch::Auto | Latch::Once) if gone > 0 => false,
         (Match::All | Match::Any, Latch::Auto | Latch::WhileHolds | Latch::Once) => there > 0,
     };

@@ -26,10 +26,10 @@ use crate::{
     sweep,
 };
 
-/// Called with a request that was deleted after it had decided.
+/// Called with each deleted request that was readable.
 pub type Deleted = Arc<dyn Fn(Arc<AccessRequest>) + Send + Sync>;
 
-/// Everything that the watches need.
+/// The dependencies of the watches.
 #[derive(Clone)]
 pub struct RequestFeeds {
     /// The client.
@@ -40,16 +40,16 @@ pub struct RequestFeeds {
     pub sink: Sink,
     /// Called with deleted requests.
     pub deleted: Deleted,
-    /// The watches' own troubles.
+    /// The metrics of the watches.
     pub metrics: WatchMetrics,
     /// The namespace of the installation.
     pub namespace: String,
-    /// Where it is told what is known of the configuration.
+    /// The metrics that show the state of the configuration.
     pub told: Metrics,
 }
 
 impl RequestFeeds {
-    /// Follows every fixed kind until the process is to end. The process is ready when its switch is known.
+    /// Follows every fixed kind until the process stops. The process is ready when its configuration is known.
     pub fn start(
         &self,
         process: &Readiness,
@@ -95,12 +95,13 @@ impl RequestFeeds {
         };
         let api = Api::namespaced(client(), &self.namespace);
         let config = all().fields(&format!("metadata.name={CONFIG_MAP}"));
-        // What holds something can end without it; that it is there is another question.
+        // Grants can end without the ConfigMap, so the caches are complete even if it does not exist. The readiness
+        // of the process requires it separately.
         feeds.follow(("configmaps", &[caches]), api, config, taken);
         feeds.run(stop)
     }
 
-    /// What a change means for the caches, and then for the queue.
+    /// Applies a change to the caches, and then wakes jobs.
     fn taken<K: 'static>(
         &self,
         take: fn(&Self, Change<K>) -> Wakes,
@@ -113,7 +114,7 @@ impl RequestFeeds {
         }
     }
 
-    /// Older requests of a pod may be missing while newer ones are there already.
+    /// During a list, older requests of a pod may be missing while newer ones are cached.
     fn requests_are_listed(&self, listed: bool) {
         self.world.write().requests.set_listed(listed);
     }
@@ -153,7 +154,7 @@ impl RequestFeeds {
     fn connector(&self, change: Change<Guarded<connector::Selectable, Labelled>>) -> Wakes {
         let (name, connector) = match change {
             Change::There(name, connector) => {
-                // Without its labels nobody knows which selectors leave it out.
+                // Without readable labels it is unknown which selectors exclude the connector.
                 let readable = connector.object.ok();
                 let there = readable.filter(|it| it.metadata.deletion_timestamp.is_none());
                 let cached = there.map(|it| ConnectorCached {
@@ -239,7 +240,7 @@ impl RequestFeeds {
     }
 }
 
-/// None of an object that is gone, or whose labels cannot be read: no selector finds it.
+/// None if the object is gone, or its labels are unreadable: then no selector matches it.
 fn labels_in<K>(change: Change<Guarded<K, Named>>) -> (Name, Option<BTreeMap<String, String>>)
 where
     K: Resource,

@@ -1,4 +1,4 @@
-//! What the checks of a policy say: their objects are collected, and the evaluation service is asked.
+//! Judges the checks of a policy: collects their objects, and asks the evaluation service.
 
 use std::{
     collections::BTreeMap,
@@ -33,18 +33,20 @@ use crate::{
     selection, snapshot, verdict,
 };
 
-/// An answer that was wrong must not last. Each is remembered for its own time, so that a sweep, which looks at
-/// everything, does not ask everything at once.
+/// Answers are remembered for a limited time, because a wrong answer must not last. The time is randomized, so that a
+/// sweep, which reconciles everything, does not repeat all questions at once.
 const REMEMBERED: Duration = Duration::from_mins(15);
 const SPREAD: Duration = Duration::from_mins(30);
-/// An answer that comes later is too old to grant on anyway.
+/// A later answer would be too old for a grant anyway.
 const LIMIT: Duration = Duration::from_secs(4);
-/// Questions about the policies of one namespace that are open at the same time, before and after a grant each: fewer
-/// than the evaluation service takes of one caller, so that slow modules of one namespace leave room to the others.
+/// The limit of concurrent questions about the policies of one namespace, before and after a grant each. It is lower
+/// than the limit of the evaluation service for one caller, so that slow modules of one namespace leave room for the
+/// others.
 pub(super) const ASKED_FOR_ONE: usize = 3;
 
 impl Observer {
-    /// What the checks of a policy say before a grant, as far as a status lists it in this room.
+    /// Judges the checks of a policy before a grant. The answer has only the objects that a status can list in this
+    /// room.
     pub(super) async fn judge(
         &self,
         request: &AccessRequest,
@@ -58,7 +60,7 @@ impl Observer {
         let wanted = selection::wanted(compiled, &pod.value, &shared);
         let mut found = Vec::new();
         let namespace = &request.spec.context.object_ref.namespace;
-        // Until the answer is there: large lists are in memory that long.
+        // Held until the answer has arrived, because large lists stay in memory for that time.
         let _turn = self.objects.turn(&wanted, namespace, look).await?;
         for wanted in &wanted {
             found.push(self.objects.find(wanted, namespace, look).await?);
@@ -96,7 +98,7 @@ impl Observer {
             .map_or(Judged::Unanswered, |said| answered(Some(said))))
     }
 
-    /// Whether what was granted on still holds.
+    /// True when the evidence of a grant is still valid.
     pub(super) async fn held(
         &self,
         request: &AccessRequest,
@@ -153,7 +155,8 @@ impl Observer {
         }
     }
 
-    /// Asks, unless exactly this was asked before. What is granted on is always asked anew.
+    /// Asks the evaluation service, unless the answer to exactly this question is remembered. A live observation
+    /// always asks.
     async fn ask(
         &self,
         request: &AccessRequest,
@@ -202,26 +205,26 @@ impl Observer {
                     self.answers.remove(asker, &key);
                     return Said::Refused;
                 }
-                // Nothing says otherwise: what was said to the very same question stands.
+                // No new answer: the last answer to the identical question stays valid.
                 known.map_or(Said::Nothing, |(answer, _)| Said::This(answer))
             }
         }
     }
 
-    /// The wait for the namespace's turn counts: an answer that comes late is of no use.
+    /// The timeout includes the wait for the namespace's turn: a late answer is useless.
     async fn evaluate(
         &self,
         namespace: &str,
         question: Asked<'_>,
         look: &Look,
     ) -> Result<EvaluateChecksResponse, Unanswered> {
-        // A live look has had its turn.
+        // A live observation already holds a turn.
         let has_turn = look.via == Via::Api && question.stage == EvaluationStage::BeforeGrant;
         let tenant = (namespace.to_owned(), i32::from(question.stage));
         let asked = async {
             let turn = (!has_turn).then(|| self.turns.take(tenant));
             let _turn = OptionFuture::from(turn).await;
-            // Its objects are copied when it is asked: those that wait share them.
+            // The objects are copied into the message only now. Waiting questions share them.
             self.evaluator.evaluate(question.into_message()).await
         };
         let until = look.until.min(Instant::now() + LIMIT);
@@ -230,7 +233,7 @@ impl Observer {
     }
 }
 
-/// The whole of a pod, and its text once for all policies of a look.
+/// A pod with all its fields, and its text, serialized once for all policies of a reconciliation.
 pub(super) struct WholePod {
     pub(super) value: Value,
     text: OnceLock<(Vec<u8>, Digest)>,
@@ -255,14 +258,14 @@ impl WholePod {
     }
 }
 
-/// The objects of one check, which the caches share.
+/// The objects of one check, shared with the caches.
 struct CheckedObjects {
     check: String,
     shared_fields: Vec<String>,
     texts: Vec<Arc<str>>,
 }
 
-/// A question before it is copied into a message, which most looks need not do.
+/// A question before it is copied into a message, which most reconciliations do not need.
 struct Asked<'a> {
     policy: Vec<u8>,
     pod: &'a WholePod,
@@ -318,16 +321,16 @@ impl Asked<'_> {
     }
 }
 
-/// Whether an answer speaks of every check that has objects. One that does not is none to be remembered.
+/// True when an answer includes every check with objects. Other answers are not remembered.
 fn is_about(asked: &[String], answer: &EvaluateChecksResponse) -> bool {
     let is_answered = |it: &String| answer.checks.iter().any(|check| check.check == *it);
     asked.iter().all(is_answered)
 }
 
-/// What the evaluation service said to a question.
+/// The reaction of the evaluation service to a question.
 enum Said {
     This(Arc<EvaluateChecksResponse>),
-    /// That it is none, whenever it is asked.
+    /// Refused: the same question will never be answered.
     Refused,
     Nothing,
 }

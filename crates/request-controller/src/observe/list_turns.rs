@@ -1,4 +1,4 @@
-//! Large lists of one namespace: a few at the same time, and rests between them.
+//! Limits on large lists of one namespace: a few at the same time, with a rest after them.
 
 use std::time::Duration;
 
@@ -7,32 +7,32 @@ use service_kit::{
     rest::{DearWork, TenantRests},
 };
 
-/// Large lists of one namespace at the same time: each holds up to some megabytes.
+/// The number of concurrent large lists of one namespace. Each takes up to some megabytes of memory.
 pub(super) const AT_ONCE: usize = 2;
-/// After a large list its namespace rests so many times as long as the list took: the API server that makes the list
-/// serves all namespaces.
+/// After a large list its namespace rests for this multiple of the list's duration, because the API server that
+/// produces the list serves all namespaces.
 const RESTS: u32 = 8;
-/// A look that would have to wait longer than it may is begun again later.
+/// The limit of a rest. A reconciliation whose timeout ends during the rest is repeated later.
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
-/// Which lists wait until the namespace has rested.
+/// Whether a list waits for the namespace's rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// Lists of looks that nothing has to be taken back for.
+    /// Wait: for lists of reconciliations that cannot revoke anything.
     Rests,
-    /// All others.
+    /// Do not wait: for all other lists.
     None,
 }
 
-/// The turns of namespaces.
+/// The turns and rests of namespaces.
 pub(super) struct ListTurns {
     turns: TenantTurns<String>,
     rests: TenantRests<String>,
 }
 
-/// What one look lists, until this is dropped.
+/// The permission of one reconciliation to list, until it is dropped.
 pub(super) struct ListTurn<'a> {
-    // In this order: whoever has the next turn finds the rest recorded.
+    // The drop order matters: the rest must be recorded before the next turn begins.
     _work: DearWork<'a, String>,
     _turn: TenantTurn<String>,
 }
@@ -47,7 +47,7 @@ impl Default for ListTurns {
 }
 
 impl ListTurns {
-    /// Waits for a namespace's turn.
+    /// Waits for a turn of the namespace.
     pub(super) async fn take(&self, namespace: &str, pause: Pause) -> ListTurn<'_> {
         let namespace = namespace.to_owned();
         let turn = self.turns.take(namespace.clone()).await;
@@ -60,7 +60,7 @@ impl ListTurns {
         }
     }
 
-    /// How many namespaces have lists open or waiting.
+    /// The number of namespaces with open or waiting lists.
     #[cfg(test)]
     pub(super) fn tenants(&self) -> usize {
         self.turns.tenants()

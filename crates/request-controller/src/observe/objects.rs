@@ -1,4 +1,4 @@
-//! The objects that checks look at: those that a check selects, and those of the evidence.
+//! The objects of checks: the selected ones, and those of the evidence.
 
 use std::sync::{
     Arc,
@@ -25,14 +25,14 @@ use crate::{
     verdict::Looked,
 };
 
-/// A question that takes longer is given up.
+/// The timeout of a single call.
 const LIMIT: Duration = Duration::from_secs(4);
-/// How long the questions of one look may take in all: a worker is for others, too.
+/// The limit of all calls of one reconciliation, because its worker has other jobs.
 const LOOK: Duration = Duration::from_secs(8);
-/// Lists that one look asks the API server for. Policies that come later in it are not judged this time.
+/// The limit of list calls of one reconciliation. Later policies are not judged this time.
 const MOST_LISTS: usize = 256;
 
-/// One look at one request, and what is left of what it may cost.
+/// One reconciliation of a request, and the rest of its budget.
 pub(super) struct Look {
     pub(super) via: Via,
     pub(super) until: Instant,
@@ -50,7 +50,8 @@ impl Look {
         }
     }
 
-    /// A look rests once, before the first large list. A live look follows one that has rested.
+    /// A reconciliation waits for the rest once, before its first large list. A live observation follows a cached one
+    /// that has waited already.
     fn pause(&self) -> Pause {
         let has_rested = self.has_rested.swap(true, Ordering::Relaxed);
         if has_rested || self.via == Via::Api {
@@ -65,7 +66,7 @@ impl Look {
     }
 }
 
-/// Where objects are read.
+/// Reads check objects.
 pub(super) struct CheckObjects {
     pub(super) world: Arc<World>,
     pub(super) live: Live,
@@ -82,7 +83,7 @@ impl CheckObjects {
         }
     }
 
-    /// Waits for the namespace's turn to read what it has too much of to be kept.
+    /// Waits for the namespace's turn if its objects are not cached and must be listed.
     pub(super) async fn turn(
         &self,
         wanted: &[Wanted],
@@ -102,7 +103,7 @@ impl CheckObjects {
             .map_err(|_| ObserveError::Crowded(namespace.to_owned()))
     }
 
-    /// What a check selects.
+    /// Finds the objects that a check selects.
     pub(super) async fn find(
         &self,
         wanted: &Wanted,
@@ -148,7 +149,7 @@ impl CheckObjects {
         })
     }
 
-    /// The objects with the labels of a check, from the cache. None if it does not keep that namespace's.
+    /// The objects with the labels of a check, from the cache. None if the namespace is not cached.
     fn kept(
         &self,
         wanted: &Wanted,
@@ -164,7 +165,7 @@ impl CheckObjects {
         Some(found.map(Arc::clone).collect())
     }
 
-    /// An object of the evidence, and its text if it is there.
+    /// Looks up an object of the evidence, with its text if it exists.
     pub(super) async fn look(
         &self,
         kind: &ObjectKind,
@@ -174,7 +175,7 @@ impl CheckObjects {
     ) -> (Looked, Option<Arc<str>>) {
         let resource = match self.resource(kind, via).await {
             Ok(Ok(resource)) => resource,
-            // With the kind its objects went.
+            // The objects were deleted together with their kind.
             Ok(Err((Trouble::KindMissing, _))) => return (Looked::Gone, None),
             Ok(Err(_)) | Err(_) => return (Looked::Unknown, None),
         };
@@ -190,7 +191,7 @@ impl CheckObjects {
         }
         match self.live.check_object(&resource.resource, name).await {
             Ok(Some(Ok(object))) => looked(&object, uid),
-            // It is there and says nothing: nothing it said before counts.
+            // The object exists but is unreadable: its earlier state does not count any more.
             Ok(Some(Err(_))) => (Looked::Useless, None),
             Ok(None) => (Looked::Gone, None),
             Err(error) => {
@@ -218,7 +219,7 @@ impl CheckObjects {
                 resource,
                 is_complete: false,
             }),
-            // It may have come since it was last looked for.
+            // The kind may have been installed since it was last looked up.
             Some(KindState::Missing) if via == Via::Api => {
                 let found = timeout(LIMIT, dynamic::find(self.live.client(), kind)).await;
                 match found.unwrap_or(None) {
@@ -230,7 +231,7 @@ impl CheckObjects {
                     None => return Err(ObserveError::KindStarting(kind.kind.clone())),
                 }
             }
-            // Which kinds are refused is said above.
+            // Why a kind is refused is reported above.
             Some(KindState::Missing | KindState::Refused) => Err(missing(kind)),
             Some(KindState::Forbidden { plural, group }) => Err(forbidden(&plural, &group)),
             Some(KindState::NotNamespaced) => Err((
@@ -249,7 +250,7 @@ struct Known {
     is_complete: bool,
 }
 
-/// What is being deleted counts as deleted.
+/// An object that is being deleted counts as deleted.
 fn looked(object: &CheckObject, uid: &str) -> (Looked, Option<Arc<str>>) {
     if object.uid() != Some(uid) || object.is_going() {
         return (Looked::Gone, None);
@@ -260,7 +261,8 @@ fn looked(object: &CheckObject, uid: &str) -> (Looked, Option<Arc<str>>) {
     }
 }
 
-/// Of objects with the labels of a check those that it selects. One at a time is parsed, and only for its fields.
+/// Selects among the objects with a check's labels by its fields. One object at a time is parsed, and only if there
+/// are fields.
 fn selected(wanted: &Wanted, selection: &Selection, objects: Vec<Arc<CheckObject>>) -> Found {
     let mut found = Vec::new();
     for object in objects {
@@ -297,8 +299,8 @@ fn says_nothing(kind: &ObjectKind, object: &CheckObject) -> (Trouble, String) {
     (Trouble::ObjectUnreadable, message)
 }
 
-/// With what would help. The ClusterRole that the controller has is put together from others: what is
-/// written into it does not stay there.
+/// The message includes the remedy. The controller's own ClusterRole is aggregated from others, so a rule that is
+/// added to it directly does not persist.
 fn forbidden(plural: &str, group: &str) -> (Trouble, String) {
     let message = format!(
         "{plural} may not be read; add the kind to the chart's checks.kinds, or label \
@@ -317,7 +319,7 @@ mod tests {
     use super::*;
     use crate::{check_object::AsText, testing::Cluster};
 
-    /// A policy that looks for ConfigMaps.
+    /// A check for ConfigMaps.
     fn config_maps() -> Wanted {
         Wanted {
             check: "approval".to_owned(),
@@ -350,7 +352,7 @@ mod tests {
         let second = turn("loud").await.unwrap();
         assert!(first.is_some() && second.is_some());
         assert!(matches!(turn("loud").await, Err(ObserveError::Crowded(_))));
-        // What is kept waits for nobody.
+        // Cached objects need no turn.
         assert!(turn("quiet").await.unwrap().is_none());
         drop(first);
         let look = Look::begin(Via::Api);

@@ -1,4 +1,4 @@
-//! Which looks read the policies of one namespace, when it has many.
+//! The turns for listing the policies of one namespace, if it has many.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{api::POLICY_PAGE, cache::World};
 
-/// No more policies than one page are little text, however long each is.
+/// Up to one page of policies needs no turn: it is little text, however long each policy is.
 const FEW: usize = POLICY_PAGE as usize;
-/// A look that waits longer is given up and begun again later.
+/// A reconciliation that waits longer fails, and is repeated later.
 const LIMIT: Duration = Duration::from_secs(8);
 
 /// The turns of namespaces.
@@ -29,7 +29,7 @@ impl PolicyLists {
         }
     }
 
-    /// Waits for the namespace's turn to be listed, if it has many policies.
+    /// Waits for the namespace's turn if it has many policies.
     pub(super) async fn turn(
         &self,
         namespace: &str,
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(lists.turns.tenants(), 0);
     }
 
-    /// Lists that are being read, and the most that were at the same time.
+    /// The number of open lists, and their maximum.
     #[derive(Default)]
     struct Reading {
         now: AtomicUsize,
@@ -121,7 +121,7 @@ mod tests {
         ended: AtomicUsize,
     }
 
-    /// An API server that takes its time for each list of policies.
+    /// A fake API server that answers lists of policies slowly.
     fn slow(reading: &Arc<Reading>) -> Client {
         let reading = Arc::clone(reading);
         let service = tower::service_fn(move |_: Request<Body>| {
@@ -140,7 +140,7 @@ mod tests {
         Client::new(service, "default")
     }
 
-    /// The turn lasts as long as the list is read, and ends with a look that is given up in the middle.
+    /// A turn lasts until the list is read, and ends when the reconciliation is cancelled meanwhile.
     #[tokio::test(start_paused = true)]
     async fn no_more_than_two_lists_of_many_policies_are_read_at_a_time_whoever_gives_up() {
         for (count, most) in [(FEW, 4), (FEW + 1, AT_ONCE)] {
@@ -171,7 +171,7 @@ mod tests {
                 most,
                 "{count} policies"
             );
-            // Given up while it waits for its turn, and while it reads.
+            // Cancelled while it waits for its turn, and while it reads.
             for given_up_after in [0, 500, 1500] {
                 let limit = Duration::from_millis(given_up_after);
                 let _ = timeout(limit, join_all((0..4).map(|_| look()))).await;

@@ -1,7 +1,7 @@
-//! What is remembered between two looks: pods as they were read last, and answers to questions about checks.
+//! Values that are remembered between reconciliations: the last version of pods, and the answers about checks.
 //!
-//! Both are only worth a call that need not be repeated, so both may be forgotten at any time. Tenants pay with their
-//! own entries; what is kept is text and digests, which weigh what they say.
+//! Both only save a repeated call, so both may be dropped at any time. Entries are charged to their tenant. They are
+//! kept as text and digests, so that their size in memory is about that of their text.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,20 +15,20 @@ use tokio::time::Instant;
 use crate::api::Name;
 
 const MIB: usize = 1024 * 1024;
-/// Pods, by the namespace that they are in.
+/// The limits for pods, by their namespace.
 const PODS: CacheBounds = CacheBounds {
     share: 4 * MIB,
     total: 32 * MIB,
 };
-/// Answers, by the namespace of the pod that they are about.
+/// The limits for answers, by the namespace of the pod.
 const ANSWERS: CacheBounds = CacheBounds {
     share: 2 * MIB,
     total: 16 * MIB,
 };
-/// What an entry takes beside its text, about.
+/// The approximate size of an entry without its text.
 const OVERHEAD: usize = 512;
 
-/// Pods in the version that was last read, once for all requests of a pod.
+/// Pods in the version that was last read, shared by all requests of a pod.
 pub(super) struct Pods(Mutex<SharedCache<String, Pod>>);
 
 struct Pod {
@@ -43,7 +43,7 @@ impl Default for Pods {
 }
 
 impl Pods {
-    /// The pod with this UID, if it was read in this version.
+    /// The pod with this UID, if the remembered version is this one.
     pub(super) fn get(&self, uid: &str, version: &str) -> Option<Value> {
         let mut pods = self.lock();
         let pod = pods.get(&uid.to_owned())?;
@@ -52,7 +52,7 @@ impl Pods {
             .flatten()
     }
 
-    /// Keeps a pod as it was read now.
+    /// Keeps a pod that was just read.
     pub(super) fn put(&self, namespace: &str, uid: &str, pod: &Value) {
         let version = pod.pointer("/metadata/resourceVersion");
         let version = version.and_then(Value::as_str).unwrap_or_default();
@@ -77,7 +77,7 @@ impl Pods {
     }
 }
 
-/// Which question an answer is remembered for.
+/// The key of a remembered answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     pub(super) request: Name,
@@ -87,12 +87,13 @@ pub(super) struct Question {
     pub(super) stage: i32,
 }
 
-/// What stands for the whole of a question: two that differ have different ones.
+/// The digest of a whole question: different questions have different digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Digest([u8; 32]);
 
 impl Digest {
-    /// Of these parts in this order. Each is preceded by its length, so that no two lists have the same text.
+    /// The digest of these parts in this order. Each is preceded by its length, so that different lists have
+    /// different digests.
     pub(super) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
@@ -107,7 +108,7 @@ impl Digest {
     }
 }
 
-/// The last answer to each question of a request, and how long it counts: the same question has the same answer.
+/// The last answer to each question of a request, and the end of its validity: the same question has the same answer.
 pub(super) struct Answers(Mutex<SharedCache<Name, Vec<Answer>>>);
 
 #[derive(Debug)]
@@ -125,7 +126,7 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// What was said to exactly this, and until when it counts.
+    /// The answer to exactly this question, and the end of its validity.
     pub(super) fn get(
         &self,
         question: &Question,
@@ -137,7 +138,7 @@ impl Answers {
         Some((Arc::clone(&same.said), same.until))
     }
 
-    /// Keeps an answer, paid by the namespace of the pod.
+    /// Keeps an answer, charged to the namespace of the pod.
     pub(super) fn put(
         &self,
         namespace: &str,
@@ -156,12 +157,12 @@ impl Answers {
         self.change(namespace, &request, &answer.question.clone(), Some(answer));
     }
 
-    /// Forgets one answer.
+    /// Drops one answer.
     pub(super) fn remove(&self, namespace: &str, question: &Question) {
         self.change(namespace, &question.request, question, None);
     }
 
-    /// Forgets all answers for a request.
+    /// Drops all answers for a request.
     pub(super) fn forget(&self, request: &Name) {
         self.lock().remove(request);
     }

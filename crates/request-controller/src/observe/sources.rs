@@ -1,4 +1,4 @@
-//! The parts of an observation, each from the caches or from the API server.
+//! The parts of an observation, each read from the caches or from the API server.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) struct Policy {
     pub(super) policy: Option<Arc<CompiledPolicy>>,
 }
 
-/// The policies that apply to a request, and those that nearly do.
+/// The policies that apply to a request, and those that nearly apply.
 #[derive(Default)]
 pub(super) struct Applying {
     pub(super) policies: Vec<Arc<CompiledPolicy>>,
@@ -47,7 +47,7 @@ impl Observer {
                 let state = self.world.read();
                 match state.requests.get(name) {
                     None => return Ok(None),
-                    // Nothing may be planned, or written, on a part of a status.
+                    // Without its evidence a status must neither be decided on nor written.
                     Some(cached) if cached.lacks_evidence => {}
                     Some(cached) => match &cached.request {
                         Ok(request) => return Ok(Some(AccessRequest::clone(request))),
@@ -64,8 +64,8 @@ impl Observer {
         }
     }
 
-    /// The pod, and all of it unless that is not needed. That it is gone is only ever said by the API
-    /// server: a cache may be older than the pod.
+    /// The pod, and all its fields if they are needed. Only the API server can say that a pod is gone: the cache may
+    /// not have received the pod yet.
     pub(super) async fn pod(
         &self,
         request: &AccessRequest,
@@ -102,7 +102,7 @@ impl Observer {
         })
     }
 
-    /// Whether there is anything to look for: a policy in the connector's namespace, or something granted.
+    /// True when the pod's fields may matter: the connector's namespace has a policy, or the request has a grant.
     fn needs_whole_pod(&self, request: &AccessRequest) -> bool {
         let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
         let phase = request.status.as_ref().and_then(|it| it.phase);
@@ -123,7 +123,7 @@ impl Observer {
             return Ok(cached.map(|it| (it.seen, it.labels)));
         }
         match self.live.connector(&name).await? {
-            // What cannot be read opens nothing. An error instead would hold up a withdrawal.
+            // An unreadable connector grants nothing. An error instead would delay a revocation.
             None | Some(Err(_)) => Ok(None),
             Some(Ok(connector)) if connector.metadata.deletion_timestamp.is_some() => Ok(None),
             Some(Ok(connector)) => {
@@ -147,14 +147,14 @@ impl Observer {
             let policy = |(uid, policy)| Policy { uid, policy };
             return Ok(kept.into_iter().map(policy).collect());
         }
-        // A live look follows one that has rested.
+        // A live observation follows a cached one that has waited for the rest.
         let pause = if via == Via::Caches && !was_granted(request) {
             Pause::Rests
         } else {
             Pause::None
         };
         let _turn = self.policy_lists.turn(namespace, pause).await?;
-        // What was read may be newer than the cache.
+        // The live policies may be newer than the cache.
         let keep = |policy: Result<AccessPolicy, Box<Unreadable>>| match policy {
             Ok(policy) if policy.metadata.deletion_timestamp.is_some() => None,
             Ok(policy) => Some(Policy {
@@ -175,7 +175,7 @@ impl Observer {
         Ok(read)
     }
 
-    /// The policies that apply to a request. One that cannot be read applies to none.
+    /// The policies that apply to a request. An unreadable policy never applies.
     pub(super) async fn applying(
         &self,
         request: &AccessRequest,
@@ -206,12 +206,12 @@ impl Observer {
             permission: request.spec.permission,
         };
         let own = request.metadata.namespace.as_deref().unwrap_or_default();
-        // What policies say is told to nobody but a pod beside them.
+        // The reasons are told only to pods in the namespace of the policies.
         let is_home = request.spec.context.object_ref.namespace == own;
         let mut found = Applying::default();
         let mut policies = policies;
         policies.sort_by(|a, b| PolicyAge::of(&a.policy).cmp(&PolicyAge::of(&b.policy)));
-        // Counted before anything of a policy is judged, which is what costs.
+        // The limit applies before a policy is judged, because judging is the expensive part.
         let mut counted = 0;
         for policy in policies {
             let default = config.default_requesters;
@@ -256,7 +256,7 @@ impl Observer {
             let account = state.accounts.get(&account).cloned();
             return Ok((account, state.namespaces.get(namespace).cloned()));
         }
-        // What cannot be read is found by no selector.
+        // Unreadable objects match no selector.
         let (account, home) =
             try_join!(self.live.account(&account), self.live.namespace(namespace))?;
         Ok((
@@ -265,7 +265,7 @@ impl Observer {
         ))
     }
 
-    /// What is managed for this request: under its names, or with its UID.
+    /// The managed objects of this request: under its names, or with its UID.
     pub(super) async fn grants(
         &self,
         request: &AccessRequest,
@@ -303,7 +303,7 @@ impl Observer {
     }
 }
 
-/// What matters about a pod.
+/// The fields of a pod that decisions need.
 pub(super) fn facts(pod: &Value) -> PodFacts {
     let account = text(pod, "/spec/serviceAccountName").filter(|it| !it.is_empty());
     PodFacts {
@@ -315,7 +315,7 @@ pub(super) fn facts(pod: &Value) -> PodFacts {
     }
 }
 
-/// Whether a pod in this phase never runs again.
+/// True when a pod in this phase never runs again.
 pub(crate) fn is_finished(phase: Option<&str>) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }

@@ -1,4 +1,4 @@
-//! Whether a standing permission covers what a request asks for.
+//! Whether a standing permission covers a request.
 
 use connectors_api::AccessRequest;
 use service_kit::report;
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Observer {
-    /// From the caches, what was heard of all that wait. Otherwise the evaluation service is asked anew, but only
-    /// where something was heard: no other look waits for it.
+    /// A cached observation uses the last answer about all waiting requests. A live one asks the evaluation service
+    /// again, but only if that answer was positive: other reconciliations do not wait for it.
     pub(super) async fn standing(&self, request: &AccessRequest, via: Via) -> StandingSeen {
         let uid = request.metadata.uid.as_deref().unwrap_or_default();
         if !self.world.read().standing.has(uid) {
@@ -35,7 +35,7 @@ impl Observer {
             }
         };
         if seen != StandingSeen::There {
-            // Until it is heard again, no further look is made for it.
+            // No further live read is made for it until the next positive answer.
             self.world.write().standing.forget(uid);
         }
         seen

@@ -1,4 +1,4 @@
-//! The conditions of a request: set once each, and a time that moves only with the value.
+//! The conditions of a request: each is set once, and its transition time changes only with its value.
 
 use connectors_api::{
     AccessRequestCondition, Condition, ConditionStatus,
@@ -8,9 +8,9 @@ use jiff::Timestamp;
 
 use crate::evidence::shortened;
 
-/// Conditions as they will be, beside those that they replace.
+/// The new conditions, beside the old ones.
 ///
-/// One that is not set is Unknown.
+/// A condition that is not set becomes Unknown.
 #[derive(Clone, Debug)]
 pub(super) struct Conditions {
     old: Vec<Condition<AccessRequestCondition>>,
@@ -66,14 +66,14 @@ impl Conditions {
         });
     }
 
-    /// Leaves it as it was: it is not looked at any more.
+    /// Keeps the old condition: it is no longer judged.
     pub(super) fn keep(&mut self, type_: AccessRequestCondition) {
         if let Some(was) = self.old.iter().find(|it| it.type_ == type_).cloned() {
             self.put(was);
         }
     }
 
-    /// Says that it is not judged, and why.
+    /// Sets a condition to Unknown, with the reason.
     pub(super) fn is_unknown(&mut self, type_: AccessRequestCondition, message: &str) {
         self.write(
             type_,
@@ -83,7 +83,7 @@ impl Conditions {
         );
     }
 
-    /// Leaves everything as it was that nothing was said about.
+    /// Keeps all old conditions that were not set.
     pub(super) fn keep_the_rest(&mut self) {
         for type_ in AccessRequestCondition::ALL {
             if find(&self.new, *type_).is_none() {
@@ -97,7 +97,7 @@ impl Conditions {
         self.new.push(condition);
     }
 
-    /// All of them in one order, whatever the order in which they were set.
+    /// All conditions in a fixed order, independent of the order in which they were set.
     pub(super) fn finish(mut self) -> Vec<Condition<AccessRequestCondition>> {
         for type_ in AccessRequestCondition::ALL {
             if find(&self.new, *type_).is_none() {
@@ -109,7 +109,7 @@ impl Conditions {
     }
 }
 
-/// The reason of Ready that a status shows, if it is one of ours.
+/// The reason of Ready in a status, if it is a known one.
 pub(super) fn ready(conditions: &[Condition<AccessRequestCondition>]) -> Option<reason::Ready> {
     let ready = find(conditions, AccessRequestCondition::Ready)?;
     reason::Ready::ALL

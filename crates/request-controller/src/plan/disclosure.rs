@@ -1,7 +1,7 @@
-//! What each namespace is told of a policy's checks.
+//! The information about a policy's checks that each namespace may see.
 //!
-//! The objects of checks are in the pod's namespace. Where the policy is in another one, its author is told one outcome
-//! for each policy; what the objects say is told at the pod alone.
+//! The check objects are in the pod's namespace. If the policy is in another one, its author sees one outcome for
+//! each policy. Details of the objects are shown only at the pod.
 
 use connectors_api::{AccessRequest, reason::AccessCheckReady};
 
@@ -11,17 +11,17 @@ use crate::{
     selection,
 };
 
-/// What the checks of one policy say, as it may be told.
+/// The state of one policy's checks, as it may be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Disclosure {
-    /// In the policy's namespace.
+    /// For the policy's namespace.
     pub(super) message: String,
-    /// At the pod, if that is in another namespace.
+    /// For the pod, if it is in another namespace.
     pub(super) at_pod: Option<String>,
 }
 
 impl Disclosure {
-    /// What may be told about a pod in the policy's namespace, or about one that `is_foreign` to it.
+    /// The information about a pod in the policy's namespace, or about one that `is_foreign` to it.
     pub(super) fn of(answer: &Answer, is_foreign: bool) -> Self {
         if is_foreign {
             Self {
@@ -33,7 +33,7 @@ impl Disclosure {
         }
     }
 
-    /// Why a grant ends. It is about objects that the grant lists, so that both namespaces know them.
+    /// The reason why a grant ends. It concerns objects that the grant lists, so both namespaces know them.
     pub(super) fn of_lapse(check: Option<&str>, why: &str) -> Self {
         let message = match check {
             Some(check) => format!("check {check}: {why}"),
@@ -45,7 +45,7 @@ impl Disclosure {
         }
     }
 
-    /// What says nothing about objects.
+    /// A message without information about objects.
     pub(super) fn here(message: String) -> Self {
         Self {
             message,
@@ -54,7 +54,7 @@ impl Disclosure {
     }
 }
 
-/// The objects as the policy's namespace may see them.
+/// The objects as far as the policy's namespace may see them.
 pub(super) fn listed(is_foreign: bool, listed: impl FnOnce() -> Listed) -> Listed {
     if is_foreign {
         Listed::default()
@@ -63,7 +63,7 @@ pub(super) fn listed(is_foreign: bool, listed: impl FnOnce() -> Listed) -> Liste
     }
 }
 
-/// The sentence about checks: those that stand in the way, in the policy's order.
+/// The sentence about the checks that do not pass, in the policy's order.
 fn in_full(answer: &Answer) -> String {
     if let Some(refusal) = &answer.refusal {
         return refusal.clone();
@@ -72,7 +72,7 @@ fn in_full(answer: &Answer) -> String {
     told.join("; ")
 }
 
-/// The same without anything that depends on which objects there are. What is wrong with the policy itself is told.
+/// The same without anything that depends on the existing objects. Errors of the policy itself are included.
 fn outcome(answer: &Answer) -> String {
     if let Some(refusal) = &answer.refusal {
         return refusal.clone();
@@ -93,7 +93,7 @@ fn outcome(answer: &Answer) -> String {
     format!("{outcome}; what they found is told at the pod, in its namespace")
 }
 
-/// What the pod's own namespace is told: its objects, and nothing of the policy.
+/// The text for the pod's own namespace: its objects, and nothing of the policy.
 fn of_objects(answer: &Answer) -> String {
     let mut told: Vec<&str> = Vec::new();
     let messages = in_the_way(answer).map(|check| check.message.as_str());
@@ -117,13 +117,13 @@ fn of_check(check: &CheckSeen) -> String {
     }
 }
 
-/// Whether a check says the same whatever objects there are.
+/// True when the state of a check does not depend on the objects.
 fn is_of_policy(check: &CheckSeen) -> bool {
     let has_none = check.objects.is_empty() && check.left_out == LeftOut::default();
     has_none && selection::is_trouble_of_policy(&check.reason)
 }
 
-/// Whether the pod is in another namespace than the connector.
+/// True when the pod and the connector are in different namespaces.
 pub(super) fn is_foreign(request: &AccessRequest) -> bool {
     let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
     request.spec.context.object_ref.namespace != namespace

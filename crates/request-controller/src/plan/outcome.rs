@@ -1,4 +1,4 @@
-//! The status as it should be: the table of the design, row by row.
+//! The new status: the table of the design, row by row.
 
 mod draft;
 mod standing;
@@ -29,35 +29,35 @@ use crate::{
 use draft::Draft;
 use service_kit::clock::Now;
 
-/// A request that waits for leave, or for somebody to repair something, has no event that wakes it.
+/// The delay for a request that waits for the permission to write or for a repair, because no event wakes it.
 const PATIENT: Duration = Duration::from_secs(30);
-/// Somebody could not be asked.
+/// The delay after the evaluation service did not answer.
 const IMPATIENT: Duration = Duration::from_secs(3);
-/// How long a request that never gave anything is kept after its pod is gone.
+/// The retention of a request that was never granted, after its pod is gone.
 const NEVER_GRANTED: SignedDuration = SignedDuration::from_hours(1);
-/// The texts of all policies that refused, together.
+/// The limit of the texts of all policies that refused, together.
 const LARGEST_REFUSED: usize = 256 * 1024;
 
-/// The status as it should be, and what follows from it.
+/// The new status, and its consequences.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) status: AccessRequestStatus,
-    /// UIDs of the policies whose permission is to be written now.
+    /// The UIDs of the policies whose grants must be written now.
     pub(super) write: BTreeSet<String>,
-    /// Caches, or old reads, are not enough to tell.
+    /// The reads come from caches or are too old for a decision.
     pub(super) look: bool,
     pub(super) due: Option<Timestamp>,
     pub(super) again: Option<Duration>,
-    /// The request itself is to be deleted.
+    /// True when the request must be deleted.
     pub(super) delete: bool,
-    /// What a pod of another namespace is told beside the status.
+    /// The text for a pod of another namespace.
     pub(super) at_pod: String,
 }
 
 pub(super) fn of(seen: &Observed, now: Now, terms: Terms) -> Outcome {
     let old = seen.request.status.clone().unwrap_or_default();
     if seen.request.metadata.deletion_timestamp.is_some() {
-        // It counts as deleted: its status describes nothing any more, and nobody writes it.
+        // The request counts as deleted: its status no longer describes grants, and is not written.
         return Outcome::plain(old);
     }
     if old.phase.is_some_and(grant::is_terminal) {
@@ -90,8 +90,8 @@ impl Outcome {
     }
 }
 
-/// A terminal status never changes again, but for the note that its pod is gone, which starts the time
-/// after which the request is deleted. One that needs no pod to be gone is deleted soon.
+/// A final status never changes again, except for the note that its pod is gone, from which the retention counts. A
+/// duplicate and a request that ended because of a standing permission are deleted without waiting for the pod's end.
 fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Terms) -> Outcome {
     let is_duplicate = old.phase == Some(Phase::Invalid)
         && conditions::ready(&old.conditions) == Some(Ready::DuplicateRequest);
@@ -118,7 +118,7 @@ fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Te
     let Some(since) = noted else {
         let mut status = old.clone();
         let generation = seen.request.metadata.generation;
-        // Told anew, so that its time is that of the end.
+        // Without the old condition, so that the transition time is that of the pod's end.
         let without: Vec<_> = old
             .conditions
             .iter()
@@ -136,7 +136,7 @@ fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Te
     };
     let due = since.checked_add(kept_for(&old, terms)).ok();
     Outcome {
-        // Not before what was granted is known to be gone.
+        // A request is kept until its grants are confirmed gone.
         delete: due.is_some_and(|due| now >= due)
             && (old.phase != Some(Phase::Revoked) || old.revoked_at.is_some()),
         due,
@@ -144,8 +144,8 @@ fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Te
     }
 }
 
-/// How long a request is kept after its pod is gone. One that never gave anything and was not refused says nothing that
-/// anybody has to prove later, and pods make as many as they like.
+/// The retention of a request after its pod is gone. A request that was neither granted nor rejected is no record
+/// that must be kept, and pods may create any number of them.
 fn kept_for(status: &AccessRequestStatus, terms: Terms) -> SignedDuration {
     let is_record = status.granted_at.is_some() || status.phase == Some(Phase::Rejected);
     if is_record {
@@ -155,7 +155,7 @@ fn kept_for(status: &AccessRequestStatus, terms: Terms) -> SignedDuration {
     }
 }
 
-/// Every policy that was, and every one that applies now.
+/// Every policy with a decision, and every policy that applies now.
 fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
     let status = at.seen.request.status.clone().unwrap_or_default();
     let mut followed = Vec::new();
@@ -176,7 +176,7 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
                 };
                 followed
             }
-            // Decided and never in force: it is decided anew, or not at all.
+            // Decided but never in force: it is decided anew if the policy still applies.
             GrantState::Granting | GrantState::Granted => continue,
         };
         if let Some((_, uid)) = grant::identity(entry) {
@@ -194,7 +194,7 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
     let list = ListRoom::shared_by(open.len());
     followed.extend(open.into_iter().map(|it| policy::open(at, it, list)));
     bound_refused(&mut followed);
-    // One order, wherever a policy stands: a status that says the same is not written again.
+    // A fixed order, so that an unchanged status is not written again.
     let key = |it: &Followed| {
         let identity = grant::identity(&it.entry);
         identity.map(|(name, uid)| (name.to_owned(), uid.to_owned()))
@@ -203,8 +203,8 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
     followed
 }
 
-/// Keeps the texts of policies that refused within what a status can hold, the earlier ones first: a refusal is
-/// recorded whatever the size of its policy.
+/// Keeps the texts of refusing policies within the size of a status, the earlier ones first. A refusal is recorded
+/// whatever the size of its policy.
 fn bound_refused(followed: &mut [Followed]) {
     let mut left = LARGEST_REFUSED;
     for one in followed {
@@ -234,7 +234,7 @@ const fn again(standing: Standing) -> Option<Duration> {
     }
 }
 
-/// What the check that stopped holding says now.
+/// The verdict of the check that no longer passes.
 fn lapsed_verdict(seen: &Observed) -> AccessCheckReady {
     let mut verdicts = seen.frozen.iter().filter_map(|it| match &it.held {
         Held::Lapsed { verdict, .. } => Some(*verdict),
@@ -245,7 +245,7 @@ fn lapsed_verdict(seen: &Observed) -> AccessCheckReady {
         .unwrap_or(AccessCheckReady::AccessCheckFailed)
 }
 
-/// Why a request cannot be one at all. The webhook fills in what is missing; nobody guesses here.
+/// The reason why a request is invalid. The webhook fills in missing fields, so the controller does not guess them.
 fn unusable(seen: &Observed) -> Option<&'static str> {
     let spec = &seen.request.spec;
     let namespace = seen.request.metadata.namespace.as_deref();

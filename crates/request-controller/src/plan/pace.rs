@@ -1,41 +1,41 @@
-//! How often people are told what a request waits for.
+//! The rate limit of events about a waiting request.
 //!
-//! A tenant who writes the objects of checks can change what is awaited at any rate. Each change is told, up to a
-//! number per minute; of further changes, the last one is told when the minute is over. Ends and grants are told at
-//! once.
+//! A tenant who writes check objects can change the message of a waiting request at any rate. Up to a number per
+//! minute, each change is published. Of further changes, only the last one is published when the minute is over. Ends
+//! and grants are published at once.
 
 use std::time::Duration;
 
 use super::{Told, tell::Kind};
 use service_kit::clock::Now;
-/// So many changes of what is awaited are told of one request
+/// The number of changes of one request's wait that are published
 const MOST: usize = 4;
 /// within this time.
 const TIME: Duration = Duration::from_mins(1);
 
-/// What was told lately of one request.
+/// The recent events about one request.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
-    /// When, the latest last.
+    /// Their times, the latest last.
     at: Vec<Now>,
-    /// What was told last of the wait, about each object.
+    /// The last event about the wait, for each object.
     last: Vec<Told>,
-    /// What waits to be told.
+    /// The events that are held back.
     held: Vec<Told>,
 }
 
-/// What is told now.
+/// The events to publish now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paced {
-    /// This.
+    /// The events.
     pub tell: Vec<Told>,
-    /// There is more to tell, after that time.
+    /// More events are held back until after this time.
     pub again: Option<Duration>,
 }
 
 impl Pace {
-    /// Decides on the events of one look, which are none when nothing changed, and on what a pod of another namespace
-    /// waits for, which no status tells.
+    /// Filters the events of one reconciliation, which are none when nothing changed, and the event about the wait
+    /// for a pod of another namespace, which is in no status.
     #[must_use]
     pub fn next(&mut self, events: Vec<Told>, wait: Option<Told>, now: Now) -> Paced {
         let is_wait = |told: &Told| told.kind == Kind::AccessPending;
@@ -47,13 +47,13 @@ impl Pace {
             };
         }
         if events.is_empty() && self.last.is_empty() {
-            // A process that begins to lead repeats nothing that another one may have told.
+            // A new leader does not repeat an event that its predecessor may have published.
             self.last.extend(wait);
             return Paced::default();
         }
         for told in events.into_iter().chain(wait) {
             self.held.retain(|it| it.about != told.about);
-            // It may be again what people know already.
+            // The wait may have changed back to the one that was last published.
             if !self.last.contains(&told) {
                 self.held.push(told);
             }
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// A clock on the wall that stands still makes no difference.
+    /// Only the monotonic time matters.
     fn later(now: Now, time: Duration) -> Now {
         Now {
             mono: now.mono + time,
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(pace.next(vec![], wait("a"), now), Paced::default());
         assert_eq!(pace.next(vec![], wait("b"), now).tell, waits("b"));
         assert_eq!(pace.next(vec![], wait("b"), now), Paced::default());
-        // Changes back and forth are paced like any other.
+        // Changes back and forth are limited like any other.
         for note in ["a", "b"] {
             assert_eq!(pace.next(vec![], wait(note), now).tell, waits(note));
         }

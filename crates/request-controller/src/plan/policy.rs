@@ -1,4 +1,4 @@
-//! What becomes of one policy for one request. Policies are independent of each other.
+//! The state of one policy for one request. Policies are independent of each other.
 
 use connectors_api::{
     access_policy::Limits,
@@ -25,65 +25,65 @@ use crate::{
 pub(super) struct Followed {
     /// The entry.
     pub(super) entry: MatchedPolicy,
-    /// Where it stands.
+    /// Its state.
     pub(super) standing: Standing,
-    /// Why, as sentences for people.
+    /// The reason, as sentences for users.
     pub(super) told: Disclosure,
-    /// When it changes by itself.
+    /// The time at which it changes by itself.
     pub(super) due: Option<Timestamp>,
 }
 
-/// Where one policy stands.
+/// The state of one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Its permission is in force; `sure` if that was confirmed.
+    /// Its grant is in force; `sure` if that was confirmed.
     Granted { sure: bool },
-    /// Its permission is to be written now.
+    /// Its grant must be written now.
     Granting,
-    /// Its permission was in force, is not there any more, and cannot be written now.
+    /// Its grant was in force, no longer exists, and cannot be written now.
     Lost(Waiting),
-    /// Its checks are awaited.
+    /// Its checks are pending.
     Waiting(Waiting),
-    /// It gives nothing any more.
+    /// It grants nothing any more.
     Ended(Ready),
 }
 
-/// What is awaited.
+/// The reason of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// Nothing but leave to write: the switch is off, or the pod is going.
+    /// Ready to grant, but writing is not allowed now: the feature is disabled, or the pod is terminating.
     Leave,
-    /// A decision.
+    /// A check without a decision.
     Decision,
-    /// Somebody who repairs what cannot be judged.
+    /// An error that a person has to repair.
     Repair,
     /// An answer from the evaluation service.
     Answer,
-    /// A look at the API server instead of the caches.
+    /// A live read.
     Look,
 }
 
-/// What holds for all policies of one request at one moment.
+/// The values that are the same for all policies of one request at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment<'a> {
     pub(super) seen: &'a Observed,
     pub(super) now: Timestamp,
-    /// Whether anything new may be granted at all: the switch is on and the pod is not going.
+    /// True when grants are allowed at all: the feature is enabled and the pod is not terminating.
     pub(super) may_grant: bool,
-    /// Whether what was read is fresh enough to grant on.
+    /// True when the reads are fresh enough for a grant.
     pub(super) is_live: bool,
 }
 
 impl Moment<'_> {
-    /// What may be told of an answer.
+    /// The information about an answer that may be shown.
     fn disclosed(&self, answer: &Answer) -> Disclosure {
         Disclosure::of(answer, disclosure::is_foreign(&self.seen.request))
     }
 }
 
-/// A policy that was granted on before.
+/// A policy that has granted before.
 ///
-/// None if it is judged as one that was never granted on: its permission is gone, and it is another one now.
+/// None if it is judged like a policy that has never granted: its grant is gone, and the policy has changed.
 pub(super) fn frozen(
     at: Moment<'_>,
     entry: &MatchedPolicy,
@@ -115,7 +115,7 @@ pub(super) fn frozen(
     }
 }
 
-/// A policy whose permission was in force and is not there any more.
+/// A policy whose grant was in force and no longer exists.
 struct Again<'a> {
     seen: &'a FrozenSeen,
     entry: MatchedPolicy,
@@ -133,7 +133,7 @@ impl Again<'_> {
     }
 }
 
-/// What becomes of a policy that was granted on, unless its permission is to be written again.
+/// The state of a policy that has granted, unless its grant must be rewritten.
 fn lasting<'a>(
     at: Moment<'a>,
     entry: &MatchedPolicy,
@@ -164,7 +164,7 @@ fn lasting<'a>(
         let told = Disclosure::here("the grant reached the end of its time".to_owned());
         return Ok(ended(at, entry, Ready::Expired, told));
     }
-    // Not looked at: nothing changes.
+    // Not observed: nothing changes.
     let Some(seen) = seen else {
         return Ok(follow(grant.state, Standing::Granted { sure: false }));
     };
@@ -197,7 +197,7 @@ fn lasting<'a>(
     }))
 }
 
-/// What was taken away comes back only as it came the first time: when every check passes, read live.
+/// A removed grant is rewritten only under the conditions of the first grant: every check passes, read live.
 fn again(
     at: Moment<'_>,
     entry: &MatchedPolicy,
@@ -236,13 +236,14 @@ fn again(
     }
 }
 
-/// What cannot be judged says neither yes nor no, and nothing is there that would have to go.
+/// Checks that cannot be judged are neither a pass nor a rejection, and no grant exists that would have to be
+/// removed.
 fn unjudged(at: Moment<'_>, gone: &str, answer: &Answer) -> String {
     let told = at.disclosed(answer).message;
     format!("{gone}, and its checks cannot be judged: {told}")
 }
 
-/// A policy that was not granted on yet and applies now, listed within this room.
+/// A policy that applies now and has not granted yet, with its objects listed within this room.
 pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Followed {
     let Limits {
         pending_timeout, ..
@@ -267,7 +268,7 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
         told,
         due,
     };
-    // What said no is kept as it was, like what said yes.
+    // A refusing policy is kept in the status like a granting one.
     let end = |listed, reason, told| {
         let kept = snapshot::snapshot(&policy.policy.policy);
         ended(at, &entry(kept, listed), reason, told)
@@ -341,7 +342,7 @@ fn granting(policy: &PolicySeen, answer: &Answer, followed: &Followed) -> Follow
     followed
 }
 
-/// The end of a policy for this request, which is recorded and never taken back.
+/// The end of a policy for this request, which is final.
 pub(super) fn ended(
     at: Moment<'_>,
     entry: &MatchedPolicy,
@@ -356,7 +357,7 @@ pub(super) fn ended(
     }
 }
 
-/// An entry that gives nothing any more.
+/// An entry that grants nothing any more.
 pub(super) fn closed(entry: &MatchedPolicy, reason: Ready, now: Timestamp) -> MatchedPolicy {
     let grant = entry.grant.clone().unwrap_or(PolicyGrant {
         state: GrantState::Ended,

@@ -1,4 +1,4 @@
-//! What the status says once something was done: written, removed, or not.
+//! The status after an action: a grant was written, removed, or could not be written.
 
 use connectors_api::{
     AccessRequest,
@@ -19,21 +19,21 @@ use crate::{
     snapshot,
 };
 
-/// Why what was just written must go at once.
+/// The reason why a new grant must be removed at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NotOurs {
-    /// The request is gone, another one has its name, or it is being deleted.
+    /// The request is gone or being deleted, or another one has its name.
     #[error("the request is gone")]
     Gone,
-    /// It was ended meanwhile.
+    /// The request ended meanwhile.
     #[error("the request was ended meanwhile")]
     Ended,
-    /// The evidence in its status is another one.
+    /// The evidence in the request's status has changed.
     #[error("the request shows other evidence")]
     OtherEvidence,
 }
 
-/// The status of a request whose permissions were written, if it still wants exactly them.
+/// The status of a request whose grants were written, if it still wants exactly them.
 pub fn granted(
     live: Option<&AccessRequest>,
     decided: &AccessRequest,
@@ -92,13 +92,13 @@ fn confirm(entry: &mut MatchedPolicy, now: Timestamp) {
         .and_then(|limits| limits.max_duration);
     if let Some(grant) = &mut entry.grant {
         grant.state = GrantState::Granted;
-        // Writing it again does not make it last longer.
+        // A rewritten grant does not last longer.
         let since = *grant.granted_at.get_or_insert(now);
         grant.expires_at = limit.and_then(|limit| since.checked_add(limit.get()).ok());
     }
 }
 
-/// When access ends at the latest: with the last of the permissions in force, unless one has no end.
+/// The time at which access ends at the latest: with the last grant in force, unless one has no end.
 #[must_use]
 pub(super) fn expires_at(policies: &[MatchedPolicy]) -> Option<Timestamp> {
     let grants = policies.iter().filter_map(|entry| entry.grant.as_ref());
@@ -108,7 +108,7 @@ pub(super) fn expires_at(policies: &[MatchedPolicy]) -> Option<Timestamp> {
     ends.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// The status of a revoked request of whose permissions nothing is left.
+/// The status of a revoked request without remaining grants.
 #[must_use]
 pub fn finished(request: &AccessRequest, now: Timestamp) -> Option<AccessRequestStatus> {
     let status = request.status.as_ref()?;
@@ -119,7 +119,7 @@ pub fn finished(request: &AccessRequest, now: Timestamp) -> Option<AccessRequest
     })
 }
 
-/// The status of a request whose permission could not be written. None if it says so already.
+/// The status of a request whose grant could not be written. None if it is unchanged.
 #[must_use]
 pub fn not_written(
     request: &AccessRequest,
@@ -141,7 +141,7 @@ pub fn not_written(
     (status != *old).then_some(status)
 }
 
-/// The status of a request that cannot be read as one.
+/// The status of an unreadable request.
 #[must_use]
 pub fn unreadable(problem: &str, now: Timestamp) -> AccessRequestStatus {
     let mut conditions = Conditions::after(&[], None, now);
@@ -154,7 +154,7 @@ pub fn unreadable(problem: &str, now: Timestamp) -> AccessRequestStatus {
     }
 }
 
-/// The digest of what a grant was decided on.
+/// The digest of a grant's evidence.
 #[must_use]
 pub(super) fn digest(request: &AccessRequest, status: &AccessRequestStatus) -> String {
     let policies: Vec<_> = status

@@ -1,4 +1,4 @@
-//! What people are told: the sentences of conditions, and the events when a request changes.
+//! The texts for users: the sentences of conditions, and the events when a request changes.
 
 use connectors_api::{
     AccessRequest, AccessRequestCondition,
@@ -33,19 +33,19 @@ pub(super) const WRITING: &str = "the checks pass; the permission is being writt
 /// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Something is awaited.
+    /// The request waits.
     AccessPending,
     /// Access was granted.
     AccessGranted,
-    /// Access was taken back while the pod still runs.
+    /// Access was revoked while the pod still runs.
     AccessRevoked,
-    /// The pod ended, and access or the wait for it with it; or there is nothing to wait for any more.
+    /// The pod ended, and access or the wait for it with it; or the request is no longer needed.
     AccessEnded,
-    /// A check said no, or the wait was too long.
+    /// A check was rejected, or the wait was too long.
     AccessRejected,
     /// The request cannot be decided.
     AccessInvalid,
-    /// A request that had decided was deleted, so that its pod may ask again.
+    /// A rejected or revoked request was deleted, so that its pod may get a new one.
     AccessReset,
 }
 
@@ -64,7 +64,7 @@ impl Kind {
         }
     }
 
-    /// Whether somebody should look at it.
+    /// True for events of the type Warning.
     #[must_use]
     pub const fn is_warning(self) -> bool {
         match self {
@@ -76,12 +76,12 @@ impl Kind {
     }
 }
 
-/// Whom an event is about.
+/// The object of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum About {
     /// The request.
     Request,
-    /// The pod that asks.
+    /// The requesting pod.
     Pod,
     /// A policy.
     Policy {
@@ -95,19 +95,18 @@ pub enum About {
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Whom it is about.
+    /// Its object.
     pub about: About,
     /// Its kind.
     pub kind: Kind,
-    /// The reason of the condition Ready, for those who may know it.
+    /// The reason of the condition Ready, if the reader may know it.
     pub why: Option<Ready>,
     /// The sentence.
     pub note: String,
 }
 
-/// The events of a change: one when a request comes to another state or waits for something else, none while it
-/// stays. How often people hear of the latter is decided by [`super::pace`]. What the objects of the pod say is told
-/// `at_pod`, where that is in another namespace.
+/// The events of a change: one when a request changes its state or waits for something else, none otherwise.
+/// [`super::pace`] limits the events about the wait. Details of a foreign pod's objects are published only `at_pod`.
 #[must_use]
 pub fn of_change(
     request: &AccessRequest,
@@ -134,7 +133,7 @@ pub fn of_change(
         Some(Phase::Revoked | Phase::Ended) => Kind::AccessRevoked,
         Some(Phase::Rejected) => Kind::AccessRejected,
         Some(Phase::Invalid) => Kind::AccessInvalid,
-        // Between the decision and its being in force there is nothing to wait for.
+        // The grant is decided and not in force yet: there is nothing to wait for.
         Some(Phase::Pending) | None if why == Ready::GrantNotWritten => {
             return Vec::new();
         }
@@ -169,7 +168,7 @@ pub fn of_change(
     events
 }
 
-/// What a pod of another namespace waits for: the request's status does not tell it.
+/// The event about the wait for a pod of another namespace, which is not in the request's status.
 #[must_use]
 pub fn wait(request: &AccessRequest, new: &AccessRequestStatus, at_pod: &str) -> Option<Told> {
     let waits = new.phase == Some(Phase::Pending)
@@ -177,7 +176,7 @@ pub fn wait(request: &AccessRequest, new: &AccessRequestStatus, at_pod: &str) ->
     (waits && is_foreign(request)).then(|| at_foreign_pod(request, Kind::AccessPending, at_pod))
 }
 
-/// Whether a request ended as every request does that nothing goes wrong with.
+/// True when a request ended without a problem.
 const fn is_normal_end(why: Ready) -> bool {
     matches!(
         why,
@@ -185,7 +184,7 @@ const fn is_normal_end(why: Ready) -> bool {
     )
 }
 
-/// Whether a policy gave something, or stopped giving it.
+/// True when a policy granted, or stopped granting.
 fn changed(old: &AccessRequestStatus, entry: &MatchedPolicy) -> bool {
     let state = |entry: &MatchedPolicy| entry.grant.as_ref().map(|grant| grant.state);
     let was_granted = entry
@@ -227,8 +226,8 @@ fn at_foreign_pod(request: &AccessRequest, kind: Kind, of_objects: &str) -> Told
     }
 }
 
-/// A pod of another namespace learns nothing of what is in this one, but what becomes of its own request, and what
-/// the objects in its own namespace say. Where the text is too long, their part is cut.
+/// A pod of another namespace learns nothing about this namespace except the outcome of its own request and the state
+/// of the objects in its own namespace. If the text is too long, the part about objects is cut.
 fn for_foreign_pod(request: &AccessRequest, kind: Kind, of_objects: &str) -> String {
     let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
     let connector = &request.spec.connector_ref.name;
@@ -261,7 +260,7 @@ pub(super) fn replaced(name: &str) -> String {
     )
 }
 
-/// Near misses that are named; of the rest their number is.
+/// The number of near misses that are named; the others are only counted.
 const NAMED: usize = 5;
 
 pub(super) fn no_policy(request: &AccessRequest, near: &[NearMiss]) -> String {
@@ -297,7 +296,7 @@ pub(super) fn no_policy(request: &AccessRequest, near: &[NearMiss]) -> String {
     parts.join("; ")
 }
 
-/// What is said of a no: that it is final, and what helps. The reason is cut before that is.
+/// The message of a rejection: that it is final, and the remedy. The reason is cut rather than the remedy.
 pub(super) fn for_good(request: &AccessRequest, reason: &str) -> String {
     let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
     let name = request.metadata.name.as_deref().unwrap_or_default();
@@ -335,7 +334,7 @@ pub(super) fn of_policy(entry: &MatchedPolicy, message: &str) -> String {
     }
 }
 
-/// What all policies that can still pass wait for.
+/// The checks that all undecided policies wait for.
 pub(super) fn awaited(followed: &[Followed]) -> String {
     let waiting = followed
         .iter()
@@ -346,7 +345,7 @@ pub(super) fn awaited(followed: &[Followed]) -> String {
     one_suffices(&told)
 }
 
-/// The same for a pod of another namespace: its own objects, and no policy.
+/// The same for a pod of another namespace: its own objects, without the policies.
 pub(super) fn awaited_at_pod(followed: &[Followed]) -> String {
     let waiting = followed
         .iter()
@@ -367,7 +366,7 @@ fn one_suffices(told: &[String]) -> String {
     }
 }
 
-/// Who approved, as far as the objects record it.
+/// The approvers, as far as the objects name them.
 pub(super) fn granted(policies: &[MatchedPolicy]) -> String {
     let granted = policies.iter().filter(|entry| {
         let grant = entry.grant.as_ref();
@@ -395,7 +394,7 @@ pub(super) fn granted(policies: &[MatchedPolicy]) -> String {
     told.join("; ")
 }
 
-/// What is told about the pod when a request that had decided is deleted.
+/// The event for the pod when a rejected or revoked request is deleted.
 #[must_use]
 pub fn of_deletion(request: &AccessRequest) -> Vec<Told> {
     let phase = request.status.as_ref().and_then(|status| status.phase);
@@ -405,7 +404,7 @@ pub fn of_deletion(request: &AccessRequest) -> Vec<Told> {
     };
     let conditions = request.status.iter().flat_map(|it| &it.conditions);
     let not_found = ContextObjectValid::NotFound.to_string();
-    // Its pod cannot ask any more.
+    // The pod is gone, so it cannot get a new request.
     if conditions
         .into_iter()
         .any(|it| it.type_ == AccessRequestCondition::ContextObjectValid && it.reason == not_found)

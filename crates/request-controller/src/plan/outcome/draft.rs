@@ -1,4 +1,4 @@
-//! The status under construction: each end of a branch is a row of the table.
+//! The status under construction: each branch ends in a row of the table.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl Draft<'_> {
             return self.refused(Ready::DuplicateRequest, message);
         }
         let terminating = facts.as_ref().is_none_or(|facts| facts.terminating);
-        // Before the connector: whether there is one is not told to who cannot be granted anything.
+        // Before the connector: a request that cannot be granted must not learn whether the connector exists.
         if self.seen.over_limit && !self.was_granted() {
             let message = tell::too_many(&pod.namespace);
             self.forget_undecided();
@@ -79,7 +79,7 @@ impl Draft<'_> {
         self.policies(now, terminating)
     }
 
-    /// What was decided and never confirmed does not outlast what it was decided on.
+    /// Drops decided grants that were never confirmed, because the basis of their decision no longer holds.
     fn forget_undecided(&mut self) {
         self.status.policies.retain(|entry| {
             let grant = entry.grant.as_ref();
@@ -91,7 +91,7 @@ impl Draft<'_> {
         self.status.granted_at.is_some()
     }
 
-    /// Whether something was granted, or may have been written without being confirmed.
+    /// True when something was granted, or may have been written without a confirmation.
     fn may_have_held(&self) -> bool {
         let open = self.status.policies.iter().any(|entry| {
             let grant = entry.grant.as_ref();
@@ -100,7 +100,7 @@ impl Draft<'_> {
         open || self.was_granted()
     }
 
-    /// The connector, pinned by its UID when it is first found. Some if it is not there.
+    /// Pins the connector by its UID when it is first found. Some if it does not exist.
     fn connector(&mut self, terminating: bool) -> Option<Outcome> {
         let name = self.seen.request.spec.connector_ref.name.clone();
         let problem = match (&self.seen.connector, &self.status.connector_uid) {
@@ -194,7 +194,7 @@ impl Draft<'_> {
         outcome
     }
 
-    /// Why nothing is granted, whatever the checks say.
+    /// The reason why nothing is granted, independent of the checks.
     fn barred(&self, terminating: bool) -> Option<(Ready, String)> {
         if !self.seen.config.enabled {
             Some((Ready::ApprovalsDisabled, tell::DISABLED.to_owned()))
@@ -234,7 +234,7 @@ impl Draft<'_> {
                 lost.clone(),
             );
         } else {
-            // The note of an earlier failure stays until it is overcome.
+            // The note of an earlier failure stays until a write succeeds.
             self.conditions.keep(Is::AccessPermissionSync);
         }
         self.status.evidence = Some(settle::digest(&self.seen.request, &self.status));
@@ -242,8 +242,8 @@ impl Draft<'_> {
         self.pending(Ready::GrantNotWritten, message, None)
     }
 
-    /// Why it was not written the last time, if it is tried again: a status that changes with every attempt
-    /// would be written without end.
+    /// The earlier error of a retried write. It is kept because a message that changed with every attempt would cause
+    /// endless writes of the status.
     fn writing_message(&self) -> String {
         let old = self.seen.request.status.as_ref();
         let old = old.map_or(&[][..], |it| &it.conditions);
@@ -319,7 +319,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The last permission is gone.
+    /// The last grant of the request has ended.
     fn lapsed(mut self, followed: &[Followed]) -> Outcome {
         let ended_at = |it: &&Followed| it.entry.grant.as_ref().and_then(|grant| grant.ended_at);
         let last = followed
@@ -358,7 +358,7 @@ impl Draft<'_> {
         self.end(Phase::Revoked, reason, message)
     }
 
-    /// A normal end: of the pod, or of the wait. Where nothing was given, nothing is taken back.
+    /// A normal end: of the pod, or of the wait. Nothing is revoked if nothing was granted.
     fn over(mut self, reason: Ready, message: String) -> Outcome {
         self.conditions
             .is_unknown(Is::AccessCheckReady, tell::NOT_FOLLOWED);
@@ -369,7 +369,7 @@ impl Draft<'_> {
         }
     }
 
-    /// It is none that could be decided on; what it held meanwhile is taken back.
+    /// The request is invalid. Its grants, if any, are revoked.
     fn refused(self, reason: Ready, message: String) -> Outcome {
         if self.was_granted() {
             self.revoked(reason, message)
@@ -378,7 +378,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Final. What nobody looked at this time stays as it was last known.
+    /// The final status. Conditions that were not judged this time stay as last known.
     fn end(mut self, phase: Phase, reason: Ready, message: String) -> Outcome {
         let now = self.now;
         for entry in &mut self.status.policies {
@@ -393,7 +393,7 @@ impl Draft<'_> {
         self.status.phase = Some(phase);
         self.status.ended_at = Some(now);
         self.conditions.is_false(reason, message);
-        // Nothing is in force any more that could end.
+        // No grant is left that could expire.
         self.status.expires_at = None;
         self.conditions.keep_the_rest();
         self.status.conditions = self.conditions.finish();
@@ -415,7 +415,7 @@ impl Draft<'_> {
     }
 }
 
-/// What a pod of another namespace is told of the policy that decided.
+/// The text about the deciding policy for a pod of another namespace.
 fn at_pod(decided: Option<&Followed>) -> String {
     let told = decided.and_then(|it| it.told.at_pod.clone());
     told.unwrap_or_default()

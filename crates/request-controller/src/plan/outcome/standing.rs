@@ -1,4 +1,4 @@
-//! A request whose pod needs none: it ends, and makes way for a later one.
+//! A request whose pod has a standing permission: it ends, and is deleted so that a later one can be created.
 
 use connectors_api::{
     access_request::{AccessRequestStatus, Phase},
@@ -12,14 +12,14 @@ use crate::{
 };
 use service_kit::clock::Now;
 
-/// How long it stays after its end: for people, and for mounts that ask what became of it.
+/// The time for which it stays after its end, so that users and mounts can see the outcome.
 const STAYS: SignedDuration = SignedDuration::from_mins(1);
 
-/// Whether a standing permission ends a request. Not where a policy has come to anything: a grant is taken back by its
-/// own rules, and a no must not be forgotten with its request.
+/// True when a standing permission ends a request. It does not if a policy has decided: a grant is revoked by its own
+/// rules, and a rejection must not be deleted with its request.
 pub(super) fn suffices(seen: &Observed, now: Now, followed: &[Followed]) -> bool {
     let counts = match seen.freshness {
-        // A reason to look live.
+        // A reason for a live read.
         Freshness::Cached => true,
         Freshness::Live(_) => seen.freshness.left(now.mono).is_some(),
     };
@@ -31,12 +31,12 @@ pub(super) fn suffices(seen: &Observed, now: Now, followed: &[Followed]) -> bool
     seen.standing == StandingSeen::There && counts && !decided
 }
 
-/// Whether a request that ended so is deleted now, and when it is; none for every other request.
+/// Whether a request with this end is deleted now, and the time of its deletion. None for all other requests.
 pub(super) fn makes_way(status: &AccessRequestStatus, now: Timestamp) -> Option<(bool, Timestamp)> {
     let is_it = status.phase == Some(Phase::Ended)
         && conditions::ready(&status.conditions) == Some(Ready::StandingPermission);
     let ended = status.ended_at.filter(|_| is_it)?;
     let due = ended.checked_add(STAYS).ok()?;
-    // A clock that was set back must not keep it.
+    // A clock that was set back must not keep the request.
     Some((now >= due || now < ended, due))
 }
