@@ -217,8 +217,8 @@ impl Applier {
         Ok(())
     }
 
-    /// An object already exists under the name. It is accepted only if it is exactly the decided one. Otherwise it is
-    /// removed together with its counterpart, and the next reconciliation decides anew.
+    /// An object already exists under the name. It is accepted only if it is exactly the decided one. Otherwise the
+    /// managed objects under the name are removed, and the next reconciliation decides anew. A foreign object stays.
     async fn adopt(&self, kind: GrantKind, grant: &Grant) -> Result<(), ApplyError> {
         let name = Name::in_metadata(&grant.role.metadata);
         let found = self.live.grant(kind, &name).await?;
