@@ -11,6 +11,7 @@ mod kubernetes;
 mod tekton;
 
 use crate::access_policy::ObjectKind;
+use crate::lineage::RunKind;
 
 /// What a kind of approval needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,18 @@ pub enum Proof {
 pub enum Lineage {
     /// Pod, TaskRun, PipelineRun, CustomRun, ApprovalTask.
     Tekton,
+}
+
+impl Lineage {
+    /// The kinds between pod and approval, which a proof reads.
+    pub fn kinds(self) -> impl Iterator<Item = ObjectKind> {
+        match self {
+            Self::Tekton => RunKind::ALL.into_iter().map(|it| ObjectKind {
+                api_version: it.api_version().to_owned(),
+                kind: it.as_str().to_owned(),
+            }),
+        }
+    }
 }
 
 /// A row of the table.

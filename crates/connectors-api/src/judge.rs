@@ -25,21 +25,26 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use candidate::{needs_proof, not_shared, without_proof};
+pub use candidate::{ProofNeeded, not_shared, proof_needed, without_proof};
 pub use input::JudgeError;
 pub use policy::Policy;
-pub use reason::{JudgeReason, RulesReason};
+pub use reason::{JudgeReason, Reason, RulesReason};
 pub use rules::{GrantedRule, NoRules};
 
+use crate::approval_kind::Lineage;
 use crate::check_state::{CheckOutcome, ObjectState};
 use crate::check_verdict::{of_checks, of_objects};
 use crate::context_view;
+use crate::object_ref::ObjectRef;
 use crate::reason::AccessCheckReady;
 use crate::shared_fields::{FieldPath, seen_from_elsewhere};
 use crate::template::{Budget, TemplateData};
 use candidate::Selection;
 use object::Object;
 use policy::PolicyCheck;
+
+/// The most approvals that are proven for one question. Further ones are refused: each proof has a price.
+pub const MOST_PROOFS: usize = 32;
 
 /// A policy, the asking pod, and the objects found for the policy's checks.
 #[derive(Clone, Debug)]
@@ -56,6 +61,9 @@ pub struct Question<P = Value> {
     /// The fields of each check's objects that the installation shares, by the check's name. They matter for
     /// a pod of another namespace than the policy's.
     pub shared: BTreeMap<String, Vec<FieldPath>>,
+    /// The objects between the pod and the approvals, for checks that ask for a proof. After the grant: the pipeline
+    /// run that the grant rests on.
+    pub lineage: Vec<Value>,
     /// Before or after the grant.
     pub stage: Stage,
 }
@@ -89,7 +97,7 @@ pub struct CheckJudgement {
     /// Its verdict.
     pub verdict: AccessCheckReady,
     /// The reason, as one word.
-    pub reason: JudgeReason,
+    pub reason: Reason,
     /// The reason, as a sentence with a remedy.
     pub message: String,
     /// The judged objects, ordered by name.
@@ -116,11 +124,13 @@ pub struct ObjectJudgement {
     /// The meaning of the state for the check.
     pub verdict: AccessCheckReady,
     /// The reason, as one word.
-    pub reason: JudgeReason,
+    pub reason: Reason,
     /// The reason, as a sentence.
     pub message: String,
     /// The approvers, if the object records them.
     pub approved_by: Vec<String>,
+    /// The objects that prove that it belongs to the pod's run; empty without a proof.
+    pub lineage: Vec<ObjectRef>,
 }
 
 /// A question to a Rego module. The module has not been parsed.
@@ -181,6 +191,7 @@ impl<P> Question<P> {
             connector,
             candidates,
             shared,
+            lineage,
             stage,
         } = self;
         Question {
@@ -189,6 +200,7 @@ impl<P> Question<P> {
             connector,
             candidates,
             shared,
+            lineage,
             stage,
         }
     }
@@ -211,16 +223,30 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
         connector: _,
         mut candidates,
         shared,
+        lineage,
         stage,
     } = question;
     let is_foreign = pod_namespace != policy.namespace;
+    // A proof takes the whole pod, of which the policy may see a part.
+    let mut found: Vec<Vec<Object>> = Vec::new();
+    let mut proofs = MOST_PROOFS;
+    for of in &policy.checks {
+        let objects = candidates.remove(&of.check.name).unwrap_or_default();
+        let mut objects: Vec<Object> = objects.into_iter().map(Object::read).collect();
+        objects.sort_by_cached_key(Object::order);
+        if let ProofNeeded::By(Lineage::Tekton) = proof_needed(&of.check) {
+            for object in &mut objects {
+                let is_within = proofs > 0;
+                proofs = proofs.saturating_sub(1);
+                object.prove(&pod, is_within.then_some(&lineage), stage);
+            }
+        }
+        found.push(objects);
+    }
     let data = TemplateData::of(context_view::into(pod, &policy.namespace));
     let mut budget = Budget::default();
-    let prepare = |of: &PolicyCheck| {
+    let prepare = |(of, mut objects): (&PolicyCheck, Vec<Object>)| {
         let PolicyCheck { check, selector } = of;
-        let found = candidates.remove(&check.name).unwrap_or_default();
-        let mut objects: Vec<Object> = found.into_iter().map(Object::read).collect();
-        objects.sort_by_cached_key(Object::order);
         let shared = shared.get(&check.name).map_or(&[][..], Vec::as_slice);
         if is_foreign && of.module().is_some() {
             let labels = || check.selector.labels.keys().map(String::as_str);
@@ -235,7 +261,7 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
         }
     };
     Ok(Prepared {
-        checks: policy.checks.iter().map(prepare).collect(),
+        checks: policy.checks.iter().zip(found).map(prepare).collect(),
         is_foreign,
         policy,
         data,
@@ -257,7 +283,9 @@ impl PreparedCheck {
         let selection = self.selection.as_ref().ok();
         let asked = self.module(of).zip(selection).into_iter();
         asked.flat_map(move |(module, selection)| {
-            let counts = |object: &&Object| selection.problem_with(&of.check, object).is_none();
+            let counts = |object: &&Object| {
+                selection.problem_with(&of.check, object).is_none() && object.unproven().is_none()
+            };
             let job = move |object: &'a Object| RegoJob {
                 module,
                 input: object.seen.as_ref().unwrap_or(&object.value),
@@ -314,13 +342,17 @@ fn judge(
     let check = &of.check;
     let judged: Vec<object::Judged> = match &selection {
         Err((reason, message)) => {
-            let failed = |object| object::Judged::failed(object, *reason, message.clone());
+            let failed =
+                |object| object::Judged::failed(object, Reason::Judge(*reason), message.clone());
             objects.iter().map(failed).collect()
         }
         Ok(selection) => {
             let judge = |object| {
                 if let Some((reason, message)) = selection.problem_with(check, object) {
-                    return object::Judged::failed(object, reason, message);
+                    return object::Judged::failed(object, reason.into(), message);
+                }
+                if let Some(unproven) = object.unproven() {
+                    return object.without_proof(check, selection, unproven);
                 }
                 let said = is_rego.then(|| {
                     let missing = || Err(RegoFailure::Limit("was not asked".to_owned()));
@@ -339,7 +371,7 @@ fn judge(
     };
     let objects: Vec<_> = judged.into_iter().map(object::Judged::told).collect();
     let (reason, message) = match selection {
-        Err(problem) => problem,
+        Err((reason, message)) => (reason.into(), message),
         Ok(_) => message::of_check(check, verdict, &objects),
     };
     CheckJudgement {

@@ -38,6 +38,7 @@ pub mod labels;
 pub mod lineage;
 pub mod names;
 pub mod namespace_keys;
+pub mod object_ref;
 pub mod opaque;
 pub mod parse;
 pub mod permission;

@@ -53,13 +53,16 @@ mod run;
 mod workspaces;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+
+use std::fmt;
 
 use serde_json::Value;
 
-pub use object::{ObjectRef, RunKind};
+pub use object::RunKind;
 pub use reason::LineageReason;
 
+use crate::object_ref::ObjectRef;
 use object::{Object, Store};
 use proof::Proof;
 
@@ -92,7 +95,8 @@ pub enum Verdict {
 /// What a proof was made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// Every object that was used, ordered.
+    /// The objects between pod and approval: the PipelineRun, the pod's TaskRun, the approval's CustomRun, and then the
+    /// TaskRuns whose results they use.
     pub objects: Vec<ObjectRef>,
     /// The approving users, ordered.
     pub approvers: Vec<Approver>,
@@ -146,7 +150,49 @@ pub struct Refusal {
     pub message: String,
 }
 
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, .. } = self;
+        match self.what {
+            Absent::Object => write!(f, "{kind} {name}, which is not there"),
+            Absent::Field(field) => write!(f, "{field} of {kind} {name}"),
+            Absent::Decision => write!(f, "the approvers of {kind} {name}"),
+        }
+    }
+}
+
+/// True for the answers of approvers, and for the lack of one in time.
+const fn is_answer(reason: LineageReason) -> bool {
+    matches!(reason, LineageReason::Rejected | LineageReason::TimedOut)
+}
+
+/// The absence of a proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unproven<'a> {
+    /// Everything but the decision of the approvers is proven.
+    Undecided,
+    /// The first of what is missing.
+    Incomplete(&'a Missing),
+    /// Everything but the decision is proven, and the approvers said no or did not answer in time.
+    Rejected(&'a Refusal),
+    /// Something contradicts.
+    Refused(&'a Refusal),
+}
+
 impl Verdict {
+    /// The evidence, or why there is none.
+    pub fn proof(&self) -> Result<&Evidence, Unproven<'_>> {
+        match self {
+            Self::Proven(evidence) => Ok(evidence),
+            Self::Refused(refusal) if is_answer(refusal.reason) => Err(Unproven::Rejected(refusal)),
+            Self::Refused(refusal) => Err(Unproven::Refused(refusal)),
+            Self::Waiting(missing) => {
+                let of_objects = missing.iter().find(|it| it.what != Absent::Decision);
+                Err(of_objects.map_or(Unproven::Undecided, Unproven::Incomplete))
+            }
+        }
+    }
+
     /// The objects to read before the question is asked again.
     pub fn to_read(&self) -> impl Iterator<Item = &Missing> {
         let missing = match self {
@@ -154,22 +200,6 @@ impl Verdict {
             Self::Proven(_) | Self::Refused(_) => &[],
         };
         missing.iter().filter(|it| it.what == Absent::Object)
-    }
-
-    /// True when the lineage is proven, and only the approvers have not decided yet.
-    #[must_use]
-    pub fn is_undecided(&self) -> bool {
-        matches!(self, Self::Waiting(missing) if missing.iter().all(|it| it.what == Absent::Decision))
-    }
-
-    /// True when the lineage is proven, and the approvers said no or did not answer in time.
-    #[must_use]
-    pub fn is_rejected(&self) -> bool {
-        let reason = match self {
-            Self::Refused(refusal) => refusal.reason,
-            Self::Proven(_) | Self::Waiting(_) => return false,
-        };
-        matches!(reason, LineageReason::Rejected | LineageReason::TimedOut)
     }
 }
 
@@ -205,7 +235,33 @@ fn both<A, B>(one: Step<A>, other: Step<B>) -> Step<(A, B)> {
 /// Judges whether the approval and the pod belong to one run, and whether the approval is given.
 #[must_use]
 pub fn judge(question: &Question<'_>) -> Verdict {
-    match prove(question) {
+    verdict(prove(question))
+}
+
+/// Judges whether a proven approval still counts after a grant: the approvers still say yes, and the run still goes on.
+///
+/// `runs` are the PipelineRuns of the evidence, found by their UIDs. The caller finds out which of the objects of the
+/// evidence still exist.
+#[must_use]
+pub fn still_holds(approval: &Value, runs: &[Value]) -> Verdict {
+    let holds = || {
+        let approval = Object::read(approval)?;
+        approval::is_of_the_gate(&approval)?;
+        let mut objects = Vec::new();
+        for run in runs {
+            let run = Object::read(run)?;
+            run::is_a_run(&run)?;
+            run::is_alive(&run)?;
+            objects.push(run.reference());
+        }
+        let approvers = approval::decision(&approval)?;
+        Ok(Evidence { objects, approvers })
+    };
+    verdict(holds())
+}
+
+fn verdict(proof: Step<Evidence>) -> Verdict {
+    match proof {
         Ok(evidence) => Verdict::Proven(Box::new(evidence)),
         Err(Stop::Refused(refusal)) => Verdict::Refused(refusal),
         Err(Stop::Waiting(mut missing)) => {
@@ -241,8 +297,13 @@ fn prove(question: &Question<'_>) -> Step<Evidence> {
     let pod_side = both(of_task_run, of_pod);
     both(pod_side, both(of_custom_run, of_approval))?;
     let approvers = approval::decision(&approval)?;
-    let mut objects = proof.used();
-    objects.extend([pod.reference(), approval.reference()]);
-    objects.sort();
+    let mut objects = vec![
+        run.reference(),
+        task_run.reference(),
+        custom_run.reference(),
+    ];
+    let others = proof.used().into_iter();
+    let others: Vec<_> = others.filter(|it| !objects.contains(it)).collect();
+    objects.extend(others);
     Ok(Evidence { objects, approvers })
 }

@@ -11,6 +11,7 @@ use connectors_api::judge::{
     self, CheckJudgement, GrantedRule, Judgement, ObjectJudgement, Policy, Prepared, Question,
     Stage,
 };
+use connectors_api::object_ref::ObjectRef;
 use connectors_api::shared_fields::FieldPath;
 use evaluation_api::v1::{self, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage};
 use evaluation_api::verdict::to_wire;
@@ -65,6 +66,7 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<Question<()>, Refused> {
         connector,
         candidates,
         stage: _,
+        lineage,
     } = request;
     let mut found = BTreeMap::new();
     let mut shared = BTreeMap::new();
@@ -83,12 +85,14 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<Question<()>, Refused> {
             return Err(Refused::CheckTwice(check.clone()));
         }
     }
+    let lineage = lineage.iter().map(|object| json("lineage", object));
     Ok(Question {
         policy: (),
         context: json("context_object", context_object)?,
         connector: connector.clone(),
         candidates: found,
         shared,
+        lineage: lineage.collect::<Result<_, _>>()?,
         stage: stage(request)?,
     })
 }
@@ -191,11 +195,13 @@ fn weight(asked: &EvaluateChecksRequest, is_new: bool) -> usize {
         policy,
         context_object,
         candidates,
+        lineage,
         ..
     } = asked;
     let policy = is_new.then_some(policy);
     let objects = candidates.iter().flat_map(|found| &found.objects);
-    let texts = policy.into_iter().chain([context_object]).chain(objects);
+    let texts = policy.into_iter().chain([context_object]);
+    let texts = texts.chain(objects).chain(lineage);
     texts.map(|text| weigh(text)).sum()
 }
 
@@ -288,6 +294,7 @@ fn told_object(object: ObjectJudgement) -> v1::ObjectResult {
         reason,
         message,
         approved_by,
+        lineage,
     } = object;
     v1::ObjectResult {
         api_version,
@@ -301,6 +308,26 @@ fn told_object(object: ObjectJudgement) -> v1::ObjectResult {
         reason: reason.as_str().to_owned(),
         message,
         approved_by,
+        lineage: lineage.into_iter().map(told_lineage).collect(),
+    }
+}
+
+fn told_lineage(object: ObjectRef) -> v1::LineageObject {
+    let ObjectRef {
+        namespace,
+        name,
+        uid,
+        api_version,
+        kind,
+        resource_version,
+    } = object;
+    v1::LineageObject {
+        api_version,
+        kind,
+        namespace,
+        name,
+        uid,
+        resource_version,
     }
 }
 

@@ -5,6 +5,7 @@
 //! read.
 
 mod kinds;
+mod links;
 mod policies;
 mod request_room;
 mod requests;
@@ -33,6 +34,7 @@ use crate::{
 };
 
 pub use kinds::{Kept, KindCache, KindState};
+pub use links::{Link, Links};
 pub use policies::{Policies, PolicyCached};
 pub use requests::{Counts, RequestCached, Requests, holds, pod_of};
 pub use standing::StandingHeard;
@@ -108,6 +110,8 @@ pub struct State {
     pub grants_of: BTreeMap<String, BTreeSet<(GrantKind, Name)>>,
     /// Kinds of check objects.
     pub kinds: BTreeMap<ObjectKind, KindCache>,
+    /// The objects between pods and approvals that requests depend on.
+    pub links: Links,
     /// The last answers about standing permissions.
     pub standing: StandingHeard,
     knowledge: Knowledge,
@@ -183,6 +187,7 @@ impl State {
             grants,
             grants_of,
             kinds,
+            links,
             standing,
             knowledge: _,
             revision: _,
@@ -201,6 +206,7 @@ impl State {
             weights.sum(),
             standing.count(),
         ]);
+        census.extend(links.census());
         census
     }
 
@@ -234,6 +240,7 @@ impl State {
         self.revision += 1;
         let others = self.requests.tuple_of(name);
         let gone = self.requests.remove(name);
+        self.links.retain(name, |_| false);
         let mut wakes = self.requests.wakes(others);
         let uid = gone.as_ref().and_then(|it| it.uid.clone());
         if let Some(uid) = &uid {

@@ -93,6 +93,7 @@ fn short(object: &ObjectSeen) -> ObjectSeen {
         reason: object.reason.clone(),
         message: object.message.clone(),
         approved_by: people.cloned().collect(),
+        lineage: object.lineage.clone(),
     }
 }
 
@@ -233,6 +234,7 @@ fn within(
                 name: check.name.clone(),
                 ref_: None,
                 status: Some(status(None, &check.reason, &check.message, &[])),
+                lineage: Vec::new(),
             },
         });
     Listed::of(refs.collect(), left_out)
@@ -303,8 +305,9 @@ impl ListLine<'_> {
             &seen.message,
         ];
         let people = seen.approved_by.iter().take(MOST_PEOPLE);
+        let links = seen.lineage.iter().map(|it| OVERHEAD + it.name.len());
         let all = texts.into_iter().chain(optional).chain(people);
-        OVERHEAD + all.map(String::len).sum::<usize>()
+        OVERHEAD + all.map(String::len).sum::<usize>() + links.sum::<usize>()
     }
 }
 
@@ -320,6 +323,7 @@ fn reference_to(check: &CheckSeen, object: &ObjectSeen, reference: ObservedObjec
             &object.message,
             &approved_by,
         )),
+        lineage: object.lineage.clone(),
     }
 }
 

@@ -2,6 +2,7 @@
 //! reads.
 
 mod judge;
+mod lineage;
 mod list_turns;
 mod objects;
 mod policy_lists;
@@ -28,6 +29,7 @@ use tokio::task::yield_now;
 use tracing::warn;
 
 use judge::WholePod;
+use lineage::LinksRead;
 use objects::{CheckObjects, Look};
 use policy_lists::PolicyLists;
 use remembered::{Answers, Pods};
@@ -157,6 +159,25 @@ impl Observer {
             self.answers.forget(name);
             return Ok(None);
         };
+        let links = Arc::new(LinksRead::default());
+        let seen = self.observe_request(name, request, (via, freshness), &links);
+        let seen = seen.await?;
+        let is_linked = self.world.read().links.of_request(name).next().is_some();
+        if is_linked {
+            // The request does not depend any more on objects that this reconciliation did not read.
+            let mut state = self.world.write();
+            state.links.retain(name, |it| links.has(it));
+        }
+        Ok(Some(seen))
+    }
+
+    async fn observe_request(
+        &self,
+        name: &Name,
+        request: AccessRequest,
+        (via, freshness): (Via, Freshness),
+        links: &Arc<LinksRead>,
+    ) -> Result<Observed, ObserveError> {
         let config = self.world.config().unwrap_or(Config::CLOSED);
         // Concurrently: each is a round trip, and a grant waits for all of them.
         let ((pod, whole), grants, tuple) = try_join!(
@@ -183,7 +204,7 @@ impl Observer {
             request,
         };
         if is_decided_by_itself(&seen) {
-            return Ok(Some(seen));
+            return Ok(seen);
         }
         let was_granted = was_granted(&seen.request);
         let is_beyond = seen.over_limit && !was_granted;
@@ -195,20 +216,20 @@ impl Observer {
         };
         let (connector, standing) = join!(self.connector(&seen.request, via), standing);
         let Some((connector, labels)) = connector? else {
-            return Ok(Some(seen));
+            return Ok(seen);
         };
         seen.connector = Some(connector);
         if is_beyond {
-            return Ok(Some(seen));
+            return Ok(seen);
         }
         seen.standing = standing;
         // After the connector: the list may wait for a turn or fail, but the deletion of a connector must revoke all
         // the same.
         let policies = self.policies(&seen.request, via).await?;
-        let look = Look::begin(via);
+        let look = Look::begin(via, Arc::clone(links));
         let Some(whole) = whole.map(WholePod::from) else {
             seen.frozen = self.frozen(&seen, &policies, None, &look).await?;
-            return Ok(Some(seen));
+            return Ok(seen);
         };
         let applying = self
             .applying(&seen.request, seen.config, &labels, &policies, via)
@@ -253,7 +274,7 @@ impl Observer {
                 judged,
             });
         }
-        Ok(Some(seen))
+        Ok(seen)
     }
 
     /// Observes again the policies that have granted.

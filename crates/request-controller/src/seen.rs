@@ -224,6 +224,8 @@ pub struct ObjectSeen {
     pub message: String,
     /// The approvers.
     pub approved_by: Vec<String>,
+    /// The objects that prove that it belongs to the pod's run, as many as a status lists.
+    pub lineage: Vec<ObservedObject>,
 }
 
 /// A policy that has granted before.

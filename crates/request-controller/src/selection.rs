@@ -52,6 +52,8 @@ pub enum Trouble {
     SelectorInvalid,
     /// A selected object is unreadable.
     ObjectUnreadable,
+    /// The objects between the pod and the approvals are too many or too large.
+    LineageTooLarge,
 }
 
 impl Trouble {
@@ -65,6 +67,7 @@ impl Trouble {
             Self::KindNotNamespaced => "KindNotNamespaced",
             Self::SelectorInvalid => "SelectorInvalid",
             Self::ObjectUnreadable => "ObjectUnreadable",
+            Self::LineageTooLarge => "LineageTooLarge",
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod api_server;
 pub(crate) mod cluster;
+pub(crate) mod tekton;
 
 pub(crate) use api_server::{ApiServer, Break};
 pub(crate) use cluster::Cluster;

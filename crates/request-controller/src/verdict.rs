@@ -11,7 +11,7 @@ use connectors_api::{
     reason::AccessCheckReady,
 };
 use evaluation_api::{
-    v1::{EvaluateChecksResponse, ObjectResult},
+    v1::{EvaluateChecksResponse, LineageObject, ObjectResult},
     verdict::from_wire,
 };
 
@@ -21,6 +21,11 @@ use crate::{
     selection::{Found, Wanted},
     snapshot,
 };
+
+/// The limit of objects in one proof that a status lists. The run and the two ends come first.
+const MOST_LINKS: usize = 16;
+/// The run, the pod's TaskRun and the approval's CustomRun: a grant rests on them, and not on the others.
+const FOLLOWED_LINKS: usize = 3;
 
 /// Combines the objects found for each check with the answer of the evaluation service. Without any object there is
 /// no answer.
@@ -162,6 +167,19 @@ fn object(said: &ObjectResult) -> ObjectSeen {
         reason: said.reason.clone(),
         message: said.message.clone(),
         approved_by: said.approved_by.clone(),
+        lineage: said.lineage.iter().take(MOST_LINKS).map(link).collect(),
+    }
+}
+
+fn link(said: &LineageObject) -> ObservedObject {
+    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+    ObservedObject {
+        api_version: said.api_version.clone(),
+        kind: said.kind.clone(),
+        namespace: given(&said.namespace),
+        name: said.name.clone(),
+        uid: given(&said.uid),
+        resource_version: given(&said.resource_version),
     }
 }
 
@@ -189,6 +207,11 @@ pub fn to_look_at(entry: &MatchedPolicy) -> Option<Vec<&CheckRef>> {
     };
     let refs = entry.check_refs.iter();
     Some(refs.filter(|it| !once(&it.name)).collect())
+}
+
+/// The objects between pod and approval that a grant rests on.
+pub fn followed(reference: &CheckRef) -> impl Iterator<Item = &ObservedObject> {
+    reference.lineage.iter().take(FOLLOWED_LINKS)
 }
 
 /// Whether every check is still valid. Without any remaining object there is no answer of the evaluation service.
@@ -243,11 +266,23 @@ fn one(
         check: Some(check.name.clone()),
         message: why.to_owned(),
     };
-    let (mut there, mut gone) = (0_usize, 0_usize);
+    let (mut there, mut gone, mut whole) = (0_usize, 0_usize, 0_usize);
     for reference in refs.iter().filter(|it| it.name == check.name) {
         let uid = reference.ref_.as_ref().and_then(|it| it.uid.as_ref());
         match uid.and_then(|uid| looked.get(uid)) {
-            Some(Looked::There) => there += 1,
+            Some(Looked::There) => {
+                there += 1;
+                match links(reference, looked) {
+                    Looked::There => whole += 1,
+                    Looked::Gone => {}
+                    Looked::Useless => {
+                        let failed = AccessCheckReady::AccessCheckFailed;
+                        let why = "an object between pod and approval cannot be read any more";
+                        return lapsed(failed, why);
+                    }
+                    Looked::Unknown => return Held::Unknown,
+                }
+            }
             Some(Looked::Gone) => gone += 1,
             Some(Looked::Useless) => {
                 let failed = AccessCheckReady::AccessCheckFailed;
@@ -266,6 +301,13 @@ fn one(
         }
         (Match::Any, Latch::WhileHolds) if there == 0 => {
             return lapsed(pending, "every object that approved was deleted");
+        }
+        (Match::All, Latch::WhileHolds) if whole < there => {
+            return lapsed(pending, "an object between pod and approval was deleted");
+        }
+        (Match::Any, Latch::WhileHolds) if whole == 0 => {
+            let why = "between pod and every approval an object was deleted";
+            return lapsed(pending, why);
         }
         // The deleted object had passed, and this latch ignores deletions.
         (Match::Any, Latch::Auto | Latch::Once) if gone > 0 => false,
@@ -286,4 +328,19 @@ fn one(
             "the evaluation service left it out",
         ),
     }
+}
+
+/// The state of the objects between the pod and an approval: the worst of them.
+fn links(reference: &CheckRef, looked: &BTreeMap<String, Looked>) -> Looked {
+    let mut worst = Looked::There;
+    for link in followed(reference) {
+        let uid = link.uid.as_ref();
+        match uid.and_then(|uid| looked.get(uid)) {
+            Some(Looked::There) => {}
+            Some(Looked::Gone) => worst = Looked::Gone,
+            Some(Looked::Useless) => return Looked::Useless,
+            Some(Looked::Unknown) | None => return Looked::Unknown,
+        }
+    }
+    worst
 }

@@ -7,7 +7,7 @@ mod tree;
 
 use std::{env, fmt::Write, fs, path::Path};
 
-use connectors_api::{policy_reason, reason::Ready};
+use connectors_api::{lineage::LineageReason, policy_reason, reason::Ready};
 
 use page::Page;
 use tree::Tree;
@@ -94,6 +94,17 @@ fn every_reason_has_its_row_in_troubleshooting() {
 }
 
 /// What is between two marks of a page is generated: `UPDATE_DOCS` writes it, otherwise it must be so already.
+#[test]
+fn every_reason_of_a_lineage_is_explained() {
+    let page = troubleshooting();
+    let rows: Vec<_> = page.lines().filter(|it| it.starts_with("| `")).collect();
+    for reason in LineageReason::ALL {
+        let word = format!("`{reason}`");
+        let is_told = |row: &&str| row.split(" | ").next().is_some_and(|it| it.contains(&word));
+        assert!(rows.iter().any(|row| is_told(&row)), "{reason}");
+    }
+}
+
 fn hold(page: &str, begin: &str, end: &str, table: &str) {
     let path = e2e::repository().join(page);
     let text = fs::read_to_string(&path).unwrap();

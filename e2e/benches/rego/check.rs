@@ -66,6 +66,7 @@ impl Check {
                 shared_fields: Vec::new(),
             }],
             stage: EvaluationStage::BeforeGrant.into(),
+            lineage: vec![],
         }
     }
 }

@@ -70,6 +70,9 @@ table! {
     CONNECTOR_CLASS: "connectors.alauda.io/v1alpha1" "ConnectorClass" "connectorclasses" Cluster,
     SIGN_OFF: "e2e.example.com/v1" "SignOff" "signoffs" Namespace,
     LATECOMER: "e2e.example.com/v1" "Latecomer" "latecomers" Namespace,
+    PIPELINE_RUN: "tekton.dev/v1" "PipelineRun" "pipelineruns" Namespace,
+    TASK_RUN: "tekton.dev/v1" "TaskRun" "taskruns" Namespace,
+    CUSTOM_RUN: "tekton.dev/v1beta1" "CustomRun" "customruns" Namespace,
     APPROVAL_TASK: "openshift-pipelines.org/v1alpha1" "ApprovalTask" "approvaltasks" Namespace,
 }
 

@@ -217,29 +217,6 @@ fn remove_latecomers(gate: &Gate) {
 }
 
 #[test]
-fn a_tekton_check_that_asks_for_proof_says_that_it_cannot_be_given_yet() {
-    let gate = Gate::new("tekton-proof");
-    gate.define_approval_tasks();
-    let mut tekton = policy("release", Approval::SignOff);
-    tekton["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["objectRef"] =
-        json!({"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"});
-    gate.scene().apply(&tekton).unwrap();
-    let task = json!({
-        "apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask",
-        "metadata": {"name": "yes", "labels": {"app": "job"}},
-    });
-    gate.scene().apply(&task).unwrap();
-    gate.set_state_of(APPROVAL_TASK, "yes", "approved");
-    gate.start_pod("job");
-    let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckFailed");
-    assert!(
-        request.to_string().contains("ProofUnavailable"),
-        "{request}"
-    );
-    gate.assert_held("job");
-}
-
-#[test]
 fn a_policy_edited_before_the_grant_counts_as_it_is_and_after_it_not() {
     let gate = Gate::new("policy-edited");
     gate.create_policy("release", Approval::SignOff);

@@ -1699,7 +1699,11 @@ type EvaluateChecksRequest struct {
 	// What was found for the checks. A check that is not named found nothing.
 	Candidates []*Candidates `protobuf:"bytes,4,rep,name=candidates,proto3" json:"candidates,omitempty"`
 	// Before or after the grant.
-	Stage         EvaluationStage `protobuf:"varint,5,opt,name=stage,proto3,enum=connectors.evaluation.v1.EvaluationStage" json:"stage,omitempty"`
+	Stage EvaluationStage `protobuf:"varint,5,opt,name=stage,proto3,enum=connectors.evaluation.v1.EvaluationStage" json:"stage,omitempty"`
+	// The objects between the pod and the approvals, as JSON, for checks that ask for a proof of lineage: PipelineRuns,
+	// TaskRuns and CustomRuns, in any order, each once. After the grant: the PipelineRuns of the evidence that still
+	// exist. An object that is missing proves nothing.
+	Lineage       [][]byte `protobuf:"bytes,6,rep,name=lineage,proto3" json:"lineage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1767,6 +1771,13 @@ func (x *EvaluateChecksRequest) GetStage() EvaluationStage {
 		return x.Stage
 	}
 	return EvaluationStage_EVALUATION_STAGE_UNSPECIFIED
+}
+
+func (x *EvaluateChecksRequest) GetLineage() [][]byte {
+	if x != nil {
+		return x.Lineage
+	}
+	return nil
 }
 
 // The objects that were found for one check.
@@ -2022,7 +2033,10 @@ type ObjectResult struct {
 	// Why, as a sentence.
 	Message string `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
 	// Who approved, where the object records it.
-	ApprovedBy    []string `protobuf:"bytes,11,rep,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
+	ApprovedBy []string `protobuf:"bytes,11,rep,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
+	// What proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the approval's CustomRun,
+	// and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none.
+	Lineage       []*LineageObject `protobuf:"bytes,12,rep,name=lineage,proto3" json:"lineage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2134,6 +2148,104 @@ func (x *ObjectResult) GetApprovedBy() []string {
 	return nil
 }
 
+func (x *ObjectResult) GetLineage() []*LineageObject {
+	if x != nil {
+		return x.Lineage
+	}
+	return nil
+}
+
+// An object between a pod and an approval, in the version that was judged.
+type LineageObject struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Group and version.
+	ApiVersion string `protobuf:"bytes,1,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
+	// Kind.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Namespace.
+	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name.
+	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// UID.
+	Uid string `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The version that was judged.
+	ResourceVersion string `protobuf:"bytes,6,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *LineageObject) Reset() {
+	*x = LineageObject{}
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LineageObject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LineageObject) ProtoMessage() {}
+
+func (x *LineageObject) ProtoReflect() protoreflect.Message {
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LineageObject.ProtoReflect.Descriptor instead.
+func (*LineageObject) Descriptor() ([]byte, []int) {
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *LineageObject) GetApiVersion() string {
+	if x != nil {
+		return x.ApiVersion
+	}
+	return ""
+}
+
+func (x *LineageObject) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *LineageObject) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *LineageObject) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LineageObject) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *LineageObject) GetResourceVersion() string {
+	if x != nil {
+		return x.ResourceVersion
+	}
+	return ""
+}
+
 // One rule of the Role that is to be written. Its API group is `connectors.alauda.io` and its only
 // resource name the connector that was asked for.
 type GrantedRule struct {
@@ -2148,7 +2260,7 @@ type GrantedRule struct {
 
 func (x *GrantedRule) Reset() {
 	*x = GrantedRule{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[22]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2272,7 @@ func (x *GrantedRule) String() string {
 func (*GrantedRule) ProtoMessage() {}
 
 func (x *GrantedRule) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[22]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2285,7 @@ func (x *GrantedRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantedRule.ProtoReflect.Descriptor instead.
 func (*GrantedRule) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{22}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GrantedRule) GetVerbs() []string {
@@ -2205,7 +2317,7 @@ type WhoCanRequest struct {
 
 func (x *WhoCanRequest) Reset() {
 	*x = WhoCanRequest{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[23]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2329,7 @@ func (x *WhoCanRequest) String() string {
 func (*WhoCanRequest) ProtoMessage() {}
 
 func (x *WhoCanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[23]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2342,7 @@ func (x *WhoCanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoCanRequest.ProtoReflect.Descriptor instead.
 func (*WhoCanRequest) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{23}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WhoCanRequest) GetConnector() *Connector {
@@ -2273,7 +2385,7 @@ type WhoCanResponse struct {
 
 func (x *WhoCanResponse) Reset() {
 	*x = WhoCanResponse{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[24]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2397,7 @@ func (x *WhoCanResponse) String() string {
 func (*WhoCanResponse) ProtoMessage() {}
 
 func (x *WhoCanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[24]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2410,7 @@ func (x *WhoCanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoCanResponse.ProtoReflect.Descriptor instead.
 func (*WhoCanResponse) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{24}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WhoCanResponse) GetStanding() []*StandingAccess {
@@ -2355,7 +2467,7 @@ type StandingAccess struct {
 
 func (x *StandingAccess) Reset() {
 	*x = StandingAccess{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[25]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2479,7 @@ func (x *StandingAccess) String() string {
 func (*StandingAccess) ProtoMessage() {}
 
 func (x *StandingAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[25]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2492,7 @@ func (x *StandingAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingAccess.ProtoReflect.Descriptor instead.
 func (*StandingAccess) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{25}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StandingAccess) GetSubject() isStandingAccess_Subject {
@@ -2466,7 +2578,7 @@ type PodAccess struct {
 
 func (x *PodAccess) Reset() {
 	*x = PodAccess{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[26]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2590,7 @@ func (x *PodAccess) String() string {
 func (*PodAccess) ProtoMessage() {}
 
 func (x *PodAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[26]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2603,7 @@ func (x *PodAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodAccess.ProtoReflect.Descriptor instead.
 func (*PodAccess) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{26}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PodAccess) GetSubject() *ServiceAccount {
@@ -2540,7 +2652,7 @@ type ReviewTokenRequest struct {
 
 func (x *ReviewTokenRequest) Reset() {
 	*x = ReviewTokenRequest{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[27]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2664,7 @@ func (x *ReviewTokenRequest) String() string {
 func (*ReviewTokenRequest) ProtoMessage() {}
 
 func (x *ReviewTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[27]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2677,7 @@ func (x *ReviewTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewTokenRequest.ProtoReflect.Descriptor instead.
 func (*ReviewTokenRequest) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{27}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReviewTokenRequest) GetToken() string {
@@ -2611,7 +2723,7 @@ type ReviewTokenResponse struct {
 
 func (x *ReviewTokenResponse) Reset() {
 	*x = ReviewTokenResponse{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[28]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +2735,7 @@ func (x *ReviewTokenResponse) String() string {
 func (*ReviewTokenResponse) ProtoMessage() {}
 
 func (x *ReviewTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[28]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +2748,7 @@ func (x *ReviewTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewTokenResponse.ProtoReflect.Descriptor instead.
 func (*ReviewTokenResponse) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{28}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReviewTokenResponse) GetSubject() *ServiceAccount {
@@ -2671,7 +2783,7 @@ type ValidatePolicyRequest struct {
 
 func (x *ValidatePolicyRequest) Reset() {
 	*x = ValidatePolicyRequest{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[29]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2795,7 @@ func (x *ValidatePolicyRequest) String() string {
 func (*ValidatePolicyRequest) ProtoMessage() {}
 
 func (x *ValidatePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[29]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2808,7 @@ func (x *ValidatePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidatePolicyRequest.ProtoReflect.Descriptor instead.
 func (*ValidatePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{29}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ValidatePolicyRequest) GetPolicy() []byte {
@@ -2717,7 +2829,7 @@ type ValidatePolicyResponse struct {
 
 func (x *ValidatePolicyResponse) Reset() {
 	*x = ValidatePolicyResponse{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[30]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2841,7 @@ func (x *ValidatePolicyResponse) String() string {
 func (*ValidatePolicyResponse) ProtoMessage() {}
 
 func (x *ValidatePolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[30]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2854,7 @@ func (x *ValidatePolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidatePolicyResponse.ProtoReflect.Descriptor instead.
 func (*ValidatePolicyResponse) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{30}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ValidatePolicyResponse) GetFindings() []*Finding {
@@ -2771,7 +2883,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[31]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +2895,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[31]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2908,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{31}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Finding) GetPath() string {
@@ -2851,7 +2963,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[32]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +2975,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[32]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +2988,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{32}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExplainRequest) GetSubject() *ServiceAccount {
@@ -2924,7 +3036,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[33]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +3048,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[33]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3061,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{33}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExplainResponse) GetAnswer() *AccessAnswer {
@@ -3008,7 +3120,7 @@ type PolicyExplanation struct {
 
 func (x *PolicyExplanation) Reset() {
 	*x = PolicyExplanation{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[34]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3132,7 @@ func (x *PolicyExplanation) String() string {
 func (*PolicyExplanation) ProtoMessage() {}
 
 func (x *PolicyExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[34]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3145,7 @@ func (x *PolicyExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyExplanation.ProtoReflect.Descriptor instead.
 func (*PolicyExplanation) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{34}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PolicyExplanation) GetName() string {
@@ -3120,7 +3232,7 @@ type CheckExplanation struct {
 
 func (x *CheckExplanation) Reset() {
 	*x = CheckExplanation{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[35]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3132,7 +3244,7 @@ func (x *CheckExplanation) String() string {
 func (*CheckExplanation) ProtoMessage() {}
 
 func (x *CheckExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[35]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3145,7 +3257,7 @@ func (x *CheckExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckExplanation.ProtoReflect.Descriptor instead.
 func (*CheckExplanation) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{35}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CheckExplanation) GetCheck() string {
@@ -3219,7 +3331,7 @@ type CheckedObject struct {
 
 func (x *CheckedObject) Reset() {
 	*x = CheckedObject{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[36]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3231,7 +3343,7 @@ func (x *CheckedObject) String() string {
 func (*CheckedObject) ProtoMessage() {}
 
 func (x *CheckedObject) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[36]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3244,7 +3356,7 @@ func (x *CheckedObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckedObject.ProtoReflect.Descriptor instead.
 func (*CheckedObject) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{36}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CheckedObject) GetApiVersion() string {
@@ -3398,7 +3510,7 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\bmetadata\x18\x04 \x03(\v2/.connectors.evaluation.v1.Refusal.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfb\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x02\n" +
 	"\x15EvaluateChecksRequest\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\fR\x06policy\x12%\n" +
 	"\x0econtext_object\x18\x02 \x01(\fR\rcontextObject\x12\x1c\n" +
@@ -3406,7 +3518,8 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\n" +
 	"candidates\x18\x04 \x03(\v2$.connectors.evaluation.v1.CandidatesR\n" +
 	"candidates\x12?\n" +
-	"\x05stage\x18\x05 \x01(\x0e2).connectors.evaluation.v1.EvaluationStageR\x05stage\"a\n" +
+	"\x05stage\x18\x05 \x01(\x0e2).connectors.evaluation.v1.EvaluationStageR\x05stage\x12\x18\n" +
+	"\alineage\x18\x06 \x03(\fR\alineage\"a\n" +
 	"\n" +
 	"Candidates\x12\x14\n" +
 	"\x05check\x18\x01 \x01(\tR\x05check\x12\x18\n" +
@@ -3423,7 +3536,7 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\averdict\x18\x02 \x01(\x0e2&.connectors.evaluation.v1.CheckVerdictR\averdict\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12@\n" +
-	"\aobjects\x18\x05 \x03(\v2&.connectors.evaluation.v1.ObjectResultR\aobjects\"\xdd\x02\n" +
+	"\aobjects\x18\x05 \x03(\v2&.connectors.evaluation.v1.ObjectResultR\aobjects\"\xa0\x03\n" +
 	"\fObjectResult\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\x12\n" +
@@ -3438,7 +3551,16 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\amessage\x18\n" +
 	" \x01(\tR\amessage\x12\x1f\n" +
 	"\vapproved_by\x18\v \x03(\tR\n" +
-	"approvedBy\"A\n" +
+	"approvedBy\x12A\n" +
+	"\alineage\x18\f \x03(\v2'.connectors.evaluation.v1.LineageObjectR\alineage\"\xb3\x01\n" +
+	"\rLineageObject\x12\x1f\n" +
+	"\vapi_version\x18\x01 \x01(\tR\n" +
+	"apiVersion\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\tR\x03uid\x12)\n" +
+	"\x10resource_version\x18\x06 \x01(\tR\x0fresourceVersion\"A\n" +
 	"\vGrantedRule\x12\x14\n" +
 	"\x05verbs\x18\x01 \x03(\tR\x05verbs\x12\x1c\n" +
 	"\tresources\x18\x02 \x03(\tR\tresources\"\x86\x01\n" +
@@ -3602,7 +3724,7 @@ func file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP() []byte {
 }
 
 var file_connectors_evaluation_v1_evaluation_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_connectors_evaluation_v1_evaluation_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_connectors_evaluation_v1_evaluation_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_connectors_evaluation_v1_evaluation_proto_goTypes = []any{
 	(Requestable)(0),                 // 0: connectors.evaluation.v1.Requestable
 	(Gating)(0),                      // 1: connectors.evaluation.v1.Gating
@@ -3634,23 +3756,24 @@ var file_connectors_evaluation_v1_evaluation_proto_goTypes = []any{
 	(*EvaluateChecksResponse)(nil),   // 27: connectors.evaluation.v1.EvaluateChecksResponse
 	(*CheckResult)(nil),              // 28: connectors.evaluation.v1.CheckResult
 	(*ObjectResult)(nil),             // 29: connectors.evaluation.v1.ObjectResult
-	(*GrantedRule)(nil),              // 30: connectors.evaluation.v1.GrantedRule
-	(*WhoCanRequest)(nil),            // 31: connectors.evaluation.v1.WhoCanRequest
-	(*WhoCanResponse)(nil),           // 32: connectors.evaluation.v1.WhoCanResponse
-	(*StandingAccess)(nil),           // 33: connectors.evaluation.v1.StandingAccess
-	(*PodAccess)(nil),                // 34: connectors.evaluation.v1.PodAccess
-	(*ReviewTokenRequest)(nil),       // 35: connectors.evaluation.v1.ReviewTokenRequest
-	(*ReviewTokenResponse)(nil),      // 36: connectors.evaluation.v1.ReviewTokenResponse
-	(*ValidatePolicyRequest)(nil),    // 37: connectors.evaluation.v1.ValidatePolicyRequest
-	(*ValidatePolicyResponse)(nil),   // 38: connectors.evaluation.v1.ValidatePolicyResponse
-	(*Finding)(nil),                  // 39: connectors.evaluation.v1.Finding
-	(*ExplainRequest)(nil),           // 40: connectors.evaluation.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 41: connectors.evaluation.v1.ExplainResponse
-	(*PolicyExplanation)(nil),        // 42: connectors.evaluation.v1.PolicyExplanation
-	(*CheckExplanation)(nil),         // 43: connectors.evaluation.v1.CheckExplanation
-	(*CheckedObject)(nil),            // 44: connectors.evaluation.v1.CheckedObject
-	nil,                              // 45: connectors.evaluation.v1.Refusal.MetadataEntry
-	(*timestamppb.Timestamp)(nil),    // 46: google.protobuf.Timestamp
+	(*LineageObject)(nil),            // 30: connectors.evaluation.v1.LineageObject
+	(*GrantedRule)(nil),              // 31: connectors.evaluation.v1.GrantedRule
+	(*WhoCanRequest)(nil),            // 32: connectors.evaluation.v1.WhoCanRequest
+	(*WhoCanResponse)(nil),           // 33: connectors.evaluation.v1.WhoCanResponse
+	(*StandingAccess)(nil),           // 34: connectors.evaluation.v1.StandingAccess
+	(*PodAccess)(nil),                // 35: connectors.evaluation.v1.PodAccess
+	(*ReviewTokenRequest)(nil),       // 36: connectors.evaluation.v1.ReviewTokenRequest
+	(*ReviewTokenResponse)(nil),      // 37: connectors.evaluation.v1.ReviewTokenResponse
+	(*ValidatePolicyRequest)(nil),    // 38: connectors.evaluation.v1.ValidatePolicyRequest
+	(*ValidatePolicyResponse)(nil),   // 39: connectors.evaluation.v1.ValidatePolicyResponse
+	(*Finding)(nil),                  // 40: connectors.evaluation.v1.Finding
+	(*ExplainRequest)(nil),           // 41: connectors.evaluation.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 42: connectors.evaluation.v1.ExplainResponse
+	(*PolicyExplanation)(nil),        // 43: connectors.evaluation.v1.PolicyExplanation
+	(*CheckExplanation)(nil),         // 44: connectors.evaluation.v1.CheckExplanation
+	(*CheckedObject)(nil),            // 45: connectors.evaluation.v1.CheckedObject
+	nil,                              // 46: connectors.evaluation.v1.Refusal.MetadataEntry
+	(*timestamppb.Timestamp)(nil),    // 47: google.protobuf.Timestamp
 }
 var file_connectors_evaluation_v1_evaluation_proto_depIdxs = []int32{
 	9,  // 0: connectors.evaluation.v1.AccessQuestion.subject:type_name -> connectors.evaluation.v1.ServiceAccount
@@ -3659,7 +3782,7 @@ var file_connectors_evaluation_v1_evaluation_proto_depIdxs = []int32{
 	2,  // 3: connectors.evaluation.v1.AccessAnswer.decision:type_name -> connectors.evaluation.v1.AccessDecision
 	13, // 4: connectors.evaluation.v1.AccessAnswer.binding:type_name -> connectors.evaluation.v1.Binding
 	14, // 5: connectors.evaluation.v1.AccessAnswer.request:type_name -> connectors.evaluation.v1.Request
-	46, // 6: connectors.evaluation.v1.AccessAnswer.fresh_as_of:type_name -> google.protobuf.Timestamp
+	47, // 6: connectors.evaluation.v1.AccessAnswer.fresh_as_of:type_name -> google.protobuf.Timestamp
 	1,  // 7: connectors.evaluation.v1.AccessAnswer.gating:type_name -> connectors.evaluation.v1.Gating
 	0,  // 8: connectors.evaluation.v1.AccessAnswer.requestable:type_name -> connectors.evaluation.v1.Requestable
 	3,  // 9: connectors.evaluation.v1.Request.phase:type_name -> connectors.evaluation.v1.RequestPhase
@@ -3669,7 +3792,7 @@ var file_connectors_evaluation_v1_evaluation_proto_depIdxs = []int32{
 	2,  // 13: connectors.evaluation.v1.BatchCheckAccessResponse.decisions:type_name -> connectors.evaluation.v1.AccessDecision
 	12, // 14: connectors.evaluation.v1.BatchCheckAccessResponse.answers:type_name -> connectors.evaluation.v1.AccessAnswer
 	19, // 15: connectors.evaluation.v1.BatchCheckAccessResponse.refusals:type_name -> connectors.evaluation.v1.BatchRefusal
-	46, // 16: connectors.evaluation.v1.BatchCheckAccessResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	47, // 16: connectors.evaluation.v1.BatchCheckAccessResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
 	1,  // 17: connectors.evaluation.v1.BatchCheckAccessResponse.gating:type_name -> connectors.evaluation.v1.Gating
 	24, // 18: connectors.evaluation.v1.BatchRefusal.refusal:type_name -> connectors.evaluation.v1.Refusal
 	21, // 19: connectors.evaluation.v1.WatchAccessRequest.subscribe:type_name -> connectors.evaluation.v1.Subscribe
@@ -3677,62 +3800,63 @@ var file_connectors_evaluation_v1_evaluation_proto_depIdxs = []int32{
 	8,  // 21: connectors.evaluation.v1.Subscribe.question:type_name -> connectors.evaluation.v1.AccessQuestion
 	12, // 22: connectors.evaluation.v1.WatchAccessResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
 	24, // 23: connectors.evaluation.v1.WatchAccessResponse.refusal:type_name -> connectors.evaluation.v1.Refusal
-	45, // 24: connectors.evaluation.v1.Refusal.metadata:type_name -> connectors.evaluation.v1.Refusal.MetadataEntry
+	46, // 24: connectors.evaluation.v1.Refusal.metadata:type_name -> connectors.evaluation.v1.Refusal.MetadataEntry
 	26, // 25: connectors.evaluation.v1.EvaluateChecksRequest.candidates:type_name -> connectors.evaluation.v1.Candidates
 	4,  // 26: connectors.evaluation.v1.EvaluateChecksRequest.stage:type_name -> connectors.evaluation.v1.EvaluationStage
 	5,  // 27: connectors.evaluation.v1.EvaluateChecksResponse.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
 	28, // 28: connectors.evaluation.v1.EvaluateChecksResponse.checks:type_name -> connectors.evaluation.v1.CheckResult
-	30, // 29: connectors.evaluation.v1.EvaluateChecksResponse.rules:type_name -> connectors.evaluation.v1.GrantedRule
+	31, // 29: connectors.evaluation.v1.EvaluateChecksResponse.rules:type_name -> connectors.evaluation.v1.GrantedRule
 	5,  // 30: connectors.evaluation.v1.CheckResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
 	29, // 31: connectors.evaluation.v1.CheckResult.objects:type_name -> connectors.evaluation.v1.ObjectResult
 	5,  // 32: connectors.evaluation.v1.ObjectResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
-	10, // 33: connectors.evaluation.v1.WhoCanRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	33, // 34: connectors.evaluation.v1.WhoCanResponse.standing:type_name -> connectors.evaluation.v1.StandingAccess
-	34, // 35: connectors.evaluation.v1.WhoCanResponse.pods:type_name -> connectors.evaluation.v1.PodAccess
-	46, // 36: connectors.evaluation.v1.WhoCanResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	9,  // 37: connectors.evaluation.v1.StandingAccess.service_account:type_name -> connectors.evaluation.v1.ServiceAccount
-	13, // 38: connectors.evaluation.v1.StandingAccess.binding:type_name -> connectors.evaluation.v1.Binding
-	9,  // 39: connectors.evaluation.v1.PodAccess.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	11, // 40: connectors.evaluation.v1.PodAccess.pod:type_name -> connectors.evaluation.v1.Pod
-	13, // 41: connectors.evaluation.v1.PodAccess.binding:type_name -> connectors.evaluation.v1.Binding
-	14, // 42: connectors.evaluation.v1.PodAccess.request:type_name -> connectors.evaluation.v1.Request
-	10, // 43: connectors.evaluation.v1.ReviewTokenRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	9,  // 44: connectors.evaluation.v1.ReviewTokenResponse.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	11, // 45: connectors.evaluation.v1.ReviewTokenResponse.pod:type_name -> connectors.evaluation.v1.Pod
-	12, // 46: connectors.evaluation.v1.ReviewTokenResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	39, // 47: connectors.evaluation.v1.ValidatePolicyResponse.findings:type_name -> connectors.evaluation.v1.Finding
-	6,  // 48: connectors.evaluation.v1.Finding.severity:type_name -> connectors.evaluation.v1.FindingSeverity
-	9,  // 49: connectors.evaluation.v1.ExplainRequest.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	10, // 50: connectors.evaluation.v1.ExplainRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	11, // 51: connectors.evaluation.v1.ExplainRequest.pod:type_name -> connectors.evaluation.v1.Pod
-	12, // 52: connectors.evaluation.v1.ExplainResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	42, // 53: connectors.evaluation.v1.ExplainResponse.policies:type_name -> connectors.evaluation.v1.PolicyExplanation
-	46, // 54: connectors.evaluation.v1.ExplainResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	7,  // 55: connectors.evaluation.v1.PolicyExplanation.standing:type_name -> connectors.evaluation.v1.PolicyApplies
-	7,  // 56: connectors.evaluation.v1.PolicyExplanation.checked:type_name -> connectors.evaluation.v1.PolicyApplies
-	43, // 57: connectors.evaluation.v1.PolicyExplanation.checks:type_name -> connectors.evaluation.v1.CheckExplanation
-	44, // 58: connectors.evaluation.v1.CheckExplanation.objects:type_name -> connectors.evaluation.v1.CheckedObject
-	15, // 59: connectors.evaluation.v1.Evaluation.CheckAccess:input_type -> connectors.evaluation.v1.CheckAccessRequest
-	17, // 60: connectors.evaluation.v1.Evaluation.BatchCheckAccess:input_type -> connectors.evaluation.v1.BatchCheckAccessRequest
-	20, // 61: connectors.evaluation.v1.Evaluation.WatchAccess:input_type -> connectors.evaluation.v1.WatchAccessRequest
-	25, // 62: connectors.evaluation.v1.Evaluation.EvaluateChecks:input_type -> connectors.evaluation.v1.EvaluateChecksRequest
-	37, // 63: connectors.evaluation.v1.Evaluation.ValidatePolicy:input_type -> connectors.evaluation.v1.ValidatePolicyRequest
-	40, // 64: connectors.evaluation.v1.Evaluation.Explain:input_type -> connectors.evaluation.v1.ExplainRequest
-	31, // 65: connectors.evaluation.v1.Evaluation.WhoCan:input_type -> connectors.evaluation.v1.WhoCanRequest
-	35, // 66: connectors.evaluation.v1.Evaluation.ReviewToken:input_type -> connectors.evaluation.v1.ReviewTokenRequest
-	16, // 67: connectors.evaluation.v1.Evaluation.CheckAccess:output_type -> connectors.evaluation.v1.CheckAccessResponse
-	18, // 68: connectors.evaluation.v1.Evaluation.BatchCheckAccess:output_type -> connectors.evaluation.v1.BatchCheckAccessResponse
-	23, // 69: connectors.evaluation.v1.Evaluation.WatchAccess:output_type -> connectors.evaluation.v1.WatchAccessResponse
-	27, // 70: connectors.evaluation.v1.Evaluation.EvaluateChecks:output_type -> connectors.evaluation.v1.EvaluateChecksResponse
-	38, // 71: connectors.evaluation.v1.Evaluation.ValidatePolicy:output_type -> connectors.evaluation.v1.ValidatePolicyResponse
-	41, // 72: connectors.evaluation.v1.Evaluation.Explain:output_type -> connectors.evaluation.v1.ExplainResponse
-	32, // 73: connectors.evaluation.v1.Evaluation.WhoCan:output_type -> connectors.evaluation.v1.WhoCanResponse
-	36, // 74: connectors.evaluation.v1.Evaluation.ReviewToken:output_type -> connectors.evaluation.v1.ReviewTokenResponse
-	67, // [67:75] is the sub-list for method output_type
-	59, // [59:67] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	30, // 33: connectors.evaluation.v1.ObjectResult.lineage:type_name -> connectors.evaluation.v1.LineageObject
+	10, // 34: connectors.evaluation.v1.WhoCanRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	34, // 35: connectors.evaluation.v1.WhoCanResponse.standing:type_name -> connectors.evaluation.v1.StandingAccess
+	35, // 36: connectors.evaluation.v1.WhoCanResponse.pods:type_name -> connectors.evaluation.v1.PodAccess
+	47, // 37: connectors.evaluation.v1.WhoCanResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	9,  // 38: connectors.evaluation.v1.StandingAccess.service_account:type_name -> connectors.evaluation.v1.ServiceAccount
+	13, // 39: connectors.evaluation.v1.StandingAccess.binding:type_name -> connectors.evaluation.v1.Binding
+	9,  // 40: connectors.evaluation.v1.PodAccess.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	11, // 41: connectors.evaluation.v1.PodAccess.pod:type_name -> connectors.evaluation.v1.Pod
+	13, // 42: connectors.evaluation.v1.PodAccess.binding:type_name -> connectors.evaluation.v1.Binding
+	14, // 43: connectors.evaluation.v1.PodAccess.request:type_name -> connectors.evaluation.v1.Request
+	10, // 44: connectors.evaluation.v1.ReviewTokenRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	9,  // 45: connectors.evaluation.v1.ReviewTokenResponse.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	11, // 46: connectors.evaluation.v1.ReviewTokenResponse.pod:type_name -> connectors.evaluation.v1.Pod
+	12, // 47: connectors.evaluation.v1.ReviewTokenResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	40, // 48: connectors.evaluation.v1.ValidatePolicyResponse.findings:type_name -> connectors.evaluation.v1.Finding
+	6,  // 49: connectors.evaluation.v1.Finding.severity:type_name -> connectors.evaluation.v1.FindingSeverity
+	9,  // 50: connectors.evaluation.v1.ExplainRequest.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	10, // 51: connectors.evaluation.v1.ExplainRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	11, // 52: connectors.evaluation.v1.ExplainRequest.pod:type_name -> connectors.evaluation.v1.Pod
+	12, // 53: connectors.evaluation.v1.ExplainResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	43, // 54: connectors.evaluation.v1.ExplainResponse.policies:type_name -> connectors.evaluation.v1.PolicyExplanation
+	47, // 55: connectors.evaluation.v1.ExplainResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	7,  // 56: connectors.evaluation.v1.PolicyExplanation.standing:type_name -> connectors.evaluation.v1.PolicyApplies
+	7,  // 57: connectors.evaluation.v1.PolicyExplanation.checked:type_name -> connectors.evaluation.v1.PolicyApplies
+	44, // 58: connectors.evaluation.v1.PolicyExplanation.checks:type_name -> connectors.evaluation.v1.CheckExplanation
+	45, // 59: connectors.evaluation.v1.CheckExplanation.objects:type_name -> connectors.evaluation.v1.CheckedObject
+	15, // 60: connectors.evaluation.v1.Evaluation.CheckAccess:input_type -> connectors.evaluation.v1.CheckAccessRequest
+	17, // 61: connectors.evaluation.v1.Evaluation.BatchCheckAccess:input_type -> connectors.evaluation.v1.BatchCheckAccessRequest
+	20, // 62: connectors.evaluation.v1.Evaluation.WatchAccess:input_type -> connectors.evaluation.v1.WatchAccessRequest
+	25, // 63: connectors.evaluation.v1.Evaluation.EvaluateChecks:input_type -> connectors.evaluation.v1.EvaluateChecksRequest
+	38, // 64: connectors.evaluation.v1.Evaluation.ValidatePolicy:input_type -> connectors.evaluation.v1.ValidatePolicyRequest
+	41, // 65: connectors.evaluation.v1.Evaluation.Explain:input_type -> connectors.evaluation.v1.ExplainRequest
+	32, // 66: connectors.evaluation.v1.Evaluation.WhoCan:input_type -> connectors.evaluation.v1.WhoCanRequest
+	36, // 67: connectors.evaluation.v1.Evaluation.ReviewToken:input_type -> connectors.evaluation.v1.ReviewTokenRequest
+	16, // 68: connectors.evaluation.v1.Evaluation.CheckAccess:output_type -> connectors.evaluation.v1.CheckAccessResponse
+	18, // 69: connectors.evaluation.v1.Evaluation.BatchCheckAccess:output_type -> connectors.evaluation.v1.BatchCheckAccessResponse
+	23, // 70: connectors.evaluation.v1.Evaluation.WatchAccess:output_type -> connectors.evaluation.v1.WatchAccessResponse
+	27, // 71: connectors.evaluation.v1.Evaluation.EvaluateChecks:output_type -> connectors.evaluation.v1.EvaluateChecksResponse
+	39, // 72: connectors.evaluation.v1.Evaluation.ValidatePolicy:output_type -> connectors.evaluation.v1.ValidatePolicyResponse
+	42, // 73: connectors.evaluation.v1.Evaluation.Explain:output_type -> connectors.evaluation.v1.ExplainResponse
+	33, // 74: connectors.evaluation.v1.Evaluation.WhoCan:output_type -> connectors.evaluation.v1.WhoCanResponse
+	37, // 75: connectors.evaluation.v1.Evaluation.ReviewToken:output_type -> connectors.evaluation.v1.ReviewTokenResponse
+	68, // [68:76] is the sub-list for method output_type
+	60, // [60:68] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_connectors_evaluation_v1_evaluation_proto_init() }
@@ -3748,7 +3872,7 @@ func file_connectors_evaluation_v1_evaluation_proto_init() {
 		(*WatchAccessResponse_Answer)(nil),
 		(*WatchAccessResponse_Refusal)(nil),
 	}
-	file_connectors_evaluation_v1_evaluation_proto_msgTypes[25].OneofWrappers = []any{
+	file_connectors_evaluation_v1_evaluation_proto_msgTypes[26].OneofWrappers = []any{
 		(*StandingAccess_ServiceAccount)(nil),
 		(*StandingAccess_User)(nil),
 		(*StandingAccess_Group)(nil),
@@ -3759,7 +3883,7 @@ func file_connectors_evaluation_v1_evaluation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_connectors_evaluation_v1_evaluation_proto_rawDesc), len(file_connectors_evaluation_v1_evaluation_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -158,6 +158,11 @@ pub struct CheckRef {
     /// What it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<CheckRefStatus>,
+    /// What proves that it belongs to the pod's pipeline run: the PipelineRun, the pod's TaskRun, the approval's
+    /// CustomRun, and then the TaskRuns whose results they use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub lineage: Vec<ObservedObject>,
 }
 
 /// An object at the moment it was looked at.

@@ -10,6 +10,10 @@ use crate::access_policy::Approvers;
 
 /// The input of an approver that means approval.
 const YES: &str = "approve";
+/// The input of an approver that means rejection.
+const NO: &str = "reject";
+/// The limit of awaited approvers in a message.
+const MOST_AWAITED: usize = 4;
 /// The limit of names in a status.
 const MOST_NAMES: usize = 100;
 /// The longest user name that a policy can hold.
@@ -63,6 +67,27 @@ pub(super) fn of(object: &Value) -> Approvals {
         }
     }
     approvals
+}
+
+/// The approvers of an object that have not answered, as part of a sentence.
+pub(super) fn awaited(object: &Value) -> String {
+    let has_answered = |it: &&Value| {
+        let input = it.get("input").and_then(Value::as_str);
+        matches!(input, Some(YES | NO))
+    };
+    let entries = list(object.pointer("/spec/approvers")).filter(|it| !has_answered(it));
+    let named = |entry: &Value| {
+        let is_group = entry.get("type").and_then(Value::as_str) == Some("Group");
+        let group = if is_group { "group " } else { "" };
+        Some(format!("{group}{}", name(entry)?))
+    };
+    let mut named = entries.filter_map(named);
+    let first: Vec<_> = named.by_ref().take(MOST_AWAITED).collect();
+    match (first.is_empty(), named.count()) {
+        (true, _) => "its approvers".to_owned(),
+        (false, 0) => format!("its approvers {}", first.join(", ")),
+        (false, others) => format!("its approvers {} and {others} more", first.join(", ")),
+    }
 }
 
 fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {

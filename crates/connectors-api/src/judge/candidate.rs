@@ -3,7 +3,7 @@
 use super::object::Object;
 use super::{JudgeReason, Stage};
 use crate::access_policy::{Check, ObjectKind, Provenance};
-use crate::approval_kind::{has_lineage, may_approve, records_approvers};
+use crate::approval_kind::{self, Lineage, Proof, has_lineage, may_approve, records_approvers};
 use crate::check_selector::CheckSelector;
 use crate::field_selector::FieldSelector;
 use crate::shared_fields::FieldPath;
@@ -172,29 +172,44 @@ impl Selection {
     }
 }
 
-/// True when a check counts only objects that are proven to belong to the pod's own run.
+/// The proof that the objects of a check need before they count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProofNeeded {
+    /// None: labels and state decide.
+    No,
+    /// That they belong to the pod's own run, by this lineage.
+    By(Lineage),
+    /// One that no lineage gives, so the check never passes.
+    Unavailable,
+}
+
+/// The proof that a check asks for.
 #[must_use]
-pub fn needs_proof(check: &Check) -> bool {
-    match check.provenance {
-        Provenance::Required => true,
-        Provenance::Auto => has_lineage(&check.selector.object_ref),
-        Provenance::None => false,
+pub fn proof_needed(check: &Check) -> ProofNeeded {
+    let proof = approval_kind::of(&check.selector.object_ref).proof;
+    match (check.provenance, proof) {
+        (Provenance::None, _) | (Provenance::Auto, Proof::Unknown) => ProofNeeded::No,
+        (Provenance::Auto | Provenance::Required, Proof::By(lineage)) => ProofNeeded::By(lineage),
+        (Provenance::Required, Proof::Unknown)
+        | (Provenance::Auto | Provenance::Required, Proof::Unprovable) => ProofNeeded::Unavailable,
     }
 }
 
-/// Proof of lineage is not available in this version, so checks that need it fail.
+/// A check whose proof no lineage gives fails.
 fn proof(check: &Check) -> Result<(), Problem> {
     let kind = &check.selector.object_ref;
-    if needs_proof(check) {
-        let message = format!(
-            "this version cannot prove that a {} belongs to the pod's pipeline run; \
-             {} in the check accepts it without proof",
-            kind.kind,
-            without_proof(check)
-        );
-        return Err((JudgeReason::ProofUnavailable, message));
+    match proof_needed(check) {
+        ProofNeeded::No | ProofNeeded::By(_) => Ok(()),
+        ProofNeeded::Unavailable => {
+            let message = format!(
+                "no lineage is known that proves that a {} belongs to the pod's pipeline run; \
+                 {} in the check accepts it without proof",
+                kind.kind,
+                without_proof(check)
+            );
+            Err((JudgeReason::ProofUnavailable, message))
+        }
     }
-    Ok(())
 }
 
 /// The setting with which objects of a check count without a proof.

@@ -49,6 +49,7 @@ pub(super) fn check(question: &Question<Arc<Policy>>) -> Result<String, JudgeErr
         connector,
         candidates,
         shared: _,
+        lineage: _,
         stage: _,
     } = question;
     let is_known = |name: &&String| policy.checks.iter().any(|it| it.check.name == **name);

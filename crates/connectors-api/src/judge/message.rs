@@ -1,6 +1,6 @@
 //! The reason and the message of a check, from those of its objects.
 
-use super::{JudgeReason, ObjectJudgement};
+use super::{JudgeReason, ObjectJudgement, Reason};
 use crate::access_policy::Check;
 use crate::reason::AccessCheckReady;
 
@@ -9,10 +9,11 @@ pub(super) fn of_check(
     check: &Check,
     verdict: AccessCheckReady,
     objects: &[ObjectJudgement],
-) -> (JudgeReason, String) {
+) -> (Reason, String) {
     // If an object does not match the check, the check fails although all others may have passed. That object
     // is the one to report.
-    let misled = |object: &&ObjectJudgement| object.reason == JudgeReason::NotSelected;
+    let misled =
+        |object: &&ObjectJudgement| object.reason == Reason::Judge(JudgeReason::NotSelected);
     let decisive = |object: &&ObjectJudgement| object.verdict == verdict;
     let first = objects.iter().find(misled);
     let first = first.or_else(|| objects.iter().find(decisive));
@@ -20,7 +21,7 @@ pub(super) fn of_check(
         let kind = &check.selector.object_ref.kind;
         let message =
             format!("no {kind} that the check selects was found in the pod's namespace yet");
-        return (JudgeReason::NoObjects, message);
+        return (JudgeReason::NoObjects.into(), message);
     };
     let others = objects.iter().filter(decisive).count().saturating_sub(1);
     let message = if others == 0 || misled(&first) {

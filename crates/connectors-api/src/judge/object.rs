@@ -1,16 +1,19 @@
 //! The evaluation of one object.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde_json::Value;
 
 use super::approvers::{self, Approvals};
 use super::candidate::Selection;
-use super::{JudgeReason, ObjectJudgement, RegoAnswer, RegoFailure, verdict};
+use super::{
+    JudgeReason, MOST_PROOFS, ObjectJudgement, Reason, RegoAnswer, RegoFailure, Stage, verdict,
+};
 use crate::access_policy::{Check, ObjectKind};
 use crate::approval_kind::records_approvers;
 use crate::check_state::{CheckOutcome, ObjectState, StateError};
+use crate::lineage::{self, LineageReason, Refusal, Unproven, Verdict};
+use crate::object_ref::ObjectRef;
 
 /// Replaces a module's message that the pod's tenant may read and the policy's author may not.
 const HIDDEN: &str = "the policy's Rego module decided; its words are not shown because the pod is \
@@ -23,35 +26,21 @@ pub(super) struct Object {
     /// The part that a policy of another namespace sees; none if the policy is in the object's namespace.
     pub(super) seen: Option<Value>,
     /// None when the identity is incomplete.
-    pub(super) identity: Option<Identity>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Identity {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    uid: String,
-    pub(super) api_version: String,
-    pub(super) kind: String,
-    resource_version: String,
-}
-
-/// Messages contain names only, never more of the object.
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
-    }
+    pub(super) identity: Option<ObjectRef>,
+    /// The verdict of the lineage; none if the check asks for no proof.
+    pub(super) proof: Option<Verdict>,
 }
 
 /// An object with its result.
 pub(super) struct Judged {
-    identity: Identity,
+    identity: ObjectRef,
     state: String,
     /// None when the state cannot be determined.
     outcome: Option<CheckOutcome>,
-    reason: JudgeReason,
+    reason: Reason,
     message: String,
     approved_by: Vec<String>,
+    lineage: Vec<ObjectRef>,
 }
 
 impl Object {
@@ -61,7 +50,7 @@ impl Object {
             text.filter(|text| !text.is_empty()).map(str::to_owned)
         };
         let identity = || {
-            Some(Identity {
+            Some(ObjectRef {
                 namespace: text("/metadata/namespace")?,
                 name: text("/metadata/name")?,
                 uid: text("/metadata/uid")?,
@@ -74,11 +63,34 @@ impl Object {
             identity: identity(),
             value,
             seen: None,
+            proof: None,
         }
     }
 
+    /// Judges the lineage from the pod to this approval, unless there were too many before it.
+    pub(super) fn prove(&mut self, pod: &Value, objects: Option<&Vec<Value>>, stage: Stage) {
+        let approval = &self.value;
+        self.proof = Some(match (objects, stage) {
+            (None, _) => Verdict::Refused(Refusal {
+                reason: LineageReason::TooLarge,
+                message: format!("more than {MOST_PROOFS} approvals need a proof"),
+            }),
+            (Some(objects), Stage::BeforeGrant) => lineage::judge(&lineage::Question {
+                pod,
+                approval,
+                objects,
+            }),
+            (Some(runs), Stage::AfterGrant) => lineage::still_holds(approval, runs),
+        });
+    }
+
+    /// The absence of a proof that the check asks for.
+    pub(super) fn unproven(&self) -> Option<Unproven<'_>> {
+        self.proof.as_ref()?.proof().err()
+    }
+
     /// A sort key that does not depend on the order in which the objects arrived.
-    pub(super) fn order(&self) -> (Option<Identity>, String) {
+    pub(super) fn order(&self) -> (Option<ObjectRef>, String) {
         (self.identity.clone(), self.value.to_string())
     }
 
@@ -122,17 +134,12 @@ impl Object {
         let words = words.filter(|words| !words.is_empty());
         let (outcome, reason, message) =
             if self.is_being_deleted() && selection.leaves_out_what_is_being_deleted() {
-                let message = format!("{identity} is being deleted");
-                let outcome = CheckOutcome::NotHolding;
-                (Some(outcome), JudgeReason::BeingDeleted, message)
+                being_deleted(&identity)
             } else {
-                by_state(
-                    check,
-                    &state,
-                    words.as_deref(),
-                    approvals.as_ref(),
-                    &identity,
-                )
+                let approvals = approvals.as_ref();
+                let (outcome, reason, message) =
+                    by_state(check, self, &state, words.as_deref(), approvals);
+                (outcome, reason.into(), message)
             };
         Judged {
             state: state.as_str().to_owned(),
@@ -140,18 +147,79 @@ impl Object {
             reason,
             message,
             approved_by: approvals.map(Approvals::everybody).unwrap_or_default(),
+            lineage: self.lineage(),
             identity,
         }
     }
+
+    /// The result of an object whose lineage does not prove it. A rejection counts only with a proof, because anybody
+    /// can create an object that says no.
+    pub(super) fn without_proof(
+        &self,
+        check: &Check,
+        selection: &Selection,
+        unproven: Unproven<'_>,
+    ) -> Judged {
+        let identity = self.identity.clone().unwrap_or_default();
+        let (outcome, reason, message) = match unproven {
+            _ if self.is_being_deleted() && selection.leaves_out_what_is_being_deleted() => {
+                being_deleted(&identity)
+            }
+            Unproven::Rejected(refusal) => {
+                let message = format!("{identity}: {}", refusal.message);
+                let outcome = Some(CheckOutcome::Rejected);
+                (outcome, Reason::Lineage(refusal.reason), message)
+            }
+            Unproven::Refused(refusal) => {
+                let message = format!("{identity}: {}", refusal.message);
+                (None, Reason::Lineage(refusal.reason), message)
+            }
+            Unproven::Undecided => {
+                let message = pending(&check.selector.object_ref, &identity, &self.value);
+                let outcome = Some(CheckOutcome::Pending);
+                (outcome, JudgeReason::Pending.into(), message)
+            }
+            Unproven::Incomplete(missing) => {
+                let message = format!(
+                    "{identity} is not proven yet to belong to the pod's run, which takes {missing}"
+                );
+                let outcome = Some(CheckOutcome::Pending);
+                (outcome, JudgeReason::LineageIncomplete.into(), message)
+            }
+        };
+        let state = ObjectState::of(&self.value);
+        Judged {
+            state: state.map_or_else(|_| String::new(), |it| it.as_str().to_owned()),
+            outcome,
+            reason,
+            message,
+            approved_by: Vec::new(),
+            lineage: Vec::new(),
+            identity,
+        }
+    }
+
+    /// The objects between pod and approval.
+    fn lineage(&self) -> Vec<ObjectRef> {
+        let proof = self.proof.as_ref().and_then(|it| it.proof().ok());
+        proof.map_or_else(Vec::new, |it| it.objects.clone())
+    }
+}
+
+fn being_deleted(identity: &ObjectRef) -> (Option<CheckOutcome>, Reason, String) {
+    let message = format!("{identity} is being deleted");
+    let outcome = CheckOutcome::NotHolding;
+    (Some(outcome), JudgeReason::BeingDeleted.into(), message)
 }
 
 fn by_state(
     check: &Check,
+    object: &Object,
     state: &ObjectState,
     words: Option<&str>,
     approvals: Option<&Approvals>,
-    identity: &Identity,
 ) -> (Option<CheckOutcome>, JudgeReason, String) {
+    let identity = &object.identity.clone().unwrap_or_default();
     let outcome = state.outcome();
     let said = |sentence: String| words.map_or(sentence, str::to_owned);
     match outcome {
@@ -166,7 +234,7 @@ fn by_state(
             (Some(outcome), JudgeReason::Approved, message)
         }
         CheckOutcome::Pending => {
-            let message = said(pending(&check.selector.object_ref, identity));
+            let message = said(pending(&check.selector.object_ref, identity, &object.value));
             (Some(outcome), JudgeReason::Pending, message)
         }
         CheckOutcome::Rejected => {
@@ -207,14 +275,13 @@ fn hidden(state: ObjectState) -> ObjectState {
     }
 }
 
-fn pending(kind: &ObjectKind, identity: &Identity) -> String {
+fn pending(kind: &ObjectKind, identity: &ObjectRef, object: &Value) -> String {
     if records_approvers(kind) {
-        let Identity {
+        let ObjectRef {
             namespace, name, ..
         } = identity;
-        format!(
-            "{identity} waits for its approvers: tkn-approvaltask approve {name} -n {namespace}"
-        )
+        let awaited = approvers::awaited(object);
+        format!("{identity} waits for {awaited}: tkn-approvaltask approve {name} -n {namespace}")
     } else {
         format!("{identity} is pending")
     }
@@ -223,7 +290,7 @@ fn pending(kind: &ObjectKind, identity: &Identity) -> String {
 fn unreadable(object: &Object, error: StateError) -> Judged {
     let identity = object.identity.clone().unwrap_or_default();
     let message = format!("{identity}: {error}");
-    Judged::failed(object, JudgeReason::StateUnreadable, message)
+    Judged::failed(object, JudgeReason::StateUnreadable.into(), message)
 }
 
 fn rego_failed(object: &Object, failure: &RegoFailure, is_foreign: bool) -> Judged {
@@ -237,11 +304,11 @@ fn rego_failed(object: &Object, failure: &RegoFailure, is_foreign: bool) -> Judg
     } else {
         format!("the Rego module gives no answer for {identity}: {detail}")
     };
-    Judged::failed(object, reason, message)
+    Judged::failed(object, reason.into(), message)
 }
 
 impl Judged {
-    pub(super) fn failed(object: &Object, reason: JudgeReason, message: String) -> Self {
+    pub(super) fn failed(object: &Object, reason: Reason, message: String) -> Self {
         Self {
             identity: object.identity.clone().unwrap_or_default(),
             state: String::new(),
@@ -249,6 +316,7 @@ impl Judged {
             reason,
             message,
             approved_by: Vec::new(),
+            lineage: Vec::new(),
         }
     }
 
@@ -259,7 +327,7 @@ impl Judged {
 
     /// The caller passed an object that the check does not select, so it may have missed others.
     pub(super) fn is_not_selected(&self) -> bool {
-        self.reason == JudgeReason::NotSelected
+        self.reason == Reason::Judge(JudgeReason::NotSelected)
     }
 
     pub(super) fn told(self) -> ObjectJudgement {
@@ -270,6 +338,7 @@ impl Judged {
             reason,
             message,
             approved_by,
+            lineage,
         } = self;
         ObjectJudgement {
             api_version: identity.api_version,
@@ -283,6 +352,7 @@ impl Judged {
             reason,
             message,
             approved_by,
+            lineage,
         }
     }
 }

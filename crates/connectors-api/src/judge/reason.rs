@@ -1,9 +1,44 @@
 //! The reasons for the result of a check, an object or a set of rules.
 
+use std::fmt;
+
+use crate::lineage::LineageReason;
 use crate::words::words;
 
+/// The reason for the result of a check or an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The judge's own.
+    Judge(JudgeReason),
+    /// The lineage contradicts.
+    Lineage(LineageReason),
+}
+
+impl Reason {
+    /// The reason as one word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Judge(reason) => reason.as_str(),
+            Self::Lineage(reason) => reason.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl From<JudgeReason> for Reason {
+    fn from(reason: JudgeReason) -> Self {
+        Self::Judge(reason)
+    }
+}
+
 words! {
-    /// The reason for the result of a check or an object.
+    /// The reason for the result of a check or an object, apart from those of the lineage.
     JudgeReason {
         /// An approver approved, or a test passed.
         Approved,
@@ -29,8 +64,10 @@ words! {
         StateUnreadable,
         /// The object does not match the check's selector.
         NotSelected,
-        /// It cannot be proven that the object and the pod belong to one pipeline run.
+        /// No lineage is known that proves that the object and the pod belong to one pipeline run.
         ProofUnavailable,
+        /// Objects between pod and approval are missing, so nothing is proven yet.
+        LineageIncomplete,
         /// Too few of the users that the policy names have approved.
         QuorumNotMet,
         /// The policy names approvers for a kind that does not record any.

@@ -1,4 +1,5 @@
 mod approvals;
+mod lineage;
 mod modules;
 mod whole;
 
@@ -38,6 +39,7 @@ pub(super) fn question() -> Question {
         }),
         connector: "harbor".to_owned(),
         shared: BTreeMap::new(),
+        lineage: Vec::new(),
         candidates: BTreeMap::new(),
         stage: Stage::BeforeGrant,
     }
@@ -88,7 +90,10 @@ impl Judgement {
     }
 
     pub(super) fn said(&self) -> (AccessCheckReady, JudgeReason) {
-        (self.only().verdict, self.only().reason)
+        let Reason::Judge(reason) = self.only().reason else {
+            panic!("{self:?}");
+        };
+        (self.only().verdict, reason)
     }
 }
 
@@ -104,16 +109,17 @@ fn an_approved_object_passes_and_the_pod_gets_its_rule() {
         resource_version: "7".to_owned(),
         state: "approved".to_owned(),
         verdict: Passed,
-        reason: JudgeReason::Approved,
+        reason: JudgeReason::Approved.into(),
         message: "ConfigMap devops/a is approved".to_owned(),
         approved_by: vec![],
+        lineage: vec![],
     };
     let expected = Judgement {
         verdict: Passed,
         checks: vec![CheckJudgement {
             check: "gate".to_owned(),
             verdict: Passed,
-            reason: JudgeReason::Approved,
+            reason: JudgeReason::Approved.into(),
             message: "ConfigMap devops/a is approved".to_owned(),
             objects: vec![object],
         }],
@@ -357,14 +363,8 @@ fn a_state_that_cannot_be_read_fails_the_check() {
 }
 
 #[test]
-fn kinds_with_a_lineage_need_a_proof_that_is_not_available() {
+fn kinds_of_pipelines_without_a_lineage_pass_no_check_that_asks_for_a_proof() {
     for (api_version, kind, provenance, verdict) in [
-        (
-            "openshift-pipelines.org/v1alpha1",
-            "ApprovalTask",
-            "Auto",
-            Failed,
-        ),
         ("openshift-pipelines.org/v9", "Other", "Auto", Failed),
         (
             "openshift-pipelines.org/v1alpha1",
@@ -379,12 +379,6 @@ fn kinds_with_a_lineage_need_a_proof_that_is_not_available() {
             "ApprovalTask",
             "None",
             Passed,
-        ),
-        (
-            "openshift-pipelines.org/v1alpha1",
-            "ApprovalTask",
-            "Required",
-            Failed,
         ),
         ("v1", "ConfigMap", "Auto", Passed),
         ("v1", "ConfigMap", "Required", Failed),

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Absent, LineageReason, MOST_OBJECTS, Missing, Step, Stop, refused};
+use crate::object_ref::ObjectRef;
 
 /// The API group of Tekton Pipelines.
 const TEKTON: &str = "tekton.dev";
@@ -50,23 +51,6 @@ impl RunKind {
         let group = text(reference, "/apiVersion").split_once('/');
         text(reference, "/kind") == self.as_str() && group.is_some_and(|(it, _)| it == TEKTON)
     }
-}
-
-/// An object, exactly.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectRef {
-    /// Group and version.
-    pub api_version: String,
-    /// Kind.
-    pub kind: String,
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// UID.
-    pub uid: String,
-    /// The resource version that was judged.
-    pub resource_version: String,
 }
 
 /// An object with a complete identity.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::object::{Object, ObjectRef, Store, is_set, text};
+use super::object::{Object, Store, is_set, text};
 use super::{LineageReason, RunKind, Step, refused};
+use crate::object_ref::ObjectRef;
 
 /// The most pipeline tasks of a run.
 const MOST_TASKS: usize = 1_024;
@@ -79,9 +80,10 @@ impl<'a> Proof<'a> {
         }
     }
 
-    /// What the proof was made from, but for its two ends.
+    /// The children that were proven, ordered.
     pub(super) fn used(&self) -> Vec<ObjectRef> {
-        let children = self.proven.values().map(Object::reference);
-        children.chain([self.run.reference()]).collect()
+        let mut children: Vec<_> = self.proven.values().map(Object::reference).collect();
+        children.sort();
+        children
     }
 }

@@ -30,6 +30,18 @@ pub(super) fn is_one(one: Owner<'_>, other: Owner<'_>) -> Step {
     Ok(())
 }
 
+/// The object is a PipelineRun in the version that is read.
+pub(super) fn is_a_run(run: &Object<'_>) -> Step {
+    let kind = RunKind::PipelineRun;
+    if run.is_kind(kind.api_version(), kind.as_str()) {
+        return Ok(());
+    }
+    refused(
+        LineageReason::Unreadable,
+        format!("{run} is no PipelineRun"),
+    )
+}
+
 /// The run is neither done, cancelled nor being deleted. An approval can still be given after any of these.
 pub(super) fn is_alive(run: &Object<'_>) -> Step {
     run.is_not_going()?;

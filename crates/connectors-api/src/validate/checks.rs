@@ -6,10 +6,10 @@ use super::Module;
 use super::finding::{FindingCode, Findings};
 use super::shape::{Placed, Spec};
 use crate::access_policy::{Approvers, Check, Provenance};
-use crate::approval_kind::{has_lineage, may_approve, records_approvers};
+use crate::approval_kind::{self, Proof, has_lineage, may_approve, records_approvers};
 use crate::check_selector::CheckSelectorError;
 use crate::field_selector::FieldSelector;
-use crate::judge::{needs_proof, without_proof};
+use crate::judge::{ProofNeeded, proof_needed, without_proof};
 use crate::names::{is_dns_label, is_label_key};
 use crate::template::{LabelValue, MOST_STEPS_OF_POLICY, Template};
 
@@ -147,7 +147,6 @@ fn look_at_kind(findings: &mut Findings, path: &str, check: &Check) {
     look_at_provenance(findings, path, check);
 }
 
-/// This version has no proof, so no advice leads to one.
 fn look_at_provenance(findings: &mut Findings, path: &str, check: &Check) {
     let kind = &check.selector.object_ref;
     let at = format!("{path}.provenance");
@@ -158,9 +157,9 @@ fn look_at_provenance(findings: &mut Findings, path: &str, check: &Check) {
             without_proof(check)
         );
         findings.error(&at, FindingCode::ProofUnavailable, message, fix);
-    } else if needs_proof(check) {
+    } else if proof_needed(check) == ProofNeeded::Unavailable {
         let message = format!(
-            "this version cannot prove that a {} belongs to the pod's pipeline run, so the check never passes",
+            "no lineage is known that proves that a {} belongs to the pod's pipeline run, so the check never passes",
             kind.kind
         );
         let fix = format!(
@@ -170,7 +169,14 @@ fn look_at_provenance(findings: &mut Findings, path: &str, check: &Check) {
         findings.warning(&at, FindingCode::ProofUnavailable, message, fix);
     } else if check.provenance == Provenance::None && has_lineage(kind) {
         let message = "labels are believed, which the author of a pod or pipeline run can write";
-        let fix = "this version has no proof to offer instead: name requesters whose pods and pipeline runs only trusted people make";
+        let fix = match approval_kind::of(kind).proof {
+            Proof::By(_) => {
+                "leave provenance out, and only an approval of the pod's own run counts"
+            }
+            Proof::Unknown | Proof::Unprovable => {
+                "no lineage proves this kind: name requesters whose pods and pipeline runs only trusted people make"
+            }
+        };
         findings.warning(&at, FindingCode::LabelsBelieved, message, fix);
     }
 }

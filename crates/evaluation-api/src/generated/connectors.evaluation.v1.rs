@@ -269,6 +269,11 @@ pub struct EvaluateChecksRequest {
     /// Before or after the grant.
     #[prost(enumeration = "EvaluationStage", tag = "5")]
     pub stage: i32,
+    /// The objects between the pod and the approvals, as JSON, for checks that ask for a proof of lineage: PipelineRuns,
+    /// TaskRuns and CustomRuns, in any order, each once. After the grant: the PipelineRuns of the evidence that still
+    /// exist. An object that is missing proves nothing.
+    #[prost(bytes = "vec", repeated, tag = "6")]
+    pub lineage: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
 /// The objects that were found for one check.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -323,7 +328,7 @@ pub struct CheckResult {
     pub objects: ::prost::alloc::vec::Vec<ObjectResult>,
 }
 /// What one object says.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ObjectResult {
     /// Group and version.
     #[prost(string, tag = "1")]
@@ -358,6 +363,32 @@ pub struct ObjectResult {
     /// Who approved, where the object records it.
     #[prost(string, repeated, tag = "11")]
     pub approved_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the approval's CustomRun,
+    /// and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none.
+    #[prost(message, repeated, tag = "12")]
+    pub lineage: ::prost::alloc::vec::Vec<LineageObject>,
+}
+/// An object between a pod and an approval, in the version that was judged.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LineageObject {
+    /// Group and version.
+    #[prost(string, tag = "1")]
+    pub api_version: ::prost::alloc::string::String,
+    /// Kind.
+    #[prost(string, tag = "2")]
+    pub kind: ::prost::alloc::string::String,
+    /// Namespace.
+    #[prost(string, tag = "3")]
+    pub namespace: ::prost::alloc::string::String,
+    /// Name.
+    #[prost(string, tag = "4")]
+    pub name: ::prost::alloc::string::String,
+    /// UID.
+    #[prost(string, tag = "5")]
+    pub uid: ::prost::alloc::string::String,
+    /// The version that was judged.
+    #[prost(string, tag = "6")]
+    pub resource_version: ::prost::alloc::string::String,
 }
 /// One rule of the Role that is to be written. Its API group is `connectors.alauda.io` and its only
 /// resource name the connector that was asked for.

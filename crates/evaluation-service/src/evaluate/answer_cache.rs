@@ -42,8 +42,9 @@ impl Hash for Question {
             connector,
             candidates,
             stage,
+            lineage,
         } = &*self.0;
-        (policy, context_object, connector, stage).hash(hasher);
+        (policy, context_object, connector, stage, lineage).hash(hasher);
         for Candidates {
             check,
             objects,
@@ -119,6 +120,7 @@ mod tests {
                 shared_fields: vec![],
             }],
             stage: 1,
+            lineage: vec![],
         })
     }
 

@@ -30,6 +30,7 @@ fn asked(length: usize) -> EvaluateChecksRequest {
             shared_fields: vec![],
         }],
         stage: v1::EvaluationStage::BeforeGrant.into(),
+        lineage: vec![],
     }
 }
 

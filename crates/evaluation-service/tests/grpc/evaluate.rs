@@ -50,6 +50,7 @@ fn asked(rego: &str, state: &str) -> EvaluateChecksRequest {
             shared_fields: vec![],
         }],
         stage: EvaluationStage::BeforeGrant.into(),
+        lineage: vec![],
     }
 }
 

@@ -46,6 +46,15 @@ const EVERYBODY: &str = "system:authenticated";
 /// A verb and a subresource.
 type Right = (&'static str, &'static str);
 
+/// The rights on a kind that a check asks about. The right to write the status always matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AskedRights {
+    /// An object that anybody wrote would count.
+    pub writers: bool,
+    /// The deletion of an object hides its withdrawal.
+    pub deleters: bool,
+}
+
 /// Each of these rights is enough to write an approval.
 const FORGING: &[Right] = &[
     ("create", ""),
@@ -54,6 +63,8 @@ const FORGING: &[Right] = &[
     ("update", "status"),
     ("patch", "status"),
 ];
+/// Each of these is enough to write what only a controller may write, which a proof believes.
+const WRITING_STATUS: &[Right] = &[("update", "status"), ("patch", "status")];
 /// Each of these is enough to delete one.
 const DELETING: &[Right] = &[("delete", ""), ("deletecollection", "")];
 
@@ -136,12 +147,12 @@ impl Facts {
             .collect())
     }
 
-    /// What is to be known of a kind. Who may delete its objects is asked only where that matters.
+    /// Whether a kind can be read, and which of the suspects have the rights that matter.
     pub async fn kind(
         &self,
         kind: &ObjectKind,
         suspects: &Suspects,
-        asks_deleters: bool,
+        asked: AskedRights,
     ) -> KindFound {
         if !may_approve(kind) {
             // It is told as a mistake of the policy already.
@@ -164,9 +175,14 @@ impl Facts {
                     return Ok(KindFound::NotReadable(resource.clone()));
                 }
             }
-            let forgers = self.holders(FORGING, &resource, suspects).await?;
-            // Who may forge has no need to delete.
-            let deleters = if asks_deleters && forgers.first.is_empty() {
+            let rights = if asked.writers {
+                FORGING
+            } else {
+                WRITING_STATUS
+            };
+            let forgers = self.holders(rights, &resource, suspects).await?;
+            // A forger has no need to delete.
+            let deleters = if asked.deleters && forgers.first.is_empty() {
                 self.holders(DELETING, &resource, suspects).await?
             } else {
                 Holders::default()

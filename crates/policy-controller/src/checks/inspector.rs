@@ -10,8 +10,9 @@ use std::{
 use connectors_api::{
     AccessPolicy,
     access_policy::{Check, Latch, ObjectKind},
+    approval_kind::Lineage,
     config::DefaultRequesters,
-    judge::needs_proof,
+    judge::{ProofNeeded, proof_needed},
     policy_reason::ChecksValid,
     validate::{self, Severity},
 };
@@ -27,7 +28,7 @@ use tracing::error;
 
 use super::{
     Inspections,
-    facts::Facts,
+    facts::{AskedRights, Facts},
     rights::RightsChanges,
     suspects::Suspects,
     verdict::{self, Found, OpenBy, Verdict},
@@ -253,9 +254,9 @@ impl Inspector {
         };
         found.extent = suspects.extent;
         let checks = &granted.spec.checks;
-        for (kind, asks_deleters) in kinds(checks) {
-            let of_kind = self.facts.kind(kind, &suspects, asks_deleters).await;
-            found.kinds.insert(kind.clone(), of_kind);
+        for (kind, asked) in kinds(checks) {
+            let of_kind = self.facts.kind(&kind, &suspects, asked).await;
+            found.kinds.insert(kind, of_kind);
         }
         Looked {
             places: suspects.places.into_keys().collect(),
@@ -264,13 +265,24 @@ impl Inspector {
     }
 }
 
-/// The kinds that have to be asked about, and whether it matters who may delete their objects.
-fn kinds(checks: &[Check]) -> BTreeMap<&ObjectKind, bool> {
-    let mut kinds = BTreeMap::new();
-    for check in checks.iter().filter(|it| !needs_proof(it)) {
+/// The kinds that checks read, and the rights on each that could forge an approval.
+fn kinds(checks: &[Check]) -> BTreeMap<ObjectKind, AskedRights> {
+    let mut kinds: BTreeMap<_, AskedRights> = BTreeMap::new();
+    for check in checks {
+        let lineage = match proof_needed(check) {
+            ProofNeeded::No => None,
+            ProofNeeded::By(lineage) => Some(lineage),
+            ProofNeeded::Unavailable => continue,
+        };
+        let kind = check.selector.object_ref.clone();
+        let asked = kinds.entry(kind).or_default();
+        // A proof counts the approvers' own words, so only the status can lie.
+        asked.writers |= lineage.is_none();
         // Under the other latches, deletion revokes or a withdrawal would not be looked at either.
-        let asks_deleters: &mut bool = kinds.entry(&check.selector.object_ref).or_default();
-        *asks_deleters |= check.latch == Latch::Auto;
+        asked.deleters |= check.latch == Latch::Auto;
+        for kind in lineage.into_iter().flat_map(Lineage::kinds) {
+            kinds.entry(kind).or_default();
+        }
     }
     kinds
 }
@@ -299,6 +311,40 @@ fn in_turns<T>(due: impl Iterator<Item = (String, T)>, last: &str) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A proof counts what approvers wrote themselves, so only rights on a status could forge it.
+    #[test]
+    fn a_proof_asks_about_each_kind_that_it_reads_and_for_writers_of_its_status() {
+        let check = |provenance: &str, latch: &str| -> Check {
+            let check = serde_json::json!({
+                "name": "c", "provenance": provenance, "latch": latch,
+                "selector": {
+                    "labels": {"a": "b"},
+                    "objectRef": {"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"},
+                },
+            });
+            serde_json::from_value(check).unwrap()
+        };
+        let asked = |checks: &[Check]| -> Vec<(String, bool, bool)> {
+            let kinds = kinds(checks).into_iter();
+            kinds
+                .map(|(kind, it)| (kind.kind, it.writers, it.deleters))
+                .collect()
+        };
+        let named = |kind: &str, writers, deleters| (kind.to_owned(), writers, deleters);
+        let proven = [
+            named("ApprovalTask", false, true),
+            named("PipelineRun", false, false),
+            named("TaskRun", false, false),
+            named("CustomRun", false, false),
+        ];
+        assert_eq!(asked(&[check("Auto", "Auto")]), proven);
+        let believed = [named("ApprovalTask", true, false)];
+        assert_eq!(asked(&[check("None", "Once")]), believed);
+        let both = asked(&[check("None", "Once"), check("Auto", "Auto")]);
+        assert_eq!(both[0], named("ApprovalTask", true, true));
+        assert_eq!(both.len(), 4);
+    }
 
     fn found(reason: ChecksValid, at: Instant) -> Inspection {
         Inspection {
@@ -342,7 +388,8 @@ mod tests {
         };
         let asks = |latches: &[&str]| {
             let checks: Vec<_> = latches.iter().map(|it| check(it)).collect();
-            kinds(&checks).into_values().collect::<Vec<_>>()
+            let asked = kinds(&checks).into_values();
+            asked.map(|it| it.deleters).collect::<Vec<_>>()
         };
         assert_eq!(asks(&[]), Vec::<bool>::new());
         assert_eq!(asks(&["WhileHolds"]), [false]);

@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, fmt};
 
 use connectors_api::{
     access_policy::{Check, ObjectKind},
+    approval_kind::Lineage,
     config::REQUESTERS_OPEN,
-    judge::{needs_proof, without_proof},
+    judge::{ProofNeeded, proof_needed, without_proof},
     policy_order::MOST_PER_CONNECTOR,
     policy_reason::ChecksValid,
 };
@@ -123,37 +124,26 @@ pub fn verdict(checks: &[Check], found: &Found) -> Verdict {
     for (index, check) in checks.iter().enumerate() {
         let ObjectKind { api_version, kind } = &check.selector.object_ref;
         let at = format!("spec.checkGrantedPermission.spec.checks[{index}]");
-        if needs_proof(check) {
-            let message = format!(
-                "{at}: this version cannot prove that a {kind} belongs to the pod's pipeline run, so the check never \
-                 passes; {} accepts it without proof",
-                without_proof(check)
-            );
-            return says(ChecksValid::ProofUnavailable, message);
+        let lineage = match proof_needed(check) {
+            ProofNeeded::No => None,
+            ProofNeeded::By(lineage) => Some(lineage),
+            ProofNeeded::Unavailable => {
+                let message = format!(
+                    "{at}: no lineage is known that proves that a {kind} belongs to the pod's pipeline run, so the check \
+                     never passes; {} accepts it without proof",
+                    without_proof(check)
+                );
+                return says(ChecksValid::ProofUnavailable, message);
+            }
+        };
+        let at = format!("{at}.selector.objectRef");
+        if let Some(verdict) = of_kind(&at, &check.selector.object_ref, found) {
+            return verdict;
         }
-        match found.kinds.get(&check.selector.object_ref) {
-            Some(KindFound::Missing) => {
-                let message = format!(
-                    "{at}.selector.objectRef: the cluster has no kind {kind} of {api_version}; install what brings it, \
-                     or correct the field"
-                );
-                return says(ChecksValid::KindMissing, message);
-            }
-            Some(KindFound::ClusterScoped) => {
-                let message = format!(
-                    "{at}.selector.objectRef: objects of kind {kind} are in no namespace, and checks are looked up in \
-                     the pod's"
-                );
-                return says(ChecksValid::KindNotNamespaced, message);
-            }
-            Some(KindFound::NotReadable(resource)) => {
-                let message = format!(
-                    "{at}.selector.objectRef: the request-controller may not read {resource}; {}",
-                    rule_for(resource)
-                );
-                return says(ChecksValid::KindNotReadable, message);
-            }
-            Some(KindFound::Readable { .. } | KindFound::Unknown) | None => {}
+        let at = format!("{at}: {api_version} {kind} needs a proof of its pipeline run");
+        let mut between = lineage.into_iter().flat_map(Lineage::kinds);
+        if let Some(verdict) = between.find_map(|it| of_kind(&at, &it, found)) {
+            return verdict;
         }
     }
     if let Some(why) = &found.unread {
@@ -176,6 +166,37 @@ pub fn verdict(checks: &[Check], found: &Found) -> Verdict {
         None => {}
     }
     of_accounts(found)
+}
+
+/// The error for a kind that cannot be read.
+fn of_kind(at: &str, kind: &ObjectKind, found: &Found) -> Option<Verdict> {
+    let ObjectKind {
+        api_version,
+        kind: name,
+    } = kind;
+    let (reason, message) = match found.kinds.get(kind)? {
+        KindFound::Missing => (
+            ChecksValid::KindMissing,
+            format!(
+                "{at}: the cluster has no kind {name} of {api_version}; install what brings it, or correct the field"
+            ),
+        ),
+        KindFound::ClusterScoped => (
+            ChecksValid::KindNotNamespaced,
+            format!(
+                "{at}: objects of kind {name} are in no namespace, and checks are looked up in the pod's"
+            ),
+        ),
+        KindFound::NotReadable(resource) => (
+            ChecksValid::KindNotReadable,
+            format!(
+                "{at}: the request-controller may not read {resource}; {}",
+                rule_for(resource)
+            ),
+        ),
+        KindFound::Readable { .. } | KindFound::Unknown => return None,
+    };
+    Some(Verdict { reason, message })
 }
 
 /// What the accounts that were looked at could do.

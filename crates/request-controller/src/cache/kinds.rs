@@ -68,7 +68,7 @@ struct Objects {
 #[derive(Debug)]
 pub enum Kept<'a> {
     /// The object exists.
-    There(&'a CheckObject),
+    There(&'a Arc<CheckObject>),
     /// The object exists and is unreadable.
     Unreadable,
     /// The object does not exist.
@@ -234,7 +234,8 @@ impl State {
                 naming.contains(it.namespace.as_str())
             }
         });
-        let concerned: Vec<_> = concerned.cloned().collect();
+        let mut concerned: Vec<_> = concerned.cloned().collect();
+        concerned.extend(self.links.of_object(kind, name).cloned());
         self.requests.wakes(concerned)
     }
 
@@ -295,16 +296,17 @@ impl State {
         self.policies.kinds_in(namespace).any(|it| it == kind)
     }
 
-    /// Every kind that a policy names, or that is evidence of a request with a grant.
+    /// Every kind that a policy names, that a proof of its checks reads, or that is evidence of a request with a grant.
     #[must_use]
     pub fn wanted_kinds(&self) -> std::collections::BTreeSet<ObjectKind> {
         let named = self.policies.kinds().cloned();
+        let between = self.policies.kinds_between();
         let requests = self.requests.all();
         let held = requests
             .iter()
             .filter(|it| self.requests.holds(it))
             .filter_map(|it| self.requests.get(it))
             .flat_map(|it| it.kinds.iter().cloned());
-        named.chain(held).collect()
+        named.chain(between).chain(held).collect()
     }
 }

@@ -8,7 +8,13 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use connectors_api::{AccessPolicy, access_policy::ObjectKind, check_selector::CompiledPolicy};
+use connectors_api::{
+    AccessPolicy,
+    access_policy::ObjectKind,
+    approval_kind::Lineage,
+    check_selector::CompiledPolicy,
+    judge::{ProofNeeded, proof_needed},
+};
 use kube::ResourceExt;
 use service_kit::{byte_budget::ByteBudget, watches::Unreadable};
 
@@ -70,6 +76,8 @@ enum Content {
     NotKept {
         generation: Option<i64>,
         kinds: BTreeSet<ObjectKind>,
+        /// The kinds that the proofs of its checks read.
+        between: BTreeSet<ObjectKind>,
         weight: usize,
         /// The parsed copy that a running reconciliation has in memory, if any.
         shared: Weak<CompiledPolicy>,
@@ -107,6 +115,14 @@ impl Stored {
         kept.chain(known.into_iter().flatten())
     }
 
+    fn kinds_between(&self) -> BTreeSet<ObjectKind> {
+        match &self.content {
+            Content::Kept(policy) => kinds_between(&policy.policy).collect(),
+            Content::NotKept { between, .. } => between.clone(),
+            Content::Unreadable => BTreeSet::new(),
+        }
+    }
+
     /// True when a new version of the policy says the same. A version from `World::parsed` then shares the cached
     /// copy.
     fn says(&self, other: &PolicyCached) -> bool {
@@ -126,6 +142,7 @@ impl Stored {
             self.content = Content::NotKept {
                 generation: policy.policy.metadata.generation,
                 kinds: kinds_of(&policy.policy).cloned().collect(),
+                between: kinds_between(&policy.policy).collect(),
                 weight: policy.bytes(),
                 shared: Arc::downgrade(policy),
             };
@@ -138,6 +155,19 @@ fn kinds_of(policy: &AccessPolicy) -> impl Iterator<Item = &ObjectKind> {
     let granted = policy.spec.check_granted_permission.iter();
     let checks = granted.flat_map(|it| &it.spec.checks);
     checks.map(|check| &check.selector.object_ref)
+}
+
+/// The kinds between pods and approvals that the proofs of a policy's checks read.
+fn kinds_between(policy: &AccessPolicy) -> impl Iterator<Item = ObjectKind> {
+    let granted = policy.spec.check_granted_permission.iter();
+    let checks = granted.flat_map(|it| &it.spec.checks);
+    checks.flat_map(|check| {
+        let lineage = match proof_needed(check) {
+            ProofNeeded::By(lineage) => Some(lineage),
+            ProofNeeded::No | ProofNeeded::Unavailable => None,
+        };
+        lineage.into_iter().flat_map(Lineage::kinds)
+    })
 }
 
 impl Policies {
@@ -210,6 +240,12 @@ impl Policies {
     pub fn kinds(&self) -> impl Iterator<Item = &ObjectKind> {
         let stored = self.namespaces.values().flat_map(|it| it.all.values());
         stored.flat_map(Stored::kinds)
+    }
+
+    /// The kinds that the proofs of all policies' checks read.
+    pub fn kinds_between(&self) -> impl Iterator<Item = ObjectKind> {
+        let stored = self.namespaces.values().flat_map(|it| it.all.values());
+        stored.flat_map(Stored::kinds_between)
     }
 
     /// True when a new version of a policy says the same as the known one.

@@ -77,7 +77,7 @@ pub(super) fn kinds(request: &AccessRequest) -> Vec<ObjectKind> {
     let policies = request.status.iter().flat_map(|it| &it.policies);
     let objects = policies.flat_map(|it| &it.check_refs);
     let mut kinds: Vec<_> = objects
-        .filter_map(|it| it.ref_.as_ref())
+        .flat_map(|it| it.ref_.iter().chain(&it.lineage))
         .map(|it| ObjectKind {
             api_version: it.api_version.clone(),
             kind: it.kind.clone(),

@@ -589,3 +589,52 @@ fn nearly_or_none(name: &str) -> Vec<String> {
         nearly(name)
     }
 }
+
+#[test]
+fn the_kinds_of_a_proof_are_watched_as_long_as_a_check_needs_it() {
+    let named = |provenance: &str| {
+        let object = json!({
+            "metadata": {"name": "p", "namespace": "tools", "uid": "p-uid"},
+            "spec": {"checkGrantedPermission": {"spec": {
+                "checks": [{"name": "c", "provenance": provenance, "selector": {
+                    "labels": {"a": "b"},
+                    "objectRef": {"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"},
+                }}],
+                "permissions": {"roleTemplate": {"rules": []}},
+            }}},
+        });
+        let policy: AccessPolicy = serde_json::from_value(object).unwrap();
+        let mut state = State::default();
+        let cached = PolicyCached {
+            uid: "p-uid".to_owned(),
+            deleting: false,
+            policy: Ok(Arc::new(CompiledPolicy::of(policy, None))),
+        };
+        let _ = state.policy(&Name::new("tools", "p"), Some(cached));
+        let kinds = state.wanted_kinds().into_iter().map(|it| it.kind);
+        kinds.collect::<BTreeSet<_>>()
+    };
+    let all = ["ApprovalTask", "CustomRun", "PipelineRun", "TaskRun"];
+    assert_eq!(named("Auto"), all.map(str::to_owned).into());
+    assert_eq!(named("Required"), all.map(str::to_owned).into());
+    assert_eq!(named("None"), ["ApprovalTask".to_owned()].into());
+}
+
+#[test]
+fn a_request_that_is_gone_depends_on_no_object() {
+    let mut state = with(&Value::Null);
+    let kind = ObjectKind {
+        api_version: "tekton.dev/v1".to_owned(),
+        kind: "TaskRun".to_owned(),
+    };
+    let link = Link {
+        kind: kind.clone(),
+        name: Name::new("apps", "run-deploy"),
+    };
+    state.links.add(&name(), [link.clone()]);
+    let _ = state.kind(&kind, KindState::Starting);
+    assert_eq!(state.object(&kind, &link.name, None), job(Urgency::Normal));
+    let _ = state.request_gone(&name());
+    assert_eq!(state.links.census(), [0, 0]);
+    assert_eq!(state.object(&kind, &link.name, None), []);
+}

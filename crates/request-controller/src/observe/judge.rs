@@ -7,8 +7,14 @@ use std::{
 };
 
 use connectors_api::{
-    AccessRequest, access_policy::ObjectKind, access_request::MatchedPolicy,
-    check_selector::CompiledPolicy, shared_fields::FieldPath,
+    AccessRequest,
+    access_policy::ObjectKind,
+    access_request::{CheckRef, MatchedPolicy, ObservedObject},
+    approval_kind::Lineage,
+    check_selector::CompiledPolicy,
+    judge::{ProofNeeded, proof_needed},
+    lineage::RunKind,
+    shared_fields::FieldPath,
 };
 use evaluation_api::v1::{
     Candidates, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage,
@@ -21,16 +27,19 @@ use tracing::warn;
 
 use super::{
     ObserveError, Observer, Via,
-    objects::Look,
+    objects::{self, Look},
     remembered::{Digest, Question},
 };
 use crate::{
     api::Name,
+    cache::Link,
     evaluator::Unanswered,
     evidence::{self, ListRoom},
     grant,
     seen::{Held, Judged},
-    selection, snapshot, verdict,
+    selection::{self, Found},
+    snapshot,
+    verdict::{self, Looked},
 };
 
 /// Answers are remembered for a limited time, because a wrong answer must not last. The time is randomized, so that a
@@ -65,6 +74,9 @@ impl Observer {
         for wanted in &wanted {
             found.push(self.objects.find(wanted, namespace, look).await?);
         }
+        let lineage = self
+            .lineage_of_checks(request, compiled, pod, &mut found, look)
+            .await?;
         let candidates: Vec<_> = wanted
             .iter()
             .zip(&found)
@@ -89,6 +101,7 @@ impl Observer {
             pod,
             connector: &request.spec.connector_ref.name,
             candidates,
+            lineage,
             stage: EvaluationStage::BeforeGrant,
         };
         let uid = policy.metadata.uid.clone().unwrap_or_default();
@@ -96,6 +109,38 @@ impl Observer {
         Ok(said
             .answer()
             .map_or(Judged::Unanswered, |said| answered(Some(said))))
+    }
+
+    /// Collects the objects that the proofs of a policy's checks need. A check whose proof cannot be collected is in
+    /// trouble.
+    async fn lineage_of_checks(
+        &self,
+        request: &AccessRequest,
+        compiled: &CompiledPolicy,
+        pod: &WholePod,
+        found: &mut [Found],
+        look: &Look,
+    ) -> Result<Vec<Arc<str>>, ObserveError> {
+        let name = Name::of(request);
+        let mut lineage: Vec<Arc<str>> = Vec::new();
+        for ((check, _), found) in compiled.checks().zip(found) {
+            let ProofNeeded::By(Lineage::Tekton) = proof_needed(check) else {
+                continue;
+            };
+            let Ok(approvals) = found else { continue };
+            let collected = self.lineage(&name, &pod.value, approvals, look).await?;
+            match collected {
+                // Objects that two checks need are shared, so that pointers tell them apart.
+                Ok(objects) => {
+                    let is_new =
+                        |it: &Arc<str>| !lineage.iter().any(|known| Arc::ptr_eq(known, it));
+                    let new: Vec<_> = objects.into_iter().filter(is_new).collect();
+                    lineage.extend(new);
+                }
+                Err(trouble) => *found = Err(trouble),
+            }
+        }
+        Ok(lineage)
     }
 
     /// True when the evidence of a grant is still valid.
@@ -109,18 +154,19 @@ impl Observer {
         let mut looked = BTreeMap::new();
         let shared = self.world.read().shared();
         let mut candidates: BTreeMap<String, CheckedObjects> = BTreeMap::new();
-        for reference in verdict::to_look_at(entry).unwrap_or_default() {
+        let followed = verdict::to_look_at(entry).unwrap_or_default();
+        let namespace = &request.spec.context.object_ref.namespace;
+        let lineage = self
+            .links_of_grant(request, &followed, &mut looked, look)
+            .await;
+        for reference in followed {
             let Some(object) = &reference.ref_ else {
                 continue;
             };
             let Some(uid) = object.uid.clone() else {
                 continue;
             };
-            let kind = ObjectKind {
-                api_version: object.api_version.clone(),
-                kind: object.kind.clone(),
-            };
-            let namespace = &request.spec.context.object_ref.namespace;
+            let kind = kind_of(object);
             let name = Name::new(namespace, &object.name);
             let (found, text) = self.objects.look(&kind, &name, &uid, look.via).await;
             if let Some(text) = text {
@@ -143,6 +189,7 @@ impl Observer {
                 pod,
                 connector: &request.spec.connector_ref.name,
                 candidates: candidates.into_values().collect(),
+                lineage,
                 stage: EvaluationStage::AfterGrant,
             };
             let uid = grant::identity(entry).map_or("", |(_, uid)| uid);
@@ -153,6 +200,39 @@ impl Observer {
             Said::Refused => verdict::without_answer_for_good(held),
             Said::This(_) | Said::Nothing => held,
         }
+    }
+
+    /// Looks up the objects between the pod and the approvals of a grant. Returns the pipeline runs that still exist.
+    async fn links_of_grant(
+        &self,
+        request: &AccessRequest,
+        references: &[&CheckRef],
+        looked: &mut BTreeMap<String, Looked>,
+        look: &Look,
+    ) -> Vec<Arc<str>> {
+        let namespace = &request.spec.context.object_ref.namespace;
+        let followed = references.iter().flat_map(|it| verdict::followed(it));
+        let links: BTreeMap<_, _> = followed
+            .filter_map(|it| {
+                let name = Name::new(namespace, &it.name);
+                let kind = kind_of(it);
+                Some((it.uid.clone()?, Link { kind, name }))
+            })
+            .collect();
+        let wanted = links.values().cloned().collect();
+        if let Err(error) = self.read_links(&Name::of(request), wanted, look).await {
+            warn!(request = %Name::of(request), error = report(&error), "lineage not looked at");
+        }
+        let mut runs = Vec::new();
+        for (uid, link) in links {
+            let object = look.links.get(&link);
+            let (state, text) =
+                object.map_or((Looked::Unknown, None), |it| objects::looked(&it, &uid));
+            let is_run = link.kind.kind == RunKind::PipelineRun.as_str();
+            runs.extend(text.filter(|_| is_run));
+            looked.insert(uid, state);
+        }
+        runs
     }
 
     /// Asks the evaluation service, unless the answer to exactly this question is remembered. A live observation
@@ -271,6 +351,8 @@ struct Asked<'a> {
     pod: &'a WholePod,
     connector: &'a str,
     candidates: Vec<CheckedObjects>,
+    /// The objects between the pod and the approvals.
+    lineage: Vec<Arc<str>>,
     stage: EvaluationStage,
 }
 
@@ -278,12 +360,15 @@ impl Asked<'_> {
     fn digest(&self) -> Digest {
         let (_, pod) = self.pod.text();
         let stage = i32::from(self.stage).to_be_bytes();
+        let links = self.lineage.len().to_be_bytes();
         let fixed = [
             &self.policy,
             pod.as_bytes(),
             self.connector.as_bytes(),
             &stage,
+            &links,
         ];
+        let lineage = self.lineage.iter().map(|it| it.as_bytes());
         let counts: Vec<_> = self
             .candidates
             .iter()
@@ -302,7 +387,7 @@ impl Asked<'_> {
                     .chain(fields)
                     .chain(texts)
             });
-        Digest::of(fixed.into_iter().chain(candidates))
+        Digest::of(fixed.into_iter().chain(lineage).chain(candidates))
     }
 
     fn into_message(self) -> EvaluateChecksRequest {
@@ -311,12 +396,14 @@ impl Asked<'_> {
             shared_fields: it.shared_fields,
             objects: it.texts.iter().map(|it| it.as_bytes().to_vec()).collect(),
         });
+        let lineage = self.lineage.iter().map(|it| it.as_bytes().to_vec());
         EvaluateChecksRequest {
             policy: self.policy,
             context_object: self.pod.text().0.clone(),
             connector: self.connector.to_owned(),
             candidates: candidates.collect(),
             stage: self.stage.into(),
+            lineage: lineage.collect(),
         }
     }
 }
@@ -341,6 +428,13 @@ impl Said {
             Self::This(said) => Some(said),
             Self::Refused | Self::Nothing => None,
         }
+    }
+}
+
+fn kind_of(object: &ObservedObject) -> ObjectKind {
+    ObjectKind {
+        api_version: object.api_version.clone(),
+        kind: object.kind.clone(),
     }
 }
 

@@ -13,6 +13,7 @@ use tracing::warn;
 
 use super::{
     ObserveError, Via,
+    lineage::LinksRead,
     list_turns::{ListTurn, ListTurns, Pause},
 };
 use crate::{
@@ -36,15 +37,39 @@ const MOST_LISTS: usize = 256;
 pub(super) struct Look {
     pub(super) via: Via,
     pub(super) until: Instant,
+    /// The objects between the pod and its approvals.
+    pub(super) links: Arc<LinksRead>,
     lists: AtomicUsize,
     has_rested: AtomicBool,
 }
 
+/// An object that was read by its name.
+#[derive(Clone, Debug)]
+pub(super) enum NamedObject {
+    /// It exists.
+    There(Arc<CheckObject>),
+    /// It does not exist.
+    Gone,
+    /// Its kind or the object itself cannot be read.
+    Trouble(Trouble, String),
+}
+
+impl NamedObject {
+    /// The object as JSON.
+    pub(super) fn text(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::There(object) => object.text(),
+            Self::Gone | Self::Trouble(..) => None,
+        }
+    }
+}
+
 impl Look {
-    pub(super) fn begin(via: Via) -> Self {
+    pub(super) fn begin(via: Via, links: Arc<LinksRead>) -> Self {
         Self {
             via,
             until: Instant::now() + LOOK,
+            links,
             lists: AtomicUsize::new(0),
             has_rested: AtomicBool::new(false),
         }
@@ -173,32 +198,42 @@ impl CheckObjects {
         uid: &str,
         via: Via,
     ) -> (Looked, Option<Arc<str>>) {
-        let resource = match self.resource(kind, via).await {
-            Ok(Ok(resource)) => resource,
-            // The objects were deleted together with their kind.
-            Ok(Err((Trouble::KindMissing, _))) => return (Looked::Gone, None),
-            Ok(Err(_)) | Err(_) => return (Looked::Unknown, None),
-        };
-        if via == Via::Caches && resource.is_complete {
-            let state = self.world.read();
-            let kept = state.kinds.get(kind).map_or(Kept::Gone, |it| it.get(name));
-            match kept {
-                Kept::There(object) => return looked(object, uid),
-                Kept::Unreadable => return (Looked::Useless, None),
-                Kept::Gone => return (Looked::Gone, None),
-                Kept::NotKept => {}
-            }
-        }
-        match self.live.check_object(&resource.resource, name).await {
-            Ok(Some(Ok(object))) => looked(&object, uid),
-            // The object exists but is unreadable: its earlier state does not count any more.
-            Ok(Some(Err(_))) => (Looked::Useless, None),
-            Ok(None) => (Looked::Gone, None),
+        match self.named(kind, name, via).await {
+            Ok(object) => looked(&object, uid),
             Err(error) => {
                 warn!(object = %name, error = report(&error), "evidence not looked at");
                 (Looked::Unknown, None)
             }
         }
+    }
+
+    /// Reads an object by its name.
+    pub(super) async fn named(
+        &self,
+        kind: &ObjectKind,
+        name: &Name,
+        via: Via,
+    ) -> Result<NamedObject, ObserveError> {
+        let resource = match self.resource(kind, via).await? {
+            Ok(resource) => resource,
+            Err((trouble, message)) => return Ok(NamedObject::Trouble(trouble, message)),
+        };
+        if via == Via::Caches && resource.is_complete {
+            let state = self.world.read();
+            let kept = state.kinds.get(kind).map_or(Kept::Gone, |it| it.get(name));
+            match kept {
+                Kept::There(object) => return Ok(of_text(kind, object)),
+                Kept::Unreadable => return Ok(unreadable(kind, name)),
+                Kept::Gone => return Ok(NamedObject::Gone),
+                Kept::NotKept => {}
+            }
+        }
+        let object = self.live.check_object(&resource.resource, name).await?;
+        Ok(match object {
+            Some(Ok(object)) => of_text(kind, &Arc::new(object)),
+            Some(Err(_)) => unreadable(kind, name),
+            None => NamedObject::Gone,
+        })
     }
 
     async fn resource(
@@ -250,15 +285,33 @@ struct Known {
     is_complete: bool,
 }
 
-/// An object that is being deleted counts as deleted.
-fn looked(object: &CheckObject, uid: &str) -> (Looked, Option<Arc<str>>) {
-    if object.uid() != Some(uid) || object.is_going() {
-        return (Looked::Gone, None);
+/// The state of an object of the evidence. One that is being deleted counts as deleted. The earlier state of one that
+/// cannot be read any more does not count.
+pub(super) fn looked(object: &NamedObject, uid: &str) -> (Looked, Option<Arc<str>>) {
+    match object {
+        NamedObject::There(object) if object.uid() != Some(uid) || object.is_going() => {
+            (Looked::Gone, None)
+        }
+        NamedObject::There(object) => (Looked::There, object.text().map(Arc::clone)),
+        // The objects were deleted together with their kind.
+        NamedObject::Gone | NamedObject::Trouble(Trouble::KindMissing, _) => (Looked::Gone, None),
+        NamedObject::Trouble(Trouble::ObjectUnreadable, _) => (Looked::Useless, None),
+        NamedObject::Trouble(..) => (Looked::Unknown, None),
     }
-    match object.text() {
-        Some(text) => (Looked::There, Some(Arc::clone(text))),
-        None => (Looked::Useless, None),
+}
+
+/// An object whose text is not kept is too large.
+fn of_text(kind: &ObjectKind, object: &Arc<CheckObject>) -> NamedObject {
+    if object.text().is_some() {
+        return NamedObject::There(Arc::clone(object));
     }
+    let (trouble, message) = says_nothing(kind, object);
+    NamedObject::Trouble(trouble, message)
+}
+
+fn unreadable(kind: &ObjectKind, name: &Name) -> NamedObject {
+    let message = format!("{} {name} cannot be read", kind.kind);
+    NamedObject::Trouble(Trouble::ObjectUnreadable, message)
 }
 
 /// Selects among the objects with a check's labels by its fields. One object at a time is parsed, and only if there
@@ -319,6 +372,10 @@ mod tests {
     use super::*;
     use crate::{check_object::AsText, testing::Cluster};
 
+    fn begin(via: Via) -> Look {
+        Look::begin(via, Arc::default())
+    }
+
     /// A check for ConfigMaps.
     fn config_maps() -> Wanted {
         Wanted {
@@ -346,7 +403,7 @@ mod tests {
             }
         }
         let objects = CheckObjects::new(Arc::clone(&controller.world), controller.live);
-        let look = Look::begin(Via::Caches);
+        let look = begin(Via::Caches);
         let turn = async |namespace| objects.turn(&wanted, namespace, &look).await;
         let first = turn("loud").await.unwrap();
         let second = turn("loud").await.unwrap();
@@ -355,7 +412,7 @@ mod tests {
         // Cached objects need no turn.
         assert!(turn("quiet").await.unwrap().is_none());
         drop(first);
-        let look = Look::begin(Via::Api);
+        let look = begin(Via::Api);
         let third = objects.turn(&wanted, "loud", &look).await.unwrap();
         assert!(third.is_some());
         drop((second, third));
@@ -364,18 +421,18 @@ mod tests {
 
     #[test]
     fn a_cached_look_rests_once_and_a_live_look_never() {
-        let look = Look::begin(Via::Caches);
+        let look = begin(Via::Caches);
         let pauses = [look.pause(), look.pause()];
         assert_eq!(pauses, [Pause::Rests, Pause::None]);
-        assert_eq!(Look::begin(Via::Api).pause(), Pause::None);
+        assert_eq!(begin(Via::Api).pause(), Pause::None);
     }
 
     #[test]
     fn a_look_that_asks_for_too_many_lists_stops() {
-        let look = Look::begin(Via::Api);
+        let look = begin(Via::Api);
         assert!((0..MOST_LISTS).all(|_| look.may_list()));
         assert!(!look.may_list() && !look.may_list());
-        assert!(Look::begin(Via::Api).may_list());
+        assert!(begin(Via::Api).may_list());
     }
 
     #[test]

@@ -3,6 +3,7 @@ mod attacks;
 mod crashes;
 mod deleting;
 mod guards;
+mod lineage;
 mod records;
 mod standing;
 mod waits;

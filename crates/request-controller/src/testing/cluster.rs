@@ -34,7 +34,7 @@ use service_kit::{
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::ApiServer;
+use super::{ApiServer, tekton};
 use crate::{
     api::{Live, Name, Strict, binding, role},
     apply::{Applier, Writes},
@@ -101,6 +101,9 @@ impl Evaluator for Judge {
     ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
         Box::pin(async move {
             self.is_there()?;
+            if tekton::is_about_runs(&question) {
+                return Ok(tekton::judged(&question));
+            }
             let mut verdicts = Vec::new();
             let mut checks = Vec::new();
             for candidates in &question.candidates {
@@ -158,6 +161,23 @@ fn result(object: &Value) -> ObjectResult {
 
 fn is_going(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// An object as its watch brings it.
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "as the caches take it; none is an object that is gone"
+)]
+pub(crate) fn check_object(
+    resource: &ApiResource,
+    object: &Value,
+) -> Option<Result<CheckObject, Unreadable>> {
+    let read = <AsText as Parse<CheckObject>>::parse(&object.to_string());
+    let read = read.map(|it| it.of_kind(resource));
+    Some(read.map_err(|problem| Unreadable {
+        metadata: serde_json::from_value(object["metadata"].clone()).unwrap(),
+        problem,
+    }))
 }
 
 pub(crate) struct Cluster {
@@ -352,13 +372,17 @@ impl Cluster {
             Name::new(&text("namespace"), &text("name"))
         };
         for object in self.server.all("configmaps") {
-            let read = <AsText as Parse<CheckObject>>::parse(&object.to_string());
-            let read = read.map(|it| it.of_kind(&ApiResource::erase::<ConfigMap>(&())));
-            let read = read.map_err(|problem| Unreadable {
-                metadata: serde_json::from_value(object["metadata"].clone()).unwrap(),
-                problem,
-            });
-            let _ = state.object(&kind, &name(&object), Some(read));
+            let resource = ApiResource::erase::<ConfigMap>(&());
+            let read = check_object(&resource, &object);
+            let _ = state.object(&kind, &name(&object), read);
+        }
+        for (kind, plural) in tekton::kinds() {
+            let resource = tekton::resource(&kind);
+            let _ = state.kind(&kind, KindState::Watching(resource.clone()));
+            for object in self.server.all(plural) {
+                let read = check_object(&resource, &object);
+                let _ = state.object(&kind, &name(&object), read);
+            }
         }
         for request in self.server.all("accessrequests") {
             let parsed =

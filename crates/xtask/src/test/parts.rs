@@ -339,6 +339,7 @@ fn values_of_scenarios() -> Value {
             "kinds": [
                 {"apiGroup": "e2e.example.com", "resources": ["signoffs", "latecomers"]},
                 {"apiGroup": "openshift-pipelines.org", "resources": ["approvaltasks"]},
+                {"apiGroup": "tekton.dev", "resources": ["pipelineruns", "taskruns", "customruns"]},
             ],
         },
         "policies": {"namespaceSelectorKeys": ["kubernetes.io/metadata.name", "project", "cpaas.io/project"]},

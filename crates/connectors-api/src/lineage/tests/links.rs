@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::shape::{Matrix, Shape, Target, Workspace};
 use super::world::{World, clear};
-use super::{LineageReason, Verdict};
+use super::{LineageReason, Unproven, Verdict};
 use crate::lineage::RunKind;
 
 type Change = fn(&mut World);
@@ -185,8 +185,8 @@ fn what_does_not_change_what_runs_does_not_matter() {
 fn rejections_and_timeouts_are_told_apart_from_forgeries() {
     let mut world = Shape::default().world();
     world.approval["status"] = json!({"state": "rejected", "approversResponse": []});
-    assert!(world.judged().is_rejected());
+    assert!(matches!(world.judged().proof(), Err(Unproven::Rejected(_))));
     // The same word on an approval of others is worth nothing.
     world.pod["metadata"]["ownerReferences"] = json!([]);
-    assert!(!world.judged().is_rejected());
+    assert!(matches!(world.judged().proof(), Err(Unproven::Refused(_))));
 }

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::super::{Question, RunKind};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct World {
-    pub(super) pod: Value,
-    pub(super) approval: Value,
+pub(crate) struct World {
+    pub(crate) pod: Value,
+    pub(crate) approval: Value,
     /// The TaskRun, the CustomRun and the PipelineRun, then those that produced results.
-    pub(super) objects: Vec<Value>,
+    pub(crate) objects: Vec<Value>,
 }
 
 impl World {
@@ -29,7 +29,7 @@ impl World {
         &mut self.objects[1]
     }
 
-    pub(super) fn run(&mut self) -> &mut Value {
+    pub(crate) fn run(&mut self) -> &mut Value {
         &mut self.objects[2]
     }
 

@@ -182,13 +182,7 @@ fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
 
 #[test]
 fn a_check_that_can_never_pass_is_named_with_its_place() {
-    let tekton = |provenance| {
-        checks(&[(
-            "openshift-pipelines.org/v1alpha1",
-            "ApprovalTask",
-            provenance,
-        )])
-    };
+    let tekton = |provenance| checks(&[("tekton.dev/v1", "PipelineRun", provenance)]);
     let found = Found::default();
     let never = verdict(&tekton("Auto"), &found);
     assert_eq!(never.reason, ChecksValid::ProofUnavailable);
@@ -228,4 +222,50 @@ fn a_resource_is_written_as_kubectl_does() {
     };
     assert_eq!(said(""), "configmaps");
     assert_eq!(said("example.com"), "configmaps.example.com");
+}
+
+#[test]
+fn a_proof_that_cannot_be_read_is_told_with_its_kind_and_what_helps() {
+    let tekton = |provenance| {
+        checks(&[(
+            "openshift-pipelines.org/v1alpha1",
+            "ApprovalTask",
+            provenance,
+        )])
+    };
+    let of = |kind: KindFound| {
+        let between = ObjectKind {
+            api_version: "tekton.dev/v1".to_owned(),
+            kind: "TaskRun".to_owned(),
+        };
+        Found {
+            kinds: BTreeMap::from([(between, kind)]),
+            ..Found::default()
+        }
+    };
+    let resource = Resource {
+        group: "tekton.dev".to_owned(),
+        plural: "taskruns".to_owned(),
+    };
+    for (kind, reason, words) in [
+        (
+            KindFound::Missing,
+            ChecksValid::KindMissing,
+            "no kind TaskRun of tekton.dev/v1",
+        ),
+        (
+            KindFound::NotReadable(resource),
+            ChecksValid::KindNotReadable,
+            "add {apiGroup: tekton.dev, resources: [taskruns]} to checks.kinds",
+        ),
+    ] {
+        let proven = verdict(&tekton("Auto"), &of(kind.clone()));
+        assert_eq!(proven.reason, reason);
+        for part in [AT, "needs a proof of its pipeline run", words] {
+            assert!(proven.message.contains(part), "{}", proven.message);
+        }
+        // Labels need no proof.
+        let believed = verdict(&tekton("None"), &of(kind));
+        assert_eq!(believed.reason, ChecksValid::ChecksValid);
+    }
 }

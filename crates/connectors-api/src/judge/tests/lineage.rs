@@ -1,0 +1,259 @@
+//! Checks that ask for a proof: only an approval of the pod's own run counts.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::lineage::LineageReason;
+use crate::lineage::tests::World;
+
+/// A check of ApprovalTasks, asked for an honest run.
+fn asked(world: &World) -> Question {
+    let labelled = |object: &Value| {
+        let mut object = object.clone();
+        object["metadata"]["labels"] = json!({"run": "r1"});
+        object
+    };
+    let mut question = question();
+    question.policy["metadata"]["namespace"] = "ns".into();
+    question.check()["selector"]["objectRef"] =
+        json!({"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"});
+    question.context = labelled(&world.pod);
+    question.lineage = world.objects.clone();
+    question.found([labelled(&world.approval)])
+}
+
+fn after(world: &World, runs: &[Value]) -> Question {
+    asked(world).with(|it| {
+        it.stage = Stage::AfterGrant;
+        it.lineage = runs.to_vec();
+    })
+}
+
+fn reasons(judgement: &Judgement) -> (AccessCheckReady, Reason) {
+    (judgement.only().verdict, judgement.only().reason)
+}
+
+fn refused(reason: LineageReason) -> (AccessCheckReady, Reason) {
+    (Failed, Reason::Lineage(reason))
+}
+
+#[test]
+fn an_approval_of_the_pods_own_run_passes_with_what_proves_it() {
+    for provenance in ["Auto", "Required"] {
+        let judgement = asked(&World::honest())
+            .with(|it| it.check()["provenance"] = provenance.into())
+            .judged();
+        assert_eq!(judgement.said(), (Passed, JudgeReason::Approved));
+        assert!(judgement.rules.is_some_and(|it| it.is_ok()));
+        let [object] = judgement.checks[0].objects.as_slice() else {
+            panic!("one object was asked about");
+        };
+        let names = object.lineage.iter().map(|it| (&*it.kind, &*it.name));
+        let names: Vec<_> = names.collect();
+        let proof = [
+            ("PipelineRun", "run"),
+            ("TaskRun", "run-deploy"),
+            ("CustomRun", "run-wait"),
+        ];
+        assert_eq!(names, proof);
+        assert_eq!(object.approved_by, ["alice"]);
+    }
+}
+
+#[test]
+fn an_approval_of_another_run_is_refused_and_named() {
+    let mut world = World::honest();
+    world.approval = World::another().approval;
+    let objects = World::another().objects;
+    let judgement = asked(&world).with(|it| it.lineage.extend(objects)).judged();
+    assert_eq!(reasons(&judgement), refused(LineageReason::OtherRun));
+    assert_eq!((judgement.verdict, &judgement.rules), (Failed, &None));
+    assert!(judgement.only().message.contains("PipelineRun other"));
+    let object = &judgement.only().objects[0];
+    assert!(object.lineage.is_empty() && object.approved_by.is_empty());
+}
+
+#[test]
+fn what_is_missing_between_pod_and_approval_is_waited_for() {
+    let world = World::honest();
+    let judgement = asked(&world).with(|it| it.lineage.clear()).judged();
+    assert_eq!(judgement.said(), (Pending, JudgeReason::LineageIncomplete));
+    let message = &judgement.only().message;
+    assert!(
+        message.contains("TaskRun run-deploy, which is not there")
+            || message.contains("CustomRun run-wait, which is not there"),
+        "{message}"
+    );
+}
+
+#[test]
+fn an_undecided_approval_says_which_approvers_are_awaited() {
+    let mut world = World::honest();
+    world.approval["status"]["state"] = "pending".into();
+    for approver in world.approval["spec"]["approvers"].as_array_mut().unwrap() {
+        approver["input"] = "pending".into();
+    }
+    let judgement = asked(&world).judged();
+    assert_eq!(judgement.said(), (Pending, JudgeReason::Pending));
+    assert_eq!(
+        judgement.only().message,
+        "ApprovalTask ns/run-wait waits for its approvers alice, group team: \
+         tkn-approvaltask approve run-wait -n ns"
+    );
+}
+
+/// Any account that may create an ApprovalTask could otherwise end the requests of others for good.
+#[test]
+fn a_rejection_counts_only_with_a_proof() {
+    let mut world = World::honest();
+    world.approval["status"]["state"] = "rejected".into();
+    world.approval["spec"]["approvers"][0]["input"] = "reject".into();
+    let judgement = asked(&world).judged();
+    assert_eq!(
+        reasons(&judgement),
+        (Rejected, Reason::Lineage(LineageReason::Rejected))
+    );
+    let judgement = asked(&world).with(|it| it.lineage.clear()).judged();
+    assert_eq!(judgement.said(), (Pending, JudgeReason::LineageIncomplete));
+    world.approval["metadata"]["ownerReferences"] = json!([]);
+    let judgement = asked(&world).judged();
+    let reason = LineageReason::ApprovalWithoutCustomRun;
+    assert_eq!(reasons(&judgement), refused(reason));
+}
+
+#[test]
+fn a_proof_does_not_replace_the_approvers_that_the_policy_names() {
+    for (users, expected) in [
+        (json!(["alice"]), (Passed, JudgeReason::Approved)),
+        (json!(["bob"]), (Failed, JudgeReason::QuorumNotMet)),
+    ] {
+        let judgement = asked(&World::honest())
+            .with(|it| it.check()["approvers"] = json!({"users": users}))
+            .judged();
+        assert_eq!(judgement.said(), expected);
+    }
+}
+
+#[test]
+fn of_any_match_a_proven_one_is_enough_and_of_all_it_is_not() {
+    for (match_, expected) in [("Any", Passed), ("All", Failed)] {
+        let world = World::honest();
+        let mut question = asked(&world).with(|it| it.check()["match"] = match_.into());
+        let mut forged = question.candidates["gate"][0].clone();
+        forged["metadata"]["name"] = "a".into();
+        forged["metadata"]["uid"] = "uid-a".into();
+        question.candidates.get_mut("gate").unwrap().push(forged);
+        assert_eq!(question.judged().only().verdict, expected, "{match_}");
+    }
+}
+
+#[test]
+fn without_provenance_labels_and_state_decide() {
+    let judgement = asked(&World::honest())
+        .with(|it| {
+            it.check()["provenance"] = "None".into();
+            it.lineage.clear();
+        })
+        .judged();
+    assert_eq!(judgement.said(), (Passed, JudgeReason::Approved));
+    assert!(judgement.only().objects[0].lineage.is_empty());
+}
+
+#[test]
+fn modules_are_asked_only_about_proven_objects() {
+    for (proven, jobs) in [(true, 1), (false, 0)] {
+        let question = asked(&World::honest()).with(|it| {
+            it.check()["state"] = json!({"rego": "package approval"});
+            if !proven {
+                it.lineage.clear();
+            }
+        });
+        let prepared = prepare(question).unwrap();
+        assert_eq!(prepared.rego_jobs().count(), jobs);
+    }
+}
+
+#[test]
+fn more_approvals_than_can_be_proven_pass_no_check() {
+    let world = World::honest();
+    for (count, expected) in [
+        (MOST_PROOFS, None),
+        (MOST_PROOFS + 1, Some(LineageReason::TooLarge)),
+    ] {
+        let mut question = asked(&world);
+        let approval = question.candidates["gate"][0].clone();
+        let objects = question.candidates.get_mut("gate").unwrap();
+        objects.resize(count, approval);
+        let judgement = question.judged();
+        let too_large = judgement
+            .only()
+            .objects
+            .iter()
+            .find(|it| it.verdict == Failed);
+        let reason = too_large.map(|it| it.reason);
+        assert_eq!(reason, expected.map(Reason::Lineage), "{count}");
+    }
+}
+
+#[test]
+fn after_the_grant_the_run_must_go_on_and_the_approvers_must_still_say_yes() {
+    type Change = fn(&mut World);
+    let table: [(Change, Option<LineageReason>); 6] = [
+        (|_| {}, None),
+        (
+            |it| it.run()["spec"]["status"] = "Cancelled".into(),
+            Some(LineageReason::RunCancelled),
+        ),
+        (
+            |it| it.run()["status"]["completionTime"] = "2026-11-21T11:00:00Z".into(),
+            Some(LineageReason::RunDone),
+        ),
+        (
+            |it| it.run()["metadata"]["deletionTimestamp"] = "2026-11-21T11:00:00Z".into(),
+            Some(LineageReason::BeingDeleted),
+        ),
+        (
+            |it| it.approval["spec"]["approvers"][0]["input"] = "reject".into(),
+            Some(LineageReason::QuorumNotMet),
+        ),
+        (
+            |it| it.run()["kind"] = "TaskRun".into(),
+            Some(LineageReason::Unreadable),
+        ),
+    ];
+    for (change, reason) in table {
+        let mut world = World::honest();
+        change(&mut world);
+        let runs = [world.objects[2].clone()];
+        let judgement = after(&world, &runs).judged();
+        match reason {
+            None => assert_eq!(judgement.said(), (Passed, JudgeReason::Approved)),
+            Some(reason) => assert_eq!(reasons(&judgement), refused(reason)),
+        }
+    }
+}
+
+/// The caller decides by the latch what a deleted run means.
+#[test]
+fn after_the_grant_a_run_that_is_gone_says_nothing() {
+    let world = World::honest();
+    assert_eq!(
+        after(&world, &[]).judged().said(),
+        (Passed, JudgeReason::Approved)
+    );
+    let mut rejected = world;
+    rejected.approval["status"]["state"] = "rejected".into();
+    assert_eq!(
+        reasons(&after(&rejected, &[]).judged()),
+        (Rejected, Reason::Lineage(LineageReason::TimedOut))
+    );
+}
+
+/// A policy of another namespace sees a part of the pod; the proof takes all of it.
+#[test]
+fn a_policy_of_another_namespace_gets_the_same_proof() {
+    let judgement = asked(&World::honest())
+        .with(|it| it.policy["metadata"]["namespace"] = "devops".into())
+        .judged();
+    assert_eq!(judgement.said(), (Passed, JudgeReason::Approved));
+}
