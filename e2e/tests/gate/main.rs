@@ -15,6 +15,7 @@ mod endings;
 mod hostile;
 mod latency;
 mod limits;
+mod lineage;
 mod matching;
 mod namespaces;
 mod outages;

@@ -2,6 +2,7 @@
 
 mod installation;
 mod objects;
+pub(crate) mod pipelines;
 pub(crate) mod rights;
 mod turns;
 mod watched;
