@@ -73,6 +73,7 @@ table! {
     PIPELINE_RUN: "tekton.dev/v1" "PipelineRun" "pipelineruns" Namespace,
     TASK_RUN: "tekton.dev/v1" "TaskRun" "taskruns" Namespace,
     CUSTOM_RUN: "tekton.dev/v1beta1" "CustomRun" "customruns" Namespace,
+    APPROVAL_REQUEST: "openshift-pipelines.org/v1alpha1" "ApprovalRequest" "approvalrequests" Namespace,
     APPROVAL_TASK: "openshift-pipelines.org/v1alpha1" "ApprovalTask" "approvaltasks" Namespace,
 }
 

@@ -1,6 +1,6 @@
 //! Approvals of pipeline runs: each opens exactly the run that it belongs to.
 
-use e2e::api::kinds::{APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, POD, TASK_RUN};
+use e2e::api::kinds::{APPROVAL_REQUEST, APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, POD, TASK_RUN};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -72,6 +72,48 @@ fn two_approvers_and_a_group_are_counted_and_a_rejection_is_final() {
     gate.wait_for_phase("other-deploy-pod", "Rejected");
 }
 
+/// The last example of the source document: an approval of the run, and a time window beside it.
+#[test]
+fn an_approval_and_a_time_window_pass_together_and_the_end_of_the_window_revokes() {
+    let gate = Gate::new("lineage-window");
+    let mut policy = policy_of_runs();
+    let checks = &mut policy["spec"]["checkGrantedPermission"]["spec"]["checks"];
+    let template = r#"{.object.metadata.labels["tekton\.dev/pipelineRun"]}"#;
+    let selector = |kind: &str| {
+        json!({
+            "labels": {"tekton.dev/pipelineRun": template},
+            "objectRef": {"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": kind},
+        })
+    };
+    let mut window = selector("ApprovalRequest");
+    window["fieldSelector"] = json!({"spec.type": "TimeWindow"});
+    *checks = json!([
+        {"name": "manual-approval-check", "selector": selector("ApprovalTask"), "state": {}},
+        {"name": "business-hour-check", "selector": window, "state": {}},
+    ]);
+    gate.scene().apply(&policy).unwrap();
+    let pipelines = Pipelines::of(&gate);
+    pipelines.begin("run", &json!(["alice"]), "1");
+    let window = |name: &str, kind: &str| {
+        json!({
+            "apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalRequest",
+            "metadata": {"name": name, "labels": {"tekton.dev/pipelineRun": "run"}}, "spec": {"type": kind},
+        })
+    };
+    gate.apply_with_state(&window("window", "TimeWindow"), "pending");
+    gate.apply_with_state(&window("other", "Change"), "rejected");
+    pipelines.answer("run-wait", "alice", "approve");
+    gate.wait_for_note("Pod", POD_NAME, "AccessPending", "window is pending");
+    gate.assert_held(POD_NAME);
+    gate.set_state_of(APPROVAL_REQUEST, "window", "passed");
+    gate.wait_for_output(POD_NAME);
+    let request = gate.wait_for_phase(POD_NAME, "Granted");
+    gate.set_state_of(APPROVAL_REQUEST, "window", "expired");
+    gate.approval_ended(POD_NAME, "release");
+    gate.wait_for_phase(POD_NAME, "Revoked");
+    gate.wait_for_no_access(POD_NAME, &uid(&request));
+}
+
 /// Both runs have the labels of the other one's candidates, so only the proof tells them apart.
 #[test]
 fn two_runs_of_one_pipeline_cannot_use_each_others_approval() {
@@ -86,7 +128,7 @@ fn two_runs_of_one_pipeline_cannot_use_each_others_approval() {
     pipelines.begin("other", &json!(["alice"]), "1");
     pipelines.answer("other-wait", "alice", "approve");
     gate.wait_for_output("other-deploy-pod");
-    pipelines.wait_for_word(POD_NAME, "OtherRun");
+    pipelines.wait_for_word(POD_NAME, &["OtherRun"]);
     gate.assert_held(POD_NAME);
     assert!(!gate.may_use(POD_NAME));
     pipelines.answer("run-wait", "alice", "approve");
@@ -99,7 +141,8 @@ struct Forgery {
     before: fn(&Pipelines<'_>, &Gate),
     after: fn(&Pipelines<'_>, &Gate),
     pod: &'static str,
-    word: &'static str,
+    /// Several where the order of creation within one second decides.
+    words: &'static [&'static str],
 }
 
 fn nothing(_: &Pipelines<'_>, _: &Gate) {}
@@ -116,6 +159,18 @@ fn approved(of: &Value) -> Value {
     approval
 }
 
+/// A CustomRun that no run owns, with copied labels and approvers of its author's choice.
+fn stranger(pipelines: &Pipelines<'_>, name: &str) -> Value {
+    json!({
+        "apiVersion": "tekton.dev/v1beta1", "kind": "CustomRun",
+        "metadata": {"name": name, "labels": pipelines.labels("run", "wait")},
+        "spec": {
+            "customRef": {"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"},
+            "params": [{"name": "approvers", "value": ["mallory"]}],
+        },
+    })
+}
+
 const FORGERIES: &[Forgery] = &[
     Forgery {
         name: "f1: a pod with copied labels",
@@ -129,7 +184,30 @@ const FORGERIES: &[Forgery] = &[
             approve(pipelines, gate);
         },
         pod: "evil",
-        word: "PodWithoutTaskRun",
+        words: &["PodWithoutTaskRun"],
+    },
+    Forgery {
+        name: "f2: a pod of another run with the labels of this one",
+        before: nothing,
+        after: |pipelines, gate| {
+            pipelines.begin("evil", &json!(["mallory"]), "1");
+            let labels = json!({"metadata": {"labels": {"tekton.dev/pipelineRun": "run"}}});
+            gate.api().patch(POD, "evil-deploy-pod", &labels).unwrap();
+            approve(pipelines, gate);
+        },
+        pod: "evil-deploy-pod",
+        words: &["OtherRun"],
+    },
+    Forgery {
+        name: "f3: a CustomRun with copied labels, and its own approval",
+        before: nothing,
+        after: |pipelines, gate| {
+            gate.create(&stranger(pipelines, "evil-wait")).unwrap();
+            pipelines.work();
+            pipelines.answer("evil-wait", "mallory", "approve");
+        },
+        pod: POD_NAME,
+        words: &["CustomRunWithoutRun"],
     },
     Forgery {
         name: "f4: a CustomRun with copied labels and owner, which Tekton adopts, and its own approval",
@@ -145,7 +223,16 @@ const FORGERIES: &[Forgery] = &[
             pipelines.answer("run-wait-1", "mallory", "approve");
         },
         pod: POD_NAME,
-        word: "NotDerivedName",
+        words: &["NotDerivedName"],
+    },
+    Forgery {
+        name: "f5: a CustomRun that took the derived name before the run",
+        before: |pipelines, gate| {
+            gate.create(&stranger(pipelines, "run-wait")).unwrap();
+        },
+        after: |pipelines, _| pipelines.answer("run-wait", "mallory", "approve"),
+        pod: POD_NAME,
+        words: &["CustomRunWithoutRun"],
     },
     Forgery {
         name: "f6: a status that says approved without approvals",
@@ -154,7 +241,24 @@ const FORGERIES: &[Forgery] = &[
             gate.set_state_of(APPROVAL_TASK, "run-wait", "approved");
         },
         pod: POD_NAME,
-        word: "QuorumNotMet",
+        words: &["QuorumNotMet"],
+    },
+    Forgery {
+        name: "f7: an approver that the pipeline does not name",
+        before: nothing,
+        after: |pipelines, gate| {
+            let approvers = json!([
+                {"name": "alice", "type": "User", "input": "pending"},
+                {"name": "mallory", "type": "User", "input": "approve"},
+            ]);
+            let fields = json!({"spec": {"approvers": approvers}});
+            gate.api()
+                .patch(APPROVAL_TASK, "run-wait", &fields)
+                .unwrap();
+            pipelines.work();
+        },
+        pod: POD_NAME,
+        words: &["OtherApprovers"],
     },
     Forgery {
         name: "f12: an approval after the run was cancelled",
@@ -164,7 +268,7 @@ const FORGERIES: &[Forgery] = &[
             approve(pipelines, gate);
         },
         pod: POD_NAME,
-        word: "RunCancelled",
+        words: &["RunCancelled"],
     },
     Forgery {
         name: "f17: a TaskRun with copied labels and owner, which Tekton adopts, and its own task",
@@ -179,7 +283,47 @@ const FORGERIES: &[Forgery] = &[
             approve(pipelines, gate);
         },
         pod: "evil-pod",
-        word: "NotDerivedName",
+        words: &["NotDerivedName"],
+    },
+    Forgery {
+        name: "f18: a TaskRun that took the derived name before the run",
+        before: |_, gate| {
+            let labels = json!({"tekton.dev/pipelineRun": "run"});
+            let child = json!({
+                "apiVersion": "tekton.dev/v1", "kind": "TaskRun", "metadata": {"name": "run-deploy", "labels": labels},
+                "spec": {"serviceAccountName": "default", "taskSpec": {"steps": [{"name": "evil", "image": "evil:1"}]}},
+            });
+            gate.create(&child).unwrap();
+        },
+        after: approve,
+        pod: POD_NAME,
+        words: &["TaskRunWithoutRun"],
+    },
+    Forgery {
+        name: "f19: a pod that took the derived name before the TaskRun",
+        before: |pipelines, gate| {
+            let labels =
+                json!({"tekton.dev/pipelineRun": "run", "tekton.dev/taskRun": "run-deploy"});
+            let mut pod = pipelines.pod(POD_NAME, &labels, &json!({}));
+            pod["metadata"]["ownerReferences"] = json!([]);
+            gate.create(&pod).unwrap();
+        },
+        after: approve,
+        pod: POD_NAME,
+        words: &["PodWithoutTaskRun"],
+    },
+    Forgery {
+        name: "f20: a pod of a TaskRun that has ended",
+        before: nothing,
+        after: |pipelines, gate| {
+            let status = json!({"conditions": [{"type": "Succeeded", "status": "False"}]});
+            gate.api()
+                .patch_status(TASK_RUN, "run-deploy", &status)
+                .unwrap();
+            approve(pipelines, gate);
+        },
+        pod: POD_NAME,
+        words: &["TaskRunDone"],
     },
     Forgery {
         name: "f21: an approval that took the name before the gate",
@@ -191,7 +335,28 @@ const FORGERIES: &[Forgery] = &[
         },
         after: nothing,
         pod: POD_NAME,
-        word: "ApprovalWithoutCustomRun",
+        words: &["ApprovalWithoutCustomRun"],
+    },
+    Forgery {
+        name: "f21: the same, with the owner written afterwards, so that every link agrees",
+        before: |_, gate| {
+            let run = json!({"metadata": {"name": "run-wait", "labels": {"tekton.dev/pipelineRun": "run"}}});
+            let mut approval = approved(&run);
+            approval["metadata"]["ownerReferences"] = json!([]);
+            gate.create(&approval).unwrap();
+        },
+        after: |pipelines, gate| {
+            let owners =
+                approval(&gate.object(CUSTOM_RUN, "run-wait"))["metadata"]["ownerReferences"]
+                    .take();
+            let fields = json!({"metadata": {"ownerReferences": owners}});
+            gate.api()
+                .patch(APPROVAL_TASK, "run-wait", &fields)
+                .unwrap();
+            pipelines.work();
+        },
+        pod: POD_NAME,
+        words: &["OtherApprovers", "ApprovalOlderThanCustomRun"],
     },
 ];
 
@@ -203,7 +368,7 @@ fn each_forgery_is_refused_with_its_own_reason() {
         (forgery.before)(&pipelines, &gate);
         pipelines.begin("run", &json!(["alice"]), "1");
         (forgery.after)(&pipelines, &gate);
-        let request = pipelines.wait_for_word(forgery.pod, forgery.word);
+        let request = pipelines.wait_for_word(forgery.pod, forgery.words);
         gate.assert_held(forgery.pod);
         assert!(!gate.may_use(forgery.pod), "{}", forgery.name);
         assert_eq!(
@@ -231,7 +396,7 @@ fn a_link_that_comes_last_lets_the_pod_start() {
         .patch(APPROVAL_TASK, "run-wait", &fields)
         .unwrap();
     gate.set_state_of(APPROVAL_TASK, "run-wait", "approved");
-    pipelines.wait_for_word(POD_NAME, "LineageIncomplete");
+    pipelines.wait_for_word(POD_NAME, &["LineageIncomplete"]);
     gate.assert_held(POD_NAME);
     pipelines.work();
     gate.wait_for_output(POD_NAME);

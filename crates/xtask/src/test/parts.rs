@@ -338,7 +338,7 @@ fn values_of_scenarios() -> Value {
             "configMaps": true,
             "kinds": [
                 {"apiGroup": "e2e.example.com", "resources": ["signoffs", "latecomers"]},
-                {"apiGroup": "openshift-pipelines.org", "resources": ["approvaltasks"]},
+                {"apiGroup": "openshift-pipelines.org", "resources": ["approvaltasks", "approvalrequests"]},
                 {"apiGroup": "tekton.dev", "resources": ["pipelineruns", "taskruns", "customruns"]},
             ],
         },

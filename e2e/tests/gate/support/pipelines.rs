@@ -7,7 +7,9 @@
 
 use e2e::{
     ApiError,
-    api::kinds::{APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, POD, ResourceKind, TASK_RUN},
+    api::kinds::{
+        APPROVAL_REQUEST, APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, POD, ResourceKind, TASK_RUN,
+    },
 };
 use serde_json::{Value, json};
 
@@ -23,13 +25,13 @@ pub(crate) struct Pipelines<'a> {
 }
 
 /// The definition of a kind of Tekton: it keeps what it is given, and has a status of its own.
-fn definition(kind: ResourceKind, name: &str, version: &str) -> Value {
+fn definition(kind: ResourceKind, name: &str, (group, version): (&str, &str)) -> Value {
     let plural = kind.plural();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.tekton.dev")},
+        "metadata": {"name": format!("{plural}.{group}")},
         "spec": {
-            "group": "tekton.dev",
+            "group": group,
             "names": {"kind": name, "plural": plural, "singular": name.to_lowercase()},
             "scope": "Namespaced",
             "versions": [{
@@ -83,9 +85,14 @@ impl<'a> Pipelines<'a> {
     pub(crate) fn of(gate: &'a Gate) -> Self {
         gate.define_approval_tasks();
         for (kind, name, version) in [
-            (PIPELINE_RUN, "PipelineRun", "v1"),
-            (TASK_RUN, "TaskRun", "v1"),
-            (CUSTOM_RUN, "CustomRun", "v1beta1"),
+            (PIPELINE_RUN, "PipelineRun", ("tekton.dev", "v1")),
+            (TASK_RUN, "TaskRun", ("tekton.dev", "v1")),
+            (CUSTOM_RUN, "CustomRun", ("tekton.dev", "v1beta1")),
+            (
+                APPROVAL_REQUEST,
+                "ApprovalRequest",
+                ("openshift-pipelines.org", "v1alpha1"),
+            ),
         ] {
             gate.api().define(&definition(kind, name, version)).unwrap();
         }
@@ -147,8 +154,13 @@ impl<'a> Pipelines<'a> {
         self.work();
     }
 
-    /// Waits until the check of a pod's request has a reason.
-    pub(crate) fn wait_for_word(&self, pod: &str, word: &str) -> Value {
+    /// The labels of a child of a run.
+    pub(crate) fn labels(&self, run: &str, task: &str) -> Value {
+        json!({RUN_LABEL: run, "tekton.dev/pipelineTask": task})
+    }
+
+    /// Waits until the check of a pod's request has one of these reasons.
+    pub(crate) fn wait_for_word(&self, pod: &str, words: &[&str]) -> Value {
         let request = self.gate.request_of(pod);
         let has_word = |request: &Value| {
             let policies = request["status"]["policies"]
@@ -156,10 +168,13 @@ impl<'a> Pipelines<'a> {
                 .into_iter()
                 .flatten();
             let mut refs = policies.flat_map(|it| it["checkRefs"].as_array().into_iter().flatten());
-            refs.any(|it| it["status"]["reason"] == word)
+            refs.any(|it| words.iter().any(|word| it["status"]["reason"] == *word))
         };
-        self.gate
-            .wait_for_request(&name(&request), &format!("to say {word}"), has_word)
+        self.gate.wait_for_request(
+            &name(&request),
+            &format!("to say one of {words:?}"),
+            has_word,
+        )
     }
 
     fn all(&self, kind: ResourceKind) -> Vec<Value> {
