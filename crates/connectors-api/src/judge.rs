@@ -35,6 +35,7 @@ use crate::approval_kind::Lineage;
 use crate::check_state::{CheckOutcome, ObjectState};
 use crate::check_verdict::{of_checks, of_objects};
 use crate::context_view;
+use crate::lineage::MOST_STEPS_OF_ALL;
 use crate::object_ref::ObjectRef;
 use crate::reason::AccessCheckReady;
 use crate::shared_fields::{FieldPath, seen_from_elsewhere};
@@ -229,7 +230,7 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
     let is_foreign = pod_namespace != policy.namespace;
     // A proof takes the whole pod, of which the policy may see a part.
     let mut found: Vec<Vec<Object>> = Vec::new();
-    let mut proofs = MOST_PROOFS;
+    let (mut proofs, mut steps) = (MOST_PROOFS, MOST_STEPS_OF_ALL);
     for of in &policy.checks {
         let objects = candidates.remove(&of.check.name).unwrap_or_default();
         let mut objects: Vec<Object> = objects.into_iter().map(Object::read).collect();
@@ -238,7 +239,7 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
             for object in &mut objects {
                 let is_within = proofs > 0;
                 proofs = proofs.saturating_sub(1);
-                object.prove(&pod, is_within.then_some(&lineage), stage);
+                object.prove(&pod, is_within.then_some(&lineage), stage, &mut steps);
             }
         }
         found.push(objects);

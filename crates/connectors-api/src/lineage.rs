@@ -69,6 +69,11 @@ use proof::Proof;
 /// The most objects between pod and approval.
 pub const MOST_OBJECTS: usize = 512;
 
+/// The most steps of one proof: a compared field, some copied bytes, a child that was looked at.
+const MOST_STEPS: usize = 500_000;
+/// The most steps of all proofs for one question or one reconciliation.
+pub const MOST_STEPS_OF_ALL: usize = 2_000_000;
+
 /// A pod, an approval, and the objects that link them, as the API server returned them.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
@@ -235,7 +240,29 @@ fn both<A, B>(one: Step<A>, other: Step<B>) -> Step<(A, B)> {
 /// Judges whether the approval and the pod belong to one run, and whether the approval is given.
 #[must_use]
 pub fn judge(question: &Question<'_>) -> Verdict {
-    verdict(prove(question))
+    judge_within(question, &mut MOST_STEPS.clone())
+}
+
+/// The same at the expense of a number of steps that several proofs share. Without any step left every proof is refused.
+pub fn judge_within(question: &Question<'_>, steps: &mut usize) -> Verdict {
+    let allowed = MOST_STEPS.min(*steps);
+    let mut left = allowed;
+    let proof = prove(question, &mut left);
+    *steps -= allowed - left;
+    verdict(proof)
+}
+
+/// Judges whether a pipeline run that a grant rests on still goes on.
+pub fn goes_on(run: &Value) -> Result<(), Refusal> {
+    let judged = || {
+        let run = Object::read(run)?;
+        run::is_a_run(&run)?;
+        run::is_alive(&run)
+    };
+    match judged() {
+        Ok(()) | Err(Stop::Waiting(_)) => Ok(()),
+        Err(Stop::Refused(refusal)) => Err(refusal),
+    }
 }
 
 /// Judges whether a proven approval still counts after a grant: the approvers still say yes, and the run still goes on.
@@ -272,7 +299,7 @@ fn verdict(proof: Step<Evidence>) -> Verdict {
     }
 }
 
-fn prove(question: &Question<'_>) -> Step<Evidence> {
+fn prove<'a>(question: &Question<'a>, left: &'a mut usize) -> Step<Evidence> {
     let pod = Object::read(question.pod)?;
     let approval = Object::read(question.approval)?;
     let store = Store::read(question.objects, pod.namespace)?;
@@ -289,7 +316,7 @@ fn prove(question: &Question<'_>) -> Step<Evidence> {
     run::is_no_child(&run)?;
     run::is_run_by_tekton(&run)?;
 
-    let mut proof = Proof::of(run, store)?;
+    let mut proof = Proof::of(run, store, left)?;
     let of_task_run = proof.child(RunKind::TaskRun, &task_run);
     let of_pod = pod::check(&pod, &task_run);
     let of_custom_run = proof.child(RunKind::CustomRun, &custom_run);

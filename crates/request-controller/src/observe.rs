@@ -157,6 +157,7 @@ impl Observer {
     ) -> Result<Option<Observed>, ObserveError> {
         let Some(request) = self.request(name, via).await? else {
             self.answers.forget(name);
+            self.world.write().links.retain(name, |_| false);
             return Ok(None);
         };
         let links = Arc::new(LinksRead::default());

@@ -7,7 +7,7 @@ use connectors_api::{
     check_selector::{CheckSelector, CompiledPolicy},
     context_view,
     field_selector::FieldSelector,
-    judge::not_shared,
+    judge::{ProofNeeded, not_shared, proof_needed},
     shared_fields::{FieldPath, SharedFields},
     template::{
         Budget, RenderError, RenderLabelsError, RenderProblem, RenderedLabels, TemplateData,
@@ -24,6 +24,8 @@ pub struct Wanted {
     pub match_: Match,
     /// Their kind.
     pub kind: ObjectKind,
+    /// An object counts only with a proof of its lineage.
+    pub needs_proof: bool,
     /// Their labels and fields, or the reason why nothing can be selected.
     pub selection: Result<Selection, String>,
 }
@@ -105,6 +107,7 @@ pub fn wanted(compiled: &CompiledPolicy, pod: &Value, shared: &SharedFields) -> 
                 check: check.name.clone(),
                 match_: check.match_,
                 kind: check.selector.object_ref.clone(),
+                needs_proof: proof_needed(check) != ProofNeeded::No,
                 selection: selection.and_then(|it| it.of_shared_fields(is_foreign, shared)),
             }
         })

@@ -8,6 +8,8 @@ use connectors_api::{
     access_policy::{Check, Latch, Match},
     access_request::{CheckRef, GrantedRule, MatchedPolicy, ObservedObject},
     check_verdict,
+    judge::{ProofNeeded, proof_needed},
+    lineage::RunKind,
     reason::AccessCheckReady,
 };
 use evaluation_api::{
@@ -24,8 +26,6 @@ use crate::{
 
 /// The limit of objects in one proof that a status lists. The run and the two ends come first.
 const MOST_LINKS: usize = 16;
-/// The run, the pod's TaskRun and the approval's CustomRun: a grant rests on them, and not on the others.
-const FOLLOWED_LINKS: usize = 3;
 
 /// Combines the objects found for each check with the answer of the evaluation service. Without any object there is
 /// no answer.
@@ -137,7 +137,10 @@ fn check(
     let judged = from_wire(said.verdict).unwrap_or(AccessCheckReady::AccessCheckFailed);
     let objects: Vec<_> = said.objects.iter().map(object).collect();
     let all_judged = said.objects.len() == found.len();
-    let passes = |it: &ObjectSeen| it.verdict == AccessCheckReady::AccessCheckPassed;
+    let passes = |it: &ObjectSeen| {
+        let is_proven = !wanted.needs_proof || followed(&it.lineage).is_some();
+        it.verdict == AccessCheckReady::AccessCheckPassed && is_proven
+    };
     let borne_out = match wanted.match_ {
         Match::All => all_judged && objects.iter().all(passes),
         Match::Any => objects.iter().any(passes),
@@ -209,9 +212,25 @@ pub fn to_look_at(entry: &MatchedPolicy) -> Option<Vec<&CheckRef>> {
     Some(refs.filter(|it| !once(&it.name)).collect())
 }
 
-/// The objects between pod and approval that a grant rests on.
-pub fn followed(reference: &CheckRef) -> impl Iterator<Item = &ObservedObject> {
-    reference.lineage.iter().take(FOLLOWED_LINKS)
+/// The objects between pod and approval that a grant rests on: the run, the pod's TaskRun and the approval's CustomRun.
+/// None if one of them is missing.
+#[must_use]
+pub fn followed(lineage: &[ObservedObject]) -> Option<[&ObservedObject; RunKind::ALL.len()]> {
+    let [run, task_run, custom_run, ..] = lineage else {
+        return None;
+    };
+    let kinds = [
+        (run, RunKind::PipelineRun),
+        (task_run, RunKind::TaskRun),
+        (custom_run, RunKind::CustomRun),
+    ];
+    let is_of_kind = |(object, kind): &(&ObservedObject, RunKind)| {
+        object.kind == kind.as_str() && object.uid.is_some()
+    };
+    kinds
+        .iter()
+        .all(is_of_kind)
+        .then_some([run, task_run, custom_run])
 }
 
 /// Whether every check is still valid. Without any remaining object there is no answer of the evaluation service.
@@ -272,7 +291,7 @@ fn one(
         match uid.and_then(|uid| looked.get(uid)) {
             Some(Looked::There) => {
                 there += 1;
-                match links(reference, looked) {
+                match links(check, reference, looked) {
                     Looked::There => whole += 1,
                     Looked::Gone => {}
                     Looked::Useless => {
@@ -331,9 +350,16 @@ fn one(
 }
 
 /// The state of the objects between the pod and an approval: the worst of them.
-fn links(reference: &CheckRef, looked: &BTreeMap<String, Looked>) -> Looked {
+fn links(check: &Check, reference: &CheckRef, looked: &BTreeMap<String, Looked>) -> Looked {
+    if proof_needed(check) == ProofNeeded::No {
+        return Looked::There;
+    }
+    let Some(links) = followed(&reference.lineage) else {
+        // Evidence without a proof was never a reason to grant.
+        return Looked::Useless;
+    };
     let mut worst = Looked::There;
-    for link in followed(reference) {
+    for link in links {
         let uid = link.uid.as_ref();
         match uid.and_then(|uid| looked.get(uid)) {
             Some(Looked::There) => {}
@@ -343,4 +369,37 @@ fn links(reference: &CheckRef, looked: &BTreeMap<String, Looked>) -> Looked {
         }
     }
     worst
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_follows_the_run_and_both_ends_or_nothing() {
+        let of = |kind: &str| ObservedObject {
+            kind: kind.to_owned(),
+            uid: Some(format!("uid-{kind}")),
+            ..ObservedObject::default()
+        };
+        let kinds = |lineage: &[ObservedObject]| {
+            let followed = followed(lineage)?;
+            Some(followed.map(|it| it.kind.clone()))
+        };
+        let proof = ["PipelineRun", "TaskRun", "CustomRun"];
+        let whole: Vec<_> = proof.iter().map(|it| of(it)).collect();
+        assert_eq!(kinds(&whole), Some(proof.map(str::to_owned)));
+        let mut longer = whole.clone();
+        longer.push(of("TaskRun"));
+        assert_eq!(kinds(&longer), Some(proof.map(str::to_owned)));
+        for shorter in 0..3 {
+            assert_eq!(kinds(&whole[..shorter]), None);
+            let mut nameless = whole.clone();
+            nameless[shorter].uid = None;
+            assert_eq!(kinds(&nameless), None);
+            let mut other = whole.clone();
+            other[shorter].kind = "Pod".to_owned();
+            assert_eq!(kinds(&other), None);
+        }
+    }
 }

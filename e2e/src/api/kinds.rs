@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ApiError;
 
@@ -93,6 +93,31 @@ impl ResourceKind {
     #[must_use]
     pub fn named(kind: &str) -> Option<Self> {
         ALL.iter().find(|it| it.kind == kind).copied()
+    }
+
+    /// The definition of a custom kind that keeps what it is given, with a status of its own.
+    #[must_use]
+    pub fn definition(self) -> Value {
+        let Self {
+            api_version,
+            kind,
+            plural,
+            ..
+        } = self;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.{group}")},
+            "spec": {
+                "group": group,
+                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+                "scope": "Namespaced",
+                "versions": [{
+                    "name": version, "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+                }],
+            },
+        })
     }
 
     /// The name of the resource, as rules and reviews have it.

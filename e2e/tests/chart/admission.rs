@@ -3,13 +3,14 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use e2e::api::kinds::{APPROVAL_TASK, CUSTOM_RUN, TASK_RUN};
 use futures::future::join_all;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
     cases::{self, Case},
-    rendered::{defaults, items, name, of_kind},
+    rendered::{defaults, items, name, of_kind, with},
     server::{Server, Variant},
 };
 
@@ -21,7 +22,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The policies and their bindings.
 fn policies() -> Vec<Value> {
-    let objects = defaults();
+    let objects = with(json!({"tekton": {"admission": {"enabled": true}}}));
     let kinds = [
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
@@ -46,6 +47,15 @@ fn messages() -> BTreeSet<String> {
 fn every_rule_has_a_case() {
     let cased: BTreeSet<String> = cases::all().into_iter().map(|case| case.message).collect();
     assert_eq!(cased, messages());
+}
+
+/// A wrong account name in them would stop every pipeline of the cluster.
+#[test]
+fn the_rules_about_tekton_are_off_unless_the_values_say_so() {
+    let objects = defaults();
+    let all = of_kind(&objects, "ValidatingAdmissionPolicy");
+    let mut names = all.iter().map(|it| name(it));
+    assert!(!names.any(|it| it.starts_with("tekton-")));
 }
 
 #[test]
@@ -95,6 +105,10 @@ async fn every_case_is_refused_by_its_rule_alone() {
         .kubectl()
         .run_on_file("wait --for=condition=Established --timeout=60s", &crds)
         .unwrap();
+
+    for kind in [TASK_RUN, CUSTOM_RUN, APPROVAL_TASK] {
+        scene.api().define(&kind.definition()).unwrap();
+    }
 
     let server = Server::new(&scene).await;
     let (cases, policies) = (cases::all(), policies());

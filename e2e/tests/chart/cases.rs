@@ -57,6 +57,10 @@ pub(crate) enum Who {
     NamespaceController,
     /// The node plugin of node-1, as its token says.
     NodePlugin,
+    /// Tekton's controller.
+    Tekton,
+    /// The controller of its approval gate.
+    Gate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -71,13 +75,15 @@ pub(crate) enum Verb {
 }
 
 impl Who {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Controller,
         Self::PolicyController,
         Self::Admin,
         Self::GarbageCollector,
         Self::NamespaceController,
         Self::NodePlugin,
+        Self::Tekton,
+        Self::Gate,
     ];
 
     /// The user's name.
@@ -89,6 +95,8 @@ impl Who {
             Self::GarbageCollector => "system:serviceaccount:kube-system:generic-garbage-collector",
             Self::NamespaceController => "system:serviceaccount:kube-system:namespace-controller",
             Self::NodePlugin => "system:serviceaccount:connectors-system:csi-node",
+            Self::Tekton => "system:serviceaccount:tekton-pipelines:tekton-pipelines-controller",
+            Self::Gate => "system:serviceaccount:tekton-pipelines:manual-approval-gate-controller",
         }
     }
 
@@ -100,7 +108,9 @@ impl Who {
             | Self::PolicyController
             | Self::Admin
             | Self::GarbageCollector
-            | Self::NamespaceController => None,
+            | Self::NamespaceController
+            | Self::Tekton
+            | Self::Gate => None,
         }
     }
 }

@@ -68,18 +68,27 @@ impl Object {
     }
 
     /// Judges the lineage from the pod to this approval, unless there were too many before it.
-    pub(super) fn prove(&mut self, pod: &Value, objects: Option<&Vec<Value>>, stage: Stage) {
+    pub(super) fn prove(
+        &mut self,
+        pod: &Value,
+        objects: Option<&Vec<Value>>,
+        stage: Stage,
+        steps: &mut usize,
+    ) {
         let approval = &self.value;
         self.proof = Some(match (objects, stage) {
             (None, _) => Verdict::Refused(Refusal {
                 reason: LineageReason::TooLarge,
                 message: format!("more than {MOST_PROOFS} approvals need a proof"),
             }),
-            (Some(objects), Stage::BeforeGrant) => lineage::judge(&lineage::Question {
-                pod,
-                approval,
-                objects,
-            }),
+            (Some(objects), Stage::BeforeGrant) => {
+                let question = lineage::Question {
+                    pod,
+                    approval,
+                    objects,
+                };
+                lineage::judge_within(&question, steps)
+            }
             (Some(runs), Stage::AfterGrant) => lineage::still_holds(approval, runs),
         });
     }

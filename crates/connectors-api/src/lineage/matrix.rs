@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::object::{list, text};
 use super::proof::Proof;
-use super::results::Values;
+use super::results::{Values, copied};
 use super::{LineageReason, Step, refused};
 
 /// More combinations are not looked at. Tekton's own default is 256.
@@ -14,6 +14,11 @@ const MOST_COMBINATIONS: usize = 256;
 
 /// The parameters that a matrix gives one child.
 pub(super) type Combination = BTreeMap<String, Value>;
+
+/// The steps that a copy of a combination costs, or a comparison with another one.
+fn copied_by(combination: &Combination) -> usize {
+    combination.values().map(copied).sum::<usize>() + 1
+}
 
 /// The combinations of a pipeline task; a single empty one without a matrix.
 ///
@@ -47,6 +52,8 @@ pub(super) fn combinations(
         }
         added.push(entry);
     }
+    let of_added = added.iter().map(copied_by).sum::<usize>();
+    proof.spend(of_added.saturating_mul(2 * combinations.len() + 1))?;
     let counted = counted(&combinations, params, &added);
     let combinations = included(proof, params.is_empty(), combinations, added)?;
     if combinations.is_empty() || combinations.len() != counted {
@@ -85,9 +92,12 @@ fn multiplied(
         return unreadable(task);
     }
     let mut after = Vec::new();
+    let copies = before.iter().map(copied_by).sum::<usize>();
+    proof.spend(copies.saturating_mul(values.len()))?;
+    let of_values = values.iter().map(copied).sum::<usize>();
+    proof.spend(of_values.saturating_mul(before.len()))?;
     for value in values {
         for combination in &before {
-            proof.spend(combination.len() + 1)?;
             let mut combination = combination.clone();
             combination.insert(name.to_owned(), value.clone());
             after.push(combination);
@@ -105,9 +115,10 @@ fn included(
     if alone {
         return Ok(added);
     }
+    let of_added = added.iter().map(copied_by).sum::<usize>();
+    proof.spend(of_added.saturating_mul(combinations.len() + 1))?;
     for combination in &mut combinations {
         for entry in &added {
-            proof.spend(entry.len() + 1)?;
             let contradicts = |(name, value): (&String, &Value)| {
                 combination.get(name).is_some_and(|it| it != value)
             };
@@ -117,7 +128,7 @@ fn included(
         }
     }
     for entry in added {
-        proof.spend(entry.len().saturating_mul(combinations.len() + 1))?;
+        proof.spend(copied_by(&entry).saturating_mul(combinations.len() + 1))?;
         let has_one = |it: &Combination| {
             entry
                 .iter()

@@ -1,5 +1,7 @@
 //! What the run adds to the pods of a child: `taskRunTemplate`, and over it the `taskRunSpecs` of the pipeline task.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::object::{Object, list, text};
@@ -81,12 +83,8 @@ fn merged(template: Map<String, Value>, default: Map<String, Value>) -> Map<Stri
             (_, Value::Null) => {}
             (Some(Value::Bool(true)), Value::Bool(false)) if name == "hostNetwork" => {}
             (Some(Value::Array(below)), Value::Array(above)) if is_joined => {
-                let is_above = |it: &Value| {
-                    above
-                        .iter()
-                        .any(|other| text(other, "/name") == text(it, "/name"))
-                };
-                below.retain(|it| !is_above(it));
+                let names: BTreeSet<_> = above.iter().map(|it| text(it, "/name")).collect();
+                below.retain(|it| !names.contains(text(it, "/name")));
                 below.extend(above);
             }
             (_, value) => {

@@ -12,8 +12,6 @@ use crate::object_ref::ObjectRef;
 const MOST_TASKS: usize = 1_024;
 /// The most children of a run.
 const MOST_CHILDREN: usize = 4_096;
-/// The most steps of a proof: a compared field, a copied combination, a child that was looked at.
-const MOST_STEPS: usize = 500_000;
 /// How far results of tasks may depend on results of tasks.
 pub(super) const DEEPEST: u32 = 16;
 
@@ -26,11 +24,11 @@ pub(super) struct Proof<'a> {
     pub(super) children: &'a [Value],
     /// What is proven.
     pub(super) proven: BTreeMap<(RunKind, &'a str), Object<'a>>,
-    left: usize,
+    left: &'a mut usize,
 }
 
 impl<'a> Proof<'a> {
-    pub(super) fn of(run: Object<'a>, store: Store<'a>) -> Step<Self> {
+    pub(super) fn of(run: Object<'a>, store: Store<'a>, left: &'a mut usize) -> Step<Self> {
         if !is_set(run.value, "/status/pipelineSpec") {
             return run.lacks(RunKind::PipelineRun, "status.pipelineSpec");
         }
@@ -54,7 +52,7 @@ impl<'a> Proof<'a> {
             tasks,
             children,
             proven: BTreeMap::new(),
-            left: MOST_STEPS,
+            left,
         })
     }
 
@@ -70,7 +68,7 @@ impl<'a> Proof<'a> {
     pub(super) fn spend(&mut self, steps: usize) -> Step {
         match self.left.checked_sub(steps) {
             Some(left) => {
-                self.left = left;
+                *self.left = left;
                 Ok(())
             }
             None => refused(

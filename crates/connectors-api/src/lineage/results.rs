@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::object::{Object, list, text};
+use super::object::{Object, text};
 use super::proof::{DEEPEST, Proof};
 use super::references::{Part, Piece, RETRIES, Reference, pieces};
 use super::{LineageReason, RunKind, Step, both, matrix, names, refused};
+
+/// The bytes of a text that are copied in one step.
+const COPIED: usize = 32;
 
 /// The parameters of a list, by name.
 pub(super) struct Values<'a>(BTreeMap<&'a str, &'a Value>);
@@ -103,6 +106,7 @@ impl<'a> Proof<'a> {
     /// The items that an item of a list stands for: those of a result that is a list, else one text.
     fn resolved_item(&mut self, task: &Value, item: &Value, depth: u32) -> Step<Vec<Value>> {
         let Value::String(text) = item else {
+            self.spend(copied(item))?;
             return Ok(vec![item.clone()]);
         };
         if let [Piece::Reference(reference)] = pieces(text).as_slice()
@@ -162,6 +166,7 @@ impl<'a> Proof<'a> {
         depth: u32,
     ) -> Step<Vec<Value>> {
         let Value::String(text) = item else {
+            self.spend(copied(item))?;
             return Ok(vec![item.clone()]);
         };
         if let [Piece::Reference(reference)] = pieces(text).as_slice()
@@ -241,7 +246,7 @@ impl<'a> Proof<'a> {
         };
         match value {
             Some(value) => {
-                self.spend(size(&value))?;
+                self.spend(copied(&value))?;
                 Ok(value)
             }
             None => unresolved(task),
@@ -281,24 +286,16 @@ fn retries(task: &Value) -> u64 {
     task.get("retries").and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// About the cost of copying a result.
-fn size(value: &Value) -> usize {
-    let of = |it: &Value| it.as_str().map_or(1, |it| it.len() / 64 + 1);
+/// The steps that a copy of a value costs: its memory is what a tenant could let grow.
+pub(super) fn copied(value: &Value) -> usize {
     match value {
-        Value::Array(items) => items.iter().map(of).sum(),
-        Value::Object(fields) => fields.values().map(of).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => of(value),
+        Value::Array(items) => 1 + items.iter().map(copied).sum::<usize>(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let fields = fields.map(|(name, value)| name.len() / COPIED + copied(value));
+            1 + fields.sum::<usize>()
+        }
+        Value::String(text) => 1 + text.len() / COPIED,
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
     }
-}
-
-/// The texts of a list of parameters by name, for workspaces.
-pub(super) fn text_of<'a>(
-    value: &'a Value,
-    pointer: &str,
-    name: &str,
-    field: &str,
-) -> Option<&'a str> {
-    let mut entries = list(value, pointer).iter();
-    let entry = entries.find(|it| text(it, "/name") == name)?;
-    entry.get(field).and_then(Value::as_str)
 }

@@ -2,6 +2,7 @@
 
 mod forgeries;
 mod links;
+mod price;
 mod properties;
 mod shape;
 mod world;

@@ -2,14 +2,13 @@
 //!
 //! A workspace can bring the scripts that a step runs, so a child with another binding runs something else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::object::{Object, is_set, list, text};
 use super::proof::Proof;
-use super::results::text_of;
 use super::{LineageReason, Step, content, refused};
 
 /// The parts of a digest that name a claim.
@@ -70,7 +69,6 @@ fn wanted(
     binding: &Value,
     depth: u32,
 ) -> Step<Map<String, Value>> {
-    let run = proof.run;
     let mut wanted = binding.as_object().cloned().unwrap_or_default();
     if let Some(entry) = entry {
         wanted.insert(
@@ -85,7 +83,8 @@ fn wanted(
         .filter(|it| !it.is_empty())
         .collect::<Vec<_>>()
         .join("/");
-    let path = proof.resolved_text(task, &filled(&joined, &run), depth)?;
+    let path = filled(proof, &joined)?;
+    let path = proof.resolved_text(task, &path, depth)?;
     wanted.remove("subPath");
     if !path.is_empty() {
         wanted.insert("subPath".to_owned(), Value::String(path));
@@ -94,21 +93,33 @@ fn wanted(
 }
 
 /// A path with the run's context and text parameters.
-fn filled(path: &str, run: &Object<'_>) -> String {
+fn filled(proof: &mut Proof<'_>, path: &str) -> Step<String> {
+    let run = proof.run;
     let mut filled = path
         .replace("$(context.pipelineRun.name)", run.name)
         .replace("$(context.pipelineRun.namespace)", run.namespace)
         .replace("$(context.pipelineRun.uid)", run.uid);
+    if !filled.contains("$(params.") {
+        return Ok(filled);
+    }
     let given = list(run.value, "/spec/params");
     let defaults = list(run.value, "/status/pipelineSpec/params");
-    for name in given.iter().chain(defaults).map(|it| text(it, "/name")) {
-        let own = text_of(run.value, "/spec/params", name, "value");
-        let default = || text_of(run.value, "/status/pipelineSpec/params", name, "default");
-        if let Some(value) = own.or_else(default).filter(|_| filled.len() < 4_096) {
+    // Each name is looked for in the whole path.
+    let names = given.len() + defaults.len();
+    proof.spend(names.saturating_mul(filled.len() / 64 + 1))?;
+    let mut values: BTreeMap<&str, &str> = BTreeMap::new();
+    let given = given.iter().map(|it| (it, "value"));
+    for (param, field) in given.chain(defaults.iter().map(|it| (it, "default"))) {
+        if let Some(value) = param.get(field).and_then(Value::as_str) {
+            values.entry(text(param, "/name")).or_insert(value);
+        }
+    }
+    for (name, value) in values {
+        if filled.len() < 4_096 {
             filled = filled.replace(&format!("$(params.{name})"), value);
         }
     }
-    filled
+    Ok(filled)
 }
 
 /// True when a child's workspace is the binding. A template of a claim is replaced by the claim that Tekton makes of it.

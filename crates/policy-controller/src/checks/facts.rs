@@ -169,7 +169,7 @@ impl Facts {
             },
         };
         let found = async {
-            for verb in ["list", "watch"] {
+            for verb in ["get", "list", "watch"] {
                 let reader = Who::Account(self.namespace.clone(), READER.to_owned());
                 if !self.may(reader, None, (verb, ""), &resource).await? {
                     return Ok(KindFound::NotReadable(resource.clone()));

@@ -13,7 +13,8 @@ use connectors_api::{
     approval_kind::Lineage,
     check_selector::CompiledPolicy,
     judge::{ProofNeeded, proof_needed},
-    lineage::RunKind,
+    lineage::{self, RunKind},
+    reason::AccessCheckReady,
     shared_fields::FieldPath,
 };
 use evaluation_api::v1::{
@@ -159,6 +160,16 @@ impl Observer {
         let lineage = self
             .links_of_grant(request, &followed, &mut looked, look)
             .await;
+        let runs = lineage.iter().map(|it| serde_json::from_str(it));
+        let ended = runs.map(|it| it.map_or(Ok(()), |run| lineage::goes_on(&run)));
+        if let Some(Err(refusal)) = ended.into_iter().find(Result::is_err) {
+            // Whatever became of the approvals, and whatever the latch says of their deletion.
+            return Held::Lapsed {
+                verdict: AccessCheckReady::AccessCheckFailed,
+                check: None,
+                message: refusal.message,
+            };
+        }
         for reference in followed {
             let Some(object) = &reference.ref_ else {
                 continue;
@@ -211,7 +222,10 @@ impl Observer {
         look: &Look,
     ) -> Vec<Arc<str>> {
         let namespace = &request.spec.context.object_ref.namespace;
-        let followed = references.iter().flat_map(|it| verdict::followed(it));
+        let followed = references
+            .iter()
+            .filter_map(|it| verdict::followed(&it.lineage));
+        let followed = followed.flatten();
         let links: BTreeMap<_, _> = followed
             .filter_map(|it| {
                 let name = Name::new(namespace, &it.name);
@@ -226,10 +240,14 @@ impl Observer {
         let mut runs = Vec::new();
         for (uid, link) in links {
             let object = look.links.get(&link);
-            let (state, text) =
-                object.map_or((Looked::Unknown, None), |it| objects::looked(&it, &uid));
-            let is_run = link.kind.kind == RunKind::PipelineRun.as_str();
-            runs.extend(text.filter(|_| is_run));
+            let (state, text) = object
+                .as_ref()
+                .map_or((Looked::Unknown, None), |it| objects::looked(it, &uid));
+            if link.kind.kind == RunKind::PipelineRun.as_str() {
+                // A run that is being deleted counts as gone, and says itself that it ends.
+                let going = object.filter(|it| it.uid() == Some(&uid));
+                runs.extend(text.or_else(|| going?.text().cloned()));
+            }
             looked.insert(uid, state);
         }
         runs

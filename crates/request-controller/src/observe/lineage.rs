@@ -6,17 +6,23 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use connectors_api::{
     access_policy::ObjectKind,
     judge::MOST_PROOFS,
-    lineage::{self, MOST_OBJECTS, Missing},
+    lineage::{self, MOST_OBJECTS, MOST_STEPS_OF_ALL, Missing, Verdict},
 };
-use futures::future::join_all;
+use futures::{StreamExt as _, stream};
 use serde_json::Value;
-use tokio::task::yield_now;
+use tokio::{
+    task::yield_now,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     ObserveError, Observer, Via,
@@ -27,16 +33,39 @@ use crate::{api::Name, cache::Link, selection::Trouble};
 /// The limit of bytes in the objects of one reconciliation.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
-/// The objects that one reconciliation has read. Each is read once, whatever the number of checks.
-#[derive(Debug, Default)]
-pub(super) struct LinksRead(Mutex<BTreeMap<Link, NamedObject>>);
+/// The limit of approvals that one reconciliation asks the judge about.
+const MOST_APPROVALS: usize = 4 * MOST_PROOFS;
+/// The limit of rounds in which the judge names what it misses.
+const MOST_ROUNDS: usize = 20;
+/// The number of objects that are read side by side.
+const AT_A_TIME: usize = 8;
+
+/// The objects that one reconciliation has read, and the rest of its budget. Each is read once, whatever the number of
+/// checks.
+#[derive(Debug)]
+pub(super) struct LinksRead {
+    objects: Mutex<BTreeMap<Link, NamedObject>>,
+    /// The steps of the judge.
+    steps: AtomicUsize,
+    approvals: AtomicUsize,
+}
+
+impl Default for LinksRead {
+    fn default() -> Self {
+        Self {
+            objects: Mutex::default(),
+            steps: AtomicUsize::new(MOST_STEPS_OF_ALL),
+            approvals: AtomicUsize::new(0),
+        }
+    }
+}
 
 /// The objects between a pod and some approvals, as JSON, or the reason why they cannot be collected.
 pub(super) type Collected = Result<Vec<Arc<str>>, (Trouble, String)>;
 
 impl LinksRead {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Link, NamedObject>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True when a reconciliation depends on an object.
@@ -52,9 +81,25 @@ impl LinksRead {
         self.lock().get(link).cloned()
     }
 
+    /// The judge's verdict, at the expense of this reconciliation.
+    fn judge(&self, question: &lineage::Question<'_>) -> Verdict {
+        let mut steps = self.steps.load(Ordering::Relaxed);
+        let verdict = lineage::judge_within(question, &mut steps);
+        self.steps.store(steps, Ordering::Relaxed);
+        verdict
+    }
+
+    /// True when the judge may be asked about one more approval.
+    fn may_ask(&self) -> bool {
+        self.approvals.fetch_add(1, Ordering::Relaxed) < MOST_APPROVALS
+    }
+
     /// True when the objects are within the limits of one reconciliation.
     fn fit(&self) -> bool {
         let read = self.lock();
+        if read.len() > MOST_OBJECTS {
+            return false;
+        }
         let texts = read.values().filter_map(NamedObject::text);
         texts.map(|it| it.len()).sum::<usize>() <= MOST_BYTES
     }
@@ -81,18 +126,24 @@ impl Observer {
         }
         // The judge refuses further ones.
         for approval in approvals.iter().take(MOST_PROOFS) {
-            // No evaluation suspends this task, and other tasks wait for this thread.
-            yield_now().await;
+            if !look.links.may_ask() {
+                return Ok(Err(too_large()));
+            }
             let Ok(approval) = serde_json::from_str(approval) else {
                 continue;
             };
-            loop {
+            for round in 0.. {
+                // No evaluation suspends this task, and other tasks wait for this thread.
+                yield_now().await;
+                if round == MOST_ROUNDS || Instant::now() > look.until {
+                    return Ok(Err(too_large()));
+                }
                 let question = lineage::Question {
                     pod,
                     approval: &approval,
                     objects: &values,
                 };
-                let verdict = lineage::judge(&question);
+                let verdict = look.links.judge(&question);
                 let missing: BTreeSet<_> = verdict.to_read().map(link).collect();
                 let missing: Vec<_> = missing
                     .into_iter()
@@ -137,15 +188,25 @@ impl Observer {
             return Ok(());
         }
         // Before the objects are read, so that a change in between wakes the request again.
-        self.world.write().links.add(request, links.iter().cloned());
-        let objects = links
-            .iter()
-            .map(|link| self.objects.named(&link.kind, &link.name, look.via));
-        let objects = join_all(objects).await;
-        for (link, object) in links.into_iter().zip(objects) {
-            look.links.put(link, object?);
+        {
+            let mut state = self.world.write();
+            if state.requests.get(request).is_some() {
+                state.links.add(request, links.iter().cloned());
+            }
         }
-        Ok(())
+        let reads = links.into_iter().map(async |link| {
+            let object = self.objects.named(&link.kind, &link.name, look.via).await;
+            (link, object)
+        });
+        let mut reads = stream::iter(reads).buffer_unordered(AT_A_TIME);
+        let mut result = Ok(());
+        while let Ok(Some((link, object))) = timeout_at(look.until, reads.next()).await {
+            match object {
+                Ok(object) => look.links.put(link, object),
+                Err(error) => result = Err(error),
+            }
+        }
+        result
     }
 }
 

@@ -55,6 +55,14 @@ pub(super) enum NamedObject {
 }
 
 impl NamedObject {
+    /// The UID.
+    pub(super) fn uid(&self) -> Option<&str> {
+        match self {
+            Self::There(object) => object.uid(),
+            Self::Gone | Self::Trouble(..) => None,
+        }
+    }
+
     /// The object as JSON.
     pub(super) fn text(&self) -> Option<&Arc<str>> {
         match self {
@@ -385,6 +393,7 @@ mod tests {
                 api_version: "v1".to_owned(),
                 kind: "ConfigMap".to_owned(),
             },
+            needs_proof: false,
             selection: Err("not needed here".to_owned()),
         }
     }

@@ -24,24 +24,6 @@ pub(crate) struct Pipelines<'a> {
     gate: &'a Gate,
 }
 
-/// The definition of a kind of Tekton: it keeps what it is given, and has a status of its own.
-fn definition(kind: ResourceKind, name: &str, (group, version): (&str, &str)) -> Value {
-    let plural = kind.plural();
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group,
-            "names": {"kind": name, "plural": plural, "singular": name.to_lowercase()},
-            "scope": "Namespaced",
-            "versions": [{
-                "name": version, "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }],
-        },
-    })
-}
-
 /// A pipeline with a task that waits for its approvers and one that deploys.
 pub(crate) fn pipeline(approvers: &Value, needed: &str) -> Value {
     json!({"tasks": [
@@ -84,17 +66,8 @@ impl<'a> Pipelines<'a> {
     /// Defines the kinds.
     pub(crate) fn of(gate: &'a Gate) -> Self {
         gate.define_approval_tasks();
-        for (kind, name, version) in [
-            (PIPELINE_RUN, "PipelineRun", ("tekton.dev", "v1")),
-            (TASK_RUN, "TaskRun", ("tekton.dev", "v1")),
-            (CUSTOM_RUN, "CustomRun", ("tekton.dev", "v1beta1")),
-            (
-                APPROVAL_REQUEST,
-                "ApprovalRequest",
-                ("openshift-pipelines.org", "v1alpha1"),
-            ),
-        ] {
-            gate.api().define(&definition(kind, name, version)).unwrap();
+        for kind in [PIPELINE_RUN, TASK_RUN, CUSTOM_RUN, APPROVAL_REQUEST] {
+            gate.api().define(&kind.definition()).unwrap();
         }
         Self { gate }
     }

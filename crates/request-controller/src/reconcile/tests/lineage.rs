@@ -163,6 +163,62 @@ async fn a_cancelled_or_ended_run_revokes() {
     }
 }
 
+/// The latch is about the approval. The run decides by itself.
+#[tokio::test]
+async fn an_ending_run_revokes_whatever_became_of_its_approval() {
+    let ends: [fn(&Cluster); 2] = [cancel, |it| {
+        it.server.change("pipelineruns", "run", |run| {
+            run["metadata"]["deletionTimestamp"] = "2026-03-01T10:05:00Z".into();
+        });
+    }];
+    for match_ in ["All", "Any"] {
+        for end in ends {
+            let cluster = Cluster::with_run();
+            cluster.server.change("accesspolicies", "p", |policy| {
+                let checks = &mut policy["spec"]["checkGrantedPermission"]["spec"]["checks"];
+                checks[0]["match"] = match_.into();
+            });
+            cluster.approve();
+            cluster.look().await.unwrap();
+            assert_eq!(cluster.phase(), "Granted");
+            take_away(&cluster.server, "approvaltasks", "run-wait");
+            cluster.look().await.unwrap();
+            assert_eq!(cluster.phase(), "Granted", "the latch ignores the deletion");
+            end(&cluster);
+            cluster.look().await.unwrap();
+            assert_eq!(cluster.phase(), "Revoked", "{match_}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn evidence_without_its_proof_lapses() {
+    let cluster = granted().await;
+    cluster
+        .server
+        .change("accessrequests", "request", |request| {
+            let refs = &mut request["status"]["policies"][0]["checkRefs"];
+            refs[0].as_object_mut().unwrap().remove("lineage").unwrap();
+        });
+    cluster.look().await.unwrap();
+    assert_eq!(cluster.phase(), "Revoked");
+}
+
+/// The links of a request that goes while it is looked at would otherwise stay for good.
+#[tokio::test]
+async fn a_request_that_is_gone_leaves_no_links() {
+    let cluster = granted().await;
+    let controller = cluster.controller();
+    look(&controller).await.unwrap();
+    let request = Cluster::request();
+    let count = || controller.world.read().links.of_request(&request).count();
+    assert_eq!(count(), 3);
+    let _ = controller.world.write().request_gone(&request);
+    cluster.server.remove("accessrequests", "request");
+    look(&controller).await.unwrap();
+    assert_eq!(count(), 0);
+}
+
 /// The approval and everything else are as they were: the run alone decides.
 #[tokio::test]
 async fn a_remembered_answer_is_about_the_run_as_it_was() {

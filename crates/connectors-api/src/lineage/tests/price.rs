@@ -1,0 +1,87 @@
+//! What a proof may cost: its steps stand for time and for memory, and the author of a run must not choose them.
+
+use serde_json::{Value, json};
+
+use super::shape::{Matrix, Shape, Workspace};
+use super::world::World;
+use super::{LineageReason, Verdict};
+use crate::lineage::{MOST_STEPS, judge_within};
+
+/// The refusal of a world, and the steps until then.
+fn priced(world: &World, steps: usize) -> (Option<LineageReason>, usize) {
+    let mut left = steps;
+    let verdict = judge_within(&world.question(), &mut left);
+    let reason = match verdict {
+        Verdict::Refused(refusal) => Some(refusal.reason),
+        Verdict::Proven(_) | Verdict::Waiting(_) => None,
+    };
+    (reason, steps - left)
+}
+
+#[test]
+fn proofs_share_their_steps_and_without_any_left_each_is_refused() {
+    let world = Shape::default().world();
+    let (reason, price) = priced(&world, MOST_STEPS);
+    assert_eq!(reason, None);
+    assert!(price > 0 && price < 1_000, "{price}");
+    assert_eq!(priced(&world, price), (None, price));
+    for steps in [0, price - 1] {
+        let (reason, _) = priced(&world, steps);
+        assert_eq!(reason, Some(LineageReason::TooLarge));
+    }
+    let mut left = 2 * price;
+    for _ in 0..2 {
+        let verdict = judge_within(&world.question(), &mut left);
+        assert!(matches!(verdict, Verdict::Proven(_)));
+    }
+    assert_eq!(left, 0);
+    // No single proof takes all.
+    let mut left = usize::MAX;
+    assert!(matches!(
+        judge_within(&world.question(), &mut left),
+        Verdict::Proven(_)
+    ));
+    assert_eq!(usize::MAX - left, price);
+}
+
+/// The combinations of two parameters copy each value of one for each value of the other.
+#[test]
+fn a_matrix_costs_what_its_copies_take() {
+    let mut world = Shape {
+        matrix: Matrix::Params,
+        ..Shape::default()
+    }
+    .world();
+    let many: Vec<String> = (0..256).map(|it| it.to_string()).collect();
+    let tasks = world.run()["status"]["pipelineSpec"]["tasks"]
+        .as_array_mut()
+        .unwrap();
+    let deploy = tasks.iter_mut().find(|it| it["name"] == "deploy").unwrap();
+    deploy["matrix"] = json!({"params": [
+        {"name": "m1", "value": ["x".repeat(200 * 1024)]}, {"name": "m2", "value": many},
+    ]});
+    let (reason, _) = priced(&world, MOST_STEPS);
+    assert_eq!(reason, Some(LineageReason::TooLarge));
+}
+
+/// A path of a workspace is searched for each parameter of the run.
+#[test]
+fn parameters_of_a_run_cost_steps_only_where_a_path_names_one() {
+    let shape = Shape {
+        workspace: Workspace::Secret,
+        ..Shape::default()
+    };
+    let of = |path: &str| {
+        let mut world = shape.world();
+        let params: Vec<Value> = (0..7_000)
+            .map(|it| json!({"name": format!("p{it}"), "value": "v"}))
+            .collect();
+        world.run()["spec"]["params"] = json!(params);
+        world.run()["spec"]["workspaces"][0]["subPath"] = path.into();
+        priced(&world, MOST_STEPS).1
+    };
+    let without = of("of/$(context.pipelineRun.name)");
+    let with = of("of/$(params.p1)");
+    assert!(without < 1_000, "{without}");
+    assert!(with >= 7_000, "{with}");
+}
