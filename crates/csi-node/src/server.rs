@@ -20,7 +20,7 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use service_kit::{
-    serve::{self, Limits, UNLIMITED, UnixSocket, WhenFull},
+    serve::{self, Limits, UNLIMITED, UnixSocket},
     shutdown::Stop,
 };
 use tonic::{body::Body, server::NamedService};
@@ -40,10 +40,6 @@ pub(crate) use registration::{Registered, Registrar};
 
 /// Sixteen connectors, a token and all names are far below.
 const LONGEST_REQUEST: usize = 256 * 1024;
-
-/// The kubelet opens a connection for each call, and keeps it as long as a mount is held. This is more than mounts may be
-/// held (`--max-held`), so that a connection is always left for the end of a pod.
-const CONNECTIONS: usize = 4096;
 
 /// Both services of the driver's socket.
 struct Csi<I, N> {
@@ -109,7 +105,8 @@ where
         + 'static,
     S::Future: Send,
 {
-    let limits = Limits::of(CONNECTIONS, WhenFull::Wait);
+    // The kubelet opens a connection for each call. Held mounts must leave one for the end of a pod.
+    let limits = Limits::unlimited();
     serve::serve(socket, limits, stop.stopped(), |connection, _| {
         let service = TowerToHyperService::new(service.clone());
         let connection = http2::Builder::new(TokioExecutor::new())

@@ -21,6 +21,7 @@ use hyper_util::server::graceful::GracefulConnection;
 use thiserror::Error;
 use tokio::{
     net::{TcpListener, TcpStream},
+    sync::Semaphore,
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -118,6 +119,13 @@ impl<P: Debug> Limits<P> {
             per_peer: total,
             refused: Box::new(|_| {}),
         }
+    }
+
+    /// No limit, for a socket that only trusted peers reach.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        // The connections of a peer are permits of a semaphore, which has no more.
+        Self::of(Semaphore::MAX_PERMITS, WhenFull::Wait)
     }
 }
 
