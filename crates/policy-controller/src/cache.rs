@@ -305,8 +305,10 @@ impl State {
     }
 
     /// What is managed for a job.
-    pub fn managed(&self, job: &Job) -> impl Iterator<Item = (&(Kind, String), &ManagedCached)> {
-        self.managed.get(job).into_iter().flatten()
+    #[must_use]
+    pub fn managed(&self, job: &Job) -> &BTreeMap<(Kind, String), ManagedCached> {
+        static NONE: BTreeMap<(Kind, String), ManagedCached> = BTreeMap::new();
+        self.managed.get(job).unwrap_or(&NONE)
     }
 
     /// How many policies there are.

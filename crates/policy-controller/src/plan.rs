@@ -75,7 +75,7 @@ pub struct Cached<'a> {
     /// What it selects from.
     pub around: Surroundings<'a>,
     /// What is managed for it.
-    pub there: BTreeMap<&'a (Kind, String), &'a ManagedCached>,
+    pub there: &'a BTreeMap<(Kind, String), ManagedCached>,
     /// What is known of its checks.
     pub checks: Checks,
 }
@@ -85,14 +85,16 @@ pub struct Cached<'a> {
 pub fn is_settled(seen: &Cached<'_>, most: usize, now: Timestamp) -> bool {
     let wanted = wanted(seen.spec, &seen.owner.name.namespace, seen.around);
     let pairs = pairs(&wanted, seen.owner, most);
-    let is_there = |kind, name: &String, fingerprint| {
-        let found = seen.there.get(&(kind, name.clone()));
-        found.is_some_and(|it| !it.terminating && it.said == Some(fingerprint))
-    };
-    let are_same = seen.there.len() == 2 * pairs.len()
-        && pairs.iter().all(|(name, pair)| {
-            is_there(Kind::Role, name, of_role(&pair.role))
-                && is_there(Kind::RoleBinding, name, of_binding(&pair.binding))
+    // None is there twice: as many that are wanted are all that are wanted.
+    let are_same = seen.there.len() == Kind::ALL.len() * pairs.len()
+        && seen.there.iter().all(|((kind, name), found)| {
+            pairs.get(name).is_some_and(|pair| {
+                let wanted = match kind {
+                    Kind::Role => of_role(&pair.role),
+                    Kind::RoleBinding => of_binding(&pair.binding),
+                };
+                !found.terminating && found.said == Some(wanted)
+            })
         });
     let known = Known::of(&wanted, seen.checks.clone());
     are_same && known.status(seen.generation, seen.status, now).is_none()

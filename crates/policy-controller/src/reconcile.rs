@@ -4,7 +4,7 @@
 //! functions decide on that.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::HashSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -161,7 +161,7 @@ impl Reconciler {
     /// Whether the caches show nothing to do.
     fn is_settled(&self, job: &Job) -> bool {
         let state = self.world.read();
-        let there: BTreeMap<_, _> = state.managed(job).collect();
+        let there = state.managed(job);
         let Some((name, policy)) = state.policy_of(job).filter(|(_, it)| !it.deleting) else {
             return there.is_empty();
         };

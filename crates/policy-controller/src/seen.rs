@@ -58,6 +58,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Both: each pair of objects has one of each.
+    pub const ALL: [Self; 2] = [Self::Role, Self::RoleBinding];
+
     /// As people write it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

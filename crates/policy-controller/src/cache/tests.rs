@@ -198,7 +198,7 @@ fn what_holds_something_is_urgent_and_what_was_relabelled_concerns_both() {
     };
     let wakes = state.object(Kind::Role, &name, Some(("user", object)));
     assert_eq!(wakes, [(job("user"), Urgency::Urgent)]);
-    assert_eq!(state.managed(&job("user")).count(), 1);
+    assert_eq!(state.managed(&job("user")).len(), 1);
     let wakes = state.object(Kind::Role, &name, Some(("group", object)));
     assert_eq!(
         wakes,
@@ -208,7 +208,7 @@ fn what_holds_something_is_urgent_and_what_was_relabelled_concerns_both() {
         ]
     );
     assert_eq!(uids(state.object(Kind::Role, &name, None)), ["group"]);
-    assert_eq!(state.managed(&job("group")).count(), 0);
+    assert_eq!(state.managed(&job("group")).len(), 0);
 }
 
 /// A policy with a selector for namespaces, that takes about 60 KiB.
