@@ -30,7 +30,7 @@ use serde_json::Value;
 use service_kit::{
     lists::{self, Pages},
     retry::{CallError, Policy},
-    watches::{Guarded, Labelled, Named, Parse, Plain},
+    watches::{Guarded, Labelled, Named, Plain},
 };
 use tokio::time::Instant;
 
@@ -173,7 +173,7 @@ impl Observer {
         let api =
             Api::<Guarded<connector::Selectable, Labelled>>::namespaced(self.client.clone(), own);
         let call = format!("list connectors in {own}");
-        let connectors = self.pages(call, &api, ListParams::default()).await?;
+        let connectors = lists::whole(&self.policy, call, &api, ListParams::default()).await?;
         around.connectors = names(&connectors);
         let given = spec.default_permission.iter();
         let given = given.filter(|it| it.binding_template.selectors() <= MOST_SELECTORS);
@@ -183,7 +183,7 @@ impl Observer {
         if forms.iter().any(has_namespaces) {
             let api = Api::<Guarded<Namespace, Named>>::all(self.client.clone());
             let params = ListParams::default();
-            let namespaces = self.pages("list namespaces", &api, params).await?;
+            let namespaces = lists::whole(&self.policy, "list namespaces", &api, params).await?;
             around.namespaces = names(&namespaces);
         }
         let by_label: Vec<_> = forms.iter().filter_map(Selected::of).collect();
@@ -198,7 +198,7 @@ impl Observer {
             let labels = equalities(first.selector);
             let is_common = others.iter().all(|it| equalities(it.selector) == labels);
             let params = ListParams::default().labels(if is_common { &labels } else { "" });
-            let accounts = self.pages("list serviceaccounts", &api, params).await?;
+            let accounts = lists::whole(&self.policy, "list serviceaccounts", &api, params).await?;
             for (name, labels) in there(&accounts) {
                 let of_namespace = around.accounts.entry(name.namespace).or_default();
                 of_namespace.insert(name.name, labels);
@@ -217,7 +217,7 @@ impl Observer {
     async fn policy_by_uid(&self, job: &Job) -> Result<Option<PolicyLive>, CallError> {
         let api = self.policies(Some(&job.namespace));
         let call = format!("list accesspolicies in {}", job.namespace);
-        let found = self.pages(call, &api, ListParams::default()).await?;
+        let found = lists::whole(&self.policy, call, &api, ListParams::default()).await?;
         Ok(found
             .into_iter()
             .map(policy)
@@ -256,13 +256,11 @@ impl Observer {
     pub async fn managed_jobs(&self) -> Result<BTreeSet<Job>, CallError> {
         let params = ListParams::default().labels(&managed_by_us());
         let roles = Api::<Guarded<Role>>::all(self.client.clone());
-        let roles = self
-            .pages("list managed roles", &roles, params.clone())
-            .await?;
+        let roles =
+            lists::whole(&self.policy, "list managed roles", &roles, params.clone()).await?;
         let bindings = Api::<Guarded<RoleBinding>>::all(self.client.clone());
-        let bindings = self
-            .pages("list managed rolebindings", &bindings, params)
-            .await?;
+        let bindings =
+            lists::whole(&self.policy, "list managed rolebindings", &bindings, params).await?;
         let roles = roles.iter().map(Resource::meta);
         let all = roles.chain(bindings.iter().map(Resource::meta));
         Ok(all.filter_map(job_in).collect())
@@ -279,10 +277,10 @@ impl Observer {
         let namespace = &job.namespace;
         let roles = Api::<Guarded<Role>>::namespaced(self.client.clone(), namespace);
         let call = format!("list managed roles in {namespace}");
-        let roles = self.pages(call, &roles, params.clone()).await?;
+        let roles = lists::whole(&self.policy, call, &roles, params.clone()).await?;
         let bindings = Api::<Guarded<RoleBinding>>::namespaced(self.client.clone(), namespace);
         let call = format!("list managed rolebindings in {namespace}");
-        let bindings = self.pages(call, &bindings, params).await?;
+        let bindings = lists::whole(&self.policy, call, &bindings, params).await?;
         Ok(Managed {
             roles: roles.into_iter().map(|it| found(it, "f:rules")).collect(),
             bindings: bindings
@@ -308,19 +306,6 @@ impl Observer {
         );
         let found = self.policy.call(call, || api.get_opt(name)).await?;
         Ok(found.is_none_or(|it| job_in(it.meta()).as_ref() == Some(job)))
-    }
-
-    async fn pages<K, P>(
-        &self,
-        call: impl std::fmt::Display,
-        api: &Api<Guarded<K, P>>,
-        params: ListParams,
-    ) -> Result<Vec<Guarded<K, P>>, CallError>
-    where
-        K: Clone + Debug,
-        P: Parse<K>,
-    {
-        lists::whole(&self.policy, call, api, params).await
     }
 }
 

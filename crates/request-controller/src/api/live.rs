@@ -165,12 +165,12 @@ impl Live {
         Ok(match kind {
             GrantKind::Role => {
                 let api: Api<Guarded<Role>> = Api::all(self.client.clone());
-                let found = self.guarded_pages(call, &api, params).await?;
+                let found = lists::whole(&self.policy, call, &api, params).await?;
                 found.into_iter().map(role).collect()
             }
             GrantKind::RoleBinding => {
                 let api: Api<Guarded<RoleBinding>> = Api::all(self.client.clone());
-                let found = self.guarded_pages(call, &api, params).await?;
+                let found = lists::whole(&self.policy, call, &api, params).await?;
                 found.into_iter().map(binding).collect()
             }
         })
@@ -269,22 +269,9 @@ impl Live {
         K: Clone + Debug,
         P: Parse<K>,
     {
-        let pages = self.guarded_pages(call, api, params).await?;
+        let pages = lists::whole(&self.policy, call, api, params).await?;
         let objects = pages.into_iter().map(|it| it.object.map_err(Box::new));
         Ok(objects.collect())
-    }
-
-    async fn guarded_pages<K, P>(
-        &self,
-        call: impl std::fmt::Display,
-        api: &Api<Guarded<K, P>>,
-        params: ListParams,
-    ) -> Result<Vec<Guarded<K, P>>, CallError>
-    where
-        K: Clone + Debug,
-        P: Parse<K>,
-    {
-        lists::whole(&self.policy, call, api, params).await
     }
 }
 
