@@ -21,7 +21,7 @@ use service_kit::{
     retry::CallError,
 };
 use thiserror::Error;
-use tracing::{Instrument, debug, error, info_span, warn};
+use tracing::{Instrument, debug, info_span, warn};
 
 use crate::{
     apply::{Applier, ApplyError},
@@ -128,7 +128,10 @@ impl Controller for Reconciler {
             self.metrics.syncing.observe(time.as_secs_f64());
             Ok(())
         };
-        let Err(problem) = self.alone(look.instrument(span)).await else {
+        let look = look.instrument(span);
+        let panics = &self.metrics.panics;
+        let looked = unless_panicked(panics, &taken.job, ReconcileError::Panicked, look);
+        let Err(problem) = looked.await else {
             return Looked::Done;
         };
         worker::failed(&taken.job, &problem, &self.metrics.failures);
@@ -142,18 +145,6 @@ impl Controller for Reconciler {
 }
 
 impl Reconciler {
-    /// One policy must not stop the work on all others.
-    pub(crate) async fn alone(
-        &self,
-        look: impl Future<Output = Result<(), ReconcileError>> + Send,
-    ) -> Result<(), ReconcileError> {
-        unless_panicked(look).await.unwrap_or_else(|| {
-            self.metrics.panics.inc();
-            error!("a look panicked");
-            Err(ReconcileError::Panicked)
-        })
-    }
-
     pub(crate) fn unseen(&self) -> MutexGuard<'_, HashSet<Job>> {
         self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
     }

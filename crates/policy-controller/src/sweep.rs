@@ -3,7 +3,10 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use service_kit::{controller::queue::Urgency, report};
+use service_kit::{
+    controller::{queue::Urgency, unless_panicked},
+    report,
+};
 use tracing::warn;
 
 use crate::{
@@ -49,10 +52,9 @@ pub async fn sweep(reconciler: &Reconciler, turn: Option<Turn>) -> Result<Swept,
     let policies = reconciler.observer.jobs().await?;
     let mut swept = Swept::default();
     for job in managed.difference(&policies) {
-        match reconciler
-            .alone(reconciler.reconcile(job, Tells::Everything))
-            .await
-        {
+        let look = reconciler.reconcile(job, Tells::Everything);
+        let panics = &reconciler.metrics.panics;
+        match unless_panicked(panics, job, ReconcileError::Panicked, look).await {
             Ok(()) => swept.removed += 1,
             Err(error) => {
                 warn!(?job, error = report(&error), "what no policy owns stays");

@@ -23,7 +23,7 @@ use service_kit::{
 };
 use thiserror::Error;
 use tokio::time::Instant;
-use tracing::{Instrument, debug, error, info_span, warn};
+use tracing::{Instrument, debug, info_span, warn};
 
 use crate::{
     api::{Live, Name},
@@ -142,13 +142,8 @@ impl Controller for Reconciler {
                 }
             }
         };
-        // One object must not stop the work on all others.
-        let looked = unless_panicked(look).await.unwrap_or_else(|| {
-            self.metrics.panics.inc();
-            error!(job = ?taken.job, "a look panicked");
-            Err(ReconcileError::Panicked)
-        });
-        match looked {
+        let panics = &self.metrics.panics;
+        match unless_panicked(panics, &taken.job, ReconcileError::Panicked, look).await {
             Ok(again) => {
                 if let Some((pause, urgency)) = again {
                     self.queue.wake_after(taken.job.clone(), urgency, pause);

@@ -12,10 +12,12 @@ pub mod leader;
 pub mod queue;
 pub mod worker;
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{fmt::Debug, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
+use prometheus::IntCounter;
 use tokio::time::sleep;
+use tracing::error;
 
 use crate::shutdown::Stop;
 
@@ -34,12 +36,17 @@ pub async fn measure(every: Duration, stop: Stop, measurement: impl Fn()) {
     }
 }
 
-/// The result of a look, or none if it panicked: one object must not stop the work on all others.
-pub fn unless_panicked<'a, T: 'a>(
-    look: impl Future<Output = T> + Send + 'a,
-) -> BoxFuture<'a, Option<T>> {
-    AssertUnwindSafe(look)
-        .catch_unwind()
-        .map(Result::ok)
-        .boxed()
+/// The result of a look at a job. A panic is counted and becomes this error: one job must not stop the work on all others.
+pub async fn unless_panicked<T, E>(
+    panics: &IntCounter,
+    job: &impl Debug,
+    panicked: E,
+    look: impl Future<Output = Result<T, E>> + Send,
+) -> Result<T, E> {
+    let look = AssertUnwindSafe(look).catch_unwind().boxed();
+    look.await.unwrap_or_else(|_| {
+        panics.inc();
+        error!(?job, "a look panicked");
+        Err(panicked)
+    })
 }
