@@ -6,14 +6,14 @@ use std::{sync::Arc, time::Duration};
 
 use service_kit::{
     controller::{
-        leader::{Leader, about},
+        leader::{Leader, about, wait_until},
         queue::Urgency,
     },
     readiness::{Part, Readiness},
     report,
     retry::Backoff,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::{
@@ -50,10 +50,7 @@ impl Leader for Leading {
         for urgency in Urgency::ALL {
             queue.open(urgency);
         }
-        let deadline = Instant::now() + FIRST_LOOK;
-        while queue.depth() > 0 && Instant::now() < deadline {
-            sleep(MOMENT).await;
-        }
+        wait_until(|| queue.depth() == 0, MOMENT, FIRST_LOOK).await;
         let mut turn = Turn::default();
         loop {
             self.wake_all(Urgency::Normal);

@@ -7,10 +7,7 @@ use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::{Api, Client, Resource, runtime::watcher::Config};
 use service_kit::{
     config_map::{self, Heard},
-    controller::{
-        feeds::{Fed, Feeds},
-        queue::Queue,
-    },
+    controller::{feeds::Feeds, queue::Queue},
     readiness::{Part, Readiness},
     shutdown::Stop,
     watches::{Change, Guarded, Labelled, Named, WatchMetrics},
@@ -52,40 +49,23 @@ impl PolicyFeeds {
         let client = || self.client.clone();
         let all = Config::default;
         let managed = || Config::default().labels(&managed_by_us());
-        let mut feeds = Feeds::new(&self.metrics);
-        let taken = self.taken(Self::policy);
-        feeds.follow(("accesspolicies", ready), Api::all(client()), all(), taken);
-        let taken = self.taken(Self::connector);
-        feeds.follow(("connectors", ready), Api::all(client()), all(), taken);
-        let taken = self.taken(Self::namespace);
-        feeds.follow(("namespaces", ready), Api::all(client()), all(), taken);
-        let taken = self.taken(Self::account);
-        feeds.follow(("serviceaccounts", ready), Api::all(client()), all(), taken);
-        let taken = self.taken(|feeds, change| feeds.object(Kind::Role, change, of_role));
-        feeds.follow(("roles", ready), Api::all(client()), managed(), taken);
-        let taken = self.taken(|feeds, change| feeds.object(Kind::RoleBinding, change, of_binding));
+        let mut feeds = Feeds::new(self.clone(), Self::wake, ready, &self.metrics);
+        feeds.follow("accesspolicies", Api::all(client()), all(), Self::policy);
+        feeds.follow("connectors", Api::all(client()), all(), Self::connector);
+        feeds.follow("namespaces", Api::all(client()), all(), Self::namespace);
+        feeds.follow("serviceaccounts", Api::all(client()), all(), Self::account);
+        feeds.follow("roles", Api::all(client()), managed(), |feeds, change| {
+            feeds.object(Kind::Role, change, of_role)
+        });
         feeds.follow(
-            ("rolebindings", ready),
+            "rolebindings",
             Api::all(client()),
             managed(),
-            taken,
+            |feeds, change| feeds.object(Kind::RoleBinding, change, of_binding),
         );
         let configured = ready.iter().map(|it| it.part("configuration")).collect();
         feeds.beside(self.clone().configuration(configured, stop.clone()));
         feeds.run(stop.clone())
-    }
-
-    /// What a change means for the caches, and then for the queue.
-    fn taken<K: 'static>(
-        &self,
-        take: fn(&Self, Change<K>) -> Wakes,
-    ) -> impl FnMut(Fed<K>) + Send + use<K> {
-        let feeds = self.clone();
-        move |fed| {
-            if let Fed::Change(change) = fed {
-                feeds.wake(take(&feeds, change));
-            }
-        }
     }
 
     fn wake(&self, wakes: Wakes) {

@@ -8,14 +8,14 @@ use std::{sync::Arc, time::Duration};
 
 use service_kit::{
     controller::{
-        leader::{Leader, about},
+        leader::{Leader, about, wait_until},
         queue::Urgency,
     },
     readiness::{Part, Readiness},
     report,
     retry::Backoff,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::{
@@ -83,10 +83,8 @@ async fn begin(reconciler: &Reconciler, caches: &Readiness, every: Duration) {
         reconciler.queue.wake(Job::Request(name), Urgency::Urgent);
     }
     reconciler.queue.open(Urgency::Urgent);
-    let deadline = Instant::now() + FIRST_LOOK;
-    while !reconciler.queue.is_drained(Urgency::Urgent) && Instant::now() < deadline {
-        sleep(MOMENT).await;
-    }
+    let is_drained = || reconciler.queue.is_drained(Urgency::Urgent);
+    wait_until(is_drained, MOMENT, FIRST_LOOK).await;
     wake_all(reconciler);
     reconciler.queue.open(Urgency::Normal);
 }
@@ -117,7 +115,6 @@ async fn caches_known(
 /// Waits until the kinds of all evidence are known, but only up to a limit: a kind may stay unavailable, and
 /// revocations without it must not wait for it.
 async fn kinds_known(reconciler: &Reconciler) {
-    let deadline = Instant::now() + KINDS;
     let is_known = || {
         let state = reconciler.world.read();
         let wanted = state.wanted_kinds();
@@ -126,9 +123,7 @@ async fn kinds_known(reconciler: &Reconciler) {
             known.is_some_and(|it| !matches!(it, KindState::Starting | KindState::Listing(_)))
         })
     };
-    while !is_known() && Instant::now() < deadline {
-        sleep(MOMENT * 5).await;
-    }
+    wait_until(is_known, MOMENT * 5, KINDS).await;
 }
 
 /// Repeats the sweep until one succeeds, because nothing else may begin before.

@@ -60,7 +60,8 @@ impl RequestFeeds {
         let all = Config::default;
         let managed = || Config::default().labels(&sweep::ours());
         let both: &[_] = &[process, caches];
-        let mut feeds = Feeds::new(&self.metrics);
+        let wake = |feeds: &Self, wakes| (feeds.sink)(wakes);
+        let mut feeds = Feeds::new(self.clone(), wake, both, &self.metrics);
         let taken = {
             let feeds = self.clone();
             move |fed| match fed {
@@ -68,22 +69,21 @@ impl RequestFeeds {
                 Fed::Change(change) => (feeds.sink)(feeds.request(change)),
             }
         };
-        feeds.follow(("accessrequests", both), Api::all(client()), all(), taken);
-        let taken = self.taken(Self::policy);
-        feeds.follow(("accesspolicies", both), Api::all(client()), all(), taken);
-        let taken = self.taken(Self::connector);
-        feeds.follow(("connectors", both), Api::all(client()), all(), taken);
-        let taken = self.taken(Self::pod);
-        feeds.follow(("pods", both), Api::all(client()), all(), taken);
-        let taken = self.taken(Self::account);
-        feeds.follow(("serviceaccounts", both), Api::all(client()), all(), taken);
-        let taken = self.taken(Self::namespace);
-        feeds.follow(("namespaces", both), Api::all(client()), all(), taken);
-        let taken = self.taken(|feeds, change| feeds.grant(GrantKind::Role, change, role));
-        feeds.follow(("roles", both), Api::all(client()), managed(), taken);
-        let taken =
-            self.taken(|feeds, change| feeds.grant(GrantKind::RoleBinding, change, binding));
-        feeds.follow(("rolebindings", both), Api::all(client()), managed(), taken);
+        feeds.follow_steps(("accessrequests", both), Api::all(client()), all(), taken);
+        feeds.follow("accesspolicies", Api::all(client()), all(), Self::policy);
+        feeds.follow("connectors", Api::all(client()), all(), Self::connector);
+        feeds.follow("pods", Api::all(client()), all(), Self::pod);
+        feeds.follow("serviceaccounts", Api::all(client()), all(), Self::account);
+        feeds.follow("namespaces", Api::all(client()), all(), Self::namespace);
+        feeds.follow("roles", Api::all(client()), managed(), |feeds, change| {
+            feeds.grant(GrantKind::Role, change, role)
+        });
+        feeds.follow(
+            "rolebindings",
+            Api::all(client()),
+            managed(),
+            |feeds, change| feeds.grant(GrantKind::RoleBinding, change, binding),
+        );
         let taken = {
             let feeds = self.clone();
             let mut configured = vec![process.part("connectors-config")];
@@ -97,21 +97,8 @@ impl RequestFeeds {
         let config = all().fields(&format!("metadata.name={CONFIG_MAP}"));
         // Grants can end without the ConfigMap, so the caches are complete even if it does not exist. The readiness
         // of the process requires it separately.
-        feeds.follow(("configmaps", &[caches]), api, config, taken);
+        feeds.follow_steps(("configmaps", &[caches]), api, config, taken);
         feeds.run(stop)
-    }
-
-    /// Applies a change to the caches, and then wakes jobs.
-    fn taken<K: 'static>(
-        &self,
-        take: fn(&Self, Change<K>) -> Wakes,
-    ) -> impl FnMut(Fed<K>) + Send + use<K> {
-        let feeds = self.clone();
-        move |fed| {
-            if let Fed::Change(change) = fed {
-                (feeds.sink)(take(&feeds, change));
-            }
-        }
     }
 
     /// During a list, older requests of a pod may be missing while newer ones are cached.

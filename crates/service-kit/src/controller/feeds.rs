@@ -24,24 +24,59 @@ pub enum Fed<K> {
 }
 
 /// The watches of a controller, which run together.
-pub struct Feeds<'a> {
+pub struct Feeds<'a, C, W> {
+    caches: C,
+    wake: fn(&C, W),
+    ready: &'a [&'a Readiness],
     metrics: &'a WatchMetrics,
     all: Vec<BoxFuture<'static, ()>>,
 }
 
-impl<'a> Feeds<'a> {
-    /// None yet.
+impl<'a, C, W> Feeds<'a, C, W>
+where
+    C: Clone + Send + 'static,
+    W: 'static,
+{
+    /// None yet. They fill these caches, which are complete when all of these are ready, and wake the jobs of each change.
     #[must_use]
-    pub const fn new(metrics: &'a WatchMetrics) -> Self {
+    pub const fn new(
+        caches: C,
+        wake: fn(&C, W),
+        ready: &'a [&'a Readiness],
+        metrics: &'a WatchMetrics,
+    ) -> Self {
         Self {
+            caches,
+            wake,
+            ready,
             metrics,
             all: Vec::new(),
         }
     }
 
-    /// Follows a kind. The part named after it is released in all of these when the caches hold the first list, not when
-    /// the watch has sent it.
+    /// Follows a kind, whose changes wake jobs.
     pub fn follow<K, P>(
+        &mut self,
+        name: &'static str,
+        api: Api<Guarded<K, P>>,
+        config: Config,
+        take: fn(&C, Change<Guarded<K, P>>) -> W,
+    ) where
+        K: Resource + Clone + Debug + Send + 'static,
+        P: Parse<K> + 'static,
+        Guarded<K, P>: Resource,
+    {
+        let (caches, wake) = (self.caches.clone(), self.wake);
+        self.follow_steps((name, self.ready), api, config, move |fed| {
+            if let Fed::Change(change) = fed {
+                wake(&caches, take(&caches, change));
+            }
+        });
+    }
+
+    /// Follows all steps of a watch. The part named after its kind is released in all of these when the caches hold the
+    /// first list, not when the watch has sent it.
+    pub fn follow_steps<K, P>(
         &mut self,
         (name, ready): (&'static str, &[&Readiness]),
         api: Api<Guarded<K, P>>,
@@ -85,7 +120,7 @@ impl<'a> Feeds<'a> {
     }
 
     /// Follows all of them until the process is to end.
-    pub fn run(self, stop: Stop) -> impl Future<Output = ()> + use<> {
+    pub fn run(self, stop: Stop) -> impl Future<Output = ()> + use<C, W> {
         let all = join_all(self.all);
         async move {
             tokio::select! {

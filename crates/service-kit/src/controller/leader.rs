@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 use tracing::info;
 
 use crate::{chance, lease::Leadership, readiness::Part, shutdown::Stop};
@@ -51,4 +54,12 @@ pub async fn follow(
 /// Waits for about this long. Replicas of all installations must not sweep at the same moment.
 pub async fn about(period: Duration) {
     sleep(period.mul_f64(0.9 + chance::fraction() / 5.0)).await;
+}
+
+/// Waits until this holds, but no longer than a limit. It is tried anew after each pause.
+pub async fn wait_until(holds: impl Fn() -> bool, pause: Duration, limit: Duration) {
+    let deadline = Instant::now() + limit;
+    while !holds() && Instant::now() < deadline {
+        sleep(pause).await;
+    }
 }
