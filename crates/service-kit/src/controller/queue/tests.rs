@@ -6,7 +6,11 @@ use std::sync::Arc;
 use futures::FutureExt;
 use tokio::time::timeout;
 
-use super::*;
+use super::{
+    state::{CALM, REMEMBERED, SHORTEST_REST},
+    *,
+};
+use crate::fair::FairLine;
 
 const SOON: Duration = Duration::from_millis(500);
 const LATER: Duration = Duration::from_secs(5);

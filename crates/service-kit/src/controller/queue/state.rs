@@ -1,0 +1,360 @@
+//! What a queue knows of its jobs: which stand in line, which are looked at, and which wait for their time. All of it is
+//! changed under one lock, and nothing here waits.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{Looked, Pauses, Shares, Taken, Tenants, Urgency};
+use crate::{
+    fair::{FairLine, TenantShares},
+    retry::Backoff,
+};
+
+/// The pauses before a failed job is tried again.
+const RETRIES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_mins(2));
+/// A look that took too long is repeated after this at the earliest, so that it has less than half of a worker.
+pub(super) const SHORTEST_REST: Duration = Duration::from_secs(6);
+/// A job without changes for so long starts to count anew.
+pub(super) const CALM: Duration = Duration::from_mins(1);
+/// With so many jobs that were changed lately, those that are calm again are forgotten.
+pub(super) const REMEMBERED: usize = 4096;
+
+/// When a job is due, and a number that makes each timer unique.
+type Timer = (Instant, u64);
+
+/// What the lock of a queue guards.
+pub(super) struct State<J> {
+    open: [bool; 2],
+    /// By urgency. A job whose urgency changed stays in the other line as well, until its turn there.
+    pub(super) lines: [FairLine<Tenants, J>; 2],
+    shares: Shares,
+    /// The workers that look at jobs of a namespace, in either of its roles.
+    pub(super) owners: [TenantShares<String>; 2],
+    pub(super) askers: [TenantShares<String>; 2],
+    /// What stands in line, and since when.
+    waiting: HashMap<J, (Urgency, Instant)>,
+    running: HashMap<J, Running>,
+    pub(super) timers: BTreeMap<Timer, (J, Urgency)>,
+    /// By urgency: an urgent job must not wait for a free worker of the other line.
+    pub(super) timer_of: HashMap<J, [Option<Timer>; 2]>,
+    failures: HashMap<J, Failure>,
+    pub(super) changes: HashMap<J, Changes>,
+    next: u64,
+}
+
+/// A job that a worker looks at.
+struct Running {
+    urgency: Urgency,
+    tenants: Tenants,
+    /// How it goes in line again if it came up meanwhile.
+    again: Option<(Urgency, Instant)>,
+}
+
+/// How often looks changed something.
+pub(super) struct Changes {
+    count: u32,
+    last: Instant,
+}
+
+/// A job that failed the last time. That it comes up again is no reason to hurry: two processes that undo each other's
+/// work would do so without end.
+struct Failure {
+    retries: Backoff,
+    last: Instant,
+    /// When it is tried again by itself.
+    retry: Instant,
+    /// Whether it waits until then, unless it is urgent.
+    is_late: bool,
+    /// Since when it has come up again and waits.
+    since: Option<Instant>,
+}
+
+impl Failure {
+    fn soonest(&self, urgency: Urgency, pauses: &Pauses) -> Instant {
+        if self.is_late && urgency == Urgency::Normal {
+            return self.retry;
+        }
+        self.retry.min(self.last + pauses.again[urgency as usize])
+    }
+}
+
+impl<J: Clone + Eq + Hash> State<J> {
+    /// A state in which no worker may take anything.
+    pub(super) fn closed(shares: Shares) -> Self {
+        let most = match shares {
+            Shares::Each(most) => most,
+            Shares::Together(most) => [most; 2],
+        };
+        Self {
+            open: [false; 2],
+            lines: [FairLine::default(), FairLine::default()],
+            shares,
+            owners: most.map(TenantShares::of),
+            askers: most.map(TenantShares::of),
+            waiting: HashMap::new(),
+            running: HashMap::new(),
+            timers: BTreeMap::new(),
+            timer_of: HashMap::new(),
+            failures: HashMap::new(),
+            changes: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    pub(super) const fn open(&mut self, urgency: Urgency) {
+        self.open[urgency as usize] = true;
+    }
+
+    /// Forgets what waits.
+    pub(super) fn close(&mut self) {
+        self.open = [false; 2];
+        self.lines = [FairLine::default(), FairLine::default()];
+        self.waiting.clear();
+        self.timers.clear();
+        self.timer_of.clear();
+        self.failures.clear();
+        self.changes.clear();
+        for running in self.running.values_mut() {
+            running.again = None;
+        }
+    }
+
+    pub(super) fn is_drained(&self, urgency: Urgency) -> bool {
+        let waits = self.waiting.values().any(|(it, _)| *it == urgency);
+        let runs = self.running.values().any(|it| it.urgency == urgency);
+        !waits && !runs
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        let is_new =
+            |job: &&J| !self.waiting.contains_key(*job) && !self.running.contains_key(*job);
+        self.waiting.len() + self.running.len() + self.timer_of.keys().filter(is_new).count()
+    }
+
+    /// When the next timer ends.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.timers.keys().next().map(|(due, _)| *due)
+    }
+
+    pub(super) fn changed(&mut self, job: &J) {
+        let now = Instant::now();
+        let is_calm = |it: &Changes| now >= it.last + CALM;
+        if self.changes.len() >= REMEMBERED {
+            self.changes.retain(|_, it| !is_calm(it));
+        }
+        let changes = self.changes.entry(job.clone());
+        let changes = changes.or_insert(Changes {
+            count: 0,
+            last: now,
+        });
+        if is_calm(changes) {
+            changes.count = 0;
+        }
+        changes.count = changes.count.saturating_add(1);
+        changes.last = now;
+    }
+
+    /// Takes out the jobs whose time has come.
+    pub(super) fn due(&mut self) -> Vec<(J, Urgency)> {
+        let now = Instant::now();
+        let mut due = Vec::new();
+        while let Some(entry) = self.timers.first_entry()
+            && entry.key().0 <= now
+        {
+            let (job, urgency) = entry.remove();
+            if let Some(timers) = self.timer_of.get_mut(&job) {
+                timers[urgency as usize] = None;
+                if timers.iter().all(Option::is_none) {
+                    self.timer_of.remove(&job);
+                }
+            }
+            due.push((job, urgency));
+        }
+        due
+    }
+
+    pub(super) fn census(&self) -> Vec<usize> {
+        let State {
+            open: _,
+            lines,
+            shares: _,
+            owners,
+            askers,
+            waiting,
+            running,
+            timers,
+            timer_of,
+            failures,
+            changes,
+            next: _,
+        } = self;
+        let shares = owners.iter().chain(askers).map(TenantShares::tenants);
+        vec![
+            lines.iter().filter(|it| !it.is_empty()).count(),
+            shares.sum(),
+            waiting.len(),
+            running.len(),
+            timers.len(),
+            timer_of.len(),
+            failures.len(),
+            changes.len(),
+        ]
+    }
+
+    pub(super) fn wake(
+        &mut self,
+        job: J,
+        tenants: Tenants,
+        up: (Urgency, Instant),
+        pauses: &Pauses,
+    ) {
+        let (urgency, mut since) = up;
+        if let Some(running) = self.running.get_mut(&job) {
+            let again = running.again.map_or(up, |(other, earlier)| {
+                (urgency.min(other), since.min(earlier))
+            });
+            running.again = Some(again);
+            return;
+        }
+        let now = Instant::now();
+        let failed = self.failures.get_mut(&job).map(|failure| {
+            since = since.min(*failure.since.get_or_insert(since));
+            failure.soonest(urgency, pauses)
+        });
+        let changes = self.changes.get(&job);
+        let undone = changes
+            .filter(|it| it.count > pauses.changes)
+            .map(|it| it.last + pauses.again[urgency as usize]);
+        let soonest = failed.max(undone).unwrap_or(now);
+        if now < soonest && !self.waiting.contains_key(&job) {
+            self.set_timer(job, urgency, soonest);
+            return;
+        }
+        if let Some(failure) = self.failures.get_mut(&job) {
+            failure.since = None;
+        }
+        match self.waiting.get_mut(&job) {
+            Some((waits, _)) if *waits <= urgency => return,
+            Some((waits, _)) => *waits = urgency,
+            None => {
+                self.waiting.insert(job.clone(), (urgency, since));
+            }
+        }
+        self.lines[urgency as usize].push(tenants, job);
+    }
+
+    pub(super) fn take(&mut self, urgency: Urgency) -> Option<Taken<J>> {
+        if !self.open[urgency as usize] {
+            return None;
+        }
+        let share = self.share_of(urgency);
+        loop {
+            let (owners, askers) = (&self.owners[share], &self.askers[share]);
+            let may = |it: &Tenants| owners.has_room(&it.owner) && askers.has_room(&it.asker);
+            let (tenants, job) = self.lines[urgency as usize].pop(may)?;
+            let waits = self.waiting.get(&job).copied();
+            // It may have become more urgent.
+            let Some((_, since)) = waits.filter(|(it, _)| *it == urgency) else {
+                continue;
+            };
+            self.waiting.remove(&job);
+            self.drop_timers(&job);
+            self.owners[share].take(tenants.owner.clone());
+            self.askers[share].take(tenants.asker.clone());
+            let running = Running {
+                urgency,
+                tenants,
+                again: None,
+            };
+            self.running.insert(job.clone(), running);
+            return Some(Taken { job, since });
+        }
+    }
+
+    pub(super) fn done(&mut self, job: &J, tenants: Tenants, looked: Looked, pauses: &Pauses) {
+        let Some(running) = self.running.remove(job) else {
+            return;
+        };
+        let urgency = running.urgency;
+        let share = self.share_of(urgency);
+        self.owners[share].give_back(&running.tenants.owner);
+        self.askers[share].give_back(&running.tenants.asker);
+        if looked == Looked::Done {
+            self.failures.remove(job);
+        } else if self.open[urgency as usize] {
+            let retry = self.failed(job, looked, urgency, pauses);
+            let retry_as = pauses.retry_as.unwrap_or(urgency);
+            self.set_timer(job.clone(), retry_as, retry);
+        }
+        if let Some(again) = running.again {
+            self.wake(job.clone(), tenants, again, pauses);
+        }
+    }
+
+    /// When a failed job is tried again by itself.
+    fn failed(&mut self, job: &J, looked: Looked, urgency: Urgency, pauses: &Pauses) -> Instant {
+        let now = Instant::now();
+        let failure = self.failures.entry(job.clone()).or_insert(Failure {
+            retries: RETRIES,
+            last: now,
+            retry: now,
+            is_late: false,
+            since: None,
+        });
+        failure.is_late = looked == Looked::Late;
+        let pause = failure.retries.pause();
+        let pause = if failure.is_late {
+            pause.max(SHORTEST_REST)
+        } else {
+            pause
+        };
+        failure.last = now;
+        failure.retry = now + pause;
+        match (urgency, looked) {
+            (Urgency::Urgent, Looked::Failed) => now + pause.min(pauses.urgent_retry),
+            _ => failure.retry,
+        }
+    }
+
+    const fn share_of(&self, urgency: Urgency) -> usize {
+        match self.shares {
+            Shares::Each(_) => urgency as usize,
+            Shares::Together(_) => 0,
+        }
+    }
+
+    /// The soonest of several times counts, and a job that becomes urgent keeps its sooner time. A normal time replaces
+    /// no urgent one: it may be sooner, and its line may be longer.
+    pub(super) fn set_timer(&mut self, job: J, urgency: Urgency, at: Instant) {
+        let timers = self.timer_of.get(&job).copied().unwrap_or_default();
+        let sooner =
+            |urgency: Urgency| timers[urgency as usize].filter(|(sooner, _)| *sooner <= at);
+        if sooner(Urgency::Urgent).or(sooner(urgency)).is_some() {
+            return;
+        }
+        let at = sooner(Urgency::Normal).map_or(at, |(sooner, _)| sooner);
+        match urgency {
+            Urgency::Urgent => self.drop_timers(&job),
+            Urgency::Normal => {
+                if let Some(later) = timers[urgency as usize] {
+                    self.timers.remove(&later);
+                }
+            }
+        }
+        self.next += 1;
+        let timer = (at, self.next);
+        self.timer_of.entry(job.clone()).or_default()[urgency as usize] = Some(timer);
+        self.timers.insert(timer, (job, urgency));
+    }
+
+    fn drop_timers(&mut self, job: &J) {
+        for timer in self.timer_of.remove(job).into_iter().flatten().flatten() {
+            self.timers.remove(&timer);
+        }
+    }
+}
