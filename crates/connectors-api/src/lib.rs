@@ -33,6 +33,7 @@ pub mod crd;
 pub mod duration;
 pub mod field_selector;
 pub mod foreign;
+pub mod hex;
 pub mod judge;
 pub mod labels;
 pub mod lineage;
@@ -69,6 +70,7 @@ pub use conditions::{AccessPolicyCondition, AccessRequestCondition, Condition, C
 pub use connector::{Connector, ConnectorSpec};
 pub use connector_class::{ConnectorClass, ConnectorClassSpec};
 pub use duration::PositiveDuration;
+pub use hex::hex;
 pub use namespace_keys::NamespaceKeys;
 pub use permission::Permission;
 pub use selector::LabelSelector;

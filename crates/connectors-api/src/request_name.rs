@@ -1,11 +1,9 @@
 //! The name of a request that the node plugin creates. It is the same for the same tuple, so that retries and
 //! concurrent creators use one object.
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
 
-use crate::Permission;
+use crate::{Permission, hex};
 
 /// The subject of one decision. The connector is in the request's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,12 +53,8 @@ impl RequestTuple<'_> {
             digest.update(u64::try_from(field.len()).unwrap_or(u64::MAX).to_be_bytes());
             digest.update(field);
         }
-        let mut name = prefix(connector);
-        for byte in digest.finalize().iter().take(DIGEST_BYTES) {
-            // Writing to a String cannot fail.
-            let _ = write!(name, "{byte:02x}");
-        }
-        name
+        let digest = hex(&digest.finalize()[..DIGEST_BYTES]);
+        format!("{}{digest}", prefix(connector))
     }
 }
 

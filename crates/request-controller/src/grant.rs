@@ -1,13 +1,13 @@
 //! The Role and the RoleBinding of one policy for one request, and the rule that decides which may stay.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
 
 use connectors_api::{
     AccessRequest, AccessResource,
     access_request::{
         AccessRequestStatus, GrantState, GrantedRule, MatchedPolicy, Phase, PolicyGrant,
     },
-    labels,
+    hex, labels,
     names::{self, CONNECTORS, GROUP},
 };
 use jiff::Timestamp;
@@ -45,16 +45,6 @@ pub fn name(request_uid: &str, policy_uid: &str) -> String {
     let digest = Sha256::digest(policy_uid.as_bytes());
     let short = hex(&digest[..4]);
     format!("car-{request_uid}-{short}")
-}
-
-/// The hexadecimal form of a digest.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 /// The grant of an entry, if it is in force now.

@@ -2,6 +2,8 @@
 
 use md5::{Digest, Md5};
 
+use crate::hex;
+
 /// The longest name of a child.
 const LONGEST: usize = 63;
 /// A digest in hexadecimal.
@@ -56,13 +58,7 @@ pub(super) fn of_children(run: &str, task: &str, count: usize) -> Vec<String> {
 }
 
 fn digest(text: &str) -> String {
-    use std::fmt::Write as _;
-    let mut hex = String::with_capacity(DIGEST);
-    for byte in Md5::digest(text.as_bytes()) {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    hex(&Md5::digest(text.as_bytes()))
 }
 
 /// At most so many bytes of a text. Names are ASCII; of another text it is less.

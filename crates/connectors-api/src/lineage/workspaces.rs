@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::object::{Object, is_set, list, text};
 use super::proof::Proof;
 use super::{LineageReason, Step, content, refused};
+use crate::hex;
 
 /// The parts of a digest that name a claim.
 const DIGEST: usize = 10;
@@ -165,15 +166,10 @@ fn clean(path: &str) -> String {
 /// The claim that Tekton makes of a template: the template's name or `pvc`, and ten digits of the SHA-256 digest of
 /// the workspace's name and the run's UID.
 fn claim(template: &str, workspace: &str, uid: &str) -> String {
-    use std::fmt::Write as _;
-    let mut hex = String::new();
-    for byte in Sha256::digest(format!("{workspace}{uid}").as_bytes()) {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex.truncate(DIGEST);
+    let mut digest = hex(&Sha256::digest(format!("{workspace}{uid}").as_bytes()));
+    digest.truncate(DIGEST);
     let template = if template.is_empty() { "pvc" } else { template };
-    format!("{template}-{hex}")
+    format!("{template}-{digest}")
 }
 
 /// An affinity assistant that works for a whole run has a claim of its own, named after both.

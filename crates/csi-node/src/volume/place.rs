@@ -1,12 +1,9 @@
 //! Where a volume appears. Both the path and the volume's id are made by the kubelet from the pod's UID
 //! and the volume's name, so each is checked by the other.
 
-use std::{
-    fmt::Write,
-    path::{Component, Path, PathBuf},
-};
+use std::path::{Component, Path, PathBuf};
 
-use connectors_api::names::is_dns_label;
+use connectors_api::{hex, names::is_dns_label};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -127,12 +124,7 @@ impl Place {
             .chain_update(&self.pod_uid)
             .chain_update(&self.volume)
             .finalize();
-        let mut id = "csi-".to_owned();
-        for byte in digest {
-            // Writing to a String cannot fail.
-            let _ = write!(id, "{byte:02x}");
-        }
-        id
+        format!("csi-{}", hex(&digest))
     }
 }
 

@@ -3,6 +3,7 @@
 use connectors_api::{
     AccessRequest,
     access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase},
+    hex,
     reason::{AccessCheckReady, AccessPermissionSync, AccessPolicyMatched, Ready},
 };
 use jiff::Timestamp;
@@ -176,5 +177,5 @@ pub(super) fn digest(request: &AccessRequest, status: &AccessRequestStatus) -> S
         "policies": policies,
     });
     let digest = Sha256::digest(made_from.to_string());
-    format!("sha256:{}", grant::hex(&digest))
+    format!("sha256:{}", hex(&digest))
 }

@@ -1,7 +1,8 @@
 //! Certificates: how they are made, and what is read from those that are stored.
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
+use connectors_api::hex;
 use jiff::{SignedDuration, Timestamp};
 use pem::{EncodeConfig, LineEnding, Pem};
 use rcgen::{
@@ -270,12 +271,7 @@ fn dated(
 }
 
 fn fingerprint(key: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in Sha256::digest(key).iter().take(4) {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    hex(&Sha256::digest(key)[..4])
 }
 
 fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
