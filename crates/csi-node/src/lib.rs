@@ -34,7 +34,7 @@ mod testing;
 mod volume;
 
 pub use args::Args;
-pub use service::{StartError, run};
+pub use service::run;
 
 /// The generated types of the protocols that the kubelet speaks.
 #[allow(

@@ -7,16 +7,13 @@ use std::{
     time::Duration,
 };
 
-use evaluation_api::{
-    args::EvaluationArgs,
-    client::{Client as EvaluationClient, UrlError},
-};
+use evaluation_api::{args::EvaluationArgs, client::Client as EvaluationClient};
 use service_kit::{
     readiness::Part,
     serve::{InUse, SocketError, UnixSocket},
-    shell::{Shell, ShellError},
+    shell::{Shell, StartError},
     shutdown::{Outcome, Stop},
-    tls::{ClientTls, TlsError, TlsMetrics},
+    tls::{ClientTls, TlsMetrics},
     watches::WatchMetrics,
 };
 use thiserror::Error;
@@ -41,26 +38,6 @@ use crate::{
 
 /// Held calls are answered at once, so that only mounts in the making have to be waited for.
 const DRAIN: Duration = Duration::from_secs(20);
-
-/// Why the process cannot start.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// What every service needs is not there.
-    #[error(transparent)]
-    Shell(#[from] ShellError),
-    /// There is nothing to trust the evaluation service by.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The evaluation service has no address.
-    #[error("cannot use the URL of the evaluation service")]
-    Url(#[source] UrlError),
-    /// Two metrics have one name.
-    #[error("cannot register the metrics")]
-    Metrics(#[from] prometheus::Error),
-    /// The kubelet could not call.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-}
 
 /// The kubelet does not want the driver. A restart registers anew.
 #[derive(Clone, Copy, Debug, Error)]
@@ -131,7 +108,9 @@ impl Process {
         self.shell
             .tasks
             .spawn_infallible("roots", tls.follow(self.shell.tasks.stop()));
-        EvaluationClient::new(evaluation.settings(config)).map_err(StartError::Url)
+        EvaluationClient::new(evaluation.settings(config)).map_err(StartError::because(
+            "cannot use the URL of the evaluation service",
+        ))
     }
 
     fn switch(&mut self, namespace: String) -> Result<Switch, StartError> {

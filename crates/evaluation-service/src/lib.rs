@@ -49,12 +49,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use service_kit::process::{self, Threads};
-use service_kit::serve::{self, BindError, InUse, SocketError, UnixSocket};
-use service_kit::shell::{Shell, ShellError};
+use service_kit::serve::{self, InUse, UnixSocket};
+use service_kit::shell::{Shell, StartError};
 use service_kit::shutdown::Outcome;
-use service_kit::tls::{ServerTls, TlsError, TlsMetrics};
+use service_kit::tls::{ServerTls, TlsMetrics};
 use service_kit::watches::WatchMetrics;
-use thiserror::Error;
 
 use args::Args;
 use auth::Callers;
@@ -72,32 +71,6 @@ const THREADS: Threads = Threads {
 };
 /// How long calls may take to end when the process does.
 const DRAIN: Duration = Duration::from_secs(20);
-
-/// Why the process cannot begin.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// What every service needs is not there.
-    #[error(transparent)]
-    Shell(#[from] ShellError),
-    /// A metric cannot be made.
-    #[error("cannot make the metrics")]
-    Metrics(#[from] prometheus::Error),
-    /// The API address is taken.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The socket is taken.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// There is no certificate to serve with.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// Rego cannot be run.
-    #[error(transparent)]
-    Rego(#[from] rego::StartError),
-    /// The program cannot find itself.
-    #[error("cannot find the program of this process")]
-    Program(#[source] std::io::Error),
-}
 
 /// The whole process: the service, or one of its workers.
 #[must_use]
@@ -140,8 +113,12 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let (listener, _) = serve::bind(listen_address, "gRPC").await?;
     let socket = listen_socket.map(|path| UnixSocket::bind(path, InUse::Refuse));
     let socket = socket.transpose()?;
-    let program = env::current_exe().map_err(StartError::Program)?;
-    let rego = Pool::start(program, limits, metrics.clone()).await?;
+    let program = env::current_exe().map_err(StartError::because(
+        "cannot find the program of this process",
+    ))?;
+    let rego = Pool::start(program, limits, metrics.clone())
+        .await
+        .map_err(StartError::because("cannot run Rego"))?;
 
     let Shell {
         client,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
 use evaluation_service::metrics::Metrics;
-use evaluation_service::rego::{Limits, NoReply, Pool, StartError};
+use evaluation_service::rego::{Limits, NoReply, Pool, PoolError};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use rustix::process::{Pid, Signal, kill_process};
@@ -37,7 +37,7 @@ fn metrics() -> Metrics {
     Metrics::register(&prometheus::Registry::new()).unwrap()
 }
 
-async fn start(limits: Limits) -> Result<Pool, StartError> {
+async fn start(limits: Limits) -> Result<Pool, PoolError> {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_evaluation-service"));
     Pool::start(program, limits, metrics()).await
 }
@@ -200,7 +200,7 @@ async fn sizes_are_looked_at() {
         ..limits()
     })
     .await;
-    assert!(matches!(pool, Err(StartError::Broken(_))), "{pool:?}");
+    assert!(matches!(pool, Err(PoolError::Broken(_))), "{pool:?}");
 
     let pool = start(Limits {
         module: 100,

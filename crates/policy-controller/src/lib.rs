@@ -23,7 +23,6 @@ pub mod checks;
 #[cfg(test)]
 mod churn;
 pub mod controller;
-pub mod error;
 pub mod events;
 pub mod lead;
 pub mod metrics;
@@ -43,7 +42,7 @@ use evaluation_api::client::Client as EvaluationClient;
 use service_kit::{
     clock,
     lease::Terms as LeaseTerms,
-    shell::Shell,
+    shell::{Shell, StartError},
     shutdown::Outcome,
     tls::{ClientTls, TlsMetrics},
 };
@@ -52,7 +51,6 @@ use controller::Settings;
 use seen::MostSelected;
 
 pub use args::Args;
-pub use error::StartError;
 
 /// Shorter than the kubelet waits.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -72,7 +70,9 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let mut shell = Shell::begin(common).await?;
     let tls_metrics = TlsMetrics::register(&shell.registry)?;
     let tls = ClientTls::load(evaluation_ca, &["h2"], &tls_metrics)?;
-    let evaluator = EvaluationClient::new(evaluation.settings(tls.config()))?;
+    let evaluator = EvaluationClient::new(evaluation.settings(tls.config())).map_err(
+        StartError::because("cannot use the URL of the evaluation service"),
+    )?;
     let stop = shell.tasks.stop();
     shell
         .tasks

@@ -26,7 +26,6 @@ pub mod check_object;
 mod churn;
 pub mod controller;
 pub mod dynamic;
-pub mod error;
 pub mod evaluator;
 pub mod events;
 pub mod evidence;
@@ -53,7 +52,7 @@ use service_kit::{
     client, clock,
     lease::Terms as LeaseTerms,
     process::SideRuntime,
-    shell::Shell,
+    shell::{Shell, StartError},
     shutdown::Outcome,
     tls::{ClientTls, TlsMetrics},
 };
@@ -61,7 +60,6 @@ use tokio::runtime::Handle;
 
 pub use args::Args;
 use controller::Settings;
-pub use error::StartError;
 use evaluator::EvaluationService;
 
 /// Shorter than the kubelet's grace period.
@@ -86,10 +84,15 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let mut shell = Shell::begin(common).await?;
     let tls_metrics = TlsMetrics::register(&shell.registry)?;
     let tls = ClientTls::load(evaluation_ca, &["h2"], &tls_metrics)?;
-    let evaluator = EvaluationClient::new(evaluation.settings(tls.config()))?;
+    let evaluator = EvaluationClient::new(evaluation.settings(tls.config())).map_err(
+        StartError::because("cannot use the URL of the evaluation service"),
+    )?;
     // Possible revocations run on threads of their own, which no other work keeps busy.
-    let urgent = SideRuntime::start("urgent", LANE_THREADS)?;
-    let normal = SideRuntime::start("normal", LANE_THREADS)?;
+    let threads = |name| {
+        let runtime = SideRuntime::start(name, LANE_THREADS);
+        runtime.map_err(StartError::because("cannot start threads"))
+    };
+    let (urgent, normal) = (threads("urgent")?, threads("normal")?);
     let stop = shell.tasks.stop();
     shell
         .tasks

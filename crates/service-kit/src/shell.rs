@@ -1,6 +1,6 @@
 //! What every service begins with, and ends by.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use futures::stream::BoxStream;
 use kube::Client;
@@ -12,26 +12,49 @@ use crate::{
     args::CommonArgs,
     client::{self, ConnectError},
     readiness::{Part, Readiness},
-    serve::BindError,
+    serve::{BindError, SocketError},
     shutdown::{Outcome, Signal, SignalError, Tasks, signals},
     telemetry::{self, TelemetryError},
+    tls::TlsError,
 };
 
 /// Why a process cannot begin.
 #[derive(Debug, Error)]
-pub enum ShellError {
+pub enum StartError {
     /// It cannot log.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
     /// It cannot be told to end.
     #[error(transparent)]
     Signals(#[from] SignalError),
-    /// It cannot say how it is.
+    /// It cannot listen on an address, such as that of its admin server.
     #[error(transparent)]
-    Admin(#[from] BindError),
+    Bind(#[from] BindError),
+    /// It cannot listen on a socket.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// It has no certificate, or nothing to trust others by.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// It has no client for the Kubernetes API.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The metrics contradict each other.
+    #[error("cannot make the metrics")]
+    Metrics(#[from] prometheus::Error),
+    /// What this service needs besides is not there.
+    #[error("{0}")]
+    Other(&'static str, #[source] Box<dyn Error + Send + Sync>),
+}
+
+impl StartError {
+    /// Makes of an error why something that only this service needs is not there.
+    pub fn because<E>(problem: &'static str) -> impl FnOnce(E) -> Self
+    where
+        E: Error + Send + Sync + 'static,
+    {
+        move |source| Self::Other(problem, Box::new(source))
+    }
 }
 
 /// A process that logs, says how it is, can be told to end, and has a client for the Kubernetes API.
@@ -50,7 +73,7 @@ pub struct Shell {
 
 impl Shell {
     /// The first thing that a process does with its arguments.
-    pub async fn begin(args: CommonArgs) -> Result<Self, ShellError> {
+    pub async fn begin(args: CommonArgs) -> Result<Self, StartError> {
         let CommonArgs {
             log_filter,
             log_format,

@@ -14,7 +14,6 @@ mod admission;
 mod args;
 mod certs;
 mod clients;
-mod error;
 mod evaluator;
 mod metrics;
 #[cfg(test)]
@@ -32,7 +31,7 @@ use service_kit::{
     clock,
     retry::Policy,
     serve,
-    shell::Shell,
+    shell::{Shell, StartError},
     shutdown::Outcome,
     tls::{CallerTls, Serving, TlsMetrics},
 };
@@ -46,13 +45,11 @@ use peer_quota::Limits;
 use server::Handler;
 
 pub use args::Args;
-pub use error::RunError;
-
 /// Longer than lingering and the last answers take, shorter than the kubelet waits.
 const DRAIN: Duration = Duration::from_secs(15);
 
 /// Runs until the process is to end.
-pub async fn run(args: Args) -> Result<Outcome, RunError> {
+pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let Args {
         common,
         namespace,
@@ -71,7 +68,9 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
     let tls_metrics = TlsMetrics::register(&shell.registry)?;
     let callers =
         client_ca_file.map(|file| CallerTls::load(file, clients::named(client_name), &tls_metrics));
-    let callers = callers.transpose()?;
+    let callers = callers.transpose().map_err(StartError::because(
+        "cannot tell who may call: --client-ca-file names the authority of the API server's client certificate",
+    ))?;
     let serving = Serving::default();
     let tls = server::config(&serving, callers.as_ref().map(CallerTls::verifier));
     let place = Place {
@@ -94,7 +93,9 @@ pub async fn run(args: Args) -> Result<Outcome, RunError> {
         metrics.certificates,
         ready,
     );
-    let evaluator = Evaluator::new(evaluation.settings(tls_roots))?;
+    let evaluator = Evaluator::new(evaluation.settings(tls_roots)).map_err(StartError::because(
+        "cannot use the URL of the evaluation service",
+    ))?;
     let client = shell.client.clone();
     let limits = Limits::new(metrics.peers);
     let admission = Admission::new(client, &namespace, node_plugin_account, evaluator, &limits);

@@ -72,7 +72,7 @@ pub struct Limits {
 
 /// No worker can be started, or it does not work.
 #[derive(Debug, Error)]
-pub enum StartError {
+pub enum PoolError {
     /// The program cannot be started.
     #[error("cannot start a worker for Rego")]
     Spawn(#[source] io::Error),
@@ -179,7 +179,7 @@ impl Pool {
         program: PathBuf,
         limits: Limits,
         metrics: Metrics,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, PoolError> {
         let inner = Inner {
             places: Semaphore::new(limits.workers),
             idle: Mutex::new(Vec::new()),
@@ -188,7 +188,7 @@ impl Pool {
             limits,
             metrics,
         };
-        let worker = inner.spawn().map_err(StartError::Spawn)?;
+        let worker = inner.spawn().map_err(PoolError::Spawn)?;
         let job = RegoJob {
             module: "package approval\noutput := {\"state\": \"passed\"}",
             input: &Value::Null,
@@ -200,7 +200,7 @@ impl Pool {
         let outcome = reply.map_err(RegoFailure::from).and_then(Outcome::from);
         match outcome {
             Ok(_) => Ok(Self(Arc::new(inner))),
-            Err(failure) => Err(StartError::Broken(failure)),
+            Err(failure) => Err(PoolError::Broken(failure)),
         }
     }
 
