@@ -242,7 +242,9 @@ impl Client {
             stub,
             proof,
         };
-        let watcher = AccessWatcher::start(service.clone());
+        let table = Arc::default();
+        tokio::spawn(session::run(service.clone(), Arc::clone(&table)));
+        let watcher = AccessWatcher::of(table);
         Self { service, watcher }
     }
 

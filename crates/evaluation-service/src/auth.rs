@@ -30,7 +30,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::caller_quotas::{CallerLimits, CallerQuotas, LONGEST_WAIT, Owner, Quotas};
+use crate::caller_identity::CallerIdentity;
+use crate::caller_quotas::{CallerLimits, CallerQuotas, LONGEST_WAIT, Quotas};
 use crate::error::Refused;
 use crate::metrics::Metrics;
 pub use right::Right;
@@ -209,7 +210,7 @@ impl Callers {
     pub(crate) fn local(&self, user: u32) -> Caller {
         Caller {
             who: Who::Local,
-            quotas: self.0.quotas.of(Owner::Local(user)),
+            quotas: self.0.quotas.of(CallerIdentity::Local(user)),
         }
     }
 }
@@ -223,7 +224,7 @@ impl Inner {
     fn caller(&self, user: UserInfo) -> Result<Caller, Refused> {
         let json = serde_json::to_vec(&user).map_err(|_| Refused::Internal)?;
         let digest = Sha256::digest(&json).into();
-        let quotas = self.quotas.of(Owner::of(&user));
+        let quotas = self.quotas.of(CallerIdentity::of(&user));
         let who = Who::Known(Arc::new(Known { user, digest }));
         Ok(Caller { who, quotas })
     }

@@ -9,11 +9,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::api::authentication::v1::UserInfo;
 use service_kit::quota::{self, Quota};
-use service_kit::reviews::POD_UID;
 use tokio::time::timeout;
 
+use crate::caller_identity::CallerIdentity;
 use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::stream_memory::{Memory, StreamMemory};
@@ -62,31 +61,8 @@ impl Kind {
     }
 }
 
-/// One caller.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Owner {
-    /// A user of the cluster. A daemon has one account on every node and is one caller on each: a token that is bound
-    /// to a pod is told apart by the pod. Nothing else that a user may choose counts.
-    User {
-        name: String,
-        pod: Option<Vec<String>>,
-    },
-    /// A user of this machine.
-    Local(u32),
-}
-
-impl Owner {
-    pub(crate) fn of(user: &UserInfo) -> Self {
-        let extra = user.extra.as_ref();
-        Self::User {
-            name: user.username.clone().unwrap_or_default(),
-            pod: extra.and_then(|extra| extra.get(POD_UID)).cloned(),
-        }
-    }
-}
-
 /// What a caller holds of one quota, until this is dropped.
-pub(crate) type Permit = quota::Permit<Arc<Owner>>;
+pub(crate) type Permit = quota::Permit<Arc<CallerIdentity>>;
 /// One call or stream of a caller, until the last clone of this is dropped.
 pub(crate) type Open = Arc<Permit>;
 
@@ -96,18 +72,18 @@ pub(crate) struct Quotas(Arc<Inner>);
 
 struct Inner {
     metrics: Metrics,
-    calls: Quota<Arc<Owner>>,
-    streams: Quota<Arc<Owner>>,
-    messages: Quota<Arc<Owner>>,
-    batches: Quota<Arc<Owner>>,
-    questions: Quota<Arc<Owner>>,
+    calls: Quota<Arc<CallerIdentity>>,
+    streams: Quota<Arc<CallerIdentity>>,
+    messages: Quota<Arc<CallerIdentity>>,
+    batches: Quota<Arc<CallerIdentity>>,
+    questions: Quota<Arc<CallerIdentity>>,
     memory: Arc<Mutex<Memory>>,
 }
 
 /// The quotas of one caller.
 #[derive(Clone)]
 pub(crate) struct CallerQuotas {
-    owner: Arc<Owner>,
+    caller: Arc<CallerIdentity>,
     all: Quotas,
 }
 
@@ -125,9 +101,9 @@ impl Quotas {
     }
 
     /// Those of a caller.
-    pub(crate) fn of(&self, owner: Owner) -> CallerQuotas {
+    pub(crate) fn of(&self, caller: CallerIdentity) -> CallerQuotas {
         CallerQuotas {
-            owner: Arc::new(owner),
+            caller: Arc::new(caller),
             all: self.clone(),
         }
     }
@@ -141,7 +117,7 @@ impl CallerQuotas {
             Kind::Call => &quotas.calls,
             Kind::Stream => &quotas.streams,
         };
-        let open = quota.try_take(self.owner(), 1).map_err(|_| {
+        let open = quota.try_take(self.caller(), 1).map_err(|_| {
             quotas.metrics.caller_limit(kind.as_str());
             kind.refusal()
         })?;
@@ -150,28 +126,28 @@ impl CallerQuotas {
 
     /// Waits for a message with objects, behind none but the caller's own.
     pub(crate) async fn message(&self) -> Permit {
-        self.all.0.messages.take(self.owner(), 1).await
+        self.all.0.messages.take(self.caller(), 1).await
     }
 
     /// Waits for a message with many questions, behind none but the caller's own.
     pub(crate) async fn batch(&self) -> Permit {
-        self.all.0.batches.take(self.owner(), 1).await
+        self.all.0.batches.take(self.caller(), 1).await
     }
 
     /// Waits until the API server may be asked something for this caller, behind none but its own questions.
     pub(crate) async fn question(&self) -> Result<Permit, Refused> {
-        let question = self.all.0.questions.take(self.owner(), 1);
+        let question = self.all.0.questions.take(self.caller(), 1);
         let question = timeout(LONGEST_WAIT, question).await;
         question.map_err(|_| Refused::TooManyReviews)
     }
 
     /// The memory of a new stream, none yet.
     pub(crate) fn stream_memory(&self) -> StreamMemory {
-        StreamMemory::new(Arc::clone(&self.all.0.memory), self.owner())
+        StreamMemory::new(Arc::clone(&self.all.0.memory), self.caller())
     }
 
-    fn owner(&self) -> Arc<Owner> {
-        Arc::clone(&self.owner)
+    fn caller(&self) -> Arc<CallerIdentity> {
+        Arc::clone(&self.caller)
     }
 }
 
@@ -181,6 +157,9 @@ mod tests {
 
     use futures::FutureExt;
     use prometheus::Registry;
+
+    use k8s_openapi::api::authentication::v1::UserInfo;
+    use service_kit::reviews::POD_UID;
 
     use super::*;
 
@@ -194,10 +173,10 @@ mod tests {
         Quotas::new(LIMITS, metrics)
     }
 
-    fn user(name: &str, extra: &[(&str, &str)]) -> Owner {
+    fn user(name: &str, extra: &[(&str, &str)]) -> CallerIdentity {
         let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), vec![(*value).to_owned()]);
         let extra: BTreeMap<_, _> = extra.iter().map(pair).collect();
-        Owner::of(&UserInfo {
+        CallerIdentity::of(&UserInfo {
             username: Some(name.to_owned()),
             extra: Some(extra),
             ..UserInfo::default()
@@ -213,7 +192,7 @@ mod tests {
         let quotas = quotas();
         let greedy = quotas.of(user("greedy", &[]));
         let modest = quotas.of(user("modest", &[]));
-        let local = quotas.of(Owner::Local(0));
+        let local = quotas.of(CallerIdentity::Local(0));
         let calls = take_all(&greedy, Kind::Call);
         let streams = take_all(&greedy, Kind::Stream);
         assert_eq!((calls.len(), streams.len()), (LIMITS.calls, LIMITS.streams));
@@ -253,7 +232,7 @@ mod tests {
         let loose = user("csi-node", &[]);
         assert_ne!(plugin("1", "a"), loose);
         assert_eq!(user("csi-node", &[(token, "3")]), loose);
-        assert_ne!(Owner::Local(0), Owner::Local(1));
+        assert_ne!(CallerIdentity::Local(0), CallerIdentity::Local(1));
     }
 
     #[test]

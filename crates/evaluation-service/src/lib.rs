@@ -12,6 +12,7 @@
 
 pub mod args;
 pub mod auth;
+mod caller_identity;
 pub mod caller_quotas;
 pub mod check;
 pub mod error;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use service_kit::byte_budget::ByteBudget;
 
-use crate::caller_quotas::Owner;
+use crate::caller_identity::CallerIdentity;
 
 const MIB: usize = 1024 * 1024;
 /// The questions of all streams.
@@ -24,7 +24,7 @@ pub(crate) const UNPROVEN: usize = 64 * 1024;
 
 /// What all streams take, by caller.
 #[derive(Debug)]
-pub(crate) struct Memory(ByteBudget<Arc<Owner>>);
+pub(crate) struct Memory(ByteBudget<Arc<CallerIdentity>>);
 
 impl Default for Memory {
     fn default() -> Self {
@@ -36,16 +36,16 @@ impl Default for Memory {
 #[derive(Debug)]
 pub(crate) struct StreamMemory {
     all: Arc<Mutex<Memory>>,
-    owner: Arc<Owner>,
+    caller: Arc<CallerIdentity>,
     weight: usize,
     is_proven: bool,
 }
 
 impl StreamMemory {
-    pub(crate) const fn new(all: Arc<Mutex<Memory>>, owner: Arc<Owner>) -> Self {
+    pub(crate) const fn new(all: Arc<Mutex<Memory>>, caller: Arc<CallerIdentity>) -> Self {
         Self {
             all,
-            owner,
+            caller,
             weight: 0,
             is_proven: false,
         }
@@ -56,8 +56,8 @@ impl StreamMemory {
         let is_room = if self.is_proven {
             let Memory(all) = &mut *lock(&self.all);
             let free = ALL.saturating_sub(all.total() + weight);
-            let is_room = all.of(&self.owner) + weight <= free / FREE;
-            all.add(&self.owner, if is_room { weight } else { 0 });
+            let is_room = all.of(&self.caller) + weight <= free / FREE;
+            all.add(&self.caller, if is_room { weight } else { 0 });
             is_room
         } else {
             self.weight + weight <= UNPROVEN
@@ -70,7 +70,7 @@ impl StreamMemory {
     pub(crate) fn prove(&mut self) {
         if !self.is_proven {
             self.is_proven = true;
-            lock(&self.all).0.add(&self.owner, self.weight);
+            lock(&self.all).0.add(&self.caller, self.weight);
         }
     }
 
@@ -83,7 +83,7 @@ impl StreamMemory {
         let weight = weight.min(self.weight);
         self.weight -= weight;
         if self.is_proven {
-            lock(&self.all).0.release(&self.owner, weight);
+            lock(&self.all).0.release(&self.caller, weight);
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn stream(all: &Arc<Mutex<Memory>>, user: u32) -> StreamMemory {
-        StreamMemory::new(Arc::clone(all), Arc::new(Owner::Local(user)))
+        StreamMemory::new(Arc::clone(all), Arc::new(CallerIdentity::Local(user)))
     }
 
     fn taken(all: &Mutex<Memory>) -> usize {

@@ -21,7 +21,6 @@ use lookups::{Lookups, Unanswered};
 use policies::Policies;
 
 pub(crate) use connectors::WEIGHT as CONNECTOR;
-pub(crate) use policies::Finding;
 
 const CREATED: Scope = Scope {
     resource: || AccessRequest::plural(&()),

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tonic::Code;
 use tracing::warn;
 
-use crate::admission::Finding;
+use crate::finding::Finding;
 
 /// Why a policy was not looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

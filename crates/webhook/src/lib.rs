@@ -15,9 +15,11 @@ mod args;
 mod certs;
 mod clients;
 mod evaluator;
+mod finding;
 mod metrics;
 #[cfg(test)]
 mod oracle;
+mod page;
 mod peer_quota;
 mod review;
 mod server;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use prometheus::Registry;
 use service_kit::families;
 
-use crate::{certs::x509::Validity, server::Page};
+use crate::{certs::x509::Validity, page::Page};
 
 /// Everything.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::metrics::Limit;
 
-pub(crate) use http::{Handler, Page};
+pub(crate) use http::Handler;
 
 #[cfg(test)]
 mod tests;

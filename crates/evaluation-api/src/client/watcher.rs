@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use tonic::Code;
 
-use super::{Service, session};
 use crate::access::{AccessAnswer, AccessQuestion};
 use crate::refusal::Refusal;
 use crate::v1::{
@@ -81,9 +80,7 @@ struct Open {
 }
 
 impl AccessWatcher {
-    pub(super) fn start(service: Service) -> Self {
-        let table = Arc::new(Table::default());
-        tokio::spawn(session::run(service, Arc::clone(&table)));
+    pub(super) fn of(table: Arc<Table>) -> Self {
         Self {
             _interest: Arc::new(Interest(Arc::clone(&table))),
             table,

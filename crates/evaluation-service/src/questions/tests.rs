@@ -6,12 +6,12 @@ use proptest::prelude::*;
 
 use super::weights::{NAMESPACE_PLACE, QUESTION_PLACE};
 use super::*;
-use crate::caller_quotas::Owner;
+use crate::caller_identity::CallerIdentity;
 use crate::fixtures::question;
 use crate::world::Tuple;
 
 fn unproven() -> StreamMemory {
-    StreamMemory::new(Arc::default(), Arc::new(Owner::Local(0)))
+    StreamMemory::new(Arc::default(), Arc::new(CallerIdentity::Local(0)))
 }
 
 fn questions() -> Questions {

@@ -36,8 +36,6 @@ use crate::{
 };
 use judge::{Author, MOST_NAMED, Problem, Verdict};
 
-pub(crate) use judge::Finding;
-
 const WRITTEN: Scope = Scope {
     resource: || AccessPolicy::plural(&()),
     kind: "access policies",

@@ -23,6 +23,7 @@ use tracing::{error, info};
 use crate::{
     admission::{self, Admission},
     metrics::{Outcome, ReviewMetrics},
+    page::Page,
     peer_quota::Limits,
     review::{self, Answer, Refusal, RefusalStatus, ReviewError},
     weight::{self, CONNECTORS, POLICIES, REQUESTS, Room, Scales},
@@ -33,67 +34,6 @@ const ANSWER: Duration = Duration::from_secs(4);
 /// The API server has the whole body when it calls.
 const BODY: Duration = Duration::from_millis(1500);
 
-/// What is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Page {
-    MutateAccessRequests,
-    ValidateAccessRequests,
-    ValidateAccessPolicies,
-    MutateConnectors,
-}
-
-impl Page {
-    pub(crate) const ALL: [Self; 4] = [
-        Self::MutateAccessRequests,
-        Self::ValidateAccessRequests,
-        Self::ValidateAccessPolicies,
-        Self::MutateConnectors,
-    ];
-
-    const fn path(self) -> &'static str {
-        match self {
-            Self::MutateAccessRequests => "/mutate/accessrequests",
-            Self::ValidateAccessRequests => "/validate/accessrequests",
-            Self::ValidateAccessPolicies => "/validate/accesspolicies",
-            Self::MutateConnectors => "/mutate/connectors",
-        }
-    }
-
-    /// For metrics and logs.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::MutateAccessRequests => "mutate-accessrequests",
-            Self::ValidateAccessRequests => "validate-accessrequests",
-            Self::ValidateAccessPolicies => "validate-accesspolicies",
-            Self::MutateConnectors => "mutate-connectors",
-        }
-    }
-
-    /// Whether the user matters. A connector is labelled for every user, and never refused.
-    const fn is_about_users(self) -> bool {
-        match self {
-            Self::MutateAccessRequests
-            | Self::ValidateAccessRequests
-            | Self::ValidateAccessPolicies => true,
-            Self::MutateConnectors => false,
-        }
-    }
-
-    /// The weight of what is made from a review, beside its text, which is weighed separately.
-    fn weight(self, asked: &review::Request) -> usize {
-        let text = asked.object.as_ref().map_or("", |it| it.get());
-        let made = match self {
-            // What it is, and what it is to be.
-            Self::MutateAccessRequests => 2 * weigh(text.as_bytes()),
-            Self::ValidateAccessRequests => weigh(text.as_bytes()),
-            // The evaluation service is sent a text, in a message.
-            Self::ValidateAccessPolicies => weigh(text.as_bytes()) + 2 * text.len(),
-            Self::MutateConnectors => admission::CONNECTOR,
-        };
-        made + weight::of_user(&asked.user_info)
-    }
-}
-
 /// What answers are made from.
 #[derive(Clone)]
 pub(crate) struct Handler {
@@ -103,6 +43,20 @@ pub(crate) struct Handler {
     requests: Scales,
     connectors: Scales,
     limits: Limits,
+}
+
+/// The weight of what is made from a review, beside its text, which is weighed separately.
+fn weight_of(page: Page, asked: &review::Request) -> usize {
+    let text = asked.object.as_ref().map_or("", |it| it.get());
+    let made = match page {
+        // What it is, and what it is to be.
+        Page::MutateAccessRequests => 2 * weigh(text.as_bytes()),
+        Page::ValidateAccessRequests => weigh(text.as_bytes()),
+        // The evaluation service is sent a text, in a message.
+        Page::ValidateAccessPolicies => weigh(text.as_bytes()) + 2 * text.len(),
+        Page::MutateConnectors => admission::CONNECTOR,
+    };
+    made + weight::of_user(&asked.user_info)
 }
 
 /// Why a body is not read.
@@ -213,7 +167,7 @@ impl Handler {
         };
         // Its parts keep it, and its room.
         drop(body);
-        let weight = page.weight(&asked);
+        let weight = weight_of(page, &asked);
         let answer = if scales.is_too_heavy(weight) {
             too_heavy()
         } else {

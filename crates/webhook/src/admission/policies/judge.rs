@@ -1,59 +1,16 @@
 //! What becomes of a policy: pure, from what was found in it and what its author may do.
 
-use connectors_api::{
-    policy_order::MOST_PER_NAMESPACE,
-    validate::{self, Severity},
-};
+use connectors_api::policy_order::MOST_PER_NAMESPACE;
 use thiserror::Error;
 
 use crate::{
     evaluator::Unjudged,
+    finding::Finding,
     review::{Answer, Refusal, RefusalStatus},
 };
 
 /// Connectors that a refusal names.
 pub(super) const MOST_NAMED: usize = 8;
-
-/// Something to say about a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
-    pub(crate) path: String,
-    pub(crate) is_error: bool,
-    pub(crate) message: String,
-    pub(crate) fix: String,
-}
-
-impl From<validate::Finding> for Finding {
-    fn from(finding: validate::Finding) -> Self {
-        let validate::Finding {
-            path,
-            code: _,
-            severity,
-            message,
-            fix,
-        } = finding;
-        Self {
-            path,
-            is_error: severity == Severity::Error,
-            message,
-            fix,
-        }
-    }
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            path, message, fix, ..
-        } = self;
-        write!(f, "{path}: {message}")?;
-        if fix.is_empty() {
-            Ok(())
-        } else {
-            write!(f, " ({fix})")
-        }
-    }
-}
 
 /// What the API server says of the author.
 #[derive(Clone, Debug, PartialEq, Eq)]
