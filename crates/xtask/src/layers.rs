@@ -1,5 +1,6 @@
 //! `cargo xtask layers`: the architecture's rules about who may depend on whom, checked on what cargo resolves.
 
+mod circles;
 mod modules;
 
 use std::{
@@ -85,6 +86,7 @@ pub(crate) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
     let members = workspace::members(workspace)?;
     let mut violations = between_members(&members);
     violations.extend(modules::check(workspace)?);
+    violations.extend(circles::check(&members)?);
     for name in WITHOUT_IO {
         if let Some(member) = members.get(name) {
             violations.extend(input_and_output(workspace, name)?);
@@ -173,8 +175,7 @@ fn input_and_output(workspace: &Path, name: &str) -> anyhow::Result<Vec<Violatio
 fn standard_input_and_output(name: &str, dir: &Path) -> anyhow::Result<Vec<Violation>> {
     let mut violations = Vec::new();
     for source in sources(&dir.join("src"))? {
-        let text = fs::read_to_string(&source)?;
-        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let text = modules::code(&fs::read_to_string(&source)?);
         for module in IO_MODULES {
             if text.contains(&format!("std::{module}::"))
                 || text.contains(&format!("std::{module};"))

@@ -56,7 +56,7 @@ pub(super) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
                 continue;
             }
             let text = fs::read_to_string(&file)?;
-            let named = names(&text);
+            let named = names(&code(&text));
             for forbidden in rule.forbidden {
                 let is_it = |name: &&String| {
                     let rest = name.strip_prefix(forbidden);
@@ -75,18 +75,31 @@ pub(super) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
     Ok(violations)
 }
 
-fn is_test(path: &str) -> bool {
+pub(super) fn is_test(path: &str) -> bool {
     path.ends_with("tests.rs") || path.contains("tests/")
 }
 
-/// Every path that the code of a file imports, or names in full, its tests and comments apart.
-fn names(text: &str) -> BTreeSet<String> {
-    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
-    let code: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .collect();
-    let code = code.join("\n");
+/// The code of a file, its tests and comments apart.
+pub(super) fn code(text: &str) -> String {
+    let mut code = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line == "#[cfg(test)]" {
+            let item = lines.find(|it| !it.starts_with("#["));
+            // An item of one line, or one that ends where a line begins with its brace.
+            if item.is_some_and(|it| !it.ends_with([';', '}'])) {
+                lines.find(|it| it.starts_with('}'));
+            }
+        } else if !line.trim_start().starts_with("//") {
+            code.push_str(line);
+            code.push('\n');
+        }
+    }
+    code
+}
+
+/// Every path that code imports, or names in full.
+pub(super) fn names(code: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for import in code.split("use ").skip(1) {
         let tree = import.split(';').next().unwrap_or_default();
@@ -130,9 +143,18 @@ mod tests {
     #[test]
     fn imports_are_read_as_paths_whatever_their_shape() {
         let text = "use crate::{\n    plan::{self, grant as g},\n    seen::Held,\n};\n// use kube::Api;\nfn f() { \
-                    tokio::spawn(x); }\n#[cfg(test)]\nmod tests { use evaluation_api::v1; }";
-        let names = names(text);
-        for name in ["crate::plan::self", "crate::seen::Held", "tokio::spawn"] {
+                    tokio::spawn(x); }\n#[cfg(test)]\nmod tests { use evaluation_api::v1; }\n";
+        // Also what follows a test.
+        let text = format!(
+            "#[cfg(test)]\nmod tests;\n{text}#[cfg(test)]\nmod other {{\n use kube::Api;\n}}\nuse http;"
+        );
+        let names = names(&code(&text));
+        for name in [
+            "crate::plan::self",
+            "crate::seen::Held",
+            "tokio::spawn",
+            "http",
+        ] {
             assert!(names.contains(name), "{name}: {names:?}");
         }
         assert!(

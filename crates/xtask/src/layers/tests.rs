@@ -207,3 +207,37 @@ fn modules_of_a_controller_name_only_what_they_may() {
         assert_eq!(broken(workspace.path()), Vec::<String>::new());
     }
 }
+
+#[test]
+fn modules_form_no_circle_with_others_than_their_parents() {
+    let workspace = copy_of_this_workspace();
+    let src = workspace.path().join("crates/webhook/src");
+    let write = |file: &str, text: &str| {
+        fs::create_dir_all(src.join(file).parent().unwrap()).unwrap();
+        fs::write(src.join(file), text).unwrap();
+    };
+    write(
+        "lib.rs",
+        "mod review;\nmod server;\n#[cfg(test)]\nmod testing;",
+    );
+    write("review.rs", "mod object;\nuse object::Object;");
+    write(
+        "review/object.rs",
+        "use super::Answer;\nuse crate::server::Page;",
+    );
+    write("server.rs", "#[cfg(test)]\nmod tests;\nfn f() {}");
+    write("testing.rs", "use crate::review::Answer;");
+    assert_eq!(broken(workspace.path()), Vec::<String>::new());
+    write(
+        "server.rs",
+        "#[cfg(test)]\nmod tests;\nuse crate::{review::{self, Answer}};",
+    );
+    assert_eq!(
+        broken(workspace.path()),
+        [
+            "webhook (review) depends on review::object, server: modules that are not within each other form no circle"
+        ]
+    );
+    write("server.rs", "use crate::testing::Cluster;");
+    assert_eq!(broken(workspace.path()), Vec::<String>::new());
+}
