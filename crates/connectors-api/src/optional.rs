@@ -62,3 +62,22 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Peeked<A> {
         self.rest.next_value_seed(seed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+
+    #[test]
+    fn an_object_without_fields_is_none_and_anything_but_an_object_is_refused() {
+        let read = |value: Value| non_empty::<_, Map<String, Value>>(value);
+        assert_eq!(read(json!({})).unwrap(), None);
+        let fields = read(json!({"a": 1, "b": [2]})).unwrap();
+        assert_eq!(fields.map(Value::from), Some(json!({"a": 1, "b": [2]})));
+        assert_eq!(
+            read(json!("text")).unwrap_err().to_string(),
+            "invalid type: string \"text\", expected an object"
+        );
+    }
+}

@@ -158,3 +158,15 @@ impl Iterator for Bound<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_spelled_as_the_object_spells_it() {
+        for kind in ["Role", "ClusterRole", "role", "User", ""] {
+            assert_eq!(RoleKind::parse(kind).as_str(), kind);
+        }
+    }
+}

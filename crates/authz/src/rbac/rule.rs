@@ -196,3 +196,68 @@ fn has(words: &[String], wanted: &str) -> bool {
 fn has_or_all(words: &[String], wanted: &str) -> bool {
     words.iter().any(|word| *word == *ALL || *word == *wanted)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(rule: PolicyRule) -> Rule {
+        let verbs = vec!["get".to_owned()];
+        Rule::new(&PolicyRule { verbs, ..rule }, &mut Pool::default())
+    }
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_rule_that_names_objects_is_about_no_others() {
+        let of = |names: &[&str]| {
+            rule(PolicyRule {
+                api_groups: Some(words(&[""])),
+                resources: Some(words(&["pods"])),
+                resource_names: Some(words(names)),
+                ..PolicyRule::default()
+            })
+        };
+        for (names, allowed) in [
+            (&[][..], [true, true, true]),
+            (&["a"], [true, false, false]),
+            (&["a", "b"], [true, true, false]),
+            // In names, it stands for nothing but itself.
+            (&["*"], [false, false, false]),
+        ] {
+            let rule = of(names);
+            let allows = ["a", "b", ""].map(|name| {
+                let request = ResourceRequest {
+                    resource: "pods",
+                    name,
+                    ..ResourceRequest::default()
+                };
+                rule.allows("get", Target::Resource(request))
+            });
+            assert_eq!(allows, allowed, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_is_listed_for_what_it_is_about() {
+        for (resources, urls) in [
+            (&[][..], &[][..]),
+            (&["pods"], &[]),
+            (&[], &["/healthz"]),
+            (&["pods"], &["/healthz"]),
+        ] {
+            let rule = rule(PolicyRule {
+                resources: Some(words(resources)),
+                non_resource_urls: Some(words(urls)),
+                ..PolicyRule::default()
+            });
+            let resource = rule.resource_rule().map(|it| it.resources);
+            let path = rule.non_resource_rule().map(|it| it.urls);
+            assert_eq!(resource.unwrap_or_default(), resources);
+            assert_eq!(path.is_some(), !urls.is_empty(), "{urls:?}");
+            assert_eq!(path.unwrap_or_default(), urls);
+        }
+    }
+}

@@ -256,6 +256,27 @@ mod tests {
         (name, groups).prop_map(|(name, groups)| User { name, groups })
     }
 
+    #[test]
+    fn a_name_in_a_reason_is_quoted_and_what_is_not_plain_is_escaped() {
+        for (name, quoted) in [
+            ("ada", r#""ada""#),
+            ("it's", r#""it's""#),
+            ("", r#""""#),
+            ("\"", r#""\"""#),
+            ("\\", r#""\\""#),
+            ("a\"b\\c", r#""a\"b\\c""#),
+            ("a\nb", r#""a\nb""#),
+        ] {
+            let subject = Subject::User(name.into());
+            assert_eq!(subject.to_string(), format!("User {quoted}"));
+            let subject = Subject::Group(name.into());
+            assert_eq!(subject.to_string(), format!("Group {quoted}"));
+        }
+        let (namespace, name) = ("dev\"ops".into(), "ci".into());
+        let account = Subject::ServiceAccount { namespace, name };
+        assert_eq!(account.to_string(), r#"ServiceAccount "ci/dev\"ops""#);
+    }
+
     proptest! {
         #[test]
         fn the_first_of_a_crowd_is_the_first_of_all_one_by_one(

@@ -103,6 +103,30 @@ fn one_pod_meets_its_own_grant_and_none_of_the_others() {
 }
 
 #[test]
+fn a_list_deletes_what_it_does_not_show_and_an_empty_one_leaves_no_trace() {
+    let mut index = RbacIndex::default();
+    (0..3).for_each(|number| grant(&mut index, number));
+    assert!(index.reset([&role("grant-1", pod(1), "harbor")]).is_empty());
+    assert!(index.reset([&binding(1, "grant-1")]).is_empty());
+    let user = User::service_account("apps", "pipeline");
+    for number in 0..3 {
+        let resource = pod(number);
+        let question = Attributes {
+            user: &user,
+            verb: "*",
+            target: Target::Resource(harbor(&resource)),
+        };
+        let allowing = index.allowing(&question).count();
+        assert_eq!(allowing, usize::from(number == 1), "{number}");
+    }
+    let none: [&rbac::Role; 0] = [];
+    index.reset(none);
+    let none: [&rbac::RoleBinding; 0] = [];
+    index.reset(none);
+    assert!(index.is_empty());
+}
+
+#[test]
 fn a_connector_meets_only_the_rules_that_name_it() {
     let mut index = RbacIndex::default();
     for number in 0..GRANTS {

@@ -207,6 +207,13 @@ mod tests {
     }
 
     #[test]
+    fn it_is_read_where_connectors_are() {
+        let connectors = "/apis/connectors.alauda.io/v1alpha1/namespaces/tools/connectors";
+        assert_eq!(Selectable::url_path(&(), Some("tools")), connectors);
+        assert_eq!(Selectable::kind(&()), "Connector");
+    }
+
+    #[test]
     fn of_the_rest_nothing_is_kept_and_it_may_be_as_deep_as_it_likes() {
         let deep = format!("{}1{}", "{\"f\":".repeat(500), "}".repeat(500));
         let json = format!(

@@ -163,3 +163,24 @@ fn nth(items: &[Value], index: i64) -> Option<&Value> {
 fn list(value: &Value) -> Result<&Vec<Value>, RenderProblem> {
     value.as_array().ok_or(RenderProblem::NotList(kind(value)))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_wildcard_spends_for_its_value_and_for_each_value_that_it_reaches() {
+        for (value, spent) in [
+            (json!("text"), 1),
+            (json!([]), 1),
+            (json!({"a": {"b": 1}, "c": 2}), 3),
+            (json!([[1, 2, 3], 4]), 3),
+        ] {
+            let mut budget = Budget(10);
+            Step::Wildcard.demand(&value, &mut budget).unwrap();
+            assert_eq!(10 - budget.0, spent, "{value}");
+        }
+    }
+}

@@ -68,6 +68,18 @@ fn a_template_is_no_longer_than_its_field() {
 }
 
 #[test]
+fn a_slice_needs_no_number_and_a_number_needs_a_digit() {
+    let parse = |brackets: &str| Template::parse(&format!("{{.object.list[{brackets}]}}"));
+    for brackets in ["0", "-1", ":", ":2", "1:", "-2:", "::1"] {
+        assert!(parse(brackets).is_ok(), "{brackets}");
+    }
+    for brackets in ["-", "-:", ":-", "1:-", "::-"] {
+        let error = parse(brackets).unwrap_err();
+        assert_eq!(error.problem, TemplateProblem::Number, "{brackets}");
+    }
+}
+
+#[test]
 fn a_path_has_a_bounded_number_of_steps() {
     let path = |steps: usize| format!("{{.object{}}}", ".a".repeat(steps - 1));
     assert_eq!(Template::parse(&path(32)).unwrap().steps(), 32);
