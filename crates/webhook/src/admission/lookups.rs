@@ -337,10 +337,25 @@ fn facts(pod: Pod) -> Option<PodFacts> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-    use service_kit::watches::Parse;
+    use std::net::Ipv4Addr;
 
-    use super::{PodFacts, PodFields, facts};
+    use futures::FutureExt;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{FakeApi, NAMESPACE};
+
+    #[tokio::test]
+    async fn two_addresses_may_have_their_whole_shares_of_calls_at_a_time() {
+        let lookups = Lookups::new(FakeApi::default().client(), NAMESPACE, &Limits::for_tests());
+        let [first, second, third] = [1, 2, 3].map(|it| IpAddr::V4(Ipv4Addr::new(10, 0, 0, it)));
+        for (calls, share) in [(&lookups.calls, 64), (&lookups.names, 8)] {
+            let _first = calls.take(first, share).await;
+            let second = calls.take(second, share).now_or_never();
+            assert!(second.is_some(), "{share}");
+            assert!(calls.take(third, 1).now_or_never().is_none(), "{share}");
+        }
+    }
 
     fn of(pod: &serde_json::Value) -> Option<PodFacts> {
         facts(PodFields::parse(&pod.to_string()).unwrap())

@@ -32,6 +32,26 @@ async fn a_user_in_too_many_groups_is_refused_and_told_the_bound() {
     assert_eq!(response["patchType"], "JSONPatch", "whoever writes it");
 }
 
+#[test]
+fn a_review_weighs_what_is_made_from_it() {
+    let asked = |object: Value| {
+        let body = review(&mallory(), &object).to_string().into();
+        review::parse(&body, PEER, true).unwrap()
+    };
+    let (without, with) = (json!({}), json!({"a": "x".repeat(1000)}));
+    let text = with.to_string();
+    let more = weigh(text.as_bytes()) - weigh(b"{}");
+    for (page, expected) in [
+        (Page::MutateAccessRequests, 2 * more),
+        (Page::ValidateAccessRequests, more),
+        (Page::ValidateAccessPolicies, more + 2 * (text.len() - 2)),
+        (Page::MutateConnectors, 0),
+    ] {
+        let weight = |object: &Value| page.weight(&asked(object.clone()));
+        assert_eq!(weight(&with) - weight(&without), expected, "{page:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn everything_that_a_review_takes_is_given_back() {
     let api = cluster();
