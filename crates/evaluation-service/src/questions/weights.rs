@@ -55,3 +55,32 @@ pub(super) fn question(question: &AccessQuestion) -> usize {
     let names: usize = names.into_iter().map(String::capacity).sum();
     QUESTION + names + pod.sum::<usize>()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use allocation_counter::measure;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_weighs_its_part_of_a_table_that_grows() {
+        let entry = size_of::<(u64, u64)>();
+        // With one more than fits, a table of twice the size stands beside the full one.
+        for entries in [29, 113, 897, 7169] {
+            let info = measure(|| {
+                let table: HashMap<u64, u64> = HashMap::new();
+                let table = (0..entries).fold(table, |mut table, id| {
+                    table.insert(id, id);
+                    table
+                });
+                assert_eq!(table.len() as u64, entries);
+            });
+            // Rounded down, and without the few bytes at the end of a table.
+            let weight = entries * (growing(entry) as u64 + 1);
+            assert!(info.bytes_max <= weight, "{} of {weight}", info.bytes_max);
+            assert!(info.bytes_max > weight * 9 / 10, "{}", info.bytes_max);
+        }
+    }
+}
