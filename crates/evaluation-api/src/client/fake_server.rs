@@ -18,10 +18,11 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::v1::evaluation_server::{Evaluation, EvaluationServer};
 use crate::v1::{
-    BatchCheckAccessRequest, BatchCheckAccessResponse, CheckAccessRequest, CheckAccessResponse,
-    EvaluateChecksRequest, EvaluateChecksResponse, ExplainRequest, ExplainResponse,
-    ReviewTokenRequest, ReviewTokenResponse, ValidatePolicyRequest, ValidatePolicyResponse,
-    WatchAccessRequest, WatchAccessResponse, WhoCanRequest, WhoCanResponse,
+    AccessAnswer, AccessDecision, BatchCheckAccessRequest, BatchCheckAccessResponse,
+    CheckAccessRequest, CheckAccessResponse, EvaluateChecksRequest, EvaluateChecksResponse,
+    ExplainRequest, ExplainResponse, ReviewTokenRequest, ReviewTokenResponse,
+    ValidatePolicyRequest, ValidatePolicyResponse, WatchAccessRequest, WatchAccessResponse,
+    WhoCanRequest, WhoCanResponse,
 };
 
 /// An authority, and the certificate that it issued for the server.
@@ -102,11 +103,20 @@ impl Evaluation for Service {
 
     async fn batch_check_access(
         &self,
-        _: Request<BatchCheckAccessRequest>,
+        request: Request<BatchCheckAccessRequest>,
     ) -> Result<Response<BatchCheckAccessResponse>, Status> {
-        // One answer, however many questions there are.
+        // No permission, and as the reason the connector that is asked about.
+        let BatchCheckAccessRequest { questions, details } = request.into_inner();
+        let decisions = vec![AccessDecision::Denied.into(); questions.len()];
+        let answers = questions.into_iter().filter(|_| details);
+        let answers = answers.map(|question| AccessAnswer {
+            decision: AccessDecision::Denied.into(),
+            reason: question.connector.unwrap_or_default().name,
+            ..AccessAnswer::default()
+        });
         Ok(Response::new(BatchCheckAccessResponse {
-            decisions: vec![2],
+            decisions,
+            answers: answers.collect(),
             ..BatchCheckAccessResponse::default()
         }))
     }

@@ -14,7 +14,9 @@ use tonic::{Code, Status};
 
 use super::fake_server::{Asked, Authority, Conversation, FakeServer, bearer, tls};
 use super::{AnswerError, CallError, Client, Event, Settings};
-use crate::access::{AccessQuestion, ConnectorName, Decision, PodRef, ServiceAccountName};
+use crate::access::{
+    AccessQuestion, ConnectorName, Decision, Permitted, PodRef, ServiceAccountName,
+};
 use crate::v1;
 use crate::v1::watch_access_request::Action;
 use crate::v1::watch_access_response::Event as WireEvent;
@@ -199,6 +201,19 @@ async fn an_error_of_the_service_and_an_answer_of_no_meaning_are_errors() {
     };
     let (answer, ()) = tokio::join!(asking, answering);
     assert!(matches!(answer, Err(CallError::Verdict(_))));
+}
+
+#[tokio::test]
+async fn many_questions_in_one_call_have_an_answer_each() {
+    let world = World::new().await;
+    let questions = ["harbor", "gitlab", "harbor"].map(question);
+    let decisions = world.client.batch_check_access(&questions).await.unwrap();
+    let decisions: Vec<_> = decisions.into_iter().map(Result::unwrap).collect();
+    assert_eq!(decisions, [Permitted::No; 3]);
+    let answers = world.client.batch_check_access_in_detail(&questions).await;
+    let answers = answers.unwrap().into_iter().map(Result::unwrap);
+    let reasons: Vec<_> = answers.map(|answer| answer.reason).collect();
+    assert_eq!(reasons, ["harbor", "gitlab", "harbor"]);
 }
 
 #[tokio::test]
