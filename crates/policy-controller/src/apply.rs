@@ -331,3 +331,62 @@ fn newest(pin: &Pin, version: Option<&String>) -> Pin {
         version: version.unwrap_or(&pin.version).clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{OWN, api_server, reconciler};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_taken_back_keeps_gifts_back_and_nothing_else() {
+        let server = api_server();
+        let job = Job {
+            namespace: OWN.to_owned(),
+            uid: "uid-p".to_owned(),
+        };
+        let role = |name: &str| {
+            let metadata = json!({"name": name, "namespace": OWN});
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": []})
+        };
+        let taken_back = |name: &str, is_known: bool| {
+            let created = server.create(role(name));
+            let text = |field: &str| created["metadata"][field].as_str().unwrap().to_owned();
+            let version = if is_known {
+                text("resourceVersion")
+            } else {
+                "1".to_owned()
+            };
+            let pin = Pin {
+                uid: text("uid"),
+                version,
+            };
+            let write = Write::Delete(Kind::Role, name.to_owned(), pin);
+            Step {
+                write,
+                gives: false,
+            }
+        };
+        let given = || {
+            let role = serde_json::from_value(role("given")).unwrap();
+            let write = Write::Create(Object::Role(role));
+            Step { write, gives: true }
+        };
+        let steps = [
+            taken_back("a", true),
+            taken_back("b", false),
+            taken_back("c", true),
+            given(),
+        ];
+        let applier = reconciler(&server).applier;
+        let result = applier.apply(&job, &steps, Instant::now()).await;
+        assert!(matches!(result, Err(ApplyError::Conflict(_))), "{result:?}");
+        let is_there =
+            ["a", "b", "c", "given"].map(|name| server.get("roles", OWN, name).is_some());
+        assert_eq!(is_there, [false, true, false, false]);
+        applier
+            .apply(&job, &[given()], Instant::now())
+            .await
+            .unwrap();
+        assert!(server.get("roles", OWN, "given").is_some());
+    }
+}

@@ -58,7 +58,7 @@ const PAUSES: Pauses = Pauses {
     changes: 0,
 };
 /// A look that waits longer for the API server gives its place to another one.
-const CALLS: Policy = Policy {
+pub(crate) const CALLS: Policy = Policy {
     attempts: 3,
     attempt: Duration::from_secs(3),
     total: Duration::from_secs(6),

@@ -109,3 +109,51 @@ impl Leading {
         Vec::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        seen::{Kind, ManagedCached, Name},
+        testing::{OWN, api_server, reconciler},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rest_begins_when_nothing_urgent_is_left_or_it_takes_too_long() {
+        for (is_left, longest) in [(false, MOMENT), (true, FIRST_LOOK + 2 * MOMENT)] {
+            let reconciler = Arc::new(reconciler(&api_server()));
+            if is_left {
+                let name = Name::new(OWN, "policy-a");
+                let object = ManagedCached {
+                    said: None,
+                    terminating: false,
+                };
+                let mut world = reconciler.world.write();
+                world.object(Kind::Role, &name, Some(("uid-a", object)));
+            }
+            let (caches, start) = Readiness::starting();
+            start.ready();
+            let (readiness, start) = Readiness::starting();
+            start.ready();
+            let leading = Leading {
+                reconciler,
+                caches,
+                every: Duration::from_mins(5),
+            };
+            let mut first_sweep = Some(readiness.part("first sweep"));
+            let begun = Instant::now();
+            let leads = leading.lead(&mut first_sweep);
+            let swept = async {
+                readiness.ready().await;
+                begun.elapsed()
+            };
+            tokio::select! {
+                () = leads => panic!("it leads until it is dropped"),
+                after = swept => {
+                    assert!(after <= longest, "{after:?}");
+                    assert_eq!(after >= FIRST_LOOK, is_left, "{after:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,16 +1,31 @@
-//! Small worlds for tests, and a cluster that writes are made in one by one.
+//! Small worlds for tests, a cluster that writes are made in one by one, and the parts of a controller on an API server
+//! in memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
 
 use connectors_api::{AccessPolicySpec, NamespaceKeys, parse};
+use prometheus::Registry;
 use serde_json::{Value, json};
+use service_kit::clock::{Now, whole_seconds};
+use testkit::{ApiServer, Caller};
+use tokio::time::Instant;
 
 use crate::{
+    apply::Applier,
+    cache::World,
+    controller,
+    events::Events,
+    metrics::Metrics,
+    observe::Observer,
     plan::{
         objects,
         order::{Object, Step, Write},
         wanted::Holder,
     },
+    reconcile::Reconciler,
     seen::{Found, Kind, Labels, Managed, MostSelected, Name, Owner, Pin, Surroundings},
 };
 
@@ -201,5 +216,41 @@ pub(crate) fn cluster(pairs: &BTreeMap<String, objects::Pair>) -> Managed {
     Managed {
         roles: pairs().map(role).collect(),
         bindings: pairs().map(binding).collect(),
+    }
+}
+
+/// An API server with nothing in it but the namespace of the policies.
+pub(crate) fn api_server() -> ApiServer {
+    let server = ApiServer::new("2026-03-01T10:00:00Z".parse().unwrap());
+    server.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}}));
+    server
+}
+
+/// A reconciler that leads and may do everything. Neither watches nor workers run beside it.
+pub(crate) fn reconciler(server: &ApiServer) -> Reconciler {
+    let (client, clock) = (server.client(&Caller::admin()), server.clone());
+    let most_selected = MostSelected(usize::MAX);
+    let observer = Observer::new(client.clone(), controller::CALLS, most_selected);
+    let metrics = Metrics::register(&Registry::new()).unwrap();
+    Reconciler {
+        world: Arc::new(World::of(most_selected)),
+        queue: Arc::new(controller::queue()),
+        applier: Applier::new(
+            client.clone(),
+            controller::CALLS,
+            observer.clone(),
+            Arc::new(|| true),
+            metrics.clone(),
+        ),
+        observer,
+        unseen: Mutex::default(),
+        inspections: Arc::default(),
+        events: Events::new(client, "test"),
+        metrics,
+        clock: Arc::new(move || Now {
+            wall: whole_seconds(clock.now()),
+            mono: Instant::now(),
+        }),
+        leads: Arc::new(|| true),
     }
 }

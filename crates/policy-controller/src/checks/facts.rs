@@ -364,7 +364,68 @@ impl Who {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use testkit::Caller;
+
     use super::*;
+    use crate::{
+        checks::suspects::Extent,
+        controller::CALLS,
+        testing::{OWN, api_server},
+    };
+
+    struct Silent;
+
+    impl Validator for Silent {
+        fn findings(&self, _: Vec<u8>) -> BoxFuture<'_, Result<Vec<Finding>, EvaluationError>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn accounts_that_may_forge_are_named_until_there_are_more_than_are_told() {
+        const RBAC: &str = "rbac.authorization.k8s.io";
+        for holders in 0..=2 * MOST_NAMED {
+            let server = api_server();
+            server.create(json!({
+                "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": "forger"},
+                "rules": [{"apiGroups": ["example.com"], "resources": ["signoffs"], "verbs": ["create"]}],
+            }));
+            let named = |number: usize| format!("a{number}");
+            let subjects = (0..holders).map(
+                |number| json!({"kind": "ServiceAccount", "namespace": "devops", "name": named(number)}),
+            );
+            server.create(json!({
+                "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "forger"},
+                "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "forger"},
+                "subjects": subjects.collect::<Vec<_>>(),
+            }));
+            let facts = Facts::new(
+                server.client(&Caller::admin()),
+                CALLS,
+                Arc::new(Silent),
+                OWN.to_owned(),
+                RightsChanges::since(Instant::now()),
+            );
+            let resource = Resource {
+                group: "example.com".to_owned(),
+                plural: "signoffs".to_owned(),
+            };
+            let accounts = (0..2 * MOST_NAMED + 2).map(named).collect();
+            let suspects = Suspects {
+                everywhere: false,
+                places: [("devops".to_owned(), accounts)].into(),
+                extent: Extent::default(),
+            };
+            let found = facts.holders(FORGING, &resource, &suspects).await;
+            let found = found.ok().unwrap();
+            assert_eq!(found.first.len(), holders.min(MOST_NAMED + 1));
+            for (number, said) in found.first.iter().enumerate() {
+                let account = format!("system:serviceaccount:devops:a{number} may create");
+                assert!(said.starts_with(&account), "{said}");
+            }
+        }
+    }
 
     #[test]
     fn answers_that_are_too_old_to_be_said_again_are_forgotten() {
