@@ -127,6 +127,20 @@ fn a_list_deletes_what_it_does_not_show_and_an_empty_one_leaves_no_trace() {
 }
 
 #[test]
+fn a_binding_without_subjects_is_not_forgotten_with_the_last_role_of_its_namespace() {
+    let mut index = RbacIndex::default();
+    let mut alone = binding(0, "reader");
+    alone.role_ref.kind = "ClusterRole".to_owned();
+    alone.subjects = None;
+    index.apply(&alone).unwrap();
+    let role = role("role", pod(0), "harbor");
+    index.apply(&role).unwrap();
+    index.delete(&role);
+    index.delete(&alone);
+    assert!(index.is_empty());
+}
+
+#[test]
 fn a_connector_meets_only_the_rules_that_name_it() {
     let mut index = RbacIndex::default();
     for number in 0..GRANTS {
