@@ -112,6 +112,8 @@ impl Leading {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
     use crate::{
         seen::{Kind, ManagedCached, Name},

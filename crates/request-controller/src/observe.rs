@@ -3,6 +3,7 @@
 
 mod judge;
 mod lineage;
+mod links;
 mod list_turns;
 mod objects;
 mod policy_lists;
@@ -29,7 +30,7 @@ use tokio::task::yield_now;
 use tracing::warn;
 
 use judge::WholePod;
-use lineage::LinksRead;
+use links::LinksRead;
 use objects::{CheckObjects, Look};
 use policy_lists::PolicyLists;
 use remembered::{Answers, Pods};

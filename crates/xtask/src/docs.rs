@@ -101,7 +101,7 @@ fn every_reason_of_a_lineage_is_explained() {
     for reason in LineageReason::ALL {
         let word = format!("`{reason}`");
         let is_told = |row: &&str| row.split(" | ").next().is_some_and(|it| it.contains(&word));
-        assert!(rows.iter().any(|row| is_told(row)), "{reason}");
+        assert!(rows.iter().any(is_told), "{reason}");
     }
 }
 

@@ -6,16 +6,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
 };
 
 use connectors_api::{
     access_policy::ObjectKind,
     judge::MOST_PROOFS,
-    lineage::{self, MOST_OBJECTS, MOST_STEPS_OF_ALL, Missing, Verdict},
+    lineage::{self, MOST_OBJECTS, Missing},
 };
 use futures::{StreamExt as _, stream};
 use serde_json::Value;
@@ -26,84 +23,18 @@ use tokio::{
 
 use super::{
     ObserveError, Observer, Via,
-    objects::{Look, NamedObject},
+    links::{MOST_BYTES, NamedObject},
+    objects::Look,
 };
 use crate::{api::Name, cache::Link, selection::Trouble};
 
-/// The limit of bytes in the objects of one reconciliation.
-const MOST_BYTES: usize = 4 * 1024 * 1024;
-
-/// The limit of approvals that one reconciliation asks the judge about.
-const MOST_APPROVALS: usize = 4 * MOST_PROOFS;
 /// The limit of rounds in which the judge names what it misses.
 const MOST_ROUNDS: usize = 20;
 /// The number of objects that are read side by side.
 const AT_A_TIME: usize = 8;
 
-/// The objects that one reconciliation has read, and the rest of its budget. Each is read once, whatever the number of
-/// checks.
-#[derive(Debug)]
-pub(super) struct LinksRead {
-    objects: Mutex<BTreeMap<Link, NamedObject>>,
-    /// The steps of the judge.
-    steps: AtomicUsize,
-    approvals: AtomicUsize,
-}
-
-impl Default for LinksRead {
-    fn default() -> Self {
-        Self {
-            objects: Mutex::default(),
-            steps: AtomicUsize::new(MOST_STEPS_OF_ALL),
-            approvals: AtomicUsize::new(0),
-        }
-    }
-}
-
 /// The objects between a pod and some approvals, as JSON, or the reason why they cannot be collected.
 pub(super) type Collected = Result<Vec<Arc<str>>, (Trouble, String)>;
-
-impl LinksRead {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Link, NamedObject>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// True when a reconciliation depends on an object.
-    pub(super) fn has(&self, link: &Link) -> bool {
-        self.lock().contains_key(link)
-    }
-
-    pub(super) fn put(&self, link: Link, object: NamedObject) {
-        self.lock().insert(link, object);
-    }
-
-    pub(super) fn get(&self, link: &Link) -> Option<NamedObject> {
-        self.lock().get(link).cloned()
-    }
-
-    /// The judge's verdict, at the expense of this reconciliation.
-    fn judge(&self, question: &lineage::Question<'_>) -> Verdict {
-        let mut steps = self.steps.load(Ordering::Relaxed);
-        let verdict = lineage::judge_within(question, &mut steps);
-        self.steps.store(steps, Ordering::Relaxed);
-        verdict
-    }
-
-    /// True when the judge may be asked about one more approval.
-    fn may_ask(&self) -> bool {
-        self.approvals.fetch_add(1, Ordering::Relaxed) < MOST_APPROVALS
-    }
-
-    /// True when the objects are within the limits of one reconciliation.
-    fn fit(&self) -> bool {
-        let read = self.lock();
-        if read.len() > MOST_OBJECTS {
-            return false;
-        }
-        let texts = read.values().filter_map(NamedObject::text);
-        texts.map(|it| it.len()).sum::<usize>() <= MOST_BYTES
-    }
-}
 
 impl Observer {
     /// Collects the objects between a pod and these approvals.
@@ -226,41 +157,4 @@ fn too_large() -> (Trouble, String) {
         MOST_BYTES / 1024 / 1024
     );
     (Trouble::LineageTooLarge, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use service_kit::watches::Parse as _;
-
-    use super::*;
-    use crate::check_object::{AsText, LARGEST};
-
-    #[test]
-    fn the_objects_of_one_look_have_a_limit() {
-        let large = json!({"metadata": {"name": "a"}, "data": "x".repeat(LARGEST - 100)});
-        let object = Arc::new(AsText::parse(&large.to_string()).unwrap());
-        let links = LinksRead::default();
-        for number in 0..MOST_BYTES / LARGEST {
-            let link = Link {
-                kind: ObjectKind {
-                    api_version: "tekton.dev/v1".to_owned(),
-                    kind: "TaskRun".to_owned(),
-                },
-                name: Name::new("apps", &number.to_string()),
-            };
-            links.put(link.clone(), NamedObject::There(Arc::clone(&object)));
-            assert!(links.fit() && links.has(&link));
-        }
-        let another = Link {
-            kind: ObjectKind {
-                api_version: "tekton.dev/v1".to_owned(),
-                kind: "PipelineRun".to_owned(),
-            },
-            name: Name::new("apps", "0"),
-        };
-        assert!(links.get(&another).is_none());
-        links.put(another, NamedObject::There(object));
-        assert!(!links.fit());
-    }
 }

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::{
     ObserveError, Via,
-    lineage::LinksRead,
+    links::{LinksRead, NamedObject},
     list_turns::{ListTurn, ListTurns, Pause},
 };
 use crate::{
@@ -41,35 +41,6 @@ pub(super) struct Look {
     pub(super) links: Arc<LinksRead>,
     lists: AtomicUsize,
     has_rested: AtomicBool,
-}
-
-/// An object that was read by its name.
-#[derive(Clone, Debug)]
-pub(super) enum NamedObject {
-    /// It exists.
-    There(Arc<CheckObject>),
-    /// It does not exist.
-    Gone,
-    /// Its kind or the object itself cannot be read.
-    Trouble(Trouble, String),
-}
-
-impl NamedObject {
-    /// The UID.
-    pub(super) fn uid(&self) -> Option<&str> {
-        match self {
-            Self::There(object) => object.uid(),
-            Self::Gone | Self::Trouble(..) => None,
-        }
-    }
-
-    /// The object as JSON.
-    pub(super) fn text(&self) -> Option<&Arc<str>> {
-        match self {
-            Self::There(object) => object.text(),
-            Self::Gone | Self::Trouble(..) => None,
-        }
-    }
 }
 
 impl Look {

@@ -47,7 +47,7 @@ fn a_review_weighs_what_is_made_from_it() {
         (Page::ValidateAccessPolicies, more + 2 * (text.len() - 2)),
         (Page::MutateConnectors, 0),
     ] {
-        let weight = |object: &Value| page.weight(&asked(object.clone()));
+        let weight = |object: &Value| weight_of(page, &asked(object.clone()));
         assert_eq!(weight(&with) - weight(&without), expected, "{page:?}");
     }
 }
