@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Gate, name,
-    pipelines::{Pipelines, approval, policy_of_runs},
+    pipelines::{Pipelines, approval, labels, policy_of_runs},
     uid,
 };
 
@@ -151,7 +151,7 @@ fn approve(pipelines: &Pipelines<'_>, _: &Gate) {
     pipelines.answer("run-wait", "alice", "approve");
 }
 
-/// An ApprovalTask that says approved, by an author of the namespace.
+/// An `ApprovalTask` that says approved, by an author of the namespace.
 fn approved(of: &Value) -> Value {
     let mut approval = approval(of);
     approval["spec"]["approvers"] =
@@ -159,11 +159,11 @@ fn approved(of: &Value) -> Value {
     approval
 }
 
-/// A CustomRun that no run owns, with copied labels and approvers of its author's choice.
-fn stranger(pipelines: &Pipelines<'_>, name: &str) -> Value {
+/// A `CustomRun` that no run owns, with copied labels and approvers of its author's choice.
+fn stranger(name: &str) -> Value {
     json!({
         "apiVersion": "tekton.dev/v1beta1", "kind": "CustomRun",
-        "metadata": {"name": name, "labels": pipelines.labels("run", "wait")},
+        "metadata": {"name": name, "labels": labels("run", "wait")},
         "spec": {
             "customRef": {"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"},
             "params": [{"name": "approvers", "value": ["mallory"]}],
@@ -202,7 +202,7 @@ const FORGERIES: &[Forgery] = &[
         name: "f3: a CustomRun with copied labels, and its own approval",
         before: nothing,
         after: |pipelines, gate| {
-            gate.create(&stranger(pipelines, "evil-wait")).unwrap();
+            gate.create(&stranger("evil-wait")).unwrap();
             pipelines.work();
             pipelines.answer("evil-wait", "mallory", "approve");
         },
@@ -227,8 +227,8 @@ const FORGERIES: &[Forgery] = &[
     },
     Forgery {
         name: "f5: a CustomRun that took the derived name before the run",
-        before: |pipelines, gate| {
-            gate.create(&stranger(pipelines, "run-wait")).unwrap();
+        before: |_, gate| {
+            gate.create(&stranger("run-wait")).unwrap();
         },
         after: |pipelines, _| pipelines.answer("run-wait", "mallory", "approve"),
         pod: POD_NAME,

@@ -180,7 +180,7 @@ fn what_is_legal_and_surely_not_meant_is_let_through_with_a_warning() {
     let blind = json!({"rego": "package approval\noutput := {\"state\": \"approved\"}"});
     let mut tekton = policy("tekton", Approval::SignOff);
     tekton["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["objectRef"] =
-        json!({"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"});
+        json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun"});
     for (policy, words) in [
         (mounts_nothing, "mount"),
         (alias, "{.object.metadata.labels.app}"),

@@ -127,9 +127,9 @@ impl Selection {
         }
     }
 
-    /// True when an object that is being deleted counts as deleted. Objects that access was granted on count
-    /// until the caller finds them gone.
-    pub(super) const fn leaves_out_what_is_being_deleted(&self) -> bool {
+    /// True before a grant. Then an object that is being deleted counts as deleted; objects that access was granted on
+    /// count until the caller finds them gone.
+    pub(super) const fn is_by_policy(&self) -> bool {
         match self {
             Self::ByPolicy(_) => true,
             Self::ByGrant => false,

@@ -142,12 +142,12 @@ impl Object {
         };
         let words = words.filter(|words| !words.is_empty());
         let (outcome, reason, message) =
-            if self.is_being_deleted() && selection.leaves_out_what_is_being_deleted() {
+            if self.is_being_deleted() && selection.is_by_policy() {
                 being_deleted(&identity)
             } else {
                 let approvals = approvals.as_ref();
                 let (outcome, reason, message) =
-                    by_state(check, self, &state, words.as_deref(), approvals);
+                    by_state(check, (&identity, self.awaiting(selection)), &state, words.as_deref(), approvals);
                 (outcome, reason.into(), message)
             };
         Judged {
@@ -171,7 +171,7 @@ impl Object {
     ) -> Judged {
         let identity = self.identity.clone().unwrap_or_default();
         let (outcome, reason, message) = match unproven {
-            _ if self.is_being_deleted() && selection.leaves_out_what_is_being_deleted() => {
+            _ if self.is_being_deleted() && selection.is_by_policy() => {
                 being_deleted(&identity)
             }
             Unproven::Rejected(refusal) => {
@@ -184,7 +184,7 @@ impl Object {
                 (None, Reason::Lineage(refusal.reason), message)
             }
             Unproven::Undecided => {
-                let message = pending(&check.selector.object_ref, &identity, &self.value);
+                let message = pending(&check.selector.object_ref, &identity, self.awaiting(selection));
                 let outcome = Some(CheckOutcome::Pending);
                 (outcome, JudgeReason::Pending.into(), message)
             }
@@ -208,6 +208,12 @@ impl Object {
         }
     }
 
+    /// The object, if its approvers may be named. After a grant the message is shown in the policy's namespace too, which
+    /// may be another one.
+    fn awaiting(&self, selection: &Selection) -> Option<&Value> {
+        selection.is_by_policy().then_some(&self.value)
+    }
+
     /// The objects between pod and approval.
     fn lineage(&self) -> Vec<ObjectRef> {
         let proof = self.proof.as_ref().and_then(|it| it.proof().ok());
@@ -223,12 +229,11 @@ fn being_deleted(identity: &ObjectRef) -> (Option<CheckOutcome>, Reason, String)
 
 fn by_state(
     check: &Check,
-    object: &Object,
+    (identity, awaiting): (&ObjectRef, Option<&Value>),
     state: &ObjectState,
     words: Option<&str>,
     approvals: Option<&Approvals>,
 ) -> (Option<CheckOutcome>, JudgeReason, String) {
-    let identity = &object.identity.clone().unwrap_or_default();
     let outcome = state.outcome();
     let said = |sentence: String| words.map_or(sentence, str::to_owned);
     match outcome {
@@ -243,7 +248,7 @@ fn by_state(
             (Some(outcome), JudgeReason::Approved, message)
         }
         CheckOutcome::Pending => {
-            let message = said(pending(&check.selector.object_ref, identity, &object.value));
+            let message = said(pending(&check.selector.object_ref, identity, awaiting));
             (Some(outcome), JudgeReason::Pending, message)
         }
         CheckOutcome::Rejected => {
@@ -284,12 +289,13 @@ fn hidden(state: ObjectState) -> ObjectState {
     }
 }
 
-fn pending(kind: &ObjectKind, identity: &ObjectRef, object: &Value) -> String {
+/// The sentence about an object without a decision. The approvers are named where there is an object to read them from.
+fn pending(kind: &ObjectKind, identity: &ObjectRef, awaiting: Option<&Value>) -> String {
     if records_approvers(kind) {
         let ObjectRef {
             namespace, name, ..
         } = identity;
-        let awaited = approvers::awaited(object);
+        let awaited = awaiting.map_or_else(|| "its approvers".to_owned(), approvers::awaited);
         format!("{identity} waits for {awaited}: tkn-approvaltask approve {name} -n {namespace}")
     } else {
         format!("{identity} is pending")

@@ -15,23 +15,54 @@ pub struct Link {
     pub name: Name,
 }
 
+/// The limit of entries for the pods of one namespace. An entry is an object that one request depends on, and takes about
+/// half a kilobyte.
+const MOST_OF_NAMESPACE: usize = 16 * 1024;
+/// The limit of entries for all namespaces.
+const MOST_OF_ALL: usize = 64 * 1024;
+
 /// Links by request, and requests by link.
 #[derive(Debug, Default)]
 pub struct Links {
     of_request: BTreeMap<Name, BTreeSet<Link>>,
     of_link: BTreeMap<Link, BTreeSet<Name>>,
+    /// The number of entries by the namespace of the objects, which is the pod's.
+    counts: BTreeMap<String, usize>,
 }
 
 impl Links {
-    /// Records that a request depends on these objects as well. A reconciliation does this before it reads them, so that
-    /// no change in between is lost.
-    pub fn add(&mut self, request: &Name, links: impl IntoIterator<Item = Link>) {
+    /// Records that a waiting request depends on these objects as well, as long as there is room for its namespace. A
+    /// reconciliation does this before it reads them, so that no change in between is lost. False if one was not recorded.
+    pub fn add(&mut self, request: &Name, links: impl IntoIterator<Item = Link>) -> bool {
+        let mut are_all = true;
         for link in links {
-            let requests = self.of_link.entry(link.clone()).or_default();
-            requests.insert(request.clone());
-            let links = self.of_request.entry(request.clone()).or_default();
-            links.insert(link);
+            let own = self.counts.get(&link.name.namespace).copied();
+            let all = self.counts.values().sum::<usize>();
+            let has_room = own.unwrap_or_default() < MOST_OF_NAMESPACE && all < MOST_OF_ALL;
+            if has_room || self.has(request, &link) {
+                self.follow(request, link);
+            } else {
+                are_all = false;
+            }
         }
+        are_all
+    }
+
+    /// Records that a grant rests on an object. There is always room: a grant rests on few objects, and its end must not
+    /// depend on the requests beside it.
+    pub fn follow(&mut self, request: &Name, link: Link) {
+        let namespace = link.name.namespace.clone();
+        let requests = self.of_link.entry(link.clone()).or_default();
+        if requests.insert(request.clone()) {
+            *self.counts.entry(namespace).or_default() += 1;
+        }
+        let links = self.of_request.entry(request.clone()).or_default();
+        links.insert(link);
+    }
+
+    fn has(&self, request: &Name, link: &Link) -> bool {
+        let links = self.of_request.get(request);
+        links.is_some_and(|it| it.contains(link))
     }
 
     /// Drops the objects that a request depends on no more.
@@ -44,6 +75,13 @@ impl Links {
             self.of_request.remove(request);
         }
         for link in dropped {
+            let namespace = &link.name.namespace;
+            if let Some(count) = self.counts.get_mut(namespace) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    self.counts.remove(namespace);
+                }
+            }
             if let Some(requests) = self.of_link.get_mut(&link) {
                 requests.remove(request);
                 if requests.is_empty() {
@@ -69,8 +107,12 @@ impl Links {
 
     /// The numbers of entries.
     #[cfg(test)]
-    pub(super) fn census(&self) -> [usize; 2] {
-        [self.of_request.len(), self.of_link.len()]
+    pub(super) fn census(&self) -> [usize; 3] {
+        [
+            self.of_request.len(),
+            self.of_link.len(),
+            self.counts.len(),
+        ]
     }
 }
 
@@ -98,8 +140,8 @@ mod tests {
     fn an_object_leads_to_the_requests_that_depend_on_it_and_to_no_other() {
         let mut links = Links::default();
         let (one, other) = (Name::new("tools", "one"), Name::new("tools", "other"));
-        links.add(&one, [link("a"), link("b")]);
-        links.add(&other, [link("b")]);
+        assert!(links.add(&one, [link("a"), link("b")]));
+        assert!(links.add(&other, [link("b")]));
         assert_eq!(woken(&links, "a"), ["one"]);
         assert_eq!(woken(&links, "b"), ["one", "other"]);
         assert!(woken(&links, "c").is_empty());
@@ -113,8 +155,8 @@ mod tests {
     fn what_is_not_needed_any_more_leaves_nothing() {
         let mut links = Links::default();
         let (one, other) = (Name::new("tools", "one"), Name::new("tools", "other"));
-        links.add(&one, [link("a"), link("b")]);
-        links.add(&other, [link("b")]);
+        assert!(links.add(&one, [link("a"), link("b")]));
+        assert!(links.add(&other, [link("b")]));
         links.retain(&one, |it| *it == link("b"));
         assert!(woken(&links, "a").is_empty());
         assert_eq!(woken(&links, "b"), ["one", "other"]);
@@ -123,6 +165,37 @@ mod tests {
         assert_eq!(woken(&links, "b"), ["other"]);
         links.retain(&other, |_| false);
         links.retain(&other, |_| false);
-        assert_eq!(links.census(), [0, 0]);
+        assert_eq!(links.census(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_namespace_has_its_share_of_links_and_a_grant_always_has_room() {
+        let mut links = Links::default();
+        let of = |namespace: &str, number: usize| {
+            let mut link = link(&number.to_string());
+            link.name.namespace = namespace.to_owned();
+            link
+        };
+        let request = |name: &str| Name::new("tools", name);
+        let loud = request("loud");
+        assert!(links.add(&loud, (0..MOST_OF_NAMESPACE).map(|it| of("loud", it))));
+        assert!(links.add(&loud, [of("loud", 0)]), "it is recorded already");
+        let last = of("loud", MOST_OF_NAMESPACE);
+        assert!(!links.add(&loud, [last.clone()]));
+        assert!(links.add(&request("quiet"), [of("quiet", 0)]));
+        links.follow(&request("granted"), last.clone());
+        let woken: Vec<_> = links.of_object(&last.kind, &last.name).collect();
+        assert_eq!(woken, [&request("granted")]);
+        links.retain(&request("granted"), |_| false);
+        links.retain(&loud, |it| *it != of("loud", 0));
+        assert!(links.add(&loud, [last]));
+        for number in 1..MOST_OF_ALL / MOST_OF_NAMESPACE {
+            let namespace = format!("n{number}");
+            let all = (0..MOST_OF_NAMESPACE - 1).map(|it| of(&namespace, it));
+            assert!(links.add(&request(&namespace), all));
+        }
+        let rest = MOST_OF_ALL - links.counts.values().sum::<usize>();
+        let others = (0..=rest).map(|it| of("another", it));
+        assert!(!links.add(&request("another"), others), "the total is taken");
     }
 }

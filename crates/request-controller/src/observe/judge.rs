@@ -234,7 +234,7 @@ impl Observer {
             })
             .collect();
         let wanted = links.values().cloned().collect();
-        if let Err(error) = self.read_links(&Name::of(request), wanted, look).await {
+        if let Err(error) = self.read_followed(&Name::of(request), wanted, look).await {
             warn!(request = %Name::of(request), error = report(&error), "lineage not looked at");
         }
         let mut runs = Vec::new();

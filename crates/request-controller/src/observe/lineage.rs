@@ -53,7 +53,9 @@ impl Observer {
                 let state = self.world.read();
                 state.links.of_request(request).cloned().collect()
             };
-            self.read_links(request, known, look).await?;
+            if !self.read_links(request, known, look).await? {
+                return Ok(Err(too_large()));
+            }
         }
         // The judge refuses further ones.
         for approval in approvals.iter().take(MOST_PROOFS) {
@@ -86,7 +88,9 @@ impl Observer {
                 if collected.len() + missing.len() > MOST_OBJECTS {
                     return Ok(Err(too_large()));
                 }
-                self.read_links(request, missing.clone(), look).await?;
+                if !self.read_links(request, missing.clone(), look).await? {
+                    return Ok(Err(too_large()));
+                }
                 for link in missing {
                     let text = match look.links.get(&link) {
                         Some(NamedObject::Trouble(trouble, message)) => {
@@ -107,24 +111,48 @@ impl Observer {
         Ok(Ok(collected.into_values().flatten().collect()))
     }
 
-    /// Reads the objects that were not read yet, side by side.
-    pub(super) async fn read_links(
+    /// Reads objects that a waiting request depends on, and that were not read yet. False if there is no room to record
+    /// the dependence.
+    async fn read_links(
+        &self,
+        request: &Name,
+        mut links: Vec<Link>,
+        look: &Look,
+    ) -> Result<bool, ObserveError> {
+        links.retain(|it| !look.links.has(it));
+        let has_room = links.is_empty() || {
+            // Before the objects are read, so that a change in between wakes the request again.
+            let mut state = self.world.write();
+            let is_known = state.requests.get(request).is_some();
+            !is_known || state.links.add(request, links.iter().cloned())
+        };
+        if has_room {
+            self.read_objects(links, look).await?;
+        }
+        Ok(has_room)
+    }
+
+    /// Reads objects that a grant rests on.
+    pub(super) async fn read_followed(
         &self,
         request: &Name,
         mut links: Vec<Link>,
         look: &Look,
     ) -> Result<(), ObserveError> {
         links.retain(|it| !look.links.has(it));
-        if links.is_empty() {
-            return Ok(());
-        }
-        // Before the objects are read, so that a change in between wakes the request again.
-        {
+        if !links.is_empty() {
             let mut state = self.world.write();
             if state.requests.get(request).is_some() {
-                state.links.add(request, links.iter().cloned());
+                for link in &links {
+                    state.links.follow(request, link.clone());
+                }
             }
         }
+        self.read_objects(links, look).await
+    }
+
+    /// Reads objects side by side.
+    async fn read_objects(&self, links: Vec<Link>, look: &Look) -> Result<(), ObserveError> {
         let reads = links.into_iter().map(async |link| {
             let object = self.objects.named(&link.kind, &link.name, look.via).await;
             (link, object)
@@ -153,7 +181,8 @@ fn link(missing: &Missing) -> Link {
 
 fn too_large() -> (Trouble, String) {
     let message = format!(
-        "more than {MOST_OBJECTS} objects, or {} MiB of them, are between the pod and its approvals",
+        "more than {MOST_OBJECTS} objects, or {} MiB of them, are between the pod and its approvals, or too many requests \
+         of the namespace wait for such objects",
         MOST_BYTES / 1024 / 1024
     );
     (Trouble::LineageTooLarge, message)

@@ -1,8 +1,8 @@
 //! Tekton's controller and the controller of its approval gate in one namespace, as far as a proof depends on them.
 //!
 //! They behave as the real ones do, mistakes included: children get their derived names; an object that took such a name
-//! first is adopted as it is, and so is a TaskRun or CustomRun with copied labels and owner reference, or a pod with the
-//! label and the owner reference of a TaskRun; names of deleted children stay in `status.childReferences`; a cancelled
+//! first is adopted as it is, and so is a `TaskRun` or `CustomRun` with copied labels and owner reference, or a pod with
+//! the label and the owner reference of a `TaskRun`; names of deleted children stay in `status.childReferences`; a cancelled
 //! approval can still be given; `status.state` is counted from the approvers' inputs.
 
 use e2e::{
@@ -125,11 +125,6 @@ impl<'a> Pipelines<'a> {
             .patch(APPROVAL_TASK, approval, &fields)
             .unwrap();
         self.work();
-    }
-
-    /// The labels of a child of a run.
-    pub(crate) fn labels(&self, run: &str, task: &str) -> Value {
-        json!({RUN_LABEL: run, "tekton.dev/pipelineTask": task})
     }
 
     /// Waits until the check of a pod's request has one of these reasons.
@@ -299,7 +294,7 @@ impl<'a> Pipelines<'a> {
         self.status(CUSTOM_RUN, run, &json!({"conditions": conditions}))
     }
 
-    /// A TaskRun or CustomRun as anybody may write it, with everything copied that names its run.
+    /// A `TaskRun` or `CustomRun` as anybody may write it, with everything copied that names its run.
     pub(crate) fn forged_child(
         &self,
         kind: ResourceKind,
@@ -323,7 +318,12 @@ impl<'a> Pipelines<'a> {
     }
 }
 
-/// The approval that a CustomRun asks for.
+/// The labels of a child of a run.
+pub(crate) fn labels(run: &str, task: &str) -> Value {
+    json!({RUN_LABEL: run, "tekton.dev/pipelineTask": task})
+}
+
+/// The approval that a `CustomRun` asks for.
 pub(crate) fn approval(run: &Value) -> Value {
     let params = run["spec"]["params"]
         .as_array()

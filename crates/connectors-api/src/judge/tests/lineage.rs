@@ -102,6 +102,25 @@ fn an_undecided_approval_says_which_approvers_are_awaited() {
     );
 }
 
+/// The reason for the end of a grant is shown in the policy's namespace, which may be another one.
+#[test]
+fn after_the_grant_no_awaited_approver_is_named() {
+    let mut world = World::honest();
+    world.approval["status"]["state"] = "pending".into();
+    for approver in world.approval["spec"]["approvers"].as_array_mut().unwrap() {
+        approver["input"] = "pending".into();
+    }
+    for provenance in ["Auto", "None"] {
+        let runs = [world.objects[2].clone()];
+        let judgement = after(&world, &runs)
+            .with(|it| it.check()["provenance"] = provenance.into())
+            .judged();
+        assert_eq!(judgement.said(), (Pending, JudgeReason::Pending));
+        let message = &judgement.only().message;
+        assert!(message.contains("waits for its approvers: "), "{message}");
+    }
+}
+
 /// Any account that may create an ApprovalTask could otherwise end the requests of others for good.
 #[test]
 fn a_rejection_counts_only_with_a_proof() {
