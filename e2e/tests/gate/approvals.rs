@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use e2e::{
     Deadline,
-    api::kinds::{ACCESS_POLICY, APPROVAL_TASK, DEFINITION, POD, SIGN_OFF},
+    api::kinds::{ACCESS_POLICY, DEFINITION, POD, SIGN_OFF},
     harness::PATIENCE,
     poll,
 };
