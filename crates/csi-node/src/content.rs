@@ -3,7 +3,7 @@
 use connectors_api::{Connector, ConnectorClass, Permission};
 use serde::{Deserialize, Serialize};
 
-use crate::volume::{ConnectorKey, Place, Pod, Wish};
+use crate::volume::{ConnectorKey, Pod, VolumePath, Wish};
 
 /// The facts about one connector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ struct RecordedConnector {
 
 impl Record {
     /// What will be said about a volume that holds what was wished.
-    pub(crate) fn new(place: &Place, wish: &Wish) -> Self {
+    pub(crate) fn new(place: &VolumePath, wish: &Wish) -> Self {
         let Wish {
             pod,
             connectors,

@@ -33,10 +33,10 @@ use crate::{
     kubernetes::Kubernetes,
     locks::{Lock, Locks},
     metrics::Metrics,
-    mounter::{Found, MountError, Mounter},
+    mounter::{MountError, Mounter, OnDisk},
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
     switch::{DriverObject, Switch},
-    volume::{Place, PlaceError, PodsDir, Publish, Wish},
+    volume::{PodsDir, Publish, VolumePath, VolumePathError, Wish},
 };
 
 /// How long before the kubelet gives up we answer, so that our words reach the pod and not its own.
@@ -80,7 +80,7 @@ pub(crate) struct Driver<E, K, M> {
 pub(crate) enum UnpublishError {
     /// The call is not understood.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    VolumePath(#[from] VolumePathError),
     /// The same volume is being worked on.
     #[error("another call for this volume is running")]
     InFlight,
@@ -92,7 +92,7 @@ pub(crate) enum UnpublishError {
 impl From<UnpublishError> for Status {
     fn from(error: UnpublishError) -> Self {
         let code = match error {
-            UnpublishError::Place(_) => Code::InvalidArgument,
+            UnpublishError::VolumePath(_) => Code::InvalidArgument,
             UnpublishError::InFlight => Code::Aborted,
             UnpublishError::Stuck => Code::Internal,
         };
@@ -154,7 +154,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     /// Whatever happens inside, the answer says truly whether something is left.
     async fn supervised(
         &self,
-        place: &Place,
+        place: &VolumePath,
         request: &NodePublishVolumeRequest,
         deadline: Instant,
         gone: oneshot::Receiver<()>,
@@ -176,37 +176,37 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     }
 
     /// Removes what is not complete. A volume that a pod may be using is left to the kubelet.
-    async fn left_nothing(&self, place: &Place) -> bool {
+    async fn left_nothing(&self, place: &VolumePath) -> bool {
         let cleared = self.mounting(place, |mounter, place| match mounter.look(place)? {
-            Found::Nothing => Ok(true),
-            Found::Partial => mounter.clear(place).map(|()| true),
-            Found::Published(_) | Found::Emptied(_) => Ok(false),
+            OnDisk::Nothing => Ok(true),
+            OnDisk::Partial => mounter.clear(place).map(|()| true),
+            OnDisk::Published(_) | OnDisk::Emptied(_) => Ok(false),
         });
         cleared.await.unwrap_or(false)
     }
 
     async fn attempt(
         &self,
-        place: &Place,
+        place: &VolumePath,
         request: &NodePublishVolumeRequest,
         deadline: Instant,
         mut gone: oneshot::Receiver<()>,
     ) -> Result<Published, PublishError> {
         let look = self.mounting(place, M::look);
         match look.await? {
-            Found::Published(record) => {
+            OnDisk::Published(record) => {
                 self.look_after(place, request, &record, false).await?;
                 return Ok(Published::LookedAfter);
             }
-            Found::Emptied(record) => {
+            OnDisk::Emptied(record) => {
                 self.look_after(place, request, &record, true).await?;
                 return Ok(Published::LookedAfter);
             }
             // Of a process that died: nobody was told that it is there.
-            Found::Partial => {
+            OnDisk::Partial => {
                 self.mounting(place, M::clear).await?;
             }
-            Found::Nothing => {}
+            OnDisk::Nothing => {}
         }
         let Publish { wish, token } = Publish::parse(place, request)?;
         let token = token.map_err(|error| PublishError::Caller(error.into()))?;
@@ -284,10 +284,10 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             target_path,
         } = request;
         if volume_id.is_empty() {
-            return Err(PlaceError::NoVolumeId.into());
+            return Err(VolumePathError::NoVolumeId.into());
         }
         if target_path.is_empty() {
-            return Err(PlaceError::NoTargetPath.into());
+            return Err(VolumePathError::NoTargetPath.into());
         }
         // The id is not looked at: whatever is at the kubelet's own path is to go.
         let Some(place) = self.settings.pods.at(Path::new(target_path)) else {
@@ -323,15 +323,15 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     async fn never_ours(&self, path: &str) -> Result<(), UnpublishError> {
         match tokio::fs::symlink_metadata(path).await {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Ok(_) | Err(_) => Err(PlaceError::Shape.into()),
+            Ok(_) | Err(_) => Err(VolumePathError::Shape.into()),
         }
     }
 
     /// Work on the file system, which blocks.
-    async fn mounting<T, F>(&self, place: &Place, work: F) -> Result<T, PublishError>
+    async fn mounting<T, F>(&self, place: &VolumePath, work: F) -> Result<T, PublishError>
     where
         T: Send + 'static,
-        F: FnOnce(&M, &Place) -> Result<T, MountError> + Send + 'static,
+        F: FnOnce(&M, &VolumePath) -> Result<T, MountError> + Send + 'static,
     {
         let mounter = Arc::clone(&self.mounter);
         let owned = place.clone();

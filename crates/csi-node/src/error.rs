@@ -282,7 +282,7 @@ pub(crate) fn refused(reason: Option<Ready>, message: &str, at_home: bool) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::PlaceError;
+    use crate::volume::VolumePathError;
 
     fn connector() -> ConnectorKey {
         ConnectorKey {
@@ -298,7 +298,7 @@ mod tests {
             awaited: String::new(),
         };
         let finals = [
-            PublishError::Volume(PlaceError::Shape.into()),
+            PublishError::Volume(VolumePathError::Shape.into()),
             PublishError::Caller(CallerError::NotAuthenticated),
             PublishError::Driver(DriverProblem::Absent),
             waiting.clone(),

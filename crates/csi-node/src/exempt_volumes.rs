@@ -9,12 +9,12 @@ use std::{
 use connectors_api::config::OnEnable;
 use prometheus::IntGauge;
 
-use crate::volume::Place;
+use crate::volume::VolumePath;
 
 /// What their pods were told, and how many volumes there are.
 #[derive(Debug)]
 pub(crate) struct ExemptVolumes {
-    places: Mutex<HashMap<Place, OnEnable>>,
+    places: Mutex<HashMap<VolumePath, OnEnable>>,
     count: IntGauge,
 }
 
@@ -28,7 +28,7 @@ impl ExemptVolumes {
     }
 
     /// Notes a volume. True when it was not kept before, or in another way.
-    pub(crate) fn is_news(&self, place: &Place, way: OnEnable) -> bool {
+    pub(crate) fn is_news(&self, place: &VolumePath, way: OnEnable) -> bool {
         let mut places = self.places();
         let before = places.insert(place.clone(), way);
         self.counted(&places);
@@ -36,7 +36,7 @@ impl ExemptVolumes {
     }
 
     /// The volume is gone, empty, or has its content rightly.
-    pub(crate) fn forget(&self, place: &Place) {
+    pub(crate) fn forget(&self, place: &VolumePath) {
         let mut places = self.places();
         places.remove(place);
         self.counted(&places);
@@ -48,12 +48,12 @@ impl ExemptVolumes {
         self.places().len()
     }
 
-    fn counted(&self, places: &HashMap<Place, OnEnable>) {
+    fn counted(&self, places: &HashMap<VolumePath, OnEnable>) {
         self.count
             .set(i64::try_from(places.len()).unwrap_or(i64::MAX));
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<Place, OnEnable>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<VolumePath, OnEnable>> {
         // A panic elsewhere leaves the map whole: it is changed by single calls only.
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }

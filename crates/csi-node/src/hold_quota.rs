@@ -14,7 +14,7 @@ const MOST_OF_A_POD: usize = 16;
 
 /// How many calls may be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct HoldLimits {
     /// On this node.
     pub(crate) node: usize,
     /// For the pods of one namespace.
@@ -24,7 +24,7 @@ pub(crate) struct Limits {
 /// The calls that are held on this node.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldQuota {
-    limits: Limits,
+    limits: HoldLimits,
     /// By the UID of the pod.
     pods: TenantTurns<String>,
     /// Of the node, by the namespace of the pod.
@@ -65,7 +65,7 @@ pub(crate) enum Full {
 
 impl HoldQuota {
     /// With these limits.
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: HoldLimits) -> Self {
         Self {
             limits,
             pods: TenantTurns::of(MOST_OF_A_POD),
@@ -75,7 +75,7 @@ impl HoldQuota {
 
     /// Takes a place for a volume of a pod, if there is one.
     pub(crate) fn take(&self, pod: &Pod) -> Result<Held, Full> {
-        let Limits { node, namespace } = self.limits;
+        let HoldLimits { node, namespace } = self.limits;
         let of_pod = self.pods.try_take(pod.uid.clone(), 1).ok_or(Full::Pod)?;
         let of_node = self.node.try_take(pod.namespace.clone(), 1);
         let of_node = of_node.map_err(|exceeded| match exceeded {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn quota(node: usize, namespace: usize) -> HoldQuota {
-        HoldQuota::new(Limits { node, namespace })
+        HoldQuota::new(HoldLimits { node, namespace })
     }
 
     fn pod(namespace: &str, uid: &str) -> Pod {

@@ -5,22 +5,22 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::volume::Place;
+use crate::volume::VolumePath;
 
 /// The volumes that are being worked on.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Locks(Arc<Mutex<HashSet<Place>>>);
+pub(crate) struct Locks(Arc<Mutex<HashSet<VolumePath>>>);
 
 /// A volume that is being worked on, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
     locks: Locks,
-    place: Place,
+    place: VolumePath,
 }
 
 impl Locks {
     /// Takes a volume, unless somebody has it: nobody waits in line behind a call that may hold.
-    pub(crate) fn take(&self, place: &Place) -> Option<Lock> {
+    pub(crate) fn take(&self, place: &VolumePath) -> Option<Lock> {
         self.places().insert(place.clone()).then(|| Lock {
             locks: self.clone(),
             place: place.clone(),
@@ -33,7 +33,7 @@ impl Locks {
         self.places().len()
     }
 
-    fn places(&self) -> MutexGuard<'_, HashSet<Place>> {
+    fn places(&self) -> MutexGuard<'_, HashSet<VolumePath>> {
         // A panic elsewhere leaves the set whole: it is changed by single calls only.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

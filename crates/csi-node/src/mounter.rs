@@ -16,12 +16,12 @@ pub(crate) use linux::Linux;
 
 use crate::{
     content::{Facts, Record},
-    volume::Place,
+    volume::VolumePath,
 };
 
 /// What is at the place of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum OnDisk {
     /// Nothing at all.
     Nothing,
     /// Something of ours that is not complete.
@@ -66,26 +66,31 @@ pub(crate) enum MountError {
 /// Who mounts. Calls block; for one place they come one after the other.
 pub(crate) trait Mounter: Send + Sync + 'static {
     /// What is there?
-    fn look(&self, place: &Place) -> Result<Found, MountError>;
+    fn look(&self, place: &VolumePath) -> Result<OnDisk, MountError>;
 
     /// Makes a volume where nothing is. On an error something may be left.
     fn publish(
         &self,
-        place: &Place,
+        place: &VolumePath,
         record: &Record,
         facts: &[Facts],
         passage: Passage,
     ) -> Result<(), MountError>;
 
     /// How the pod came to the content that is there. A volume that was emptied once is gated.
-    fn passage(&self, place: &Place) -> Result<Passage, MountError>;
+    fn passage(&self, place: &VolumePath) -> Result<Passage, MountError>;
 
     /// Takes the content away and leaves the mount: containers would not notice another one.
-    fn empty(&self, place: &Place) -> Result<(), MountError>;
+    fn empty(&self, place: &VolumePath) -> Result<(), MountError>;
 
     /// Gives an emptied volume its content again.
-    fn refill(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError>;
+    fn refill(
+        &self,
+        place: &VolumePath,
+        record: &Record,
+        facts: &[Facts],
+    ) -> Result<(), MountError>;
 
     /// Removes what is there. Afterwards nothing is, or this is an error.
-    fn clear(&self, place: &Place) -> Result<(), MountError>;
+    fn clear(&self, place: &VolumePath) -> Result<(), MountError>;
 }

@@ -26,7 +26,7 @@ use crate::{
     driver::{Driver, Settings},
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
-    hold_quota::{HoldQuota, Limits},
+    hold_quota::{HoldLimits, HoldQuota},
     kubernetes::Live,
     locks::Locks,
     metrics::{Metrics, SwitchMetrics},
@@ -71,7 +71,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         kept: ExemptVolumes::new(metrics.kept.clone()),
         metrics,
         stop: process.shell.tasks.stop(),
-        holds: HoldQuota::new(Limits {
+        holds: HoldQuota::new(HoldLimits {
             node: limit(max_held),
             namespace: limit(max_held_per_namespace),
         }),

@@ -38,16 +38,16 @@ use crate::{
     evaluator::{Answers, Evaluator},
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
-    hold_quota::{HoldQuota, Limits},
+    hold_quota::{HoldLimits, HoldQuota},
     kubernetes::{Created, Kubernetes, Lookup, NoAnswer, Word},
     locks::Locks,
     metrics::Metrics,
-    mounter::{Found, MountError, Mounter, Passage},
+    mounter::{MountError, Mounter, OnDisk, Passage},
     proto::csi::{
         NodePublishVolumeRequest, VolumeCapability,
         volume_capability::{AccessType, MountVolume},
     },
-    volume::{AUDIENCE, ConnectorKey, Place, Pod, PodsDir, Token, Wish},
+    volume::{AUDIENCE, ConnectorKey, Pod, PodsDir, Token, VolumePath, Wish},
 };
 
 pub(crate) const KUBELET: &str = "/var/lib/kubelet";
@@ -94,17 +94,17 @@ pub(crate) fn wish(connectors: &[&str]) -> Wish {
 }
 
 /// A volume of the usual pod.
-pub(crate) fn place(volume: &str) -> Place {
+pub(crate) fn place(volume: &str) -> VolumePath {
     place_in(Path::new(KUBELET), volume)
 }
 
 /// A volume of the usual pod of another kubelet.
-pub(crate) fn place_in(kubelet: &Path, volume: &str) -> Place {
+pub(crate) fn place_in(kubelet: &Path, volume: &str) -> VolumePath {
     place_of(kubelet, "uid-1", volume)
 }
 
 /// A volume of any pod.
-pub(crate) fn place_of(kubelet: &Path, pod: &str, volume: &str) -> Place {
+pub(crate) fn place_of(kubelet: &Path, pod: &str, volume: &str) -> VolumePath {
     let pods = PodsDir::new(kubelet);
     let target = pods
         .path()
@@ -121,7 +121,7 @@ pub(crate) fn request() -> NodePublishVolumeRequest {
 }
 
 /// The same for another volume.
-pub(crate) fn request_at(place: &Place) -> NodePublishVolumeRequest {
+pub(crate) fn request_at(place: &VolumePath) -> NodePublishVolumeRequest {
     let context = [
         ("csi.storage.k8s.io/ephemeral", "true"),
         ("csi.storage.k8s.io/pod.name", "deploy-1"),
@@ -435,9 +435,9 @@ pub(crate) struct FakeMounter(Mutex<Node>);
 )]
 pub(crate) struct Node {
     /// What is at each place.
-    pub(crate) found: HashMap<Place, Found>,
+    pub(crate) found: HashMap<VolumePath, OnDisk>,
     /// Places of volumes that were mounted while nothing was gated, and not emptied since.
-    pub(crate) while_off: HashSet<Place>,
+    pub(crate) while_off: HashSet<VolumePath>,
     /// What was written last.
     pub(crate) facts: Vec<Facts>,
     /// The next publication fails, and leaves something.
@@ -476,18 +476,18 @@ fn broken() -> MountError {
 }
 
 impl Mounter for FakeMounter {
-    fn look(&self, place: &Place) -> Result<Found, MountError> {
+    fn look(&self, place: &VolumePath) -> Result<OnDisk, MountError> {
         Ok(self
             .node()
             .found
             .get(place)
             .cloned()
-            .unwrap_or(Found::Nothing))
+            .unwrap_or(OnDisk::Nothing))
     }
 
     fn publish(
         &self,
-        place: &Place,
+        place: &VolumePath,
         record: &Record,
         facts: &[Facts],
         passage: Passage,
@@ -495,7 +495,7 @@ impl Mounter for FakeMounter {
         let waits = {
             let mut node = self.node();
             assert!(!node.found.contains_key(place), "mounted over something");
-            node.found.insert(place.clone(), Found::Partial);
+            node.found.insert(place.clone(), OnDisk::Partial);
             node.publish_waits.take()
         };
         if let Some(waits) = waits {
@@ -507,7 +507,7 @@ impl Mounter for FakeMounter {
         }
         assert!(!std::mem::take(&mut node.publish_panics), "on purpose");
         node.found
-            .insert(place.clone(), Found::Published(record.clone()));
+            .insert(place.clone(), OnDisk::Published(record.clone()));
         node.facts = facts.to_vec();
         if std::mem::take(&mut node.seal_fails) {
             return Err(broken());
@@ -518,7 +518,7 @@ impl Mounter for FakeMounter {
         Ok(())
     }
 
-    fn passage(&self, place: &Place) -> Result<Passage, MountError> {
+    fn passage(&self, place: &VolumePath) -> Result<Passage, MountError> {
         let node = self.node();
         if node.passage_fails {
             return Err(broken());
@@ -530,27 +530,32 @@ impl Mounter for FakeMounter {
         })
     }
 
-    fn empty(&self, place: &Place) -> Result<(), MountError> {
+    fn empty(&self, place: &VolumePath) -> Result<(), MountError> {
         let mut node = self.node();
         node.while_off.remove(place);
-        if let Some(Found::Published(record)) = node.found.get(place).cloned() {
-            node.found.insert(place.clone(), Found::Emptied(record));
+        if let Some(OnDisk::Published(record)) = node.found.get(place).cloned() {
+            node.found.insert(place.clone(), OnDisk::Emptied(record));
             node.emptied += 1;
         }
         Ok(())
     }
 
-    fn refill(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError> {
+    fn refill(
+        &self,
+        place: &VolumePath,
+        record: &Record,
+        facts: &[Facts],
+    ) -> Result<(), MountError> {
         let mut node = self.node();
         node.found
-            .insert(place.clone(), Found::Published(record.clone()));
+            .insert(place.clone(), OnDisk::Published(record.clone()));
         node.while_off.remove(place);
         node.facts = facts.to_vec();
         node.refilled += 1;
         Ok(())
     }
 
-    fn clear(&self, place: &Place) -> Result<(), MountError> {
+    fn clear(&self, place: &VolumePath) -> Result<(), MountError> {
         let mut node = self.node();
         if node.clear_fails {
             return Err(broken());
@@ -626,7 +631,7 @@ impl<M: Mounter> World<M> {
             kept: ExemptVolumes::new(metrics.kept.clone()),
             metrics,
             stop,
-            holds: HoldQuota::new(Limits {
+            holds: HoldQuota::new(HoldLimits {
                 node: held,
                 // All pods are of one namespace.
                 namespace: held + 1,

@@ -4,7 +4,7 @@
 //! never name what the kubelet put beside it, among which is the pod's token.
 
 mod attributes;
-mod place;
+mod path;
 mod token;
 
 #[cfg(test)]
@@ -16,7 +16,7 @@ use connectors_api::Permission;
 use thiserror::Error;
 
 pub(crate) use attributes::AttributeError;
-pub(crate) use place::{Place, PlaceError, PodsDir};
+pub(crate) use path::{PodsDir, VolumePath, VolumePathError};
 pub(crate) use token::{AUDIENCE, Token, TokenError};
 
 use crate::proto::csi::{
@@ -86,7 +86,7 @@ pub(crate) struct Publish {
 pub(crate) enum VolumeError {
     /// Where it should appear.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    VolumePath(#[from] VolumePathError),
     /// What it should hold.
     #[error(transparent)]
     Attribute(#[from] AttributeError),
@@ -119,7 +119,7 @@ pub(crate) enum VolumeError {
 impl Publish {
     /// Reads a call whose place was found good.
     pub(crate) fn parse(
-        place: &Place,
+        place: &VolumePath,
         request: &NodePublishVolumeRequest,
     ) -> Result<Self, VolumeError> {
         let context = &request.volume_context;
@@ -166,7 +166,7 @@ fn pod(context: &HashMap<String, String>) -> Result<Pod, VolumeError> {
     Ok(Pod {
         namespace: field("csi.storage.k8s.io/pod.namespace", is_dns_label)?,
         name: field("csi.storage.k8s.io/pod.name", is_dns_subdomain)?,
-        uid: field("csi.storage.k8s.io/pod.uid", place::is_uid)?,
+        uid: field("csi.storage.k8s.io/pod.uid", path::is_uid)?,
         service_account: field("csi.storage.k8s.io/serviceAccount.name", is_dns_subdomain)?,
     })
 }

@@ -73,12 +73,12 @@ pub struct Caller {
 #[derive(Clone)]
 enum Who {
     /// A user that the API server knows.
-    Known(Arc<Known>),
+    Known(Arc<KnownUser>),
     /// A user that could open the Unix socket of this process.
     Local,
 }
 
-struct Known {
+struct KnownUser {
     user: UserInfo,
     digest: Sha,
 }
@@ -225,7 +225,7 @@ impl Inner {
         let json = serde_json::to_vec(&user).map_err(|_| Refused::Internal)?;
         let digest = Sha256::digest(&json).into();
         let quotas = self.quotas.of(CallerIdentity::of(&user));
-        let who = Who::Known(Arc::new(Known { user, digest }));
+        let who = Who::Known(Arc::new(KnownUser { user, digest }));
         Ok(Caller { who, quotas })
     }
 

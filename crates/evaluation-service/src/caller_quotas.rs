@@ -40,12 +40,12 @@ pub struct CallerLimits {
 
 /// What is limited, by the word of its metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Rpc {
     Call,
     Stream,
 }
 
-impl Kind {
+impl Rpc {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Call => "calls",
@@ -64,7 +64,7 @@ impl Kind {
 /// What a caller holds of one quota, until this is dropped.
 pub(crate) type Permit = quota::Permit<Arc<CallerIdentity>>;
 /// One call or stream of a caller, until the last clone of this is dropped.
-pub(crate) type Open = Arc<Permit>;
+pub(crate) type OpenCall = Arc<Permit>;
 
 /// The quotas of all callers. Clones are the same ones.
 #[derive(Clone)]
@@ -111,11 +111,11 @@ impl Quotas {
 
 impl CallerQuotas {
     /// Begins a call or a stream, at once or not at all: waiting would take memory as well.
-    pub(crate) fn begin(&self, kind: Kind) -> Result<Open, Refused> {
+    pub(crate) fn begin(&self, kind: Rpc) -> Result<OpenCall, Refused> {
         let quotas = &self.all.0;
         let quota = match kind {
-            Kind::Call => &quotas.calls,
-            Kind::Stream => &quotas.streams,
+            Rpc::Call => &quotas.calls,
+            Rpc::Stream => &quotas.streams,
         };
         let open = quota.try_take(self.caller(), 1).map_err(|_| {
             quotas.metrics.caller_limit(kind.as_str());
@@ -183,7 +183,7 @@ mod tests {
         })
     }
 
-    fn take_all(caller: &CallerQuotas, kind: Kind) -> Vec<Open> {
+    fn take_all(caller: &CallerQuotas, kind: Rpc) -> Vec<OpenCall> {
         std::iter::from_fn(|| caller.begin(kind).ok()).collect()
     }
 
@@ -193,10 +193,10 @@ mod tests {
         let greedy = quotas.of(user("greedy", &[]));
         let modest = quotas.of(user("modest", &[]));
         let local = quotas.of(CallerIdentity::Local(0));
-        let calls = take_all(&greedy, Kind::Call);
-        let streams = take_all(&greedy, Kind::Stream);
+        let calls = take_all(&greedy, Rpc::Call);
+        let streams = take_all(&greedy, Rpc::Stream);
         assert_eq!((calls.len(), streams.len()), (LIMITS.calls, LIMITS.streams));
-        let refused = [Kind::Call, Kind::Stream].map(|kind| greedy.begin(kind).err());
+        let refused = [Rpc::Call, Rpc::Stream].map(|kind| greedy.begin(kind).err());
         assert!(matches!(
             refused,
             [Some(Refused::TooManyCalls), Some(Refused::TooManyStreams)]
@@ -214,8 +214,8 @@ mod tests {
         assert!(greedy.batch().now_or_never().is_none());
         assert!(greedy.question().now_or_never().is_none());
         for other in [modest, local] {
-            assert_eq!(take_all(&other, Kind::Call).len(), LIMITS.calls);
-            assert_eq!(take_all(&other, Kind::Stream).len(), LIMITS.streams);
+            assert_eq!(take_all(&other, Rpc::Call).len(), LIMITS.calls);
+            assert_eq!(take_all(&other, Rpc::Stream).len(), LIMITS.streams);
             assert!(other.message().now_or_never().is_some());
             assert!(other.batch().now_or_never().is_some());
             assert!(other.question().now_or_never().is_some());
@@ -239,23 +239,23 @@ mod tests {
     fn a_place_is_taken_until_all_that_it_stands_for_is_gone() {
         let quotas = quotas();
         let caller = quotas.of(user("a", &[]));
-        let mut all = take_all(&caller, Kind::Stream);
+        let mut all = take_all(&caller, Rpc::Stream);
         let task = all[0].clone();
         drop(all.remove(0));
-        assert!(caller.begin(Kind::Stream).is_err());
+        assert!(caller.begin(Rpc::Stream).is_err());
         drop(task);
-        assert!(caller.begin(Kind::Stream).is_ok());
+        assert!(caller.begin(Rpc::Stream).is_ok());
     }
 
     #[test]
     fn a_caller_is_remembered_as_long_as_it_has_something_and_no_longer() {
         let quotas = quotas();
         let caller = quotas.of(user("a", &[]));
-        let place = take_all(&caller, Kind::Call).pop().unwrap();
+        let place = take_all(&caller, Rpc::Call).pop().unwrap();
         drop(caller);
         // What it has counts, even if everything else about it was forgotten meanwhile.
         let again = quotas.of(user("a", &[]));
-        assert_eq!(take_all(&again, Kind::Call).len(), LIMITS.calls - 1);
+        assert_eq!(take_all(&again, Rpc::Call).len(), LIMITS.calls - 1);
         drop((again, place));
         assert_eq!(quotas.0.calls.tenants(), 0);
     }

@@ -92,7 +92,7 @@ pub(crate) fn user(subject: ServiceAccountName<&str>) -> User {
 }
 
 /// What a question comes to.
-pub(crate) enum Found<'a> {
+pub(crate) enum AccessResult<'a> {
     /// A permission that holds at any time.
     Standing(Grant<'a>),
     /// A permission of the pod.
@@ -121,7 +121,7 @@ impl Why {
     }
 }
 
-impl Found<'_> {
+impl AccessResult<'_> {
     /// The word for it.
     pub(crate) const fn word(&self) -> AccessDecision {
         match self {
@@ -143,9 +143,11 @@ pub fn answer(world: &World, question: &AccessQuestion, now: Timestamp) -> Acces
 pub(crate) fn answer_asked(world: &World, asked: &Asked<'_>, now: Timestamp) -> AccessAnswer {
     let deciding = deciding(world, &asked.question);
     let (decision, reason) = match decide(world, asked, || deciding, now) {
-        Found::Standing(grant) => (Decision::AllowedStanding(binding(&grant)), reason(&grant)),
-        Found::Pod(grant) => (Decision::AllowedPod(binding(&grant)), reason(&grant)),
-        Found::No(why) => (Decision::Denied, no(asked.question, why.as_str())),
+        AccessResult::Standing(grant) => {
+            (Decision::AllowedStanding(binding(&grant)), reason(&grant))
+        }
+        AccessResult::Pod(grant) => (Decision::AllowedPod(binding(&grant)), reason(&grant)),
+        AccessResult::No(why) => (Decision::Denied, no(asked.question, why.as_str())),
     };
     AccessAnswer {
         decision,
@@ -159,7 +161,7 @@ pub(crate) fn answer_asked(world: &World, asked: &Asked<'_>, now: Timestamp) -> 
 }
 
 /// What a question comes to, from what is known, at this time.
-pub(crate) fn find<'a>(world: &'a World, asked: &'a Asked<'a>, now: Timestamp) -> Found<'a> {
+pub(crate) fn find<'a>(world: &'a World, asked: &'a Asked<'a>, now: Timestamp) -> AccessResult<'a> {
     decide(world, asked, || deciding(world, &asked.question), now)
 }
 
@@ -175,31 +177,31 @@ fn decide<'a>(
     asked: &'a Asked<'a>,
     deciding: impl FnOnce() -> Option<&'a KnownRequest>,
     now: Timestamp,
-) -> Found<'a> {
+) -> AccessResult<'a> {
     let question = asked.question;
     if !asked.lacks_standing {
         // The subresource of the standing form is the permission alone.
         let mut standing = asked.allowing(world, question.permission.as_str());
         if let Some(grant) = standing.find(|grant| !is_ours_and_going(grant.binding)) {
-            return Found::Standing(grant);
+            return AccessResult::Standing(grant);
         }
     }
     // Without the UID of a pod nobody can tell whose permission the pod form is.
     let pod = question.pod.filter(|pod| !pod.uid.is_empty());
     let Some(pod) = pod else {
-        return Found::No(Why::NoStanding);
+        return AccessResult::No(Why::NoStanding);
     };
     let mut grants = asked.allowing(world, asked.pod_form(pod)).peekable();
     if grants.peek().is_none() {
-        return Found::No(Why::None);
+        return AccessResult::No(Why::None);
     }
     let Some(request) = deciding() else {
-        return Found::No(Why::NoneHolds);
+        return AccessResult::No(Why::NoneHolds);
     };
     let holds = |grant: &Grant<'_>| is_of(grant, request, question) && holds(grant, request, now);
     match grants.find(holds) {
-        Some(grant) => Found::Pod(grant),
-        None => Found::No(Why::NoneHolds),
+        Some(grant) => AccessResult::Pod(grant),
+        None => AccessResult::No(Why::NoneHolds),
     }
 }
 

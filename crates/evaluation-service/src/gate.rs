@@ -26,7 +26,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service as TowerService, ServiceExt};
 
 use crate::auth::Caller;
-use crate::caller_quotas::Kind;
+use crate::caller_quotas::Rpc;
 use crate::error::Refused;
 use crate::health::Healthy;
 use crate::service::Service;
@@ -154,7 +154,7 @@ impl Gate {
             Err(error) => return refused(error),
         };
         let is_stream = call == WATCH_ACCESS || path.starts_with(REFLECTION);
-        let kind = if is_stream { Kind::Stream } else { Kind::Call };
+        let kind = if is_stream { Rpc::Stream } else { Rpc::Call };
         let open = match caller.quotas.begin(kind) {
             Ok(open) => open,
             Err(error) => return refused(error),

@@ -26,7 +26,7 @@ const MOST_IDS: usize = 200_000;
 pub(crate) struct Questions {
     memory: StreamMemory,
     hashing: RandomState,
-    open: HashMap<u64, Box<Open>>,
+    open: HashMap<u64, Box<OpenQuestion>>,
     ids: HashSet<u64>,
     /// By the hash of what they are about. Where two hashes meet, one question too many is looked at.
     by_tuple: HashMap<u64, BTreeSet<u64>>,
@@ -53,16 +53,16 @@ struct Namespace {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenQuestion {
     question: AccessQuestion,
-    said: Option<Said>,
+    said: Option<AnswerDigest>,
 }
 
 /// An answer, whenever it was found, in so many bytes however much it says.
 #[derive(Debug, PartialEq, Eq)]
-struct Said([u8; 32]);
+struct AnswerDigest([u8; 32]);
 
-impl Said {
+impl AnswerDigest {
     fn of(answer: &AccessAnswer) -> Self {
         let mut told: v1::AccessAnswer = answer.clone().into();
         told.fresh_as_of = None;
@@ -150,7 +150,8 @@ impl Questions {
             self.dirty.insert(id);
         }
         let said = None;
-        self.open.insert(id, Box::new(Open { question, said }));
+        self.open
+            .insert(id, Box::new(OpenQuestion { question, said }));
         let now = (self.open.len(), self.by_namespace.len());
         self.most = (self.most.0.max(now.0), self.most.1.max(now.1));
         Ok(())
@@ -268,7 +269,7 @@ impl Questions {
                 continue;
             }
             let now = answer(&open.question);
-            let said = Some(Said::of(&now));
+            let said = Some(AnswerDigest::of(&now));
             if open.said != said {
                 open.said = said;
                 return Some((id, now));

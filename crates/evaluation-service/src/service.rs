@@ -26,7 +26,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::auth::{Caller, Callers, Right, TokenOwner};
 use crate::batch::Batch;
-use crate::caller_quotas::Open;
+use crate::caller_quotas::OpenCall;
 use crate::error::Refused;
 use crate::evaluate::Judged;
 use crate::evaluate::answer_cache::AnswerCache;
@@ -36,7 +36,7 @@ use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::rego::Pool;
 use crate::slots::Slots;
-use crate::stream::{Context, Said, UNSENT};
+use crate::stream::{StreamContext, StreamMessage, UNSENT};
 use crate::world::{Shared, World};
 use crate::{check, evaluate, explain, requestable, stream, validate, who_can};
 
@@ -340,7 +340,7 @@ impl Evaluation for Service {
         self.counted("ReviewToken", answer).await
     }
 
-    type WatchAccessStream = ReceiverStream<Said>;
+    type WatchAccessStream = ReceiverStream<StreamMessage>;
 
     async fn watch_access(
         &self,
@@ -348,10 +348,10 @@ impl Evaluation for Service {
     ) -> Result<Response<Self::WatchAccessStream>, Status> {
         let begin = async {
             let caller = caller(&request)?;
-            let open: Option<Open> = request.extensions().get().cloned();
+            let open: Option<OpenCall> = request.extensions().get().cloned();
             let open = open.ok_or(Refused::Internal)?;
             self.look(|_, _| ())?;
-            let context = Context {
+            let context = StreamContext {
                 shared: Arc::clone(&self.shared),
                 callers: self.callers.clone(),
                 caller,

@@ -43,10 +43,10 @@ const REVIEWS: usize = 8;
 /// Changes to the whole cluster that come closer together than this are one.
 const TOGETHER: Duration = Duration::from_millis(20);
 
-pub(crate) type Said = Result<WatchAccessResponse, Status>;
+pub(crate) type StreamMessage = Result<WatchAccessResponse, Status>;
 
 /// What a stream needs to know of the service.
-pub(crate) struct Context {
+pub(crate) struct StreamContext {
     pub(crate) shared: Arc<Shared>,
     pub(crate) callers: Callers,
     pub(crate) caller: Caller,
@@ -56,7 +56,7 @@ pub(crate) struct Context {
     pub(crate) stop: Stop,
 }
 
-impl Context {
+impl StreamContext {
     /// For how long what is known may still be said.
     fn fresh_for(&self) -> Result<Duration, Refused> {
         let world = self.shared.read();
@@ -65,10 +65,10 @@ impl Context {
 }
 
 struct Running {
-    context: Context,
+    context: StreamContext,
     questions: Questions,
     changes: broadcast::Receiver<Change>,
-    said: mpsc::Sender<Said>,
+    said: mpsc::Sender<StreamMessage>,
     reviews: JoinSet<(String, Result<(), Refused>)>,
     everything: Together,
 }
@@ -85,9 +85,9 @@ impl Together {
 
 /// Runs a stream to its end.
 pub(crate) async fn run(
-    context: Context,
+    context: StreamContext,
     heard: Streaming<WatchAccessRequest>,
-    said: mpsc::Sender<Said>,
+    said: mpsc::Sender<StreamMessage>,
 ) {
     context.metrics.streams.inc();
     let mut running = Running {
@@ -273,7 +273,7 @@ impl Running {
     }
 
     fn news(&mut self) -> Result<Option<WatchAccessResponse>, Refused> {
-        let Context {
+        let StreamContext {
             shared,
             metrics,
             max_staleness,

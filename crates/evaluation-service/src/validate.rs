@@ -17,19 +17,19 @@ use crate::slots::{Purpose, Slots};
 const LONGEST: usize = 1024 * 1024;
 
 /// A policy that nobody has read yet.
-pub(crate) struct Policy {
+pub(crate) struct UnreadPolicy {
     text: Vec<u8>,
     pub(crate) namespace: String,
 }
 
 /// What is asked about, and the namespace whose permission it needs.
-pub(crate) fn read(request: ValidatePolicyRequest) -> Result<Policy, Refused> {
+pub(crate) fn read(request: ValidatePolicyRequest) -> Result<UnreadPolicy, Refused> {
     let ValidatePolicyRequest { policy } = request;
     if policy.len() > LONGEST {
         return Err(Refused::PolicyTooLong);
     }
     let namespace = namespace_in(&policy)?;
-    Ok(Policy {
+    Ok(UnreadPolicy {
         text: policy,
         namespace,
     })
@@ -37,12 +37,12 @@ pub(crate) fn read(request: ValidatePolicyRequest) -> Result<Policy, Refused> {
 
 /// Everything that is to be said about a policy.
 pub(crate) async fn validate(
-    policy: Policy,
+    policy: UnreadPolicy,
     pool: &Pool,
     slots: &Slots,
     memory: &Memory,
 ) -> Result<ValidatePolicyResponse, Refused> {
-    let Policy { text, namespace } = policy;
+    let UnreadPolicy { text, namespace } = policy;
     let (of, taken) = (
         namespace.clone(),
         memory.take(weigh(&text), Purpose::Written).await?,

@@ -19,7 +19,7 @@ use connectors_api::AccessPolicySpec;
 
 use crate::cache::Job;
 use inspector::Inspection;
-use verdict::Verdict;
+use verdict::ChecksVerdict;
 
 /// What is known of a policy's checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Checks {
     /// Nobody has looked since this process started; what was told of this version of the policy holds.
     AsTold,
     /// Somebody has looked.
-    Judged(Verdict),
+    Judged(ChecksVerdict),
 }
 
 /// What was found last, by policy.
@@ -78,7 +78,7 @@ mod tests {
             defaults: DefaultRequesters::Namespace,
             at: Instant::now(),
             places: Vec::new(),
-            verdict: Verdict {
+            verdict: ChecksVerdict {
                 reason,
                 message: String::new(),
             },

@@ -23,7 +23,7 @@ use crate::{
 };
 use objects::{of_binding, of_role, pairs};
 use order::Step;
-use status::Known;
+use status::Summary;
 use tell::Told;
 use wanted::wanted;
 
@@ -96,7 +96,7 @@ pub fn is_settled(seen: &Cached<'_>, most: usize, now: Timestamp) -> bool {
                 !found.terminating && found.said == Some(wanted)
             })
         });
-    let known = Known::of(&wanted, seen.checks.clone());
+    let known = Summary::of(&wanted, seen.checks.clone());
     are_same && known.status(seen.generation, seen.status, now).is_none()
 }
 
@@ -106,7 +106,7 @@ pub struct Plan {
     /// Writes in their order.
     pub steps: Vec<Step>,
     /// What is known when they have succeeded; none of a policy that is gone.
-    pub known: Option<Known>,
+    pub known: Option<Summary>,
     /// What is to be told then.
     pub told: Vec<Told>,
 }
@@ -126,10 +126,13 @@ pub fn plan(seen: &Observed<'_>, most: usize) -> Plan {
         PolicySeen::There { spec, .. } => match spec {
             Ok(spec) => {
                 let wanted = wanted(spec, &owner.name.namespace, *around);
-                let known = Known::of(&wanted, checks.clone());
+                let known = Summary::of(&wanted, checks.clone());
                 (wanted, Some(known))
             }
-            Err(problem) => (wanted::Wanted::nothing(), Some(Known::unreadable(problem))),
+            Err(problem) => (
+                wanted::Wanted::nothing(),
+                Some(Summary::unreadable(problem)),
+            ),
         },
     };
     let pairs = pairs(&wanted, owner, most);
@@ -145,7 +148,7 @@ pub fn plan(seen: &Observed<'_>, most: usize) -> Plan {
 }
 
 /// Whether the very same was said to be in force: what is missing then was taken away by somebody.
-fn was_in_force(policy: &PolicySeen<'_>, known: &Known) -> bool {
+fn was_in_force(policy: &PolicySeen<'_>, known: &Summary) -> bool {
     let PolicySeen::There {
         generation,
         status: Some(status),
@@ -173,7 +176,7 @@ fn was_in_force(policy: &PolicySeen<'_>, known: &Known) -> bool {
 /// The status to write, and all that is to be told with it.
 #[must_use]
 pub fn status(
-    known: &Known,
+    known: &Summary,
     generation: Option<i64>,
     last: Option<&AccessPolicyStatus>,
     now: Timestamp,

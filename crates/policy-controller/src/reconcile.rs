@@ -30,7 +30,7 @@ use crate::{
     events::Events,
     metrics::Metrics,
     observe::{Observer, PolicyLive},
-    plan::{self, Cached, MOST_BYTES, Observed, Plan, PolicySeen, objects, status::Known},
+    plan::{self, Cached, MOST_BYTES, Observed, Plan, PolicySeen, objects, status::Summary},
     seen::{Managed, Name, Owner},
 };
 
@@ -231,7 +231,7 @@ impl Reconciler {
         })
     }
 
-    async fn tell_status(&self, policy: &PolicyLive, known: &Known) -> Result<(), ApplyError> {
+    async fn tell_status(&self, policy: &PolicyLive, known: &Summary) -> Result<(), ApplyError> {
         let last = policy.status.as_ref();
         let Some((status, told)) =
             plan::status(known, policy.generation, last, (self.clock)().wall)

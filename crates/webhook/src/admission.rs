@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::evaluator::Evaluator;
-use crate::peer_quota::Limits;
+use crate::peer_quota::PeerLimits;
 use crate::review::{Answer, Operation, Refusal, RefusalStatus, Request, Text};
 use judge::{Creator, Problem, Seen};
 use lookups::{Lookups, Unanswered};
@@ -47,7 +47,7 @@ impl Admission {
         namespace: &str,
         node_plugin: String,
         evaluator: Evaluator,
-        limits: &Limits,
+        limits: &PeerLimits,
     ) -> Self {
         let lookups = Lookups::new(client, namespace, limits);
         Self {

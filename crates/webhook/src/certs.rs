@@ -46,7 +46,7 @@ pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Where the certificates are.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct Store {
     pub(crate) client: Client,
     pub(crate) policy: Policy,
     /// The namespace of the installation.
@@ -79,7 +79,7 @@ pub(crate) enum PassError {
 
 /// Keeps the certificates.
 pub(crate) struct Keeper {
-    place: Place,
+    store: Store,
     clock: Clock,
     serving: Serving,
     /// What this process itself trusts.
@@ -92,7 +92,7 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn new(
-        place: Place,
+        store: Store,
         clock: Clock,
         serving: Serving,
         trust: watch::Sender<Arc<ClientConfig>>,
@@ -100,7 +100,7 @@ impl Keeper {
         ready: Part,
     ) -> Self {
         Self {
-            place,
+            store,
             clock,
             serving,
             trust,
@@ -133,15 +133,15 @@ impl Keeper {
     /// Takes steps until there is none to take.
     pub(crate) async fn pass(&mut self) -> Result<(), PassError> {
         for _ in 0..STEPS {
-            let observed = observe(&self.place).await.map_err(PassError::Observe)?;
+            let observed = observe(&self.store).await.map_err(PassError::Observe)?;
             let now = (self.clock)();
             self.serve(&observed, now);
             self.believe(&observed.stored.bundle.roots);
-            let step = plan(&observed.stored, &self.place.namespace, now);
+            let step = plan(&observed.stored, &self.store.namespace, now);
             if step == Step::Rest {
                 return Ok(());
             }
-            match apply(&self.place, &observed, &step, now).await {
+            match apply(&self.store, &observed, &step, now).await {
                 Ok(()) => self.took(&step),
                 Err(error) if error.is_conflict() => {
                     debug!(error = report(&error), "another replica was faster");
@@ -186,7 +186,7 @@ impl Keeper {
                 self.metrics.ends(server.secret(), pair.validity);
             }
         }
-        let names = Server::Webhook.names(&self.place.namespace);
+        let names = Server::Webhook.names(&self.store.namespace);
         let Some(pair) = webhook else { return };
         let accepted = pair.verified(&stored.bundle.roots, &names, now)
             && stored
@@ -206,8 +206,8 @@ impl Keeper {
         } else if !self.unannounced {
             self.unannounced = true;
             warn!(
-                mutating = self.place.mutating,
-                validating = self.place.validating,
+                mutating = self.store.mutating,
+                validating = self.store.validating,
                 "a webhook configuration is missing or does not call this service"
             );
         }

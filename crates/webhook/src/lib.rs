@@ -40,10 +40,10 @@ use service_kit::{
 use tracing::info;
 
 use admission::Admission;
-use certs::{Keeper, Place};
+use certs::{Keeper, Store};
 use evaluator::Evaluator;
 use metrics::Metrics;
-use peer_quota::Limits;
+use peer_quota::PeerLimits;
 use server::Handler;
 
 pub use args::Args;
@@ -75,7 +75,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     ))?;
     let serving = Serving::default();
     let tls = server::config(&serving, callers.as_ref().map(CallerTls::verifier));
-    let place = Place {
+    let store = Store {
         client: shell.client.clone(),
         policy: Policy::default(),
         namespace: namespace.clone(),
@@ -88,7 +88,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         .part("a certificate that the API server was told to trust");
     let (roots, tls_roots) = evaluator::trust();
     let keeper = Keeper::new(
-        place,
+        store,
         Arc::new(clock::now),
         serving,
         roots,
@@ -99,7 +99,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
         "cannot use the URL of the evaluation service",
     ))?;
     let client = shell.client.clone();
-    let limits = Limits::new(metrics.peers);
+    let limits = PeerLimits::new(metrics.peers);
     let admission = Admission::new(client, &namespace, node_plugin_account, evaluator, &limits);
     let handler = Handler::new(admission, metrics.reviews, limits);
 

@@ -52,7 +52,7 @@ families! {
 
 /// How a review was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Answered {
     /// Admitted as it is, or with what was filled in.
     Allowed,
     /// Refused for what it says.
@@ -63,7 +63,7 @@ pub(crate) enum Outcome {
     Malformed,
 }
 
-impl Outcome {
+impl Answered {
     pub(crate) const ALL: [Self; 4] = [
         Self::Allowed,
         Self::Refused,
@@ -118,7 +118,7 @@ impl Metrics {
         };
         // All results are there from the start, so that a rate over them has a zero to begin from.
         for page in Page::ALL {
-            for outcome in Outcome::ALL {
+            for outcome in Answered::ALL {
                 let labels = [page.word(), outcome.word()];
                 metrics.reviews.answers.with_label_values(&labels);
             }
@@ -132,7 +132,7 @@ impl Metrics {
 }
 
 impl ReviewMetrics {
-    pub(crate) fn answered(&self, page: Page, outcome: Outcome, took: Duration) {
+    pub(crate) fn answered(&self, page: Page, outcome: Answered, took: Duration) {
         let labels = [page.word(), outcome.word()];
         self.answers.with_label_values(&labels).inc();
         let seconds = self.seconds.with_label_values(&labels[..1]);
@@ -140,7 +140,7 @@ impl ReviewMetrics {
     }
 
     #[cfg(test)]
-    pub(crate) fn counted(&self, page: Page, outcome: Outcome) -> u64 {
+    pub(crate) fn counted(&self, page: Page, outcome: Answered) -> u64 {
         let labels = [page.word(), outcome.word()];
         self.answers.with_label_values(&labels).get()
     }

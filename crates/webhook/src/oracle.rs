@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use tokio::{runtime::Builder, time::Instant};
 
 use crate::{
-    admission::Admission, evaluator::Evaluator, metrics::Metrics, peer_quota::Limits,
+    admission::Admission, evaluator::Evaluator, metrics::Metrics, peer_quota::PeerLimits,
     server::Handler,
 };
 use answer::Answer;
@@ -56,7 +56,7 @@ impl Webhook {
     fn of(world: World, rego: Option<Vec<Finding>>) -> Self {
         let server = Server::of(world);
         let metrics = Metrics::register(&Registry::new()).unwrap();
-        let limits = Limits::new(metrics.peers);
+        let limits = PeerLimits::new(metrics.peers);
         let admission = Admission::new(
             server.client(),
             "connectors-system",

@@ -21,12 +21,12 @@ const TOLD_AGAIN: Duration = Duration::from_mins(10);
 
 /// Counts and logs each time that an address reaches its share. Clones log together.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct PeerLimits {
     metrics: PeerMetrics,
     told: Arc<Mutex<[Option<Instant>; Limit::ALL.len()]>>,
 }
 
-impl Limits {
+impl PeerLimits {
     pub(crate) fn new(metrics: PeerMetrics) -> Self {
         Self {
             metrics,
@@ -91,7 +91,7 @@ impl Limits {
 pub(crate) struct PeerQuota {
     quota: Quota<IpAddr>,
     limit: Limit,
-    limits: Limits,
+    limits: PeerLimits,
 }
 
 impl PeerQuota {
@@ -127,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_over_its_share_waits_and_is_counted() {
-        let limits = Limits::for_tests();
+        let limits = PeerLimits::for_tests();
         let share = limits.quota(Limit::Rego, Quota::per_tenant(2));
         let both = share.take(GREEDY, 2).await;
         assert_eq!(limits.counted(Limit::Rego), 0);
@@ -144,7 +144,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_log_says_it_once_and_again_after_a_while() {
-        let limits = Limits::for_tests();
+        let limits = PeerLimits::for_tests();
         for limit in Limit::ALL {
             assert!(limits.is_news(limit), "{limit:?}");
             assert!(!limits.is_news(limit) && !limits.clone().is_news(limit));
@@ -155,7 +155,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_address_that_has_its_share_without_pause_is_told_of_in_each_period() {
-        let limits = Limits::for_tests();
+        let limits = PeerLimits::for_tests();
         let mut told = 0;
         let step = TOLD_AGAIN / 100;
         for _ in 0..10 * 100 {

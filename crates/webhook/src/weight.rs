@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     metrics::Limit,
-    peer_quota::{Limits, PeerQuota},
+    peer_quota::{PeerLimits, PeerQuota},
 };
 
 const MIB: usize = 1 << 20;
@@ -78,7 +78,7 @@ pub(crate) type Room = Permit<IpAddr>;
 pub(crate) struct Full;
 
 impl Scales {
-    pub(crate) fn new(sizes: Sizes, limits: &Limits) -> Self {
+    pub(crate) fn new(sizes: Sizes, limits: &PeerLimits) -> Self {
         let room = |bytes: usize| {
             let quota = Quota::new(bytes / KIB, bytes / KIB / PEER);
             limits.quota(Limit::Memory, quota)
@@ -236,7 +236,7 @@ mod tests {
     const PEER_C: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 3));
 
     fn scales(sizes: Sizes) -> Scales {
-        Scales::new(sizes, &Limits::for_tests())
+        Scales::new(sizes, &PeerLimits::for_tests())
     }
 
     #[tokio::test(start_paused = true)]

@@ -141,15 +141,19 @@ impl Object {
             Some(Err(failure)) => return rego_failed(self, &failure, is_foreign),
         };
         let words = words.filter(|words| !words.is_empty());
-        let (outcome, reason, message) =
-            if self.is_being_deleted() && selection.is_by_policy() {
-                being_deleted(&identity)
-            } else {
-                let approvals = approvals.as_ref();
-                let (outcome, reason, message) =
-                    by_state(check, (&identity, self.awaiting(selection)), &state, words.as_deref(), approvals);
-                (outcome, reason.into(), message)
-            };
+        let (outcome, reason, message) = if self.is_being_deleted() && selection.is_by_policy() {
+            being_deleted(&identity)
+        } else {
+            let approvals = approvals.as_ref();
+            let (outcome, reason, message) = by_state(
+                check,
+                (&identity, self.awaiting(selection)),
+                &state,
+                words.as_deref(),
+                approvals,
+            );
+            (outcome, reason.into(), message)
+        };
         Judged {
             state: state.as_str().to_owned(),
             outcome,
@@ -171,9 +175,7 @@ impl Object {
     ) -> Judged {
         let identity = self.identity.clone().unwrap_or_default();
         let (outcome, reason, message) = match unproven {
-            _ if self.is_being_deleted() && selection.is_by_policy() => {
-                being_deleted(&identity)
-            }
+            _ if self.is_being_deleted() && selection.is_by_policy() => being_deleted(&identity),
             Unproven::Rejected(refusal) => {
                 let message = format!("{identity}: {}", refusal.message);
                 let outcome = Some(CheckOutcome::Rejected);
@@ -184,7 +186,11 @@ impl Object {
                 (None, Reason::Lineage(refusal.reason), message)
             }
             Unproven::Undecided => {
-                let message = pending(&check.selector.object_ref, &identity, self.awaiting(selection));
+                let message = pending(
+                    &check.selector.object_ref,
+                    &identity,
+                    self.awaiting(selection),
+                );
                 let outcome = Some(CheckOutcome::Pending);
                 (outcome, JudgeReason::Pending.into(), message)
             }

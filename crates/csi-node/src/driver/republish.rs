@@ -24,9 +24,9 @@ use crate::{
     error::PublishError,
     evaluator::{Evaluator, question},
     kubernetes::{Kubernetes, Word, review},
-    mounter::{Found, Mounter, Passage},
+    mounter::{Mounter, OnDisk, Passage},
     proto::csi::NodePublishVolumeRequest,
-    volume::{ConnectorKey, Place, Publish, Wish},
+    volume::{ConnectorKey, Publish, VolumePath, Wish},
 };
 use plan::{Act, Content, Heard, Request, plan};
 
@@ -56,7 +56,7 @@ fn admitted(request: String) -> Heard {
 impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     pub(super) async fn look_after(
         &self,
-        place: &Place,
+        place: &VolumePath,
         request: &NodePublishVolumeRequest,
         record: &Record,
         emptied: bool,
@@ -89,7 +89,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         Ok(())
     }
 
-    async fn act(&self, place: &Place, wish: &Wish, emptied: bool) -> Act {
+    async fn act(&self, place: &VolumePath, wish: &Wish, emptied: bool) -> Act {
         let Some(config) = *self.switch.borrow() else {
             return Act::Leave;
         };
@@ -191,7 +191,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     /// False when the content is not there.
     async fn refill(
         &self,
-        place: &Place,
+        place: &VolumePath,
         record: &Record,
         wish: &Wish,
         admitted: &[Admitted],
@@ -216,7 +216,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
 
     async fn take_away(
         &self,
-        place: &Place,
+        place: &VolumePath,
         wish: &Wish,
         connector: &ConnectorKey,
         passage: Passage,
@@ -237,17 +237,17 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     }
 
     /// Nothing stays in a volume that says that it is empty.
-    async fn empty_again(&self, place: &Place) {
+    async fn empty_again(&self, place: &VolumePath) {
         let emptied = self.mounting(place, |mounter, place| match mounter.look(place)? {
-            Found::Emptied(_) => mounter.empty(place),
-            Found::Nothing | Found::Partial | Found::Published(_) => Ok(()),
+            OnDisk::Emptied(_) => mounter.empty(place),
+            OnDisk::Nothing | OnDisk::Partial | OnDisk::Published(_) => Ok(()),
         });
         // What is wrong is in the log, and the next call tries again.
         let _ = emptied.await;
     }
 
     /// A volume that was mounted while nothing was gated keeps its content, and the pod is told once.
-    fn keep(&self, place: &Place, wish: &Wish, connector: &ConnectorKey, way: OnEnable) {
+    fn keep(&self, place: &VolumePath, wish: &Wish, connector: &ConnectorKey, way: OnEnable) {
         if !self.kept.is_news(place, way) {
             return;
         }
@@ -267,7 +267,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
 
     async fn ask_for(
         &self,
-        place: &Place,
+        place: &VolumePath,
         wish: &Wish,
         connectors: &[(ConnectorKey, Requestable)],
     ) {

@@ -49,7 +49,7 @@ fn check_invariant(world: &World, result: &Result_) {
     let found = node.found.get(&place("tool"));
     match result {
         Ok(()) => assert!(
-            matches!(found, Some(Found::Published(_) | Found::Emptied(_))),
+            matches!(found, Some(OnDisk::Published(_) | OnDisk::Emptied(_))),
             "published: {found:?}"
         ),
         Err(error) if is_final(error.code()) => assert_eq!(found, None, "{error}"),
@@ -59,7 +59,7 @@ fn check_invariant(world: &World, result: &Result_) {
 
 fn mounted(world: &World) -> bool {
     let node = world.mounter.node();
-    matches!(node.found.get(&place("tool")), Some(Found::Published(_)))
+    matches!(node.found.get(&place("tool")), Some(OnDisk::Published(_)))
 }
 
 fn calls(world: &World, call: &str) -> usize {

@@ -20,10 +20,10 @@ use rustix::{
 };
 use tracing::{info, warn};
 
-use super::{Found, MountError, Mounter, Passage, table::mount_points, tmpfs::Root};
+use super::{MountError, Mounter, OnDisk, Passage, table::mount_points, tmpfs::Root};
 use crate::{
     content::{Facts, Record},
-    volume::{Place, PodsDir},
+    volume::{PodsDir, VolumePath},
 };
 use service_kit::report;
 
@@ -81,8 +81,10 @@ impl Linux {
         let points = mount_points(&table, TMPFS, &self.source);
         for place in points.iter().filter_map(|point| pods.at(point)) {
             let swept = match self.look(&place) {
-                Ok(Found::Partial) => self.clear(&place),
-                Ok(Found::Nothing | Found::Published(_) | Found::Emptied(_)) => continue,
+                Ok(OnDisk::Partial) => self.clear(&place),
+                Ok(OnDisk::Nothing | OnDisk::Published(_) | OnDisk::Emptied(_)) => {
+                    continue;
+                }
                 Err(error) => Err(error),
             };
             let volume = place.volume_id();
@@ -95,18 +97,18 @@ impl Linux {
 }
 
 impl Mounter for Linux {
-    fn look(&self, place: &Place) -> Result<Found, MountError> {
+    fn look(&self, place: &VolumePath) -> Result<OnDisk, MountError> {
         let Some(parent) = parent(place)? else {
-            return Ok(Found::Nothing);
+            return Ok(OnDisk::Nothing);
         };
         let root = match target(place, &parent)? {
-            Target::Absent => return Ok(Found::Nothing),
-            Target::Bare(_) => return Ok(Found::Partial),
+            Target::Absent => return Ok(OnDisk::Nothing),
+            Target::Bare(_) => return Ok(OnDisk::Partial),
             Target::Mounted(root) => root,
         };
         let found = root.found()?;
         // A process that died before its last step left it writable.
-        if !matches!(found, Found::Partial) && !is_read_only(&root)? {
+        if !matches!(found, OnDisk::Partial) && !is_read_only(&root)? {
             seal(&root)?;
         }
         Ok(found)
@@ -114,7 +116,7 @@ impl Mounter for Linux {
 
     fn publish(
         &self,
-        place: &Place,
+        place: &VolumePath,
         record: &Record,
         facts: &[Facts],
         passage: Passage,
@@ -122,7 +124,7 @@ impl Mounter for Linux {
         let parent = parent(place)?.ok_or_else(|| {
             step("open", &place.target())(io::Error::from(io::ErrorKind::NotFound))
         })?;
-        match mkdirat(&parent, Place::TARGET, TARGET_MODE) {
+        match mkdirat(&parent, VolumePath::TARGET, TARGET_MODE) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(step("make", &place.target())(error.into())),
         }
@@ -151,7 +153,7 @@ impl Mounter for Linux {
         seal(&root)
     }
 
-    fn passage(&self, place: &Place) -> Result<Passage, MountError> {
+    fn passage(&self, place: &VolumePath) -> Result<Passage, MountError> {
         let Some(parent) = parent(place)? else {
             return Ok(Passage::Gated);
         };
@@ -161,11 +163,16 @@ impl Mounter for Linux {
         }
     }
 
-    fn empty(&self, place: &Place) -> Result<(), MountError> {
+    fn empty(&self, place: &VolumePath) -> Result<(), MountError> {
         change(place, Root::empty)
     }
 
-    fn refill(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError> {
+    fn refill(
+        &self,
+        place: &VolumePath,
+        record: &Record,
+        facts: &[Facts],
+    ) -> Result<(), MountError> {
         change(place, |root| {
             root.mark(Passage::Gated)?;
             root.write_facts(facts)?;
@@ -173,7 +180,7 @@ impl Mounter for Linux {
         })
     }
 
-    fn clear(&self, place: &Place) -> Result<(), MountError> {
+    fn clear(&self, place: &VolumePath) -> Result<(), MountError> {
         let Some(parent) = parent(place)? else {
             return Ok(());
         };
@@ -189,7 +196,7 @@ impl Mounter for Linux {
                 }
             }
         }
-        match unlinkat(&parent, Place::TARGET, AtFlags::REMOVEDIR) {
+        match unlinkat(&parent, VolumePath::TARGET, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(step("remove", &path)(error.into())),
         }
@@ -197,7 +204,7 @@ impl Mounter for Linux {
 }
 
 /// The folder that the kubelet made for the volume; none when it is not there.
-fn parent(place: &Place) -> Result<Option<OwnedFd>, MountError> {
+fn parent(place: &VolumePath) -> Result<Option<OwnedFd>, MountError> {
     let failed = step("open", &place.target());
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -216,12 +223,12 @@ fn parent(place: &Place) -> Result<Option<OwnedFd>, MountError> {
     }
 }
 
-fn target(place: &Place, parent: &OwnedFd) -> Result<Target, MountError> {
+fn target(place: &VolumePath, parent: &OwnedFd) -> Result<Target, MountError> {
     let path = place.target();
     let failed = |error: Errno| step("open", &path)(error.into());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let fd = match openat2(parent, Place::TARGET, flags, Mode::empty(), inside) {
+    let fd = match openat2(parent, VolumePath::TARGET, flags, Mode::empty(), inside) {
         Ok(fd) => fd,
         Err(Errno::NOENT) => return Ok(Target::Absent),
         Err(Errno::NOTDIR | Errno::LOOP) => return Err(MountError::Foreign { path }),
@@ -246,7 +253,7 @@ fn target(place: &Place, parent: &OwnedFd) -> Result<Target, MountError> {
 
 /// Opens the file system for writing for as long as the change takes.
 fn change(
-    place: &Place,
+    place: &VolumePath,
     change: impl FnOnce(&Root) -> Result<(), MountError>,
 ) -> Result<(), MountError> {
     let foreign = || MountError::Foreign {

@@ -29,7 +29,7 @@ use rustix::{
 use service_kit::report;
 use tracing::warn;
 
-use super::{Found, MountError, Passage};
+use super::{MountError, OnDisk, Passage};
 use crate::content::{Facts, Record};
 
 const FOLDER: &str = ".connector";
@@ -68,11 +68,13 @@ impl Root {
     }
 
     /// What the markers say. They are never half written: one that cannot be read is somebody else's.
-    pub(super) fn found(&self) -> Result<Found, MountError> {
+    pub(super) fn found(&self) -> Result<OnDisk, MountError> {
         if let Some(record) = self.marker(COMPLETE)? {
-            return Ok(Found::Published(record));
+            return Ok(OnDisk::Published(record));
         }
-        Ok(self.marker(REVOKED)?.map_or(Found::Partial, Found::Emptied))
+        Ok(self
+            .marker(REVOKED)?
+            .map_or(OnDisk::Partial, OnDisk::Emptied))
     }
 
     fn marker(&self, name: &str) -> Result<Option<Record>, MountError> {

@@ -10,8 +10,8 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{
     content::{Facts, Record},
-    mounter::{Found, MountError, Mounter, Passage},
-    volume::Place,
+    mounter::{MountError, Mounter, OnDisk, Passage},
+    volume::VolumePath,
 };
 
 /// The files of a connector's folder.
@@ -63,14 +63,14 @@ pub(super) enum What {
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) at: Instant,
-    pub(super) place: Place,
+    pub(super) place: VolumePath,
     pub(super) process: usize,
     pub(super) what: What,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Disk {
-    volumes: HashMap<Place, Volume>,
+    volumes: HashMap<VolumePath, Volume>,
     pub(super) changes: Vec<Change>,
     /// The process that lives. What another one does has no effect any more.
     pub(super) process: usize,
@@ -89,7 +89,7 @@ pub(super) struct Disk {
 
 impl Disk {
     /// What is at a place.
-    pub(super) fn state(&self, place: &Place) -> State {
+    pub(super) fn state(&self, place: &VolumePath) -> State {
         let Some(volume) = self.volumes.get(place) else {
             return State::Absent;
         };
@@ -102,11 +102,11 @@ impl Disk {
         }
     }
 
-    pub(super) fn volume(&self, place: &Place) -> Option<&Volume> {
+    pub(super) fn volume(&self, place: &VolumePath) -> Option<&Volume> {
         self.volumes.get(place)
     }
 
-    pub(super) fn is_sealed(&self, place: &Place) -> bool {
+    pub(super) fn is_sealed(&self, place: &VolumePath) -> bool {
         self.volumes.get(place).is_none_or(|it| it.is_sealed)
     }
 
@@ -114,7 +114,7 @@ impl Disk {
         self.volumes.is_empty()
     }
 
-    fn note(&mut self, place: &Place, what: What) {
+    fn note(&mut self, place: &VolumePath, what: What) {
         self.changes.push(Change {
             at: Instant::now(),
             place: place.clone(),
@@ -182,7 +182,7 @@ impl OfProcess {
     fn change(
         &self,
         step: &'static str,
-        place: &Place,
+        place: &VolumePath,
         change: impl FnOnce(&mut Volume),
     ) -> Result<(), MountError> {
         self.step(step, |disk| {
@@ -196,7 +196,7 @@ impl OfProcess {
         })
     }
 
-    fn seal(&self, place: &Place, sealed: bool) -> Result<(), MountError> {
+    fn seal(&self, place: &VolumePath, sealed: bool) -> Result<(), MountError> {
         self.step("seal", |disk| {
             if let Some(volume) = disk.volumes.get_mut(place) {
                 volume.is_sealed = sealed;
@@ -204,7 +204,7 @@ impl OfProcess {
         })
     }
 
-    fn write(&self, place: &Place, facts: &[Facts]) -> Result<(), MountError> {
+    fn write(&self, place: &VolumePath, facts: &[Facts]) -> Result<(), MountError> {
         self.change("set aside", place, |volume| volume.content.clear())?;
         for facts in facts {
             self.change("write facts", place, |volume| {
@@ -216,7 +216,7 @@ impl OfProcess {
         Ok(())
     }
 
-    fn complete(&self, place: &Place, record: &Record) -> Result<(), MountError> {
+    fn complete(&self, place: &VolumePath, record: &Record) -> Result<(), MountError> {
         self.step("complete", |disk| {
             let Some(volume) = disk.volumes.get_mut(place) else {
                 return;
@@ -234,16 +234,16 @@ impl OfProcess {
 }
 
 impl Mounter for OfProcess {
-    fn look(&self, place: &Place) -> Result<Found, MountError> {
+    fn look(&self, place: &VolumePath) -> Result<OnDisk, MountError> {
         let found = self.step("look", |disk| match disk.volumes.get(place) {
-            None => Found::Nothing,
+            None => OnDisk::Nothing,
             Some(volume) => match &volume.marker {
-                Marker::None => Found::Partial,
-                Marker::Complete(record) => Found::Published(record.clone()),
-                Marker::Revoked(record) => Found::Emptied(record.clone()),
+                Marker::None => OnDisk::Partial,
+                Marker::Complete(record) => OnDisk::Published(record.clone()),
+                Marker::Revoked(record) => OnDisk::Emptied(record.clone()),
             },
         })?;
-        if !matches!(found, Found::Nothing | Found::Partial) && !self.disk().is_sealed(place) {
+        if !matches!(found, OnDisk::Nothing | OnDisk::Partial) && !self.disk().is_sealed(place) {
             self.seal(place, true)?;
         }
         Ok(found)
@@ -251,7 +251,7 @@ impl Mounter for OfProcess {
 
     fn publish(
         &self,
-        place: &Place,
+        place: &VolumePath,
         record: &Record,
         facts: &[Facts],
         passage: Passage,
@@ -277,14 +277,14 @@ impl Mounter for OfProcess {
         self.seal(place, true)
     }
 
-    fn passage(&self, place: &Place) -> Result<Passage, MountError> {
+    fn passage(&self, place: &VolumePath) -> Result<Passage, MountError> {
         self.step("look at", |disk| match disk.volumes.get(place) {
             Some(volume) if volume.while_off => Passage::WhileOff,
             Some(_) | None => Passage::Gated,
         })
     }
 
-    fn empty(&self, place: &Place) -> Result<(), MountError> {
+    fn empty(&self, place: &VolumePath) -> Result<(), MountError> {
         self.seal(place, false)?;
         let emptied = (|| {
             let mut was_off = false;
@@ -305,7 +305,12 @@ impl Mounter for OfProcess {
         self.seal(place, true).and(emptied)
     }
 
-    fn refill(&self, place: &Place, record: &Record, facts: &[Facts]) -> Result<(), MountError> {
+    fn refill(
+        &self,
+        place: &VolumePath,
+        record: &Record,
+        facts: &[Facts],
+    ) -> Result<(), MountError> {
         self.seal(place, false)?;
         let filled = self
             .change("mark", place, |volume| volume.while_off = false)
@@ -314,7 +319,7 @@ impl Mounter for OfProcess {
         self.seal(place, true).and(filled)
     }
 
-    fn clear(&self, place: &Place) -> Result<(), MountError> {
+    fn clear(&self, place: &VolumePath) -> Result<(), MountError> {
         self.step("clear", |disk| {
             if disk.volumes.remove(place).is_some() {
                 disk.note(place, What::Cleared);

@@ -12,7 +12,7 @@ use super::{
     server::token,
     truth::{Creation, PodFacts},
 };
-use crate::volume::Place;
+use crate::volume::VolumePath;
 
 /// Names that begin like each other, or are the same elsewhere.
 pub(super) const SLOTS: [(&str, &str); 3] = [
@@ -49,7 +49,7 @@ pub(super) struct Life {
     pub(super) pods: Vec<PodFacts>,
     pub(super) retired: Vec<PodFacts>,
     /// Every place that was ever used.
-    places: Vec<Place>,
+    places: Vec<VolumePath>,
     pub(super) config: Option<BTreeMap<String, String>>,
     due: Vec<(Instant, Due)>,
     uids: usize,

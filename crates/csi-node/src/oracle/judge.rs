@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     error::{PublishError, is_final},
-    volume::Place,
+    volume::VolumePath,
 };
 
 /// What there was to judge, by kind.
@@ -78,7 +78,7 @@ pub(super) struct Story<'a> {
 }
 
 /// A place in few words.
-pub(super) fn short(place: &Place) -> String {
+pub(super) fn short(place: &VolumePath) -> String {
     let path = place.parent();
     let volume = path.file_name().unwrap().to_string_lossy();
     format!("{}/{volume}", place.pod_uid())

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     proto::csi::NodePublishVolumeRequest,
     testing::{KUBELET, place_of, request_at},
-    volume::Place,
+    volume::VolumePath,
 };
 
 /// A volume of a pod: its name, its connectors, the permission.
@@ -20,7 +20,7 @@ pub(super) type Volume = (&'static str, &'static str, Permission);
 pub(super) const FOREVER: Duration = Duration::from_hours(10_000);
 
 /// Where a pod's volume is.
-pub(super) fn place(pod: &PodFacts, volume: Volume) -> Place {
+pub(super) fn place(pod: &PodFacts, volume: Volume) -> VolumePath {
     place_of(Path::new(KUBELET), &pod.uid, volume.0)
 }
 
@@ -30,7 +30,7 @@ pub(super) fn publish(
     volume: Volume,
     token: String,
     limit: Option<Duration>,
-) -> (Place, NodePublishVolumeRequest, Kind) {
+) -> (VolumePath, NodePublishVolumeRequest, Kind) {
     let (_, list, permission) = volume;
     let place = place(pod, volume);
     let mut request = request_at(&place);

@@ -33,18 +33,18 @@ use crate::{
     error::PublishError,
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
-    hold_quota::{HoldQuota, Limits},
+    hold_quota::{HoldLimits, HoldQuota},
     locks::Locks,
     metrics::Metrics,
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
     testing::{KUBELET, NODE},
-    volume::{Place, PodsDir},
+    volume::{PodsDir, VolumePath},
 };
 
 /// How long a call may be held.
 pub(super) const HOLD: Duration = Duration::from_secs(115);
 /// Held calls of the node, and of one namespace.
-pub(super) const ROOM: Limits = Limits {
+pub(super) const ROOM: HoldLimits = HoldLimits {
     node: 4,
     namespace: 3,
 };
@@ -90,7 +90,7 @@ pub(super) struct End {
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) process: usize,
-    pub(super) place: Place,
+    pub(super) place: VolumePath,
     pub(super) kind: Kind,
     pub(super) start: Instant,
     pub(super) before: State,
@@ -276,7 +276,7 @@ impl Node {
         let _ = self.process.signals.send(Signal::Terminate);
     }
 
-    fn begin(&mut self, place: &Place, kind: Kind) -> usize {
+    fn begin(&mut self, place: &VolumePath, kind: Kind) -> usize {
         let before = self.disk().state(place);
         let mut calls = self.calls();
         calls.push(Call {
@@ -293,7 +293,7 @@ impl Node {
 
     pub(super) fn publish(
         &mut self,
-        place: &Place,
+        place: &VolumePath,
         request: NodePublishVolumeRequest,
         kind: Kind,
     ) -> usize {
@@ -310,7 +310,7 @@ impl Node {
         number
     }
 
-    pub(super) fn unpublish(&mut self, place: &Place) -> usize {
+    pub(super) fn unpublish(&mut self, place: &VolumePath) -> usize {
         let number = self.begin(place, Kind::Unpublish);
         let driver = Arc::clone(&self.process.driver);
         let request = NodeUnpublishVolumeRequest {

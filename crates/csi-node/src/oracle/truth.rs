@@ -25,7 +25,7 @@ pub(super) struct Right {
 
 /// A connector that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ConnectorFacts {
+pub(super) struct Facts {
     pub(super) address: Option<String>,
     pub(super) being_deleted: bool,
 }
@@ -104,7 +104,7 @@ pub(super) enum Creation {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Truth {
     pub(super) pods: BTreeMap<String, PodFacts>,
-    pub(super) connectors: BTreeMap<String, ConnectorFacts>,
+    pub(super) connectors: BTreeMap<String, Facts>,
     pub(super) class_address: Option<String>,
     /// Rights that both the evaluation service and the API server know of.
     pub(super) standing: BTreeSet<Right>,
@@ -138,7 +138,7 @@ pub(super) enum Says {
 impl Truth {
     pub(super) fn new() -> Self {
         let connector = |name: &&str| {
-            let facts = ConnectorFacts {
+            let facts = Facts {
                 address: Some(format!("https://{name}/1")),
                 being_deleted: false,
             };

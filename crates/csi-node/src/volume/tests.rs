@@ -65,17 +65,17 @@ type Change = fn(&mut NodePublishVolumeRequest);
 #[test]
 fn a_call_without_its_necessary_parts_is_refused() {
     use VolumeError as Is;
-    let place = |error| Is::Place(error);
+    let place = |error| Is::VolumePath(error);
     let cases: [(&str, Change, VolumeError); 13] = [
         (
             "no id",
             |r| r.volume_id.clear(),
-            place(PlaceError::NoVolumeId),
+            place(VolumePathError::NoVolumeId),
         ),
         (
             "no path",
             |r| r.target_path.clear(),
-            place(PlaceError::NoTargetPath),
+            place(VolumePathError::NoTargetPath),
         ),
         (
             "no capability",
@@ -200,7 +200,11 @@ fn only_the_kubelets_own_path_is_a_place() {
         "/var/lib/other/pods/uid-1/volumes/kubernetes.io~csi/tool/mount",
         "/etc/pods/uid-1/volumes/kubernetes.io~csi/tool/mount",
     ] {
-        assert_eq!(pods().place(&id, path), Err(PlaceError::Shape), "{path}");
+        assert_eq!(
+            pods().place(&id, path),
+            Err(VolumePathError::Shape),
+            "{path}"
+        );
     }
 }
 
@@ -215,7 +219,7 @@ fn the_id_must_be_that_of_the_pod_and_the_volume() {
         "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~csi/other/mount",
     ] {
         let other = pods().place(&place.volume_id(), target);
-        assert_eq!(other, Err(PlaceError::VolumeId), "{target}");
+        assert_eq!(other, Err(VolumePathError::VolumeId), "{target}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::mem::size_of;
 
 use evaluation_api::access::AccessQuestion;
 
-use super::{Namespace, Open};
+use super::{Namespace, OpenQuestion};
 
 /// What the allocator adds to a block.
 const BLOCK: usize = 24;
@@ -15,10 +15,10 @@ const IDS: usize = 11 * size_of::<u64>() + 16 + BLOCK;
 pub(super) const ID: usize = growing(size_of::<u64>());
 /// What a question takes besides its text: itself, and the ids that are kept for what it is about and among those
 /// that are to be looked at.
-const QUESTION: usize = size_of::<Open>() + 8 * BLOCK + 2 * IDS;
+const QUESTION: usize = size_of::<OpenQuestion>() + 8 * BLOCK + 2 * IDS;
 /// Its places in tables, which stay as large as they ever were.
 pub(super) const QUESTION_PLACE: usize =
-    growing(size_of::<(u64, Box<Open>)>()) + growing(size_of::<(u64, BTreeSet<u64>)>());
+    growing(size_of::<(u64, Box<OpenQuestion>)>()) + growing(size_of::<(u64, BTreeSet<u64>)>());
 /// What a namespace takes that is asked about: its ids, and its name here and where it is known whether it may be.
 pub(super) const NAMESPACE: usize = IDS + 2 * (LONGEST_LABEL + BLOCK);
 const LONGEST_LABEL: usize = 63;

@@ -16,9 +16,9 @@ use crate::gate::GuardedBody;
 
 /// Counts calls. Clones count the same ones.
 #[derive(Clone)]
-pub(super) struct Calls(Arc<Mutex<Open>>);
+pub(super) struct Calls(Arc<Mutex<OpenCalls>>);
 
-struct Open {
+struct OpenCalls {
     calls: usize,
     /// The last moment without a call.
     since: Instant,
@@ -26,7 +26,7 @@ struct Open {
 
 impl Default for Calls {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Open {
+        Self(Arc::new(Mutex::new(OpenCalls {
             calls: 0,
             since: Instant::now(),
         })))
@@ -47,7 +47,7 @@ impl Calls {
     pub(super) async fn idle(&self, limit: Duration) {
         loop {
             let end = {
-                let Open { calls, since } = *self.open();
+                let OpenCalls { calls, since } = *self.open();
                 let since = if calls == 0 { since } else { Instant::now() };
                 since + limit
             };
@@ -58,7 +58,7 @@ impl Calls {
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenCalls> {
         // Nothing in between can fail.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

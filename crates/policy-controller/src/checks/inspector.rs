@@ -31,7 +31,7 @@ use super::{
     facts::{AskedRights, Facts},
     rights::RightsChanges,
     suspects::Suspects,
-    verdict::{self, Found, OpenBy, Verdict},
+    verdict::{self, CheckFindings, ChecksVerdict, OpenBy},
 };
 use crate::cache::{Job, World};
 
@@ -59,7 +59,7 @@ pub struct Inspection {
     pub(super) at: Instant,
     /// The namespaces whose people were asked about.
     pub(super) places: Vec<String>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: ChecksVerdict,
 }
 
 impl Inspection {
@@ -102,20 +102,20 @@ pub struct Inspector {
 }
 
 /// A policy with checks.
-struct Subject {
+struct CheckedPolicy {
     job: Job,
     policy: Arc<AccessPolicy>,
 }
 
 /// What one look at a policy brought.
-struct Looked {
+struct Inspected {
     places: Vec<String>,
-    verdict: Verdict,
+    verdict: ChecksVerdict,
 }
 
-impl Looked {
+impl Inspected {
     /// Nobody had to be asked about.
-    const fn at_nobody(verdict: Verdict) -> Self {
+    const fn at_nobody(verdict: ChecksVerdict) -> Self {
         Self {
             places: Vec::new(),
             verdict,
@@ -145,7 +145,7 @@ impl Inspector {
 
     /// Looks at some of what is due, beginning behind the namespace whose turn was the last.
     async fn pass(&self, defaults: DefaultRequesters, last: &mut String) {
-        for Subject { job, policy } in self.due(defaults, last) {
+        for CheckedPolicy { job, policy } in self.due(defaults, last) {
             if !(self.leads)() {
                 return;
             }
@@ -154,7 +154,7 @@ impl Inspector {
             let inspected = AssertUnwindSafe(self.inspect(&job, &policy, defaults));
             let looked = inspected.catch_unwind().await.unwrap_or_else(|_| {
                 error!(?job, "a look at checks panicked");
-                Looked::at_nobody(Verdict {
+                Inspected::at_nobody(ChecksVerdict {
                     reason: ChecksValid::ChecksNotJudged,
                     message: "looking at the checks failed".to_owned(),
                 })
@@ -173,12 +173,12 @@ impl Inspector {
         }
     }
 
-    fn due(&self, defaults: DefaultRequesters, last: &str) -> Vec<Subject> {
+    fn due(&self, defaults: DefaultRequesters, last: &str) -> Vec<CheckedPolicy> {
         let state = self.world.read();
-        let subjects: Vec<Subject> = state
+        let subjects: Vec<CheckedPolicy> = state
             .readable()
             .filter(|(_, policy)| policy.spec.check_granted_permission.is_some())
-            .map(|(job, policy)| Subject {
+            .map(|(job, policy)| CheckedPolicy {
                 job,
                 policy: Arc::clone(policy),
             })
@@ -192,7 +192,7 @@ impl Inspector {
             let places = places.iter().map(|it| self.rights.last(Some(it)));
             places.fold(self.rights.last(None), Instant::max)
         };
-        let is_due = |it: &Subject| {
+        let is_due = |it: &CheckedPolicy| {
             known.get(&it.job).is_none_or(|found| {
                 found.generation != it.policy.metadata.generation
                     || found.defaults != defaults
@@ -213,9 +213,9 @@ impl Inspector {
         job: &Job,
         policy: &AccessPolicy,
         defaults: DefaultRequesters,
-    ) -> Looked {
+    ) -> Inspected {
         let Some(granted) = &policy.spec.check_granted_permission else {
-            return Looked::at_nobody(Verdict {
+            return Inspected::at_nobody(ChecksVerdict {
                 reason: ChecksValid::NoChecks,
                 message: String::new(),
             });
@@ -225,11 +225,11 @@ impl Inspector {
         let errors = validated.findings.into_iter();
         let errors =
             errors.filter(|it| it.severity == Severity::Error && it.path.starts_with(CHECKS));
-        let mut found = Found {
+        let mut found = CheckFindings {
             wrong: errors
                 .map(|it| format!("{}: {}", it.path, it.message))
                 .collect(),
-            ..Found::default()
+            ..CheckFindings::default()
         };
         if !validated.modules.is_empty() && found.wrong.is_empty() {
             match self.facts.rego(&object).await {
@@ -258,7 +258,7 @@ impl Inspector {
             let of_kind = self.facts.kind(&kind, &suspects, asked).await;
             found.kinds.insert(kind, of_kind);
         }
-        Looked {
+        Inspected {
             places: suspects.places.into_keys().collect(),
             verdict: verdict::verdict(checks, &found),
         }
@@ -352,7 +352,7 @@ mod tests {
             defaults: DefaultRequesters::Namespace,
             at,
             places: Vec::new(),
-            verdict: Verdict {
+            verdict: ChecksVerdict {
                 reason,
                 message: String::new(),
             },

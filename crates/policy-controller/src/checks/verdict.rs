@@ -20,7 +20,7 @@ const READER_LABEL: &str = "connectors.alauda.io/aggregate-to-check-reader=true"
 
 /// One word and one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ChecksVerdict {
     /// The word.
     pub reason: ChecksValid,
     /// The sentence; empty where the word says it all.
@@ -29,7 +29,7 @@ pub struct Verdict {
 
 /// What was found out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct CheckFindings {
     /// What is wrong with the text of the checks, or with their Rego.
     pub wrong: Vec<String>,
     /// Nobody has looked at the Rego: why.
@@ -105,8 +105,8 @@ pub struct Holders {
 
 /// What it all means. What stops everything comes first.
 #[must_use]
-pub fn verdict(checks: &[Check], found: &Found) -> Verdict {
-    let says = |reason, message: String| Verdict { reason, message };
+pub fn verdict(checks: &[Check], found: &CheckFindings) -> ChecksVerdict {
+    let says = |reason, message: String| ChecksVerdict { reason, message };
     if let Some((first, others)) = found.wrong.split_first() {
         let more = match others.len() {
             0 => String::new(),
@@ -169,7 +169,7 @@ pub fn verdict(checks: &[Check], found: &Found) -> Verdict {
 }
 
 /// The error for a kind that cannot be read.
-fn of_kind(at: &str, kind: &ObjectKind, found: &Found) -> Option<Verdict> {
+fn of_kind(at: &str, kind: &ObjectKind, found: &CheckFindings) -> Option<ChecksVerdict> {
     let ObjectKind {
         api_version,
         kind: name,
@@ -196,12 +196,12 @@ fn of_kind(at: &str, kind: &ObjectKind, found: &Found) -> Option<Verdict> {
         ),
         KindFound::Readable { .. } | KindFound::Unknown => return None,
     };
-    Some(Verdict { reason, message })
+    Some(ChecksVerdict { reason, message })
 }
 
 /// What the accounts that were looked at could do.
-fn of_accounts(found: &Found) -> Verdict {
-    let says = |reason, message: String| Verdict { reason, message };
+fn of_accounts(found: &CheckFindings) -> ChecksVerdict {
+    let says = |reason, message: String| ChecksVerdict { reason, message };
     let extent = if found.extent.is_whole() {
         String::new()
     } else {
@@ -256,7 +256,7 @@ fn rule_for(Resource { group, plural }: &Resource) -> String {
 }
 
 /// The first holders of a right on any of the kinds; none if nobody has it.
-fn named(found: &Found, of: impl Fn(&KindFound) -> Option<&Holders>) -> Option<String> {
+fn named(found: &CheckFindings, of: impl Fn(&KindFound) -> Option<&Holders>) -> Option<String> {
     let mut named = Vec::new();
     let mut may_be_more = false;
     for holders in found.kinds.values().filter_map(of) {

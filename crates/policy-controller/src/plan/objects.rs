@@ -17,7 +17,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    split::{Part, split},
+    split::{ListPart, split},
     wanted::{Holder, Rule, Standing, Wanted},
 };
 use crate::seen::{Fingerprint, Owner};
@@ -60,7 +60,7 @@ fn split_connectors<'a>(
     connectors: &'a BTreeSet<String>,
     rules: &[Rule],
     most: usize,
-) -> Vec<Part<&'a String>> {
+) -> Vec<ListPart<&'a String>> {
     // Each rule repeats the names.
     let size = |name: &&String| rules.len() * bytes(name);
     split(connectors, most, |name| (*name).clone(), size)
@@ -86,8 +86,8 @@ fn pair(
     name: &str,
     owner: &Owner,
     rules: &[Rule],
-    connectors: &Part<&String>,
-    holders: &Part<&Holder>,
+    connectors: &ListPart<&String>,
+    holders: &ListPart<&Holder>,
 ) -> Pair {
     let resource_names: Vec<String> = connectors.entries.iter().copied().cloned().collect();
     let rule = |rule: &Rule| PolicyRule {

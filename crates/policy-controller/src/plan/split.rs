@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 /// A leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part<T> {
+pub(super) struct ListPart<T> {
     /// The bits that all entries of it begin with; empty when there is one leaf.
     pub(super) bits: String,
     /// In the order in which they came.
@@ -27,7 +27,7 @@ pub(super) fn split<T>(
     most: usize,
     text: impl Fn(&T) -> String,
     size: impl Fn(&T) -> usize,
-) -> Vec<Part<T>> {
+) -> Vec<ListPart<T>> {
     let weigh = |entry: T| Weighed {
         size: size(&entry),
         digest: digest(&text(&entry)),
@@ -47,13 +47,13 @@ fn digest(text: &str) -> u64 {
         .fold(0, |bits, byte| bits << 8 | u64::from(*byte))
 }
 
-fn grow<T>(parts: &mut Vec<Part<T>>, bits: String, entries: Vec<Weighed<T>>, most: usize) {
+fn grow<T>(parts: &mut Vec<ListPart<T>>, bits: String, entries: Vec<Weighed<T>>, most: usize) {
     let size: usize = entries.iter().map(|it| it.size).sum();
     let depth = bits.len();
     if size <= most || entries.len() <= 1 || depth == 64 {
         let entries: Vec<T> = entries.into_iter().map(|it| it.entry).collect();
         if !entries.is_empty() {
-            parts.push(Part { bits, entries });
+            parts.push(ListPart { bits, entries });
         }
         return;
     }

@@ -8,12 +8,12 @@ use connectors_api::{
 use jiff::Timestamp;
 
 use super::wanted::{Standing, Wanted};
-use crate::checks::{Checks, verdict::Verdict};
+use crate::checks::{Checks, verdict::ChecksVerdict};
 use crate::seen::MostSelected;
 
 /// What is known of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct Summary {
     /// The connectors that it selects.
     pub connectors: Vec<String>,
     /// How many hold its standing permission; none when that is not known.
@@ -28,7 +28,7 @@ pub struct Known {
     pub checks: Checks,
 }
 
-impl Known {
+impl Summary {
     /// Of a policy that wants this, when all writes have succeeded.
     #[must_use]
     pub fn of(wanted: &Wanted, checks: Checks) -> Self {
@@ -112,7 +112,7 @@ impl Known {
             message: format!(
                 "the policy cannot be read, and nobody holds anything by it: {problem}"
             ),
-            checks: Checks::Judged(Verdict {
+            checks: Checks::Judged(ChecksVerdict {
                 reason: ChecksValid::PolicyUnreadable,
                 message: String::new(),
             }),
@@ -234,7 +234,7 @@ impl Known {
     ) -> Row<'a> {
         use ConditionStatus::{False, True, Unknown};
         const TYPE: AccessPolicyCondition = AccessPolicyCondition::ChecksValid;
-        let Verdict { reason, message } = match &self.checks {
+        let ChecksVerdict { reason, message } = match &self.checks {
             Checks::None => return (TYPE, True, ChecksValid::NoChecks.as_str(), ""),
             Checks::AsTold => {
                 let told = last.iter().flat_map(|it| &it.conditions);

@@ -108,11 +108,7 @@ impl Links {
     /// The numbers of entries.
     #[cfg(test)]
     pub(super) fn census(&self) -> [usize; 3] {
-        [
-            self.of_request.len(),
-            self.of_link.len(),
-            self.counts.len(),
-        ]
+        [self.of_request.len(), self.of_link.len(), self.counts.len()]
     }
 }
 
@@ -196,6 +192,9 @@ mod tests {
         }
         let rest = MOST_OF_ALL - links.counts.values().sum::<usize>();
         let others = (0..=rest).map(|it| of("another", it));
-        assert!(!links.add(&request("another"), others), "the total is taken");
+        assert!(
+            !links.add(&request("another"), others),
+            "the total is taken"
+        );
     }
 }

@@ -30,7 +30,7 @@ use tracing::{debug, warn};
 use super::judge::{PodFacts, Seen};
 use crate::{
     metrics::Limit,
-    peer_quota::{Limits, PeerQuota},
+    peer_quota::{PeerLimits, PeerQuota},
     review::Request,
 };
 
@@ -74,7 +74,7 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
-    pub(crate) fn new(client: Client, namespace: &str, limits: &Limits) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str, limits: &PeerLimits) -> Self {
         Self {
             client,
             namespace: namespace.into(),

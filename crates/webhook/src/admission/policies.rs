@@ -30,11 +30,11 @@ use super::{
 use crate::{
     evaluator::Evaluator,
     metrics::Limit,
-    peer_quota::{Limits, PeerQuota},
+    peer_quota::{PeerLimits, PeerQuota},
     review::{Answer, Operation, Request, Text},
     weight::Room,
 };
-use judge::{Author, MOST_NAMED, Problem, Verdict};
+use judge::{Author, Defect, MOST_NAMED, Verdict};
 
 const WRITTEN: Scope = Scope {
     resource: || AccessPolicy::plural(&()),
@@ -57,7 +57,7 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    pub(crate) fn new(lookups: Lookups, evaluator: Evaluator, limits: &Limits) -> Self {
+    pub(crate) fn new(lookups: Lookups, evaluator: Evaluator, limits: &PeerLimits) -> Self {
         Self {
             lookups,
             evaluator,
@@ -83,7 +83,9 @@ impl Policies {
         let read = match timeout_at(deadline, read(text.clone(), Arc::clone(room))).await {
             Ok(Ok(read)) => read,
             Ok(Err(problem)) => return Verdict::default().and(problem).answer(),
-            Err(_) => return Verdict::default().and(Problem::NobodyInTime).answer(),
+            Err(_) => {
+                return Verdict::default().and(Defect::NobodyInTime).answer();
+            }
         };
         let author = timeout_at(deadline, self.author(request, &read.object)).await;
         let author = author.unwrap_or(Author::NoAnswer);
@@ -158,8 +160,8 @@ impl Policies {
             // It reads the whole policy by the same rules, and runs the Rego besides. One of another version may know
             // more than we do, and lets nothing through that we would not.
             Ok(Ok(findings)) => Verdict::found(findings).or_else_of(ours),
-            Ok(Err(unjudged)) => ours.and(Problem::Unjudged(unjudged)),
-            Err(_) => ours.and(Problem::NobodyInTime),
+            Ok(Err(unjudged)) => ours.and(Defect::Unjudged(unjudged)),
+            Err(_) => ours.and(Defect::NobodyInTime),
         }
     }
 
@@ -216,15 +218,15 @@ struct Read {
 
 /// Looks at a policy where that keeps nobody else waiting: a large one takes a while. It goes on when nobody waits for
 /// it any more, and keeps its text and its room until then.
-async fn read(text: Text, room: Arc<Room>) -> Result<Read, Problem> {
+async fn read(text: Text, room: Arc<Room>) -> Result<Read, Defect> {
     let reading = spawn_blocking(move || {
         let _room = room;
-        let object: Value = serde_json::from_str(text.get()).map_err(|_| Problem::TooDeep)?;
+        let object: Value = serde_json::from_str(text.get()).map_err(|_| Defect::TooDeep)?;
         let validated = validate::policy(&object);
         Ok(Read { object, validated })
     });
     // It ends without an answer when it panics.
-    reading.await.unwrap_or(Err(Problem::NobodyInTime))
+    reading.await.unwrap_or(Err(Defect::NobodyInTime))
 }
 
 /// The spec, as text.
@@ -254,7 +256,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        peer_quota::Limits,
+        peer_quota::PeerLimits,
         weight::{POLICIES, Scales},
     };
 
@@ -269,7 +271,7 @@ mod tests {
         runtime.block_on(async {
             let (go, waits) = std::sync::mpsc::channel::<()>();
             let busy = spawn_blocking(move || waits.recv());
-            let scales = Scales::new(POLICIES, &Limits::for_tests());
+            let scales = Scales::new(POLICIES, &PeerLimits::for_tests());
             let peer = [10, 0, 0, 1].into();
             let deadline = Instant::now() + Duration::from_secs(10);
             let room = scales.tree(peer, 64 * 1024, deadline).await.unwrap();

@@ -65,7 +65,7 @@ async fn refused(api: &FakeApi, user: Value, uid: &str) -> Option<Refusal> {
         NAMESPACE,
         PLUGIN.to_owned(),
         evaluator,
-        &Limits::for_tests(),
+        &PeerLimits::for_tests(),
     );
     let deadline = Instant::now() + Duration::from_secs(9);
     match admission.requests.validate(&asked, deadline).await {

@@ -25,8 +25,10 @@ use service_kit::{
 use thiserror::Error;
 
 use super::{
-    Place,
-    observe::{AUTHORITY, BUNDLE, BUNDLE_KEY, CHANGED, Configuration, Observed, TLS_KEYS, Version},
+    Store,
+    observe::{
+        AUTHORITY, BUNDLE, BUNDLE_KEY, CHANGED, Observed, TLS_KEYS, Version, WebhookConfiguration,
+    },
     plan::{Server, Step},
     x509::{self, Authority, MakeError, Root},
 };
@@ -57,35 +59,35 @@ impl ApplyError {
 
 /// Takes a step.
 pub(crate) async fn apply(
-    place: &Place,
+    store: &Store,
     observed: &Observed,
     step: &Step,
     now: Timestamp,
 ) -> Result<(), ApplyError> {
     match step {
         Step::MakeAuthority => {
-            let [certificate, key] = Authority::make(&place.namespace, now)?.pems();
+            let [certificate, key] = Authority::make(&store.namespace, now)?.pems();
             secret(
-                place,
+                store,
                 AUTHORITY,
                 observed.authority.as_ref(),
                 [certificate, key],
             )
             .await?;
         }
-        Step::Publish(roots) => publish(place, observed.bundle.as_ref(), roots, now).await?,
-        Step::Announce(roots) => announce(place, observed, roots).await?,
+        Step::Publish(roots) => publish(store, observed.bundle.as_ref(), roots, now).await?,
+        Step::Announce(roots) => announce(store, observed, roots).await?,
         Step::Issue(server) => {
             // The plan names a server only under an authority.
             let Some(authority) = &observed.stored.authority else {
                 return Ok(());
             };
-            let names = server.names(&place.namespace);
+            let names = server.names(&store.namespace);
             let pems = authority.issue(&names, now)?.pems();
             let mut versions = Server::ALL.into_iter().zip(&observed.serving);
             let version = versions.find(|(known, _)| known == server);
             let version = version.and_then(|(_, version)| version.as_ref());
-            secret(place, server.secret(), version, pems).await?;
+            secret(store, server.secret(), version, pems).await?;
         }
         Step::Rest => {}
     }
@@ -93,7 +95,7 @@ pub(crate) async fn apply(
 }
 
 async fn secret(
-    place: &Place,
+    store: &Store,
     name: &str,
     version: Option<&Version>,
     pems: [String; 2],
@@ -105,20 +107,20 @@ async fn secret(
     let object = json!({
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": metadata(place, name, version),
+        "metadata": metadata(store, name, version),
         "type": "kubernetes.io/tls",
         "data": data,
     });
-    write::<Secret>(place, "secret", name, version, &object).await
+    write::<Secret>(store, "secret", name, version, &object).await
 }
 
 async fn publish(
-    place: &Place,
+    store: &Store,
     version: Option<&Version>,
     roots: &[Root],
     now: Timestamp,
 ) -> Result<(), CallError> {
-    let mut metadata = metadata(place, BUNDLE, version);
+    let mut metadata = metadata(store, BUNDLE, version);
     metadata["annotations"] = json!({ CHANGED: now });
     let object = json!({
         "apiVersion": "v1",
@@ -126,13 +128,13 @@ async fn publish(
         "metadata": metadata,
         "data": { BUNDLE_KEY: x509::bundle(roots) },
     });
-    write::<ConfigMap>(place, "configmap", BUNDLE, version, &object).await
+    write::<ConfigMap>(store, "configmap", BUNDLE, version, &object).await
 }
 
-fn metadata(place: &Place, name: &str, version: Option<&Version>) -> Value {
+fn metadata(store: &Store, name: &str, version: Option<&Version>) -> Value {
     let mut metadata = json!({
         "name": name,
-        "namespace": place.namespace,
+        "namespace": store.namespace,
         "labels": { "app.kubernetes.io/part-of": "connectors-approval" },
     });
     if let Some(version) = version {
@@ -144,7 +146,7 @@ fn metadata(place: &Place, name: &str, version: Option<&Version>) -> Value {
 }
 
 async fn write<K>(
-    place: &Place,
+    store: &Store,
     kind: &str,
     name: &str,
     version: Option<&Version>,
@@ -156,30 +158,30 @@ where
         + std::fmt::Debug
         + DeserializeOwned,
 {
-    let api: Api<Guarded<K>> = Api::namespaced(place.client.clone(), &place.namespace);
+    let api: Api<Guarded<K>> = Api::namespaced(store.client.clone(), &store.namespace);
     let params = match version {
         Some(_) => PatchParams::apply(MANAGER).force(),
-        None => PatchParams::apply(&place.creator),
+        None => PatchParams::apply(&store.creator),
     };
     let call = format!("apply {kind} {name}");
     let patch = Patch::Apply(object);
-    place
+    store
         .policy
         .call(call, || api.patch(name, &params, &patch))
         .await
         .map(drop)
 }
 
-async fn announce(place: &Place, observed: &Observed, roots: &[Root]) -> Result<(), CallError> {
+async fn announce(store: &Store, observed: &Observed, roots: &[Root]) -> Result<(), CallError> {
     if let Some(configuration) = &observed.mutating {
-        let api: Api<Guarded<MutatingWebhookConfiguration>> = Api::all(place.client.clone());
-        let name = &place.mutating;
-        bind(&api, &place.policy, name, configuration, roots).await?;
+        let api: Api<Guarded<MutatingWebhookConfiguration>> = Api::all(store.client.clone());
+        let name = &store.mutating;
+        bind(&api, &store.policy, name, configuration, roots).await?;
     }
     if let Some(configuration) = &observed.validating {
-        let api: Api<Guarded<ValidatingWebhookConfiguration>> = Api::all(place.client.clone());
-        let name = &place.validating;
-        bind(&api, &place.policy, name, configuration, roots).await?;
+        let api: Api<Guarded<ValidatingWebhookConfiguration>> = Api::all(store.client.clone());
+        let name = &store.validating;
+        bind(&api, &store.policy, name, configuration, roots).await?;
     }
     Ok(())
 }
@@ -189,7 +191,7 @@ async fn bind<K>(
     api: &Api<Guarded<K>>,
     policy: &Policy,
     name: &str,
-    configuration: &Configuration,
+    configuration: &WebhookConfiguration,
     roots: &[Root],
 ) -> Result<(), CallError>
 where

@@ -19,7 +19,7 @@ use service_kit::{
 };
 
 use super::{
-    Place,
+    Store,
     plan::{Bundle, Server, Stored},
     x509::{Authority, Pair, Root},
 };
@@ -44,7 +44,7 @@ pub(crate) struct Version {
 
 /// A webhook configuration as it was read.
 #[derive(Clone, Debug)]
-pub(crate) struct Configuration {
+pub(crate) struct WebhookConfiguration {
     pub(crate) version: Version,
     /// The names of the webhooks in it that call this service.
     pub(crate) ours: Vec<String>,
@@ -57,26 +57,26 @@ pub(crate) struct Observed {
     pub(crate) bundle: Option<Version>,
     /// In the order of [`Server::ALL`].
     pub(crate) serving: [Option<Version>; 2],
-    pub(crate) mutating: Option<Configuration>,
-    pub(crate) validating: Option<Configuration>,
+    pub(crate) mutating: Option<WebhookConfiguration>,
+    pub(crate) validating: Option<WebhookConfiguration>,
 }
 
 /// Reads all of it.
-pub(crate) async fn observe(place: &Place) -> Result<Observed, CallError> {
-    let secrets: Api<Guarded<Secret>> = Api::namespaced(place.client.clone(), &place.namespace);
+pub(crate) async fn observe(store: &Store) -> Result<Observed, CallError> {
+    let secrets: Api<Guarded<Secret>> = Api::namespaced(store.client.clone(), &store.namespace);
     let config_maps: Api<Guarded<ConfigMap>> =
-        Api::namespaced(place.client.clone(), &place.namespace);
+        Api::namespaced(store.client.clone(), &store.namespace);
     let [webhook, evaluation] = Server::ALL.map(Server::secret);
     let (authority, bundle, webhook, evaluation, mutating, validating) = tokio::try_join!(
-        get(&secrets, &place.policy, "secret", AUTHORITY),
-        get(&config_maps, &place.policy, "configmap", BUNDLE),
-        get(&secrets, &place.policy, "secret", webhook),
-        get(&secrets, &place.policy, "secret", evaluation),
-        configuration::<MutatingWebhookConfiguration>(place, &place.mutating),
-        configuration::<ValidatingWebhookConfiguration>(place, &place.validating),
+        get(&secrets, &store.policy, "secret", AUTHORITY),
+        get(&config_maps, &store.policy, "configmap", BUNDLE),
+        get(&secrets, &store.policy, "secret", webhook),
+        get(&secrets, &store.policy, "secret", evaluation),
+        configuration::<MutatingWebhookConfiguration>(store, &store.mutating),
+        configuration::<ValidatingWebhookConfiguration>(store, &store.validating),
     )?;
     let mut announced = Vec::new();
-    let mut note = |read: Option<(Configuration, Vec<Vec<Root>>)>| {
+    let mut note = |read: Option<(WebhookConfiguration, Vec<Vec<Root>>)>| {
         read.map(|(configuration, roots)| {
             announced.extend(roots);
             configuration
@@ -188,14 +188,14 @@ impl Hooks for ValidatingWebhookConfiguration {
 /// A configuration with webhooks of ours, and the roots of each; nothing if there is none, or it
 /// cannot be read.
 async fn configuration<K>(
-    place: &Place,
+    store: &Store,
     name: &str,
-) -> Result<Option<(Configuration, Vec<Vec<Root>>)>, CallError>
+) -> Result<Option<(WebhookConfiguration, Vec<Vec<Root>>)>, CallError>
 where
     K: Hooks + Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
 {
-    let api: Api<Guarded<K>> = Api::all(place.client.clone());
-    let Some(read) = get(&api, &place.policy, K::KIND, name).await? else {
+    let api: Api<Guarded<K>> = Api::all(store.client.clone());
+    let Some(read) = get(&api, &store.policy, K::KIND, name).await? else {
         return Ok(None);
     };
     let version = version(&read);
@@ -204,13 +204,13 @@ where
     };
     let (mut ours, mut roots) = (Vec::new(), Vec::new());
     for (name, client) in object.hooks() {
-        if calls_us(client, &place.namespace) {
+        if calls_us(client, &store.namespace) {
             ours.push(name.to_owned());
             let ByteString(text) = client.ca_bundle.clone().unwrap_or_default();
             roots.push(Root::bundle(&text).unwrap_or_default());
         }
     }
-    Ok((!ours.is_empty()).then_some((Configuration { version, ours }, roots)))
+    Ok((!ours.is_empty()).then_some((WebhookConfiguration { version, ours }, roots)))
 }
 
 fn calls_us(client: &WebhookClientConfig, namespace: &str) -> bool {

@@ -26,7 +26,7 @@ struct Replica {
 
 impl Replica {
     fn new(api: &FakeApi) -> Self {
-        let place = Place {
+        let store = Store {
             client: api.client(),
             policy: Policy::default(),
             namespace: NAMESPACE.to_owned(),
@@ -41,7 +41,7 @@ impl Replica {
         start.ready();
         let serving = Serving::default();
         let keeper = Keeper::new(
-            place,
+            store,
             Arc::new(move || *clock.lock().unwrap()),
             serving.clone(),
             crate::evaluator::trust().0,
@@ -352,8 +352,8 @@ async fn no_write_changes_what_was_not_read_before_it() {
         let mut replica = Replica::new(&api);
         replica.pass().await;
         let now = *replica.now.lock().unwrap();
-        let place = &replica.keeper.place;
-        let observed = observe(place).await.unwrap();
+        let store = &replica.keeper.store;
+        let observed = observe(store).await.unwrap();
         let roots = observed.stored.bundle.roots.clone();
         let steps = [
             (Step::MakeAuthority, secret("connectors-ca")),
@@ -368,7 +368,7 @@ async fn no_write_changes_what_was_not_read_before_it() {
         for (step, path) in steps {
             change(&api, &path);
             let before = api.get(&path);
-            let result = apply(place, &observed, &step, now).await;
+            let result = apply(store, &observed, &step, now).await;
             let is_gone = result.as_ref().is_err_and(|error| match error {
                 ApplyError::Write(call) => call.status() == Some(404),
                 ApplyError::Make(_) => false,

@@ -22,9 +22,9 @@ use tracing::{error, info};
 
 use crate::{
     admission::{self, Admission},
-    metrics::{Outcome, ReviewMetrics},
+    metrics::{Answered, ReviewMetrics},
     page::Page,
-    peer_quota::Limits,
+    peer_quota::PeerLimits,
     review::{self, Answer, Refusal, RefusalStatus, ReviewError},
     weight::{self, CONNECTORS, POLICIES, REQUESTS, Room, Scales},
 };
@@ -42,7 +42,7 @@ pub(crate) struct Handler {
     policies: Scales,
     requests: Scales,
     connectors: Scales,
-    limits: Limits,
+    limits: PeerLimits,
 }
 
 /// The weight of what is made from a review, beside its text, which is weighed separately.
@@ -68,7 +68,7 @@ enum Unread {
 }
 
 impl Handler {
-    pub(crate) fn new(admission: Admission, metrics: ReviewMetrics, limits: Limits) -> Self {
+    pub(crate) fn new(admission: Admission, metrics: ReviewMetrics, limits: PeerLimits) -> Self {
         Self {
             admission,
             metrics,
@@ -80,7 +80,7 @@ impl Handler {
     }
 
     /// What each address has a share of.
-    pub(crate) const fn limits(&self) -> &Limits {
+    pub(crate) const fn limits(&self) -> &PeerLimits {
         &self.limits
     }
 
@@ -129,12 +129,12 @@ impl Handler {
         peer: IpAddr,
         request: Request<B>,
         deadline: Instant,
-    ) -> (Response<Full<Bytes>>, Outcome)
+    ) -> (Response<Full<Bytes>>, Answered)
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let malformed = |status, words: &str| (text(status, words), Outcome::Malformed);
+        let malformed = |status, words: &str| (text(status, words), Answered::Malformed);
         if !is_json(&request) {
             return malformed(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only application/json");
         }
@@ -161,7 +161,7 @@ impl Handler {
                 info!(webhook = page.word(), uid, refusal = message, "refused");
                 let status = RefusalStatus::Invalid;
                 let answer = Answer::Refused(Refusal { status, message });
-                return written(&uid, &answer, Outcome::Refused);
+                return written(&uid, &answer, Answered::Refused);
             }
             Err(error) => return malformed(StatusCode::BAD_REQUEST, &error.to_string()),
         };
@@ -177,7 +177,7 @@ impl Handler {
             self.judge(page, &asked, &Arc::new(room), deadline).await
         };
         let outcome = match &answer {
-            Answer::Allowed { .. } => Outcome::Allowed,
+            Answer::Allowed { .. } => Answered::Allowed,
             Answer::Refused(refusal) => {
                 info!(
                     webhook = page.word(),
@@ -188,10 +188,10 @@ impl Handler {
                     "refused"
                 );
                 match refusal.status {
-                    RefusalStatus::Unavailable => Outcome::Unjudged,
+                    RefusalStatus::Unavailable => Answered::Unjudged,
                     RefusalStatus::Forbidden
                     | RefusalStatus::Invalid
-                    | RefusalStatus::BadRequest => Outcome::Refused,
+                    | RefusalStatus::BadRequest => Answered::Refused,
                 }
             }
         };
@@ -252,14 +252,14 @@ where
 }
 
 /// The answer to a review.
-fn written(uid: &str, answer: &Answer, outcome: Outcome) -> (Response<Full<Bytes>>, Outcome) {
+fn written(uid: &str, answer: &Answer, outcome: Answered) -> (Response<Full<Bytes>>, Answered) {
     match review::render(uid, answer) {
         Ok(body) => (typed(StatusCode::OK, "application/json", body), outcome),
         Err(problem) => {
             error!(error = report(&problem), "cannot write an answer");
             let words = "the answer cannot be written";
             let response = text(StatusCode::INTERNAL_SERVER_ERROR, words);
-            (response, Outcome::Unjudged)
+            (response, Answered::Unjudged)
         }
     }
 }
@@ -274,11 +274,11 @@ fn too_heavy() -> Answer {
     })
 }
 
-fn full() -> (Response<Full<Bytes>>, Outcome) {
+fn full() -> (Response<Full<Bytes>>, Answered) {
     let words = "too much is being reviewed; try again";
     (
         text(StatusCode::SERVICE_UNAVAILABLE, words),
-        Outcome::Unjudged,
+        Answered::Unjudged,
     )
 }
 

@@ -26,12 +26,12 @@ use super::*;
 use crate::{
     admission::Admission,
     certs::{
-        Keeper, Place, creator,
+        Keeper, Store, creator,
         plan::{KEPT, SPREADING},
     },
     evaluator::{self, Evaluator},
     metrics::Metrics,
-    peer_quota::Limits,
+    peer_quota::PeerLimits,
     testing::{FakeApi, MUTATING, NAMESPACE, config_map, pod, secret},
 };
 
@@ -64,7 +64,7 @@ impl Replica {
         );
         let metrics = Metrics::register(&Registry::new()).unwrap();
         let (readiness, start) = Readiness::starting();
-        let place = Place {
+        let store = Store {
             client: api.client(),
             policy: Policy::default(),
             namespace: NAMESPACE.to_owned(),
@@ -80,10 +80,10 @@ impl Replica {
         let ready = readiness.part("certificate");
         let (roots, trusted) = evaluator::trust();
         let certificates = metrics.certificates;
-        let keeper = Keeper::new(place, Arc::new(time), serving, roots, certificates, ready);
+        let keeper = Keeper::new(store, Arc::new(time), serving, roots, certificates, ready);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let limits = Limits::new(metrics.peers);
+        let limits = PeerLimits::new(metrics.peers);
         let handler = Handler::new(
             Admission::new(
                 api.client(),

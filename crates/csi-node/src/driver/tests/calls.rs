@@ -44,7 +44,7 @@ async fn a_volume_is_locked_until_its_mount_is_done_whoever_hangs_up() {
     world.mounter.node().publish_waits = Some(waits);
     let driver = Arc::clone(&world.driver);
     let call = tokio::spawn(async move { driver.publish(request(), None).await });
-    let is_mounting = || world.mounter.node().found.get(&place("tool")) == Some(&Found::Partial);
+    let is_mounting = || world.mounter.node().found.get(&place("tool")) == Some(&OnDisk::Partial);
     while !is_mounting() {
         tokio::task::yield_now().await;
     }
@@ -226,7 +226,7 @@ async fn what_a_dead_process_left_is_made_anew() {
         .mounter
         .node()
         .found
-        .insert(place("tool"), Found::Partial);
+        .insert(place("tool"), OnDisk::Partial);
     world.evaluator.says("tools/harbor", Some(granted()));
     publish(&world).await.unwrap();
     assert!(mounted(&world));
@@ -271,7 +271,7 @@ async fn a_final_error_says_so_when_something_was_there_before() {
         .mounter
         .node()
         .found
-        .insert(place("tool"), Found::Partial);
+        .insert(place("tool"), OnDisk::Partial);
     assert_eq!(
         code(&call(&world, request_for("A")).await),
         Code::InvalidArgument
@@ -280,7 +280,7 @@ async fn a_final_error_says_so_when_something_was_there_before() {
         .mounter
         .node()
         .found
-        .insert(place("tool"), Found::Partial);
+        .insert(place("tool"), OnDisk::Partial);
     world.mounter.node().clear_fails = true;
     assert_eq!(code(&call(&world, request_for("A")).await), Code::Aborted);
 }

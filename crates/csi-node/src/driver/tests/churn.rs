@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     event_cache,
     testing::{FakeEvaluator, FakeKubernetes, FakeMounter, KUBELET, place_of, request_at},
-    volume::Place,
+    volume::VolumePath,
 };
 
 const TIME: Duration = Duration::from_hours(72);
@@ -39,7 +39,7 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
     ]
 }
 
-fn publish_request(pod: &str, place: &Place) -> NodePublishVolumeRequest {
+fn publish_request(pod: &str, place: &VolumePath) -> NodePublishVolumeRequest {
     let mut request = request_at(place);
     let uid = request.volume_context.get_mut("csi.storage.k8s.io/pod.uid");
     pod.clone_into(uid.unwrap());

@@ -306,11 +306,11 @@ async fn live(events: Vec<Event>) {
         world.evaluator.says("tools/harbor", access.answer());
         let node = world.mounter.node();
         let found = match node.found.get(&place("tool")) {
-            None | Some(Found::Nothing | Found::Partial) => Volume::Absent,
-            Some(Found::Published(_)) => Volume::Full {
+            None | Some(OnDisk::Nothing | OnDisk::Partial) => Volume::Absent,
+            Some(OnDisk::Published(_)) => Volume::Full {
                 free: node.while_off.contains(&place("tool")),
             },
-            Some(Found::Emptied(_)) => Volume::Empty,
+            Some(OnDisk::Emptied(_)) => Volume::Empty,
         };
         assert_eq!(found, volume, "after {at}: {event:?} of {events:?}");
     }

@@ -56,7 +56,7 @@ fn inside(test: &str) -> bool {
 
 struct Scene {
     _folder: TempDir,
-    place: Place,
+    place: VolumePath,
     record: Record,
     facts: Vec<Facts>,
     mounter: Linux,
@@ -103,13 +103,13 @@ impl Scene {
             .unwrap();
     }
 
-    fn look(&self) -> Found {
+    fn look(&self) -> OnDisk {
         self.mounter.look(&self.place).unwrap()
     }
 
     fn clear(&self) {
         self.mounter.clear(&self.place).unwrap();
-        assert_eq!(self.look(), Found::Nothing);
+        assert_eq!(self.look(), OnDisk::Nothing);
         assert!(!self.place.target().exists());
     }
 
@@ -118,7 +118,7 @@ impl Scene {
     }
 
     fn assert_complete(&self) {
-        assert_eq!(self.look(), Found::Published(self.record.clone()));
+        assert_eq!(self.look(), OnDisk::Published(self.record.clone()));
         let expected = [
             ("name", "git"),
             ("namespace", "tools"),
@@ -148,7 +148,7 @@ impl Scene {
 
     /// The volume says that it is emptied, and nothing in it has content.
     fn assert_emptied(&self) {
-        assert_eq!(self.look(), Found::Emptied(self.record.clone()));
+        assert_eq!(self.look(), OnDisk::Emptied(self.record.clone()));
         assert_eq!(self.entries(), [".removed", ".revoked"]);
         for connector in self.names_in(".removed") {
             for fact in self.names_in(&format!(".removed/{connector}")) {
@@ -200,7 +200,7 @@ fn a_volume_is_complete_and_read_only_and_goes_without_a_trace() {
         return;
     }
     let scene = scene();
-    assert_eq!(scene.look(), Found::Nothing);
+    assert_eq!(scene.look(), OnDisk::Nothing);
     scene.publish();
     // Before anybody looks, which would seal it.
     scene.assert_sealed();
@@ -238,7 +238,7 @@ fn what_was_begun_is_partial_until_its_very_last_step() {
     for steps in 0..3 {
         let scene = scene();
         scene.began(steps);
-        assert_eq!(scene.look(), Found::Partial, "{steps}");
+        assert_eq!(scene.look(), OnDisk::Partial, "{steps}");
         scene.clear();
         scene.publish();
         scene.assert_complete();
@@ -299,13 +299,13 @@ fn a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell() {
         child.kill().unwrap();
         child.wait().unwrap();
         match scene.look() {
-            Found::Nothing => seen[0] += 1,
-            Found::Partial => seen[1] += 1,
-            Found::Published(_) => {
+            OnDisk::Nothing => seen[0] += 1,
+            OnDisk::Partial => seen[1] += 1,
+            OnDisk::Published(_) => {
                 seen[2] += 1;
                 scene.assert_complete();
             }
-            Found::Emptied(record) => {
+            OnDisk::Emptied(record) => {
                 seen[3] += 1;
                 assert_eq!(record, scene.record);
                 // Half emptied or half filled: both ways lead out.
@@ -357,7 +357,7 @@ fn no_half_of_the_content_stays_when_a_refill_that_broke_off_is_taken_back() {
         .mounter
         .refill(&scene.place, &scene.record, &facts)
         .unwrap_err();
-    assert_eq!(scene.look(), Found::Emptied(scene.record.clone()));
+    assert_eq!(scene.look(), OnDisk::Emptied(scene.record.clone()));
     empty();
     scene
         .mounter
@@ -618,7 +618,7 @@ fn without_the_kubelets_folder_there_is_nothing_and_nothing_is_made() {
     }
     let scene = scene();
     fs::remove_dir_all(scene.place.pods()).unwrap();
-    assert_eq!(scene.look(), Found::Nothing);
+    assert_eq!(scene.look(), OnDisk::Nothing);
     scene.mounter.clear(&scene.place).unwrap();
     assert!(
         scene
@@ -637,7 +637,7 @@ fn mounts_on_top_of_each_other_all_go() {
     let scene = scene();
     scene.publish();
     mount(DRIVER, scene.place.target(), TMPFS, hardened(), LIMITS).unwrap();
-    assert_eq!(scene.look(), Found::Partial);
+    assert_eq!(scene.look(), OnDisk::Partial);
     scene.clear();
 }
 
@@ -677,10 +677,10 @@ fn the_sweep_takes_what_was_never_completed_and_nothing_else() {
     mount(DRIVER, elsewhere.path(), TMPFS, hardened(), LIMITS).unwrap();
 
     complete.mounter.sweep(&PodsDir::new(folder.path()));
-    assert!(matches!(complete.look(), Found::Published(_)));
-    assert!(matches!(emptied.look(), Found::Emptied(_)));
-    assert_eq!(begun.look(), Found::Nothing);
-    assert_eq!(other.look(), Found::Partial);
+    assert!(matches!(complete.look(), OnDisk::Published(_)));
+    assert!(matches!(emptied.look(), OnDisk::Emptied(_)));
+    assert_eq!(begun.look(), OnDisk::Nothing);
+    assert_eq!(other.look(), OnDisk::Partial);
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(table.contains(elsewhere.path().to_str().unwrap()));
 }
@@ -702,7 +702,7 @@ fn what_a_process_left_writable_is_sealed_by_the_next_look() {
         fs::write(&forged, "").unwrap();
         fs::remove_file(&forged).unwrap();
         let found = scene.look();
-        assert_eq!(matches!(found, Found::Emptied(_)), is_emptied, "{found:?}");
+        assert_eq!(matches!(found, OnDisk::Emptied(_)), is_emptied, "{found:?}");
         let error = fs::write(&forged, "").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
     }

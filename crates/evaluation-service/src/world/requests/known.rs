@@ -127,13 +127,13 @@ fn policy(matched: &MatchedPolicy) -> Option<KnownPolicy> {
     })
 }
 
-type Found<'a> = Option<&'a Condition<AccessRequestCondition>>;
+type FoundCondition<'a> = Option<&'a Condition<AccessRequestCondition>>;
 
-fn condition(status: &AccessRequestStatus, of: AccessRequestCondition) -> Found<'_> {
+fn condition(status: &AccessRequestStatus, of: AccessRequestCondition) -> FoundCondition<'_> {
     status.conditions.iter().find(|it| it.type_ == of)
 }
 
 /// A word of a set; none for a word of another version, which explains nothing here.
-fn reason<W: DeserializeOwned>(condition: Found<'_>) -> Option<W> {
+fn reason<W: DeserializeOwned>(condition: FoundCondition<'_>) -> Option<W> {
     serde_json::from_value(condition?.reason.as_str().into()).ok()
 }

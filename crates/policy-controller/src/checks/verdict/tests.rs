@@ -31,10 +31,10 @@ fn sign_off() -> Vec<Check> {
     checks(&[("example.com/v1", "SignOff", "Auto")])
 }
 
-fn with(kind: KindFound) -> Found {
-    Found {
+fn with(kind: KindFound) -> CheckFindings {
+    CheckFindings {
         kinds: [(sign_off()[0].selector.object_ref.clone(), kind)].into(),
-        ..Found::default()
+        ..CheckFindings::default()
     }
 }
 
@@ -75,19 +75,19 @@ const PART: Extent = Extent {
 #[test]
 #[expect(clippy::too_many_lines, reason = "it is a table")]
 fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
-    let wrong = Found {
+    let wrong = CheckFindings {
         wrong: vec!["spec.x: is odd".to_owned(), "spec.y: too".to_owned()],
-        ..Found::default()
+        ..CheckFindings::default()
     };
-    let unread = Found {
+    let unread = CheckFindings {
         unread: Some("nobody looks at it".to_owned()),
         ..with(readable(&[], false))
     };
-    let open = Found {
+    let open = CheckFindings {
         open: Some(OpenBy::Installation),
         ..with(readable(&["x may"], false))
     };
-    let open_by_policy = Found {
+    let open_by_policy = CheckFindings {
         open: Some(OpenBy::Policy),
         ..with(readable(&[], false))
     };
@@ -97,7 +97,7 @@ fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
     );
     for (found, reason, words) in [
         (
-            Found {
+            CheckFindings {
                 extent: PART,
                 ..with(readable(&[], true))
             },
@@ -105,7 +105,7 @@ fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
             "looked at 50 of 80 accounts: none of them could write an approval",
         ),
         (
-            Found {
+            CheckFindings {
                 extent: PART,
                 ..with(readable(&["x may"], true))
             },
@@ -183,7 +183,7 @@ fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
 #[test]
 fn a_check_that_can_never_pass_is_named_with_its_place() {
     let tekton = |provenance| checks(&[("tekton.dev/v1", "PipelineRun", provenance)]);
-    let found = Found::default();
+    let found = CheckFindings::default();
     let never = verdict(&tekton("Auto"), &found);
     assert_eq!(never.reason, ChecksValid::ProofUnavailable);
     assert!(never.message.starts_with(AT), "{}", never.message);
@@ -200,9 +200,9 @@ fn a_check_that_can_never_pass_is_named_with_its_place() {
 
 #[test]
 fn a_policy_that_does_not_count_for_a_connector_says_for_which_and_how_many_do() {
-    let found = Found {
+    let found = CheckFindings {
         crowded: Some("harbor".to_owned()),
-        ..Found::default()
+        ..CheckFindings::default()
     };
     let verdict = verdict(&[], &found);
     assert_eq!(verdict.reason, ChecksValid::TooManyPolicies);
@@ -238,9 +238,9 @@ fn a_proof_that_cannot_be_read_is_told_with_its_kind_and_what_helps() {
             api_version: "tekton.dev/v1".to_owned(),
             kind: "TaskRun".to_owned(),
         };
-        Found {
+        CheckFindings {
             kinds: BTreeMap::from([(between, kind)]),
-            ..Found::default()
+            ..CheckFindings::default()
         }
     };
     let resource = Resource {

@@ -8,17 +8,17 @@ use crate::{
 
 const NOW: &str = "2026-03-01T10:00:00Z";
 
-fn known(policy: &Value, around: &Around) -> Known {
+fn known(policy: &Value, around: &Around) -> Summary {
     let policy = spec(policy);
     let wanted = wanted(&policy, OWN, around.seen());
     let checks = match policy.check_granted_permission {
         Some(_) => Checks::AsTold,
         None => Checks::None,
     };
-    Known::of(&wanted, checks)
+    Summary::of(&wanted, checks)
 }
 
-fn rows(known: &Known) -> Vec<String> {
+fn rows(known: &Summary) -> Vec<String> {
     let status = known.status(Some(1), None, NOW.parse().unwrap()).unwrap();
     let row =
         |it: &Condition<AccessPolicyCondition>| format!("{}={} {}", it.type_, it.status, it.reason);
@@ -127,7 +127,7 @@ fn every_situation_has_its_words() {
         assert_eq!(rows(&known(policy, around)), expected, "{policy}");
     }
     assert_eq!(
-        rows(&Known::unreadable("spec.connector.name: unknown field")),
+        rows(&Summary::unreadable("spec.connector.name: unknown field")),
         [
             "ConnectorsMatched=False PolicyUnreadable",
             "PermissionSynced=False PolicyUnreadable",
@@ -170,7 +170,7 @@ fn a_status_tells_which_connectors_and_how_many_hold_it() {
 
 #[test]
 fn nothing_is_a_number_too() {
-    let counts = |known: &Known| {
+    let counts = |known: &Summary| {
         let status = known.status(Some(1), None, NOW.parse().unwrap()).unwrap();
         (status.matched_connector_count, status.granted_subjects)
     };
@@ -184,7 +184,7 @@ fn nothing_is_a_number_too() {
     );
     assert_eq!(counts(&known(&checked, &some)), (Some(1), Some(0)));
     assert_eq!(counts(&known(&checked, &none)), (Some(0), Some(0)));
-    assert_eq!(counts(&Known::unreadable("x")), (Some(0), Some(0)));
+    assert_eq!(counts(&Summary::unreadable("x")), (Some(0), Some(0)));
     let given = known(&reading(&json!({}), &alice()), &some);
     let failed = given.failed(PermissionSynced::WriteFailed, String::new());
     // Nobody knows who holds it.
@@ -230,7 +230,7 @@ fn what_was_found_about_the_checks_decides_whether_it_is_ready() {
     };
     let judged = |reason| {
         let message = String::new();
-        Checks::Judged(Verdict { reason, message })
+        Checks::Judged(ChecksVerdict { reason, message })
     };
     for reason in ChecksValid::ALL.iter().copied() {
         let found = rows(judged(reason), &some);
@@ -273,7 +273,7 @@ fn what_was_found_about_the_checks_decides_whether_it_is_ready() {
 fn who_has_just_started_repeats_what_was_told_of_the_same_version_of_the_policy() {
     let some = Around::default().connector("harbor", &[]);
     let mut of = known(&reading(&json!({}), &alice()), &some);
-    of.checks = Checks::Judged(Verdict {
+    of.checks = Checks::Judged(ChecksVerdict {
         reason: ChecksValid::KindMissing,
         message: "no such kind".to_owned(),
     });

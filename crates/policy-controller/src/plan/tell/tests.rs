@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    checks::{Checks, verdict::Verdict},
-    plan::{MOST_BYTES, objects::pairs, status::Known, wanted::wanted},
+    checks::{Checks, verdict::ChecksVerdict},
+    plan::{MOST_BYTES, objects::pairs, status::Summary, wanted::wanted},
     testing::{Around, OWN, cluster, owner, reading, spec},
 };
 
@@ -116,12 +116,12 @@ fn what_somebody_else_did_is_told_with_his_name() {
 #[test]
 fn questionable_checks_are_told_once() {
     let status = |reason: ChecksValid, message: &str| {
-        let known = Known {
-            checks: Checks::Judged(Verdict {
+        let known = Summary {
+            checks: Checks::Judged(ChecksVerdict {
                 reason,
                 message: message.to_owned(),
             }),
-            ..Known::of(&wants(&["a"], &["u"], "read"), Checks::None)
+            ..Summary::of(&wants(&["a"], &["u"], "read"), Checks::None)
         };
         known
             .status(Some(1), None, "2026-03-01T10:00:00Z".parse().unwrap())

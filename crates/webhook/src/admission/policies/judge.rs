@@ -41,7 +41,7 @@ impl Author {
 
 /// What is wrong with a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum Problem {
+pub(crate) enum Defect {
     #[error("the object is nested too deeply to be read")]
     TooDeep,
     #[error("{0}")]
@@ -71,7 +71,7 @@ pub(crate) enum Problem {
     Uncounted,
 }
 
-impl Problem {
+impl Defect {
     /// The table of what each problem is on the wire.
     const fn status(&self) -> RefusalStatus {
         match self {
@@ -101,7 +101,7 @@ fn named(connectors: &[String]) -> String {
 /// Everything that is to be said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    problems: Vec<Problem>,
+    problems: Vec<Defect>,
     warnings: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl Verdict {
         let mut verdict = Self::default();
         for finding in findings {
             if finding.is_error {
-                verdict.problems.push(Problem::Found(finding));
+                verdict.problems.push(Defect::Found(finding));
             } else {
                 verdict.warnings.push(finding.to_string());
             }
@@ -129,7 +129,7 @@ impl Verdict {
     }
 
     /// The same, and one more problem.
-    pub(crate) fn and(mut self, problem: Problem) -> Self {
+    pub(crate) fn and(mut self, problem: Defect) -> Self {
         self.problems.push(problem);
         self
     }
@@ -140,9 +140,9 @@ impl Verdict {
             // Of what cannot be read that is said already.
             Author::Unasked if !self.problems.is_empty() => {}
             Author::MayBut(names) if names.is_empty() => {}
-            Author::MayBut(names) => self.problems.push(Problem::Not(names)),
-            Author::MayNotAll => self.problems.push(Problem::NotAll),
-            Author::Unasked | Author::NoAnswer => self.problems.push(Problem::NoAnswer),
+            Author::MayBut(names) => self.problems.push(Defect::Not(names)),
+            Author::MayNotAll => self.problems.push(Defect::NotAll),
+            Author::Unasked | Author::NoAnswer => self.problems.push(Defect::NoAnswer),
         }
     }
 
@@ -156,8 +156,8 @@ impl Verdict {
     pub(crate) fn room(&mut self, count: Option<usize>) {
         match count {
             Some(count) if count < MOST_PER_NAMESPACE => {}
-            Some(_) => self.problems.push(Problem::TooMany),
-            None => self.problems.push(Problem::Uncounted),
+            Some(_) => self.problems.push(Defect::TooMany),
+            None => self.problems.push(Defect::Uncounted),
         }
     }
 
@@ -170,7 +170,7 @@ impl Verdict {
     pub(crate) fn answer(self) -> Answer {
         let Self { problems, warnings } = self;
         // What will not change outweighs what may: an author who tries again should be able to succeed.
-        let Some(status) = problems.iter().map(Problem::status).max() else {
+        let Some(status) = problems.iter().map(Defect::status).max() else {
             return Answer::Allowed {
                 patch: None,
                 warnings,

@@ -162,10 +162,10 @@ async fn a_pass_that_is_cut_at_any_wait_is_finished_by_another_replica() {
         for waits in 0.. {
             let api = FakeApi::installed();
             let [mut one, mut two] = [(); 2].map(|()| Replica::new(&api));
-            for (place, time) in times.iter().enumerate() {
+            for (store, time) in times.iter().enumerate() {
                 one.later(*time);
                 two.later(*time);
-                if place + 1 < times.len() {
+                if store + 1 < times.len() {
                     one.pass().await;
                 }
             }

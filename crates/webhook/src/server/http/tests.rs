@@ -45,7 +45,7 @@ fn handler(api: &FakeApi) -> Handler {
 
 fn handler_with(api: &FakeApi, evaluator: Evaluator) -> Handler {
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let limits = Limits::new(metrics.peers);
+    let limits = PeerLimits::new(metrics.peers);
     let plugin = PLUGIN.to_owned();
     Handler::new(
         Admission::new(api.client(), NAMESPACE, plugin, evaluator, &limits),
@@ -480,8 +480,8 @@ async fn what_is_no_review_gets_a_status_that_says_so() {
             .metrics
             .counted(Page::ValidateAccessRequests, outcome)
     };
-    assert_eq!(counted(Outcome::Allowed), 2);
-    assert_eq!(counted(Outcome::Malformed), 6);
+    assert_eq!(counted(Answered::Allowed), 2);
+    assert_eq!(counted(Answered::Malformed), 6);
 }
 
 #[tokio::test(start_paused = true)]

@@ -76,7 +76,7 @@ fn an_author_hands_out_what_he_may_change() {
 
 #[test]
 fn what_will_not_change_outweighs_what_may() {
-    let mut verdict = Verdict::default().and(Problem::NobodyInTime);
+    let mut verdict = Verdict::default().and(Defect::NobodyInTime);
     assert_eq!(message(verdict.clone()).0, RefusalStatus::Unavailable);
     verdict.author(Author::MayNotAll);
     assert_eq!(message(verdict).0, RefusalStatus::Forbidden);

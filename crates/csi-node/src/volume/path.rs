@@ -13,7 +13,7 @@ pub(crate) struct PodsDir(PathBuf);
 
 /// The path of one volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct VolumePath {
     pods: PathBuf,
     pod_uid: String,
     volume: String,
@@ -21,7 +21,7 @@ pub(crate) struct Place {
 
 /// Why a path is no volume's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum PlaceError {
+pub(crate) enum VolumePathError {
     /// No id.
     #[error("volume id is missing")]
     NoVolumeId,
@@ -49,22 +49,26 @@ impl PodsDir {
     }
 
     /// Reads both names of a volume.
-    pub(crate) fn place(&self, volume_id: &str, target: &str) -> Result<Place, PlaceError> {
+    pub(crate) fn place(
+        &self,
+        volume_id: &str,
+        target: &str,
+    ) -> Result<VolumePath, VolumePathError> {
         if volume_id.is_empty() {
-            return Err(PlaceError::NoVolumeId);
+            return Err(VolumePathError::NoVolumeId);
         }
         if target.is_empty() {
-            return Err(PlaceError::NoTargetPath);
+            return Err(VolumePathError::NoTargetPath);
         }
-        let place = self.at(Path::new(target)).ok_or(PlaceError::Shape)?;
+        let place = self.at(Path::new(target)).ok_or(VolumePathError::Shape)?;
         if place.volume_id() != volume_id {
-            return Err(PlaceError::VolumeId);
+            return Err(VolumePathError::VolumeId);
         }
         Ok(place)
     }
 
     /// The place of a path, if it is one, whatever its id.
-    pub(crate) fn at(&self, target: &Path) -> Option<Place> {
+    pub(crate) fn at(&self, target: &Path) -> Option<VolumePath> {
         let parts: Vec<_> = target.strip_prefix(&self.0).ok()?.components().collect();
         let [
             Component::Normal(uid),
@@ -82,7 +86,7 @@ impl PodsDir {
             && *mount == "mount"
             && is_uid(uid)
             && is_dns_label(volume);
-        let place = Place {
+        let place = VolumePath {
             pods: self.0.clone(),
             pod_uid: uid.to_owned(),
             volume: volume.to_owned(),
@@ -92,7 +96,7 @@ impl PodsDir {
     }
 }
 
-impl Place {
+impl VolumePath {
     /// The UID of the pod.
     pub(crate) fn pod_uid(&self) -> &str {
         &self.pod_uid
