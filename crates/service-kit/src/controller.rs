@@ -36,7 +36,8 @@ pub async fn measure(every: Duration, stop: Stop, measurement: impl Fn()) {
     }
 }
 
-/// The result of a look at a job. A panic is counted and becomes this error: one job must not stop the work on all others.
+/// The result of a look at a job. A panic is counted and becomes this error, because one job must not stop the work on
+/// all others.
 pub async fn unless_panicked<T, E>(
     panics: &IntCounter,
     job: &impl Debug,

@@ -37,7 +37,8 @@ where
     C: Clone + Send + 'static,
     W: 'static,
 {
-    /// None yet. They fill these caches, which are complete when all of these are ready, and wake the jobs of each change.
+    /// None yet. They fill these caches, which are complete when all of these are ready, and wake the jobs of each
+    /// change.
     #[must_use]
     pub const fn new(
         caches: C,

@@ -1,5 +1,5 @@
-//! What a queue knows of its jobs: which stand in line, which are looked at, and which wait for their time. All of it is
-//! changed under one lock, and nothing here waits.
+//! What a queue knows of its jobs: which stand in line, which are looked at, and which wait for their time. All of it
+//! is changed under one lock, and nothing here waits.
 
 use std::{
     collections::{BTreeMap, HashMap},
