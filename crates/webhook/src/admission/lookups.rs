@@ -347,7 +347,11 @@ mod tests {
 
     #[tokio::test]
     async fn two_addresses_may_have_their_whole_shares_of_calls_at_a_time() {
-        let lookups = Lookups::new(FakeApi::default().client(), NAMESPACE, &Limits::for_tests());
+        let lookups = Lookups::new(
+            FakeApi::default().client(),
+            NAMESPACE,
+            &PeerLimits::for_tests(),
+        );
         let [first, second, third] = [1, 2, 3].map(|it| IpAddr::V4(Ipv4Addr::new(10, 0, 0, it)));
         for (calls, share) in [(&lookups.calls, 64), (&lookups.names, 8)] {
             let _first = calls.take(first, share).await;
