@@ -189,6 +189,10 @@ fn evaluate(request: v1::EvaluateChecksRequest) {
         };
         candidates.insert(check.clone(), objects);
     }
+    let lineage = request.lineage.iter().map(json);
+    let Some(lineage) = lineage.collect::<Option<Vec<_>>>() else {
+        return;
+    };
     let connector = request.connector.clone();
     let question = Question {
         policy,
@@ -196,6 +200,7 @@ fn evaluate(request: v1::EvaluateChecksRequest) {
         connector,
         candidates,
         shared,
+        lineage,
         stage,
     };
     let Ok(prepared) = question.read().and_then(prepare) else {
