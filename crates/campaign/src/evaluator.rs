@@ -17,6 +17,7 @@ use connectors_api::{
 use evaluation_api::{
     access::AccessQuestion,
     client::CallError,
+    judgement,
     v1::{
         CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage, GrantedRule,
     },
@@ -383,7 +384,7 @@ fn truth(question: &EvaluateChecksRequest) -> Result<EvaluateChecksResponse, Una
     let asked = asked.about(policy.map_err(|_| refused())?);
     let prepared = judge::prepare(asked).map_err(|_| refused())?;
     let answers: Vec<_> = prepared.rego_jobs().map(|job| rego(&job)).collect();
-    Ok(evaluate::told(prepared.finish(answers)))
+    Ok(judgement::to_wire(prepared.finish(answers)))
 }
 
 fn rego(job: &RegoJob<'_>) -> Result<RegoAnswer, RegoFailure> {

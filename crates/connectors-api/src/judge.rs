@@ -108,18 +108,8 @@ pub struct CheckJudgement {
 /// The result of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectJudgement {
-    /// Group and version.
-    pub api_version: String,
-    /// Kind.
-    pub kind: String,
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// UID.
-    pub uid: String,
-    /// The resource version that was judged.
-    pub resource_version: String,
+    /// The object; empty when its identity is incomplete.
+    pub object: ObjectRef,
     /// The state; empty when it could not be read.
     pub state: String,
     /// The meaning of the state for the check.

@@ -12,6 +12,7 @@ pub mod access;
 #[cfg(feature = "args")]
 pub mod args;
 pub mod client;
+pub mod judgement;
 pub mod refusal;
 pub mod verdict;
 

@@ -7,14 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use connectors_api::judge::{
-    self, CheckJudgement, GrantedRule, Judgement, ObjectJudgement, Policy, Prepared, Question,
-    Stage,
-};
-use connectors_api::object_ref::ObjectRef;
+use connectors_api::judge::{self, Policy, Prepared, Question, Stage};
 use connectors_api::shared_fields::FieldPath;
+use evaluation_api::judgement;
 use evaluation_api::v1::{self, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage};
-use evaluation_api::verdict::to_wire;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use prost::Message;
@@ -175,7 +171,7 @@ pub(crate) async fn judge(
     let is_certain = answers.len() == jobs && answers.iter().all(Result::is_ok);
     Ok(Judged {
         policy,
-        answer: told(prepared.finish(answers)),
+        answer: judgement::to_wire(prepared.finish(answers)),
         is_certain,
     })
 }
@@ -226,109 +222,6 @@ async fn ask(prepared: &Prepared, pool: &Pool, slot: &Slot<'_>) -> Result<Vec<Ou
         })?);
     }
     Ok(said)
-}
-
-/// The answer, as it goes over the wire.
-#[must_use]
-pub fn told(judgement: Judgement) -> EvaluateChecksResponse {
-    let Judgement {
-        verdict,
-        checks,
-        rules,
-    } = judgement;
-    let (rules, reason, message) = match rules {
-        None => (Vec::new(), String::new(), String::new()),
-        Some(Ok(rules)) => {
-            let rules = rules.into_iter().map(told_rule).collect();
-            (rules, String::new(), String::new())
-        }
-        Some(Err(error)) => (
-            Vec::new(),
-            error.reason().as_str().to_owned(),
-            error.to_string(),
-        ),
-    };
-    EvaluateChecksResponse {
-        verdict: to_wire(verdict).into(),
-        checks: checks.into_iter().map(told_check).collect(),
-        rules,
-        rules_reason: reason,
-        rules_message: message,
-    }
-}
-
-fn told_rule(GrantedRule { verbs, resources }: GrantedRule) -> v1::GrantedRule {
-    v1::GrantedRule {
-        verbs,
-        resources: resources.iter().map(ToString::to_string).collect(),
-    }
-}
-
-fn told_check(check: CheckJudgement) -> v1::CheckResult {
-    let CheckJudgement {
-        check,
-        verdict,
-        reason,
-        message,
-        objects,
-    } = check;
-    v1::CheckResult {
-        check,
-        verdict: to_wire(verdict).into(),
-        reason: reason.as_str().to_owned(),
-        message,
-        objects: objects.into_iter().map(told_object).collect(),
-    }
-}
-
-fn told_object(object: ObjectJudgement) -> v1::ObjectResult {
-    let ObjectJudgement {
-        api_version,
-        kind,
-        namespace,
-        name,
-        uid,
-        resource_version,
-        state,
-        verdict,
-        reason,
-        message,
-        approved_by,
-        lineage,
-    } = object;
-    v1::ObjectResult {
-        api_version,
-        kind,
-        namespace,
-        name,
-        uid,
-        resource_version,
-        state,
-        verdict: to_wire(verdict).into(),
-        reason: reason.as_str().to_owned(),
-        message,
-        approved_by,
-        lineage: lineage.into_iter().map(told_lineage).collect(),
-    }
-}
-
-fn told_lineage(object: ObjectRef) -> v1::LineageObject {
-    let ObjectRef {
-        namespace,
-        name,
-        uid,
-        api_version,
-        kind,
-        resource_version,
-    } = object;
-    v1::LineageObject {
-        api_version,
-        kind,
-        namespace,
-        name,
-        uid,
-        resource_version,
-    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use connectors_api::check_state::ObjectState;
 use connectors_api::judge::{self, RegoAnswer};
+use evaluation_api::judgement;
 use evaluation_api::v1::{CheckVerdict, EvaluateChecksRequest};
 use evaluation_service::evaluate::answer_cache::AnswerCache;
 use evaluation_service::evaluate::policies::Policies;
-use evaluation_service::evaluate::{read, told};
+use evaluation_service::evaluate::read;
 
 use crate::check::Check;
 use crate::clock::Clock;
@@ -34,7 +35,7 @@ pub(crate) fn rows(table: &mut Table, check: &Check) {
         let prepared = judge::prepare(question).unwrap();
         // What the module would say; it is not what is measured here.
         let answers: Vec<_> = prepared.rego_jobs().map(|job| says(job.input)).collect();
-        let answer = told(prepared.finish(answers.into_iter().map(Ok)));
+        let answer = judgement::to_wire(prepared.finish(answers.into_iter().map(Ok)));
         assert_ne!(answer.verdict(), CheckVerdict::Failed, "{answer:?}");
         remembered.remember(asked, namespace, answer);
     }

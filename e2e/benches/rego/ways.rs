@@ -7,6 +7,7 @@ use connectors_api::check_state::{CheckOutcome, ObjectState};
 use connectors_api::judge::{self, RegoAnswer, RegoFailure};
 use connectors_api::rego::{Answer, CheckModule};
 use evaluation_api::client::{Client, Code};
+use evaluation_api::judgement;
 use evaluation_api::v1::{CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse};
 use evaluation_service::evaluate;
 use evaluation_service::evaluate::policies::{Found, Policies};
@@ -140,7 +141,7 @@ fn whole(
         Ok(RegoAnswer { state, message })
     });
     let answers: Vec<_> = jobs.collect();
-    Some(evaluate::told(prepared.finish(answers)))
+    Some(judgement::to_wire(prepared.finish(answers)))
 }
 
 /// What a state means before a grant.

@@ -362,12 +362,7 @@ impl Judged {
             lineage,
         } = self;
         ObjectJudgement {
-            api_version: identity.api_version,
-            kind: identity.kind,
-            namespace: identity.namespace,
-            name: identity.name,
-            uid: identity.uid,
-            resource_version: identity.resource_version,
+            object: identity,
             state,
             verdict: verdict(outcome),
             reason,

@@ -101,12 +101,14 @@ impl Judgement {
 fn an_approved_object_passes_and_the_pod_gets_its_rule() {
     let judgement = question().found([gate("a", "approved")]).judged();
     let object = ObjectJudgement {
-        api_version: "v1".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        namespace: "devops".to_owned(),
-        name: "a".to_owned(),
-        uid: "uid-a".to_owned(),
-        resource_version: "7".to_owned(),
+        object: ObjectRef {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: "devops".to_owned(),
+            name: "a".to_owned(),
+            uid: "uid-a".to_owned(),
+            resource_version: "7".to_owned(),
+        },
         state: "approved".to_owned(),
         verdict: Passed,
         reason: JudgeReason::Approved.into(),

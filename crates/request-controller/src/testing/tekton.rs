@@ -6,14 +6,10 @@ use connectors_api::{
     access_policy::ObjectKind,
     approval_kind::Lineage,
     judge::{self, Question, Stage},
-    object_ref::ObjectRef,
 };
 use evaluation_api::{
-    v1::{
-        CheckResult, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage, GrantedRule,
-        LineageObject, ObjectResult,
-    },
-    verdict::to_wire,
+    judgement,
+    v1::{EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage},
 };
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
@@ -199,45 +195,5 @@ pub(crate) fn judged(question: &EvaluateChecksRequest) -> EvaluateChecksResponse
             Stage::BeforeGrant
         },
     };
-    let judgement = judge::prepare(asked.read().unwrap()).unwrap().finish([]);
-    let link = |it: ObjectRef| LineageObject {
-        api_version: it.api_version,
-        kind: it.kind,
-        namespace: it.namespace,
-        name: it.name,
-        uid: it.uid,
-        resource_version: it.resource_version,
-    };
-    let object = |it: judge::ObjectJudgement| ObjectResult {
-        api_version: it.api_version,
-        kind: it.kind,
-        namespace: it.namespace,
-        name: it.name,
-        uid: it.uid,
-        resource_version: it.resource_version,
-        state: it.state,
-        verdict: to_wire(it.verdict).into(),
-        reason: it.reason.as_str().to_owned(),
-        message: it.message,
-        approved_by: it.approved_by,
-        lineage: it.lineage.into_iter().map(link).collect(),
-    };
-    let check = |it: judge::CheckJudgement| CheckResult {
-        check: it.check,
-        verdict: to_wire(it.verdict).into(),
-        reason: it.reason.as_str().to_owned(),
-        message: it.message,
-        objects: it.objects.into_iter().map(object).collect(),
-    };
-    let rules = judgement.rules.and_then(Result::ok).unwrap_or_default();
-    let rule = |it: judge::GrantedRule| GrantedRule {
-        verbs: it.verbs,
-        resources: it.resources.iter().map(ToString::to_string).collect(),
-    };
-    EvaluateChecksResponse {
-        verdict: to_wire(judgement.verdict).into(),
-        checks: judgement.checks.into_iter().map(check).collect(),
-        rules: rules.into_iter().map(rule).collect(),
-        ..EvaluateChecksResponse::default()
-    }
+    judgement::to_wire(judge::prepare(asked.read().unwrap()).unwrap().finish([]))
 }
