@@ -1,6 +1,7 @@
 //! Which objects count for a check: any or all of those found, those with certain fields, those with enough of the
 //! right approvers, and those without proof.
 
+use e2e::api::kinds::APPROVAL_TASK;
 use serde_json::{Value, json};
 
 use crate::support::{Approval, Gate, check_of, condition, policy, uid};
@@ -106,7 +107,7 @@ fn task(approvers: &Value) -> Value {
 #[test]
 fn an_approval_task_without_proof_counts_with_enough_of_the_policys_approvers() {
     let gate = Gate::empty("match-approvers");
-    gate.define_approval_tasks();
+    gate.api().define(&APPROVAL_TASK.definition()).unwrap();
     let approvers =
         json!({"users": ["alice", "bob"], "groups": ["release-managers"], "minimum": 2});
     for (connector, approvers) in [("approved", Some(approvers)), ("believed", None)] {

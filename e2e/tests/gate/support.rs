@@ -200,14 +200,6 @@ impl Gate {
         }
     }
 
-    /// Defines the kind that Tekton's approval gate keeps, as far as checks read it.
-    pub(crate) fn define_approval_tasks(&self) {
-        let text = include_str!("../../examples/fixtures/approval-task-crd.yaml");
-        self.api()
-            .define(&serde_yaml::from_str(text).unwrap())
-            .unwrap();
-    }
-
     /// Creates an object of a kind that follows the duck type, or changes its state.
     pub(crate) fn set_state(&self, kind: &str, name: &str, app: &str, state: &str) {
         let object = json!({

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Output, thread};
 
-use e2e::{harness::Scene, repository};
+use e2e::{api::kinds::APPROVAL_TASK, harness::Scene, repository};
 use serde_json::{Value, json};
 
 /// kubectl processes at the same time.
@@ -11,9 +11,7 @@ const AT_ONCE: usize = 4;
 #[test]
 fn kubectl_prints_what_the_table_of_templates_says() {
     let scene = Scene::new("templates");
-    let definition = include_str!("../../examples/fixtures/approval-task-crd.yaml");
-    let definition = serde_yaml::from_str(definition).unwrap();
-    scene.api().define(&definition).unwrap();
+    scene.api().define(&APPROVAL_TASK.definition()).unwrap();
     let holder = json!({
         "apiVersion": "openshift-pipelines.org/v1alpha1",
         "kind": "ApprovalTask",

@@ -65,8 +65,13 @@ fn is_owned_by(object: &Value, owner: &Value) -> bool {
 impl<'a> Pipelines<'a> {
     /// Defines the kinds.
     pub(crate) fn of(gate: &'a Gate) -> Self {
-        gate.define_approval_tasks();
-        for kind in [PIPELINE_RUN, TASK_RUN, CUSTOM_RUN, APPROVAL_REQUEST] {
+        for kind in [
+            PIPELINE_RUN,
+            TASK_RUN,
+            CUSTOM_RUN,
+            APPROVAL_TASK,
+            APPROVAL_REQUEST,
+        ] {
             gate.api().define(&kind.definition()).unwrap();
         }
         Self { gate }
