@@ -240,7 +240,8 @@ fn both<A, B>(one: Step<A>, other: Step<B>) -> Step<(A, B)> {
 /// Judges whether the approval and the pod belong to one run, and whether the approval is given.
 #[must_use]
 pub fn judge(question: &Question<'_>) -> Verdict {
-    judge_within(question, &mut MOST_STEPS.clone())
+    let mut steps = MOST_STEPS;
+    judge_within(question, &mut steps)
 }
 
 /// The same at the expense of a number of steps that several proofs share. Without any step left every proof is refused.
@@ -254,15 +255,18 @@ pub fn judge_within(question: &Question<'_>, steps: &mut usize) -> Verdict {
 
 /// Judges whether a pipeline run that a grant rests on still goes on.
 pub fn goes_on(run: &Value) -> Result<(), Refusal> {
-    let judged = || {
-        let run = Object::read(run)?;
-        run::is_a_run(&run)?;
-        run::is_alive(&run)
-    };
-    match judged() {
-        Ok(()) | Err(Stop::Waiting(_)) => Ok(()),
+    match live_run(run) {
+        Ok(_) | Err(Stop::Waiting(_)) => Ok(()),
         Err(Stop::Refused(refusal)) => Err(refusal),
     }
+}
+
+/// A PipelineRun that still goes on.
+fn live_run(run: &Value) -> Step<Object<'_>> {
+    let run = Object::read(run)?;
+    run::is_a_run(&run)?;
+    run::is_alive(&run)?;
+    Ok(run)
 }
 
 /// Judges whether a proven approval still counts after a grant: the approvers still say yes, and the run still goes on.
@@ -274,13 +278,10 @@ pub fn still_holds(approval: &Value, runs: &[Value]) -> Verdict {
     let holds = || {
         let approval = Object::read(approval)?;
         approval::is_of_the_gate(&approval)?;
-        let mut objects = Vec::new();
-        for run in runs {
-            let run = Object::read(run)?;
-            run::is_a_run(&run)?;
-            run::is_alive(&run)?;
-            objects.push(run.reference());
-        }
+        let runs = runs
+            .iter()
+            .map(|it| live_run(it).map(|run| run.reference()));
+        let objects = runs.collect::<Step<_>>()?;
         let approvers = approval::decision(&approval)?;
         Ok(Evidence { objects, approvers })
     };

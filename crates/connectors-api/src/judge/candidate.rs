@@ -183,6 +183,17 @@ pub enum ProofNeeded {
     Unavailable,
 }
 
+impl ProofNeeded {
+    /// The lineage that gives the proof.
+    #[must_use]
+    pub const fn lineage(self) -> Option<Lineage> {
+        match self {
+            Self::By(lineage) => Some(lineage),
+            Self::No | Self::Unavailable => None,
+        }
+    }
+}
+
 /// The proof that a check asks for.
 #[must_use]
 pub fn proof_needed(check: &Check) -> ProofNeeded {

@@ -165,8 +165,8 @@ impl Object {
         }
     }
 
-    /// The result of an object whose lineage does not prove it. A rejection counts only with a proof, because anybody
-    /// can create an object that says no.
+    /// The result of an object whose lineage does not prove it. A rejection counts only with a proof, because any
+    /// account of the namespace may be able to create an object that says no.
     pub(super) fn without_proof(
         &self,
         check: &Check,

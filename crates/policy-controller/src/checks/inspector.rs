@@ -269,11 +269,11 @@ impl Inspector {
 fn kinds(checks: &[Check]) -> BTreeMap<ObjectKind, AskedRights> {
     let mut kinds: BTreeMap<_, AskedRights> = BTreeMap::new();
     for check in checks {
-        let lineage = match proof_needed(check) {
-            ProofNeeded::No => None,
-            ProofNeeded::By(lineage) => Some(lineage),
-            ProofNeeded::Unavailable => continue,
-        };
+        let proof = proof_needed(check);
+        if proof == ProofNeeded::Unavailable {
+            continue;
+        }
+        let lineage = proof.lineage();
         let kind = check.selector.object_ref.clone();
         let asked = kinds.entry(kind).or_default();
         // A proof counts the approvers' own words, so only the status can lie.

@@ -124,24 +124,21 @@ pub fn verdict(checks: &[Check], found: &CheckFindings) -> ChecksVerdict {
     for (index, check) in checks.iter().enumerate() {
         let ObjectKind { api_version, kind } = &check.selector.object_ref;
         let at = format!("spec.checkGrantedPermission.spec.checks[{index}]");
-        let lineage = match proof_needed(check) {
-            ProofNeeded::No => None,
-            ProofNeeded::By(lineage) => Some(lineage),
-            ProofNeeded::Unavailable => {
-                let message = format!(
-                    "{at}: no lineage is known that proves that a {kind} belongs to the pod's pipeline run, so the check \
-                     never passes; {} accepts it without proof",
-                    without_proof(check)
-                );
-                return says(ChecksValid::ProofUnavailable, message);
-            }
-        };
+        let proof = proof_needed(check);
+        if proof == ProofNeeded::Unavailable {
+            let message = format!(
+                "{at}: no lineage is known that proves that a {kind} belongs to the pod's pipeline run, so the check never \
+                 passes; {} accepts it without proof",
+                without_proof(check)
+            );
+            return says(ChecksValid::ProofUnavailable, message);
+        }
         let at = format!("{at}.selector.objectRef");
         if let Some(verdict) = of_kind(&at, &check.selector.object_ref, found) {
             return verdict;
         }
         let at = format!("{at}: {api_version} {kind} needs a proof of its pipeline run");
-        let mut between = lineage.into_iter().flat_map(Lineage::kinds);
+        let mut between = proof.lineage().into_iter().flat_map(Lineage::kinds);
         if let Some(verdict) = between.find_map(|it| of_kind(&at, &it, found)) {
             return verdict;
         }

@@ -35,12 +35,16 @@ impl Links {
     /// reconciliation does this before it reads them, so that no change in between is lost. False if one was not recorded.
     pub fn add(&mut self, request: &Name, links: impl IntoIterator<Item = Link>) -> bool {
         let mut are_all = true;
+        let mut all = self.counts.values().sum::<usize>();
         for link in links {
+            if self.has(request, &link) {
+                continue;
+            }
             let own = self.counts.get(&link.name.namespace).copied();
-            let all = self.counts.values().sum::<usize>();
             let has_room = own.unwrap_or_default() < MOST_OF_NAMESPACE && all < MOST_OF_ALL;
-            if has_room || self.has(request, &link) {
+            if has_room {
                 self.follow(request, link);
+                all += 1;
             } else {
                 are_all = false;
             }

@@ -9,11 +9,8 @@ use std::{
 };
 
 use connectors_api::{
-    AccessPolicy,
-    access_policy::ObjectKind,
-    approval_kind::Lineage,
-    check_selector::CompiledPolicy,
-    judge::{ProofNeeded, proof_needed},
+    AccessPolicy, access_policy::ObjectKind, approval_kind::Lineage,
+    check_selector::CompiledPolicy, judge::proof_needed,
 };
 use kube::ResourceExt;
 use service_kit::{byte_budget::ByteBudget, watches::Unreadable};
@@ -162,10 +159,7 @@ fn kinds_between(policy: &AccessPolicy) -> impl Iterator<Item = ObjectKind> {
     let granted = policy.spec.check_granted_permission.iter();
     let checks = granted.flat_map(|it| &it.spec.checks);
     checks.flat_map(|check| {
-        let lineage = match proof_needed(check) {
-            ProofNeeded::By(lineage) => Some(lineage),
-            ProofNeeded::No | ProofNeeded::Unavailable => None,
-        };
+        let lineage = proof_needed(check).lineage();
         lineage.into_iter().flat_map(Lineage::kinds)
     })
 }

@@ -157,12 +157,11 @@ impl Observer {
         let mut candidates: BTreeMap<String, CheckedObjects> = BTreeMap::new();
         let followed = verdict::to_look_at(entry).unwrap_or_default();
         let namespace = &request.spec.context.object_ref.namespace;
-        let lineage = self
+        let runs = self
             .links_of_grant(request, &followed, &mut looked, look)
             .await;
-        let runs = lineage.iter().map(|it| serde_json::from_str(it));
-        let ended = runs.map(|it| it.map_or(Ok(()), |run| lineage::goes_on(&run)));
-        if let Some(Err(refusal)) = ended.into_iter().find(Result::is_err) {
+        let mut read = runs.iter().filter_map(|it| serde_json::from_str(it).ok());
+        if let Some(refusal) = read.find_map(|run| lineage::goes_on(&run).err()) {
             // Whatever became of the approvals, and whatever the latch says of their deletion.
             return Held::Lapsed {
                 verdict: AccessCheckReady::AccessCheckFailed,
@@ -200,7 +199,7 @@ impl Observer {
                 pod,
                 connector: &request.spec.connector_ref.name,
                 candidates: candidates.into_values().collect(),
-                lineage,
+                lineage: runs,
                 stage: EvaluationStage::AfterGrant,
             };
             let uid = grant::identity(entry).map_or("", |(_, uid)| uid);

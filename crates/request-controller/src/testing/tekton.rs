@@ -77,7 +77,7 @@ fn steps() -> Value {
 }
 
 impl Cluster {
-    /// A cluster whose policy asks for an ApprovalTask of the pod's run, with such a run. Nobody has approved.
+    /// A cluster whose policy asks for an ApprovalTask of the pod's run, with such a run. No approver has answered.
     pub(crate) fn with_run() -> Self {
         let cluster = Self::new();
         let run = (("tekton.dev/v1"), "PipelineRun", RUN);
