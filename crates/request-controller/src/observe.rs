@@ -71,6 +71,9 @@ pub enum ObserveError {
     /// Other reconciliations read large lists of the same namespace.
     #[error("namespace {0} has more check objects than are kept, and too many looks read them")]
     Crowded(String),
+    /// The objects between the pod and its approvals take too long to read or to judge.
+    #[error("the objects between the pod and its approvals were not read in time")]
+    LinksLate,
     /// Other reconciliations list the policies of the same namespace.
     #[error("namespace {0} has many policies, and too many looks read them")]
     CrowdedPolicies(String),

@@ -24,7 +24,7 @@ use tokio::{
 use super::{
     ObserveError, Observer, Via,
     links::{MOST_BYTES, NamedObject},
-    objects::Look,
+    objects::{Look, says_nothing},
 };
 use crate::{api::Name, cache::Link, selection::Trouble};
 
@@ -68,8 +68,11 @@ impl Observer {
             for round in 0.. {
                 // No evaluation suspends this task, and other tasks wait for this thread.
                 yield_now().await;
-                if round == MOST_ROUNDS || Instant::now() > look.until {
+                if round == MOST_ROUNDS {
                     return Ok(Err(too_large()));
+                }
+                if Instant::now() > look.until {
+                    return Err(ObserveError::LinksLate);
                 }
                 let question = lineage::Question {
                     pod,
@@ -96,8 +99,11 @@ impl Observer {
                         Some(NamedObject::Trouble(trouble, message)) => {
                             return Ok(Err((trouble, message)));
                         }
-                        Some(object) => object.text().cloned(),
-                        None => None,
+                        Some(NamedObject::There(object)) => match object.text() {
+                            Some(text) => Some(Arc::clone(text)),
+                            None => return Ok(Err(says_nothing(&link.kind, &object))),
+                        },
+                        Some(NamedObject::Gone) | None => None,
                     };
                     let value = text.as_deref().and_then(|it| serde_json::from_str(it).ok());
                     values.extend(value);
@@ -159,13 +165,15 @@ impl Observer {
         });
         let mut reads = stream::iter(reads).buffer_unordered(AT_A_TIME);
         let mut result = Ok(());
-        while let Ok(Some((link, object))) = timeout_at(look.until, reads.next()).await {
-            match object {
-                Ok(object) => look.links.put(link, object),
-                Err(error) => result = Err(error),
+        loop {
+            match timeout_at(look.until, reads.next()).await {
+                Ok(Some((link, Ok(object)))) => look.links.put(link, object),
+                Ok(Some((_, Err(error)))) => result = Err(error),
+                Ok(None) => return result,
+                // An object that was not read may be there.
+                Err(_) => return Err(ObserveError::LinksLate),
             }
         }
-        result
     }
 }
 
@@ -186,4 +194,52 @@ fn too_large() -> (Trouble, String) {
         MOST_BYTES / 1024 / 1024
     );
     (Trouble::LineageTooLarge, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future;
+
+    use http::{Request, Response};
+    use kube::{Client, client::Body};
+    use service_kit::retry::{Backoff, Policy};
+
+    use super::*;
+    use crate::{api::Live, testing::Cluster};
+
+    /// A wait for an object that is there would end with the next sweep only.
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_is_not_read_in_time_is_not_taken_for_a_missing_one() {
+        let second = std::time::Duration::from_secs(1);
+        let cluster = Cluster::with_run();
+        let mut controller = cluster.controller();
+        let silent = tower::service_fn(|_: Request<Body>| {
+            future::pending::<Result<Response<Body>, std::convert::Infallible>>()
+        });
+        let patient = Policy {
+            attempts: 1,
+            attempt: 60 * second,
+            total: 60 * second,
+            pauses: Backoff::new(second, second),
+        };
+        controller.observer = Observer::new(
+            Arc::clone(&controller.world),
+            Live::new(Client::new(silent, "apps"), patient),
+            cluster.evaluator(),
+            Arc::clone(&controller.clock),
+            2,
+        );
+        let pod = cluster.server.named("pods", "deploy-1").unwrap();
+        let approval = cluster.server.named("approvaltasks", "run-wait").unwrap();
+        let approvals = [approval.to_string().into()];
+        let collected = async |via| {
+            let look = Look::begin(via, Arc::default());
+            let request = Cluster::request();
+            let observer = &controller.observer;
+            observer.lineage(&request, &pod, &approvals, &look).await
+        };
+        let late = collected(Via::Api).await;
+        assert!(matches!(late, Err(ObserveError::LinksLate)), "{late:?}");
+        assert_eq!(collected(Via::Caches).await.unwrap().unwrap().len(), 3);
+    }
 }

@@ -201,7 +201,7 @@ impl CheckObjects {
             let state = self.world.read();
             let kept = state.kinds.get(kind).map_or(Kept::Gone, |it| it.get(name));
             match kept {
-                Kept::There(object) => return Ok(of_text(kind, object)),
+                Kept::There(object) => return Ok(NamedObject::There(Arc::clone(object))),
                 Kept::Unreadable => return Ok(unreadable(kind, name)),
                 Kept::Gone => return Ok(NamedObject::Gone),
                 Kept::NotKept => {}
@@ -209,7 +209,7 @@ impl CheckObjects {
         }
         let object = self.live.check_object(&resource.resource, name).await?;
         Ok(match object {
-            Some(Ok(object)) => of_text(kind, &Arc::new(object)),
+            Some(Ok(object)) => NamedObject::There(Arc::new(object)),
             Some(Err(_)) => unreadable(kind, name),
             None => NamedObject::Gone,
         })
@@ -271,21 +271,15 @@ pub(super) fn looked(object: &NamedObject, uid: &str) -> (Looked, Option<Arc<str
         NamedObject::There(object) if object.uid() != Some(uid) || object.is_going() => {
             (Looked::Gone, None)
         }
-        NamedObject::There(object) => (Looked::There, object.text().map(Arc::clone)),
+        NamedObject::There(object) => match object.text() {
+            Some(text) => (Looked::There, Some(Arc::clone(text))),
+            None => (Looked::Useless, None),
+        },
         // The objects were deleted together with their kind.
         NamedObject::Gone | NamedObject::Trouble(Trouble::KindMissing, _) => (Looked::Gone, None),
         NamedObject::Trouble(Trouble::ObjectUnreadable, _) => (Looked::Useless, None),
         NamedObject::Trouble(..) => (Looked::Unknown, None),
     }
-}
-
-/// An object whose text is not kept is too large.
-fn of_text(kind: &ObjectKind, object: &Arc<CheckObject>) -> NamedObject {
-    if object.text().is_some() {
-        return NamedObject::There(Arc::clone(object));
-    }
-    let (trouble, message) = says_nothing(kind, object);
-    NamedObject::Trouble(trouble, message)
 }
 
 fn unreadable(kind: &ObjectKind, name: &Name) -> NamedObject {
@@ -321,7 +315,7 @@ fn missing(kind: &ObjectKind) -> (Trouble, String) {
     (Trouble::KindMissing, message)
 }
 
-fn says_nothing(kind: &ObjectKind, object: &CheckObject) -> (Trouble, String) {
+pub(super) fn says_nothing(kind: &ObjectKind, object: &CheckObject) -> (Trouble, String) {
     let message = format!(
         "{} {} has more than {} KiB, which is too large to be a check",
         kind.kind,
@@ -397,6 +391,28 @@ mod tests {
         assert!(third.is_some());
         drop((second, third));
         assert_eq!(objects.turns.tenants(), 0);
+    }
+
+    /// An object of another UID is another object, whatever its size.
+    #[test]
+    fn evidence_is_gone_before_it_is_too_large() {
+        let of = |uid: &str, is_going: bool, is_large: bool| {
+            let time = is_going.then_some("2026-03-01T10:00:00Z");
+            let object = json!({"metadata": {"uid": uid, "deletionTimestamp": time}});
+            let object = AsText::parse(&object.to_string()).unwrap();
+            let object = if is_large {
+                object.without_text()
+            } else {
+                object
+            };
+            looked(&NamedObject::There(Arc::new(object)), "u").0
+        };
+        assert_eq!(of("u", false, false), Looked::There);
+        assert_eq!(of("u", false, true), Looked::Useless);
+        for is_large in [false, true] {
+            assert_eq!(of("another", false, is_large), Looked::Gone);
+            assert_eq!(of("u", true, is_large), Looked::Gone);
+        }
     }
 
     #[test]
