@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use e2e::api::kinds::APPROVAL_TASK;
 use e2e::harness::{self, PATIENCE};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -182,10 +183,8 @@ async fn install(client: &Client) {
     for crd in connectors_api::crd::all() {
         install_crd(client, &crd).await;
     }
-    for file in files("e2e/examples/fixtures") {
-        let crd = serde_yaml::from_str(&fs::read_to_string(file).unwrap()).unwrap();
-        install_crd(client, &crd).await;
-    }
+    let approval_task = serde_json::from_value(APPROVAL_TASK.definition()).unwrap();
+    install_crd(client, &approval_task).await;
     for document in policies() {
         let object: DynamicObject = serde_json::from_value(document).unwrap();
         let gvk = GroupVersionKind::try_from(object.types.clone().unwrap()).unwrap();
