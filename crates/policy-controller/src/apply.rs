@@ -28,7 +28,7 @@ use crate::{
     cache::Job,
     metrics::Metrics,
     observe::{Observer, PolicyLive},
-    plan::order::{Object, Step, Write},
+    plan::order::{self, Object, Step, Write},
     seen::{Kind, MANAGER, Pin},
 };
 
@@ -211,6 +211,7 @@ impl Applier {
         }
     }
 
+    /// Deletes an object. One that a finalizer keeps stays effective, so it is emptied.
     async fn delete<K: Written>(&self, job: &Job, name: &str, pin: Pin) -> Result<(), ApplyError> {
         self.may_write("delete", &K::plural(&()))?;
         let api: Api<K> = self.api(job);
@@ -226,7 +227,19 @@ impl Applier {
         let call = call::<K>("delete", job, name);
         let delete = || api.delete(name, &params);
         match self.policy.call(call, delete).await {
-            Ok(_) => Ok(()),
+            Ok(answer) => {
+                // The API server answers with the object only if it is still there.
+                let Some(kept) = answer.left() else {
+                    return Ok(());
+                };
+                let pin = Pin {
+                    uid: kept.meta().uid.clone().unwrap_or_default(),
+                    version: kept.meta().resource_version.clone().unwrap_or_default(),
+                };
+                let empty = kept.emptied();
+                self.change(job, name, &empty, &pin, self.policy).await?;
+                Ok(())
+            }
             Err(error) if error.status() == Some(404) => Ok(()),
             Err(error) if error.status() == Some(409) => Err(conflict::<K>(job, name)),
             Err(error) => Err(error.into()),
@@ -306,14 +319,25 @@ trait Written:
     + DeserializeOwned
 {
     const KIND: Kind;
+
+    /// The part of it that may be applied, giving nothing.
+    fn emptied(&self) -> Self;
 }
 
 impl Written for Role {
     const KIND: Kind = Kind::Role;
+
+    fn emptied(&self) -> Self {
+        order::empty_role(self)
+    }
 }
 
 impl Written for RoleBinding {
     const KIND: Kind = Kind::RoleBinding;
+
+    fn emptied(&self) -> Self {
+        order::empty_binding(self)
+    }
 }
 
 fn call<K: Written>(verb: &str, job: &Job, name: &str) -> String {

@@ -96,14 +96,14 @@ pub fn steps(wanted: &BTreeMap<String, Pair>, there: &Managed) -> Vec<Step> {
             None if all.covers(role) && is_on_own_role(name, found) => {
                 let narrowed = left_to(found, &all.holders);
                 if !matches!(narrowed, Some(Write::Delete(..))) {
-                    last.push(take(gone(found, Kind::RoleBinding, name, empty_binding)));
+                    last.push(take(binding_gone(found, name)));
                 }
                 narrowing.extend(narrowed.map(take));
             }
-            None => narrowing.push(take(gone(found, Kind::RoleBinding, name, empty_binding))),
+            None => narrowing.push(take(binding_gone(found, name))),
             Some(pair) if !is_on_own_role(name, found) => {
                 // What a RoleBinding refers to cannot be changed.
-                narrowing.push(take(gone(found, Kind::RoleBinding, name, empty_binding)));
+                narrowing.push(take(binding_gone(found, name)));
                 bindings.push(give(create(Object::Binding(pair.binding.clone()))));
             }
             Some(pair) => {
@@ -115,7 +115,7 @@ pub fn steps(wanted: &BTreeMap<String, Pair>, there: &Managed) -> Vec<Step> {
                 let is_role_same = role.is_some_and(|role| is_same_role(role, &pair.role));
                 if has_too_many && role.is_none() {
                     // The API server changes no RoleBinding to a Role that is not there.
-                    narrowing.push(take(gone(found, Kind::RoleBinding, name, empty_binding)));
+                    narrowing.push(take(binding_gone(found, name)));
                     bindings.push(give(create(Object::Binding(pair.binding.clone()))));
                 } else if has_too_many && holders.is_subset(&before) {
                     narrowing.push(take(change));
@@ -156,7 +156,7 @@ pub fn steps(wanted: &BTreeMap<String, Pair>, there: &Managed) -> Vec<Step> {
     }
     for (name, found) in &there.roles {
         if !wanted.contains_key(name) {
-            last.push(take(gone(found, Kind::Role, name, empty_role)));
+            last.push(take(role_gone(found, name)));
         }
     }
     let (losing, gaining): (Vec<_>, Vec<_>) = roles.into_iter().partition(|(loses, _)| *loses);
@@ -272,11 +272,21 @@ fn delete<K>(found: &Found<K>, kind: Kind, name: &str) -> Write {
 }
 
 /// The deletion of something; and what it says, when a deletion has not helped.
-fn gone<K>(found: &Found<K>, kind: Kind, name: &str, empty: fn(&K) -> Object) -> Write {
+fn gone<K>(found: &Found<K>, kind: Kind, name: &str, empty: impl Fn(&K) -> Object) -> Write {
     match &found.object {
         Some(object) if found.terminating => Write::Change(empty(object), found.pin.clone()),
         Some(_) | None => delete(found, kind, name),
     }
+}
+
+fn binding_gone(found: &Found<RoleBinding>, name: &str) -> Write {
+    gone(found, Kind::RoleBinding, name, |it| {
+        Object::Binding(empty_binding(it))
+    })
+}
+
+fn role_gone(found: &Found<Role>, name: &str) -> Write {
+    gone(found, Kind::Role, name, |it| Object::Role(empty_role(it)))
 }
 
 /// Takes everybody out of a binding but these; nothing when nobody else is in it.
@@ -289,7 +299,7 @@ fn left_to(found: &Found<RoleBinding>, stay: &BTreeSet<Holder>) -> Option<Write>
         return None;
     }
     if keep.is_empty() {
-        return Some(gone(found, Kind::RoleBinding, name, empty_binding));
+        return Some(binding_gone(found, name));
     }
     let subjects = keep.iter().map(Holder::subject).collect();
     let narrowed = RoleBinding {
@@ -299,18 +309,22 @@ fn left_to(found: &Found<RoleBinding>, stay: &BTreeSet<Holder>) -> Option<Write>
     Some(Write::Change(Object::Binding(narrowed), found.pin.clone()))
 }
 
-fn empty_binding(binding: &RoleBinding) -> Object {
-    Object::Binding(RoleBinding {
+/// The part of a `RoleBinding` that may be applied, with nobody in it.
+#[must_use]
+pub fn empty_binding(binding: &RoleBinding) -> RoleBinding {
+    RoleBinding {
         subjects: Some(Vec::new()),
         ..said(binding)
-    })
+    }
 }
 
-fn empty_role(role: &Role) -> Object {
-    Object::Role(Role {
+/// The part of a `Role` that may be applied, without rules.
+#[must_use]
+pub fn empty_role(role: &Role) -> Role {
+    Role {
         rules: Some(Vec::new()),
         metadata: ours(&role.metadata),
-    })
+    }
 }
 
 fn said(binding: &RoleBinding) -> RoleBinding {

@@ -184,6 +184,45 @@ async fn what_is_being_deleted_gives_nothing_any_more_whatever_keeps_it() {
     }
 }
 
+/// A RoleBinding that makes way for other rules, and that a finalizer keeps, is empty before its Role says them; and
+/// before its Role goes, because nobody can change a RoleBinding without its Role.
+#[tokio::test(start_paused = true)]
+async fn a_kept_binding_is_emptied_before_its_role_changes_or_goes() {
+    for is_selected in [true, false] {
+        let mut stage = Stage::new();
+        policy(&stage.cluster, TOOLS, "p", json!({}), user("ann"));
+        stage.start("one");
+        stage.settle().await;
+        let server = &stage.cluster.server;
+        let uid = server.get("accesspolicies", TOOLS, "p").unwrap()["metadata"]["uid"].clone();
+        let name = format!("policy-{}", uid.as_str().unwrap());
+        server.change("rolebindings", TOOLS, &name, |it| {
+            it["metadata"]["finalizers"] = json!([crate::stage::KEEPER]);
+        });
+        stage.cluster.edit("p", |spec| {
+            if is_selected {
+                let permission = &mut spec["defaultPermission"];
+                permission["bindingTemplate"]["subjects"] = user("bob");
+                permission["roleTemplate"]["rules"][0]["verbs"] = json!(["write"]);
+            } else {
+                spec["connector"] = json!({"names": ["none"]});
+            }
+        });
+        stage.settle().await;
+        assert_eq!(stage.judge().held().len(), usize::from(is_selected));
+        if !is_selected {
+            stage
+                .cluster
+                .edit("p", |spec| spec["connector"] = json!({}));
+            stage.settle().await;
+        }
+        assert_eq!(stage.judge().held().len(), 1);
+        stage
+            .proves_right(MINUTE, &format!("selected: {is_selected}"))
+            .await;
+    }
+}
+
 /// A managed object that somebody's finalizer keeps is emptied, with each kind of end of its policy.
 #[tokio::test(start_paused = true)]
 async fn a_kept_role_or_binding_is_emptied_and_what_is_given_later_is_given_all_the_same() {

@@ -19,6 +19,9 @@ const CONNECTORS: [&str; 3] = ["harbor", "harbor-2", "arbor"];
 const ACCOUNTS: [&str; 2] = ["builder", "builder-2"];
 const POLICIES: [&str; 2] = ["p", "p-2"];
 
+/// A new leader has taken over after it, and has looked at everything.
+const TAKEOVER: Duration = Duration::from_secs(40);
+
 /// Plural, namespace and name.
 type Key = (&'static str, &'static str, &'static str);
 
@@ -310,6 +313,8 @@ fn live(changes: &[(Change, bool)], has_second: bool) -> Result<(), TestCaseErro
         // As long as its Role is missing nobody may empty a binding that is kept, and that is tried now and then.
         let_all_go(&world.stage.cluster);
         world.stage.settle().await;
+        // Nothing may be due while nobody leads, and a new leader removes what gives nothing.
+        world.stage.pass(TAKEOVER).await;
         world
             .stage
             .proves_right(Duration::from_mins(1), "at the end")
