@@ -44,9 +44,6 @@ use candidate::Selection;
 use object::Object;
 use policy::PolicyCheck;
 
-/// The most approvals that are proven for one question. Further ones are refused: each proof has a price.
-pub const MOST_PROOFS: usize = 32;
-
 /// A policy, the asking pod, and the objects found for the policy's checks.
 #[derive(Clone, Debug)]
 pub struct Question<P = Value> {
@@ -220,16 +217,14 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
     let is_foreign = pod_namespace != policy.namespace;
     // A proof takes the whole pod, of which the policy may see a part.
     let mut found: Vec<Vec<Object>> = Vec::new();
-    let (mut proofs, mut steps) = (MOST_PROOFS, MOST_STEPS_OF_ALL);
+    let mut steps = MOST_STEPS_OF_ALL;
     for of in &policy.checks {
         let objects = candidates.remove(&of.check.name).unwrap_or_default();
         let mut objects: Vec<Object> = objects.into_iter().map(Object::read).collect();
         objects.sort_by_cached_key(Object::order);
         if let ProofNeeded::By(Lineage::Tekton) = proof_needed(&of.check) {
             for object in &mut objects {
-                let is_within = proofs > 0;
-                proofs = proofs.saturating_sub(1);
-                object.prove(&pod, is_within.then_some(&lineage), stage, &mut steps);
+                object.prove(&pod, &lineage, stage, &mut steps);
             }
         }
         found.push(objects);

@@ -17,7 +17,8 @@
 //! | ApprovalTask | `approval` | approvers and number of the CustomRun's parameters; the quorum, counted again |
 //!
 //! [`judge`] reads nothing. What it misses it names ([`Missing`]), so a collector asks, reads what is missing, and asks
-//! again, until an answer names nothing that it has not read yet. Three rounds suffice without results of other tasks.
+//! again, until an answer names nothing that it has not read yet. Four rounds suffice without results of other tasks. The
+//! pod's side comes first, so that an approval of another run is refused before anything of it is read.
 //!
 //! # Limits of the proof
 //! * An account that can exec into the approved pod or add ephemeral containers needs no forgery (F16).
@@ -307,17 +308,20 @@ fn prove<'a>(question: &Question<'a>, left: &'a mut usize) -> Step<Evidence> {
     pod::is_a_pod(&pod)?;
     approval::is_of_the_gate(&approval)?;
     approval::is_beside(&approval, &pod)?;
-    let task_run = pod::task_run(&pod, &store);
-    let custom_run = approval::custom_run(&approval, &store);
-    let (task_run, custom_run) = both(task_run, custom_run)?;
-    let owner = run::owner(RunKind::TaskRun, &task_run)?;
-    run::is_one(owner, run::owner(RunKind::CustomRun, &custom_run)?)?;
-    let run = store.owned(RunKind::PipelineRun, owner)?;
+    let owner = approval::owner(&approval)?;
+    let task_run = pod::task_run(&pod, &store)?;
+    let run = store.owned(
+        RunKind::PipelineRun,
+        run::owner(RunKind::TaskRun, &task_run)?,
+    )?;
     run::is_alive(&run)?;
     run::is_no_child(&run)?;
     run::is_run_by_tekton(&run)?;
 
     let mut proof = Proof::of(run, store, left)?;
+    // Anybody can create approvals with the labels of a check: one that the run does not ask for costs no read.
+    proof.asks_for(&approval, owner)?;
+    let custom_run = proof.store.owned(RunKind::CustomRun, owner)?;
     let of_task_run = proof.child(RunKind::TaskRun, &task_run);
     let of_pod = pod::check(&pod, &task_run);
     let of_custom_run = proof.child(RunKind::CustomRun, &custom_run);

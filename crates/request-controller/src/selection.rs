@@ -86,8 +86,17 @@ pub(crate) fn is_trouble_of_policy(word: &str) -> bool {
     of_policy.iter().any(|it| it.as_str() == word)
 }
 
-/// The objects that one check selects, as JSON.
-pub type Found = Result<Vec<Arc<str>>, (Trouble, String)>;
+/// The objects that one check selects.
+#[derive(Clone, Debug, Default)]
+pub struct Candidates {
+    /// Those that were read, as JSON.
+    pub texts: Vec<Arc<str>>,
+    /// Why one of them, or what proves it, could not be read. It decides only where the others do not.
+    pub unread: Option<(Trouble, String)>,
+}
+
+/// The objects that one check selects, or why there can be none.
+pub type Found = Result<Candidates, (Trouble, String)>;
 
 /// The selections of a policy's checks. Selectors are not parsed here, but once for each version of a policy.
 #[must_use]

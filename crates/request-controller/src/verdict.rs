@@ -111,7 +111,10 @@ fn check(
         Ok(found) => found,
         Err((trouble, message)) => return failed(trouble.as_str(), message.clone()),
     };
-    if found.is_empty() {
+    if found.texts.is_empty() {
+        if let Some((trouble, message)) = &found.unread {
+            return failed(trouble.as_str(), message.clone());
+        }
         let namespace = &request.spec.context.object_ref.namespace;
         let kind = &wanted.kind.kind;
         let which = wanted
@@ -136,7 +139,7 @@ fn check(
     };
     let judged = from_wire(said.verdict).unwrap_or(AccessCheckReady::AccessCheckFailed);
     let objects: Vec<_> = said.objects.iter().map(object).collect();
-    let all_judged = said.objects.len() == found.len();
+    let all_judged = said.objects.len() == found.texts.len();
     let passes = |it: &ObjectSeen| {
         let is_proven = !wanted.needs_proof || followed(&it.lineage).is_some();
         it.verdict == AccessCheckReady::AccessCheckPassed && is_proven
@@ -151,7 +154,21 @@ fn check(
             "the evaluation service did not say which objects let through".to_owned(),
         );
     }
+    if let Some((trouble, message)) = &found.unread
+        && !is_certain(wanted.match_, judged)
+    {
+        let failed = AccessCheckReady::AccessCheckFailed;
+        return seen(failed, trouble.as_str(), message.clone(), objects);
+    }
     seen(judged, &said.reason, said.message.clone(), objects)
+}
+
+/// True when one object more changes nothing.
+fn is_certain(match_: Match, judged: AccessCheckReady) -> bool {
+    match match_ {
+        Match::All => judged == AccessCheckReady::AccessCheckRejected,
+        Match::Any => judged == AccessCheckReady::AccessCheckPassed,
+    }
 }
 
 fn object(said: &ObjectResult) -> ObjectSeen {

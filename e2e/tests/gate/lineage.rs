@@ -207,7 +207,7 @@ const FORGERIES: &[Forgery] = &[
             pipelines.answer("evil-wait", "mallory", "approve");
         },
         pod: POD_NAME,
-        words: &["CustomRunWithoutRun"],
+        words: &["OtherRun"],
     },
     Forgery {
         name: "f4: a CustomRun with copied labels and owner, which Tekton adopts, and its own approval",

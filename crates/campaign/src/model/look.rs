@@ -19,7 +19,8 @@ use request_controller::{
         ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, Managed, OLDEST, Observed,
         PodFacts, PodSeen, PolicySeen, StandingSeen, TupleSeen,
     },
-    selection, snapshot,
+    selection::{self, Candidates},
+    snapshot,
     verdict::{self, Looked},
 };
 use tokio::time::Instant;
@@ -258,7 +259,10 @@ fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
                 selection.is_ok_and(|selection| selection.has_labels(label))
             };
             let found = object.iter().filter(selects);
-            Ok(found.map(|it| it.to_string().into()).collect())
+            Ok(Candidates {
+                texts: found.map(|it| it.to_string().into()).collect(),
+                unread: None,
+            })
         })
         .collect();
     let said = objects::said(slot, policy, check, objects::form_of(life)?);

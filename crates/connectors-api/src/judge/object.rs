@@ -6,13 +6,11 @@ use serde_json::Value;
 
 use super::approvers::{self, Approvals};
 use super::candidate::Selection;
-use super::{
-    JudgeReason, MOST_PROOFS, ObjectJudgement, Reason, RegoAnswer, RegoFailure, Stage, verdict,
-};
+use super::{JudgeReason, ObjectJudgement, Reason, RegoAnswer, RegoFailure, Stage, verdict};
 use crate::access_policy::{Check, ObjectKind};
 use crate::approval_kind::records_approvers;
 use crate::check_state::{CheckOutcome, ObjectState, StateError};
-use crate::lineage::{self, LineageReason, Refusal, Unproven, Verdict};
+use crate::lineage::{self, Unproven, Verdict};
 use crate::object_ref::ObjectRef;
 
 /// Replaces a module's message that the pod's tenant may read and the policy's author may not.
@@ -67,21 +65,17 @@ impl Object {
         }
     }
 
-    /// Judges the lineage from the pod to this approval, unless there were too many before it.
+    /// Judges the lineage from the pod to this approval, at the expense of the question.
     pub(super) fn prove(
         &mut self,
         pod: &Value,
-        objects: Option<&Vec<Value>>,
+        objects: &[Value],
         stage: Stage,
         steps: &mut usize,
     ) {
         let approval = &self.value;
-        self.proof = Some(match (objects, stage) {
-            (None, _) => Verdict::Refused(Refusal {
-                reason: LineageReason::TooLarge,
-                message: format!("more than {MOST_PROOFS} approvals need a proof"),
-            }),
-            (Some(objects), Stage::BeforeGrant) => {
+        self.proof = Some(match stage {
+            Stage::BeforeGrant => {
                 let question = lineage::Question {
                     pod,
                     approval,
@@ -89,7 +83,7 @@ impl Object {
                 };
                 lineage::judge_within(&question, steps)
             }
-            (Some(runs), Stage::AfterGrant) => lineage::still_holds(approval, runs),
+            Stage::AfterGrant => lineage::still_holds(approval, objects),
         });
     }
 

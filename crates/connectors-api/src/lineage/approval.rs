@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::object::{Object, Store, is_set, text};
+use super::object::{Object, Owner, is_set, text};
 use super::results::Values;
 use super::{Absent, Approver, LineageReason, Missing, RunKind, Step, Stop, refused};
 
@@ -43,20 +43,26 @@ pub(super) fn is_beside(approval: &Object<'_>, pod: &Object<'_>) -> Step {
     Ok(())
 }
 
-/// The CustomRun that controls the approval.
-pub(super) fn custom_run<'a>(approval: &Object<'a>, store: &Store<'a>) -> Step<Object<'a>> {
+/// The CustomRun that controls the approval. The gate gives both one name.
+pub(super) fn owner<'a>(approval: &Object<'a>) -> Step<Owner<'a>> {
     let Some(owner) = approval.controller(RunKind::CustomRun) else {
         let message = format!("no CustomRun controls {approval}");
         return refused(LineageReason::ApprovalWithoutCustomRun, message);
     };
-    store.owned(RunKind::CustomRun, owner)
+    if approval.name != owner.name {
+        let message = format!(
+            "{approval} does not have the name of CustomRun {}",
+            owner.name
+        );
+        return refused(LineageReason::ApprovalName, message);
+    }
+    Ok(owner)
 }
 
 /// The approval is the one that the CustomRun asks for.
 pub(super) fn check(approval: &Object<'_>, custom_run: &Object<'_>) -> Step {
     approval.is_not_going()?;
     asks_for_approval(custom_run)?;
-    has_name(approval, custom_run)?;
     is_not_older(approval, custom_run)?;
     is_open(approval, custom_run)?;
     has_approvers(approval, custom_run)?;
@@ -72,14 +78,6 @@ fn asks_for_approval(custom_run: &Object<'_>) -> Step {
     if reference != (API_VERSION, KIND) {
         let message = format!("{custom_run} does not ask for an approval");
         return refused(LineageReason::NoApprovalAsked, message);
-    }
-    Ok(())
-}
-
-fn has_name(approval: &Object<'_>, custom_run: &Object<'_>) -> Step {
-    if approval.name != custom_run.name {
-        let message = format!("{approval} does not have the name of {custom_run}");
-        return refused(LineageReason::ApprovalName, message);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::object::{Object, list, text};
+use super::object::{Object, Owner, list, text};
 use super::proof::Proof;
 use super::{LineageReason, RunKind, Step, content, matrix, names, refused, run};
 
@@ -49,12 +49,41 @@ impl<'a> Proof<'a> {
         children.filter(move |it| text(it, "/pipelineTaskName") == task)
     }
 
+    /// The run lists the CustomRun of an approval.
+    pub(super) fn asks_for(&mut self, approval: &Object<'_>, owner: Owner<'_>) -> Step {
+        // Deriving a name costs a digest.
+        self.spend(self.children.len() + self.tasks().count().saturating_mul(8) + 1)?;
+        let kind = RunKind::CustomRun;
+        let is_listed = |it: &Value| text(it, "/name") == owner.name && kind.is(it);
+        if self.children.iter().any(is_listed) {
+            return Ok(());
+        }
+        if self.makers(kind, owner.name).next().is_none() {
+            let message = format!(
+                "no pipeline task of {} asks for {approval}, so it belongs to another run than the pod",
+                self.run
+            );
+            return refused(LineageReason::OtherRun, message);
+        }
+        self.not_listed(kind, owner.name)
+    }
+
+    /// The pipeline tasks whose children may have a name. The names of a matrix end in numbers, of which there may be
+    /// any.
+    fn makers(&self, kind: RunKind, child: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        self.tasks().filter(move |(name, task)| {
+            content::kind_of(task) == Some(kind)
+                && (content::is_matrix(task)
+                    || names::child(self.run.name, &format!("-{name}")) == child)
+        })
+    }
+
     /// The pipeline task for which the run lists a child.
     fn task_of(&self, kind: RunKind, child: &Object<'_>) -> Step<&'a Value> {
         let of_child = |it: &&Value| text(it, "/name") == child.name && kind.is(it);
         let mut entries = self.children.iter().filter(of_child);
         let Some(entry) = entries.next() else {
-            return self.not_listed(child);
+            return self.not_listed(kind, child.name);
         };
         let task = self.task(text(entry, "/pipelineTaskName"));
         if entries.next().is_some() {
@@ -71,19 +100,16 @@ impl<'a> Proof<'a> {
     }
 
     /// A new child is listed a moment later. A child under a name that no pipeline task derives is a stranger.
-    fn not_listed<T>(&self, child: &Object<'_>) -> Step<T> {
-        let derives = |(name, task): &(&'a str, &'a Value)| {
-            content::is_matrix(task)
-                || names::child(self.run.name, &format!("-{name}")) == child.name
-        };
-        let mut tasks = self.tasks().filter(derives).peekable();
-        if tasks.peek().is_none() {
-            let message = format!("no pipeline task of {} makes {child}", self.run);
+    fn not_listed<T>(&self, kind: RunKind, child: &str) -> Step<T> {
+        let mut makers = self.makers(kind, child).peekable();
+        let kind = kind.as_str();
+        if makers.peek().is_none() {
+            let message = format!("no pipeline task of {} makes {kind} {child}", self.run);
             return refused(LineageReason::NotDerivedName, message);
         }
         let is_taken = |name: &str| self.entries_of(name).next().is_some();
-        if tasks.all(|(name, task)| !content::is_matrix(task) && is_taken(name)) {
-            let message = format!("{} lists another child than {child}", self.run);
+        if makers.all(|(name, task)| !content::is_matrix(task) && is_taken(name)) {
+            let message = format!("{} lists another child than {kind} {child}", self.run);
             return refused(LineageReason::NotAChild, message);
         }
         self.run.lacks(RunKind::PipelineRun, CHILDREN)

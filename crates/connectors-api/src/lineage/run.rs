@@ -18,18 +18,6 @@ pub(super) fn owner<'a>(kind: RunKind, child: &Object<'a>) -> Step<Owner<'a>> {
     refused(reason, format!("no PipelineRun controls {child}"))
 }
 
-/// Both ends belong to one run, by UID.
-pub(super) fn is_one(one: Owner<'_>, other: Owner<'_>) -> Step {
-    if one.uid != other.uid || one.name != other.name {
-        let message = format!(
-            "the pod belongs to PipelineRun {}, the approval to PipelineRun {} of another UID",
-            one.name, other.name
-        );
-        return refused(LineageReason::OtherRun, message);
-    }
-    Ok(())
-}
-
 /// The object is a PipelineRun in the version that is read.
 pub(super) fn is_a_run(run: &Object<'_>) -> Step {
     let kind = RunKind::PipelineRun;

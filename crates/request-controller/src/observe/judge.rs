@@ -82,11 +82,11 @@ impl Observer {
             .iter()
             .zip(&found)
             .filter_map(|(wanted, found)| {
-                let objects = found.as_ref().ok().filter(|it| !it.is_empty())?;
+                let found = found.as_ref().ok().filter(|it| !it.texts.is_empty())?;
                 Some(CheckedObjects {
                     check: wanted.check.clone(),
                     shared_fields: texts(shared.of(&wanted.kind)),
-                    texts: objects.clone(),
+                    texts: found.texts.clone(),
                 })
             })
             .collect();
@@ -112,8 +112,7 @@ impl Observer {
             .map_or(Judged::Unanswered, |said| answered(Some(said))))
     }
 
-    /// Collects the objects that the proofs of a policy's checks need. A check whose proof cannot be collected is in
-    /// trouble.
+    /// Collects the objects that the proofs of a policy's checks need.
     async fn lineage_of_checks(
         &self,
         request: &AccessRequest,
@@ -128,18 +127,14 @@ impl Observer {
             let ProofNeeded::By(Lineage::Tekton) = proof_needed(check) else {
                 continue;
             };
-            let Ok(approvals) = found else { continue };
+            let Ok(found) = found else { continue };
+            let approvals = &found.texts;
             let collected = self.lineage(&name, &pod.value, approvals, look).await?;
-            match collected {
-                // Objects that two checks need are shared, so that pointers tell them apart.
-                Ok(objects) => {
-                    let is_new =
-                        |it: &Arc<str>| !lineage.iter().any(|known| Arc::ptr_eq(known, it));
-                    let new: Vec<_> = objects.into_iter().filter(is_new).collect();
-                    lineage.extend(new);
-                }
-                Err(trouble) => *found = Err(trouble),
-            }
+            // Objects that two checks need are shared, so that pointers tell them apart.
+            let is_new = |it: &Arc<str>| !lineage.iter().any(|known| Arc::ptr_eq(known, it));
+            let new: Vec<_> = collected.texts.into_iter().filter(is_new).collect();
+            lineage.extend(new);
+            found.unread = found.unread.take().or(collected.trouble);
         }
         Ok(lineage)
     }

@@ -4,14 +4,10 @@
 //! again, until it names nothing that was not read. The evaluation service judges the same objects by the same rules;
 //! its answer counts.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use connectors_api::{
     access_policy::ObjectKind,
-    judge::MOST_PROOFS,
     lineage::{self, MOST_OBJECTS, Missing},
 };
 use futures::{StreamExt as _, stream};
@@ -33,8 +29,38 @@ const MOST_ROUNDS: usize = 20;
 /// The number of objects that are read side by side.
 const AT_A_TIME: usize = 8;
 
-/// The objects between a pod and some approvals, as JSON, or the reason why they cannot be collected.
-pub(super) type Collected = Result<Vec<Arc<str>>, (Trouble, String)>;
+/// The objects between a pod and some approvals.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    /// Those that were read, as JSON.
+    pub(super) texts: Vec<Arc<str>>,
+    values: Vec<Value>,
+    /// What was asked for, whether it is there or not.
+    asked: BTreeSet<Link>,
+    /// Why one of them could not be read. Only approvals that need that one have no proof.
+    pub(super) trouble: Option<(Trouble, String)>,
+}
+
+impl Collected {
+    fn take(&mut self, link: Link, object: Option<NamedObject>) {
+        let trouble = match object {
+            Some(NamedObject::There(object)) => match object.text() {
+                Some(text) => {
+                    self.values.extend(serde_json::from_str(text).ok());
+                    self.texts.push(Arc::clone(text));
+                    None
+                }
+                None => Some(says_nothing(&link.kind, &object)),
+            },
+            Some(NamedObject::Trouble(trouble, message)) => Some((trouble, message)),
+            Some(NamedObject::Gone) | None => None,
+        };
+        if let Some(trouble) = trouble {
+            self.trouble.get_or_insert(trouble);
+        }
+        self.asked.insert(link);
+    }
+}
 
 impl Observer {
     /// Collects the objects between a pod and these approvals.
@@ -45,8 +71,7 @@ impl Observer {
         approvals: &[Arc<str>],
         look: &Look,
     ) -> Result<Collected, ObserveError> {
-        let mut collected = BTreeMap::new();
-        let mut values = Vec::new();
+        let mut collected = Collected::default();
         if look.via == Via::Api {
             // Those of the last reconciliation from the caches, all at once: each round of questions is a round trip.
             let known: Vec<_> = {
@@ -54,67 +79,66 @@ impl Observer {
                 state.links.of_request(request).cloned().collect()
             };
             if !self.read_links(request, known, look).await? {
-                return Ok(Err(too_large()));
+                collected.trouble = Some(too_large());
+                return Ok(collected);
             }
         }
-        // The judge refuses further ones.
-        for approval in approvals.iter().take(MOST_PROOFS) {
-            if !look.links.may_ask() {
-                return Ok(Err(too_large()));
-            }
+        for approval in approvals {
             let Ok(approval) = serde_json::from_str(approval) else {
                 continue;
             };
-            for round in 0.. {
-                // No evaluation suspends this task, and other tasks wait for this thread.
-                yield_now().await;
-                if round == MOST_ROUNDS {
-                    return Ok(Err(too_large()));
-                }
-                if Instant::now() > look.until {
-                    return Err(ObserveError::LinksLate);
-                }
-                let question = lineage::Question {
-                    pod,
-                    approval: &approval,
-                    objects: &values,
-                };
-                let verdict = look.links.judge(&question);
-                let missing: BTreeSet<_> = verdict.to_read().map(link).collect();
-                let missing: Vec<_> = missing
-                    .into_iter()
-                    .filter(|it| !collected.contains_key(it))
-                    .collect();
-                if missing.is_empty() {
-                    break;
-                }
-                if collected.len() + missing.len() > MOST_OBJECTS {
-                    return Ok(Err(too_large()));
-                }
-                if !self.read_links(request, missing.clone(), look).await? {
-                    return Ok(Err(too_large()));
-                }
-                for link in missing {
-                    let text = match look.links.get(&link) {
-                        Some(NamedObject::Trouble(trouble, message)) => {
-                            return Ok(Err((trouble, message)));
-                        }
-                        Some(NamedObject::There(object)) => match object.text() {
-                            Some(text) => Some(Arc::clone(text)),
-                            None => return Ok(Err(says_nothing(&link.kind, &object))),
-                        },
-                        Some(NamedObject::Gone) | None => None,
-                    };
-                    let value = text.as_deref().and_then(|it| serde_json::from_str(it).ok());
-                    values.extend(value);
-                    collected.insert(link, text);
-                }
-                if !look.links.fit() {
-                    return Ok(Err(too_large()));
-                }
+            let has_room = self
+                .lineage_of(request, pod, &approval, look, &mut collected)
+                .await?;
+            if !has_room {
+                collected.trouble.get_or_insert_with(too_large);
+                break;
             }
         }
-        Ok(Ok(collected.into_values().flatten().collect()))
+        Ok(collected)
+    }
+
+    /// Collects the objects between a pod and one approval. False if there is no room for them.
+    async fn lineage_of(
+        &self,
+        request: &Name,
+        pod: &Value,
+        approval: &Value,
+        look: &Look,
+        collected: &mut Collected,
+    ) -> Result<bool, ObserveError> {
+        for _ in 0..MOST_ROUNDS {
+            // No evaluation suspends this task, and other tasks wait for this thread.
+            yield_now().await;
+            if Instant::now() > look.until {
+                return Err(ObserveError::LinksLate);
+            }
+            let question = lineage::Question {
+                pod,
+                approval,
+                objects: &collected.values,
+            };
+            let verdict = look.links.judge(&question);
+            let missing: BTreeSet<_> = verdict.to_read().map(link).collect();
+            let missing: Vec<_> = missing
+                .into_iter()
+                .filter(|it| !collected.asked.contains(it))
+                .collect();
+            if missing.is_empty() {
+                return Ok(true);
+            }
+            let has_room = collected.asked.len() + missing.len() <= MOST_OBJECTS
+                && self.read_links(request, missing.clone(), look).await?
+                && look.links.fit();
+            if !has_room {
+                return Ok(false);
+            }
+            for link in missing {
+                let object = look.links.get(&link);
+                collected.take(link, object);
+            }
+        }
+        Ok(false)
     }
 
     /// Reads objects that a waiting request depends on, and that were not read yet. False if there is no room to record
@@ -205,7 +229,56 @@ mod tests {
     use service_kit::retry::{Backoff, Policy};
 
     use super::*;
-    use crate::{api::Live, testing::Cluster};
+    use crate::{api::Live, check_object::LARGEST, testing::Cluster};
+
+    async fn collected(cluster: &Cluster, approvals: &[Value]) -> Collected {
+        let controller = cluster.controller();
+        let pod = cluster.server.named("pods", "deploy-1").unwrap();
+        let approvals: Vec<Arc<str>> = approvals.iter().map(|it| it.to_string().into()).collect();
+        let look = Look::begin(Via::Api, Arc::default());
+        let request = Cluster::request();
+        let observer = &controller.observer;
+        let collected = observer.lineage(&request, &pod, &approvals, &look);
+        collected.await.unwrap()
+    }
+
+    fn names(collected: &Collected) -> Vec<String> {
+        let asked = collected.asked.iter();
+        asked.map(|it| it.name.name.clone()).collect()
+    }
+
+    /// Anybody who may create approvals can copy labels, and name any object as the owner.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_read_for_approvals_of_strangers() {
+        let cluster = Cluster::with_run();
+        let approval = cluster.server.named("approvaltasks", "run-wait").unwrap();
+        let mut approvals = Vec::new();
+        for number in 0..100 {
+            let name = format!("a-{number}");
+            let mut stranger = approval.clone();
+            stranger["metadata"]["ownerReferences"][0]["name"] = name.clone().into();
+            stranger["metadata"]["name"] = name.into();
+            approvals.push(stranger);
+        }
+        approvals.push(approval);
+        let collected = collected(&cluster, &approvals).await;
+        assert_eq!(names(&collected), ["run", "run-deploy", "run-wait"]);
+        assert_eq!(collected.texts.len(), 3);
+        assert!(collected.trouble.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unreadable_link_is_trouble_for_the_approvals_that_need_it() {
+        let cluster = Cluster::with_run();
+        cluster.server.change("customruns", "run-wait", |it| {
+            it["spec"]["timeout"] = "x".repeat(LARGEST).into();
+        });
+        let approval = cluster.server.named("approvaltasks", "run-wait").unwrap();
+        let collected = collected(&cluster, &[approval.clone(), approval]).await;
+        assert_eq!(collected.texts.len(), 2);
+        let trouble = collected.trouble.map(|(trouble, _)| trouble);
+        assert_eq!(trouble, Some(Trouble::ObjectUnreadable));
+    }
 
     /// A wait for an object that is there would end with the next sweep only.
     #[tokio::test(start_paused = true)]
@@ -240,6 +313,6 @@ mod tests {
         };
         let late = collected(Via::Api).await;
         assert!(matches!(late, Err(ObserveError::LinksLate)), "{late:?}");
-        assert_eq!(collected(Via::Caches).await.unwrap().unwrap().len(), 3);
+        assert_eq!(collected(Via::Caches).await.unwrap().texts.len(), 3);
     }
 }

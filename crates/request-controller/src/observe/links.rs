@@ -8,18 +8,12 @@ use std::{
     },
 };
 
-use connectors_api::{
-    judge::MOST_PROOFS,
-    lineage::{self, MOST_OBJECTS, MOST_STEPS_OF_ALL, Verdict},
-};
+use connectors_api::lineage::{self, MOST_OBJECTS, MOST_STEPS_OF_ALL, Verdict};
 
 use crate::{cache::Link, check_object::CheckObject, selection::Trouble};
 
 /// The limit of bytes in the objects of one reconciliation.
 pub(super) const MOST_BYTES: usize = 4 * 1024 * 1024;
-
-/// The limit of approvals that one reconciliation asks the judge about.
-const MOST_APPROVALS: usize = 4 * MOST_PROOFS;
 
 /// The objects that one reconciliation has read, and the rest of its budget. Each is read once, whatever the number of
 /// checks.
@@ -28,7 +22,6 @@ pub(super) struct LinksRead {
     objects: Mutex<BTreeMap<Link, NamedObject>>,
     /// The steps of the judge.
     steps: AtomicUsize,
-    approvals: AtomicUsize,
 }
 
 impl Default for LinksRead {
@@ -36,7 +29,6 @@ impl Default for LinksRead {
         Self {
             objects: Mutex::default(),
             steps: AtomicUsize::new(MOST_STEPS_OF_ALL),
-            approvals: AtomicUsize::new(0),
         }
     }
 }
@@ -94,11 +86,6 @@ impl LinksRead {
         let verdict = lineage::judge_within(question, &mut steps);
         self.steps.store(steps, Ordering::Relaxed);
         verdict
-    }
-
-    /// True when the judge may be asked about one more approval.
-    pub(super) fn may_ask(&self) -> bool {
-        self.approvals.fetch_add(1, Ordering::Relaxed) < MOST_APPROVALS
     }
 
     /// True when the objects are within the limits of one reconciliation.

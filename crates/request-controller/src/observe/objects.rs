@@ -22,7 +22,7 @@ use crate::{
     check_kinds,
     check_object::{self, CheckObject},
     dynamic::{self, Found as KindFound},
-    selection::{Found, Selection, Trouble, Wanted},
+    selection::{Candidates, Found, Selection, Trouble, Wanted},
     verdict::Looked,
 };
 
@@ -126,7 +126,7 @@ impl CheckObjects {
             && resource.is_complete
             && let Some(known) = self.kept(wanted, selection, namespace)
         {
-            return Ok(selected(wanted, selection, known));
+            return Ok(Ok(selected(wanted, selection, known)));
         }
         if !look.may_list() {
             return Err(ObserveError::TooManyLists);
@@ -138,7 +138,7 @@ impl CheckObjects {
         Ok(match listed.await {
             Ok(objects) => {
                 let objects = objects.into_iter().map(Arc::new).collect();
-                selected(wanted, selection, objects)
+                Ok(selected(wanted, selection, objects))
             }
             Err(NotListed::Missing) => Err(missing(&wanted.kind)),
             Err(NotListed::Forbidden) => Err(forbidden(
@@ -289,24 +289,25 @@ fn unreadable(kind: &ObjectKind, name: &Name) -> NamedObject {
 
 /// Selects among the objects with a check's labels by its fields. One object at a time is parsed, and only if there
 /// are fields.
-fn selected(wanted: &Wanted, selection: &Selection, objects: Vec<Arc<CheckObject>>) -> Found {
-    let mut found = Vec::new();
+fn selected(wanted: &Wanted, selection: &Selection, objects: Vec<Arc<CheckObject>>) -> Candidates {
+    let mut found = Candidates::default();
     for object in objects {
         if object.is_going() || !selection.has_labels(|key| object.label(key)) {
             continue;
         }
         let Some(text) = object.text() else {
-            return Err(says_nothing(&wanted.kind, &object));
+            found.unread = Some(says_nothing(&wanted.kind, &object));
+            continue;
         };
         let has_fields = match &selection.fields {
             None => true,
             Some(fields) => object.value().is_some_and(|it| fields.matches(&it)),
         };
         if has_fields {
-            found.push(Arc::clone(text));
+            found.texts.push(Arc::clone(text));
         }
     }
-    Ok(found)
+    found
 }
 
 fn missing(kind: &ObjectKind) -> (Trouble, String) {

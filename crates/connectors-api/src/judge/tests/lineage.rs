@@ -68,7 +68,7 @@ fn an_approval_of_another_run_is_refused_and_named() {
     let judgement = asked(&world).with(|it| it.lineage.extend(objects)).judged();
     assert_eq!(reasons(&judgement), refused(LineageReason::OtherRun));
     assert_eq!((judgement.verdict, &judgement.rules), (Failed, &None));
-    assert!(judgement.only().message.contains("PipelineRun other"));
+    assert!(judgement.only().message.contains("of PipelineRun run asks"));
     let object = &judgement.only().objects[0];
     assert!(object.lineage.is_empty() && object.approved_by.is_empty());
 }
@@ -192,25 +192,46 @@ fn modules_are_asked_only_about_proven_objects() {
     }
 }
 
+/// Anybody who may create approvals can copy the labels of a check, and the name of an object decides its place.
 #[test]
-fn more_approvals_than_can_be_proven_pass_no_check() {
-    let world = World::honest();
-    for (count, expected) in [
-        (MOST_PROOFS, None),
-        (MOST_PROOFS + 1, Some(LineageReason::TooLarge)),
-    ] {
-        let mut question = asked(&world);
-        let approval = question.candidates["gate"][0].clone();
-        let objects = question.candidates.get_mut("gate").unwrap();
-        objects.resize(count, approval);
-        let judgement = question.judged();
-        let too_large = judgement
-            .only()
-            .objects
-            .iter()
-            .find(|it| it.verdict == Failed);
-        let reason = too_large.map(|it| it.reason);
-        assert_eq!(reason, expected.map(Reason::Lineage), "{count}");
+fn approvals_of_strangers_do_not_use_up_the_steps_of_an_honest_one() {
+    let mut question = asked(&World::honest()).with(|it| it.check()["match"] = "Any".into());
+    let approvals = question.candidates.get_mut("gate").unwrap();
+    for number in 0..2_000 {
+        let mut stranger = approvals[0].clone();
+        let name = format!("a-{number}");
+        stranger["metadata"]["uid"] = format!("uid-{name}").into();
+        // As well with an owner under the name.
+        if number % 2 == 0 {
+            stranger["metadata"]["ownerReferences"][0]["name"] = name.clone().into();
+        }
+        stranger["metadata"]["name"] = name.into();
+        approvals.push(stranger);
+    }
+    assert_eq!(question.judged().only().verdict, Passed);
+}
+
+#[test]
+fn all_approvals_of_a_question_share_its_steps() {
+    let mut world = World::honest();
+    let children = &mut world.run()["status"]["childReferences"];
+    for number in 0..4_000 {
+        let name = format!("run-other-{number}");
+        children.as_array_mut().unwrap().push(
+            json!({"apiVersion": "tekton.dev/v1", "kind": "TaskRun", "name": name, "pipelineTaskName": "other"}),
+        );
+    }
+    for (strangers, expected) in [(100, Passed), (600, Failed)] {
+        let mut question = asked(&world).with(|it| it.check()["match"] = "Any".into());
+        let approvals = question.candidates.get_mut("gate").unwrap();
+        for number in 0..strangers {
+            let mut stranger = approvals[0].clone();
+            let name = format!("a-{number}");
+            stranger["metadata"]["ownerReferences"][0]["name"] = name.clone().into();
+            stranger["metadata"]["name"] = name.into();
+            approvals.push(stranger);
+        }
+        assert_eq!(question.judged().only().verdict, expected, "{strangers}");
     }
 }
 

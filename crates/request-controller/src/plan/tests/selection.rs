@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use connectors_api::{
     AccessPolicy,
-    access_policy::Latch,
+    access_policy::{Latch, Match},
     access_request::MatchedPolicy,
     check_selector::CompiledPolicy,
     reason::AccessCheckReady::{
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::scene::{RESOURCE, Scene, policy_object, request};
 use crate::seen::Held;
 use crate::{
-    selection::{self, Found, Selection, Trouble, Wanted},
+    selection::{self, Candidates, Found, Selection, Trouble, Wanted},
     verdict::{self, Looked},
 };
 
@@ -74,6 +74,13 @@ fn said(verdict: AccessCheckReady, objects: &[AccessCheckReady]) -> EvaluateChec
         }],
         ..EvaluateChecksResponse::default()
     }
+}
+
+/// Objects that were read, and perhaps one that was not.
+fn candidates(names: &[&str], is_unread: bool) -> Candidates {
+    let unread = is_unread.then(|| (Trouble::ObjectUnreadable, "it is large".to_owned()));
+    let texts = names.iter().map(|it| text(it)).collect();
+    Candidates { texts, unread }
 }
 
 fn verdict(found: Found, said: Option<&EvaluateChecksResponse>) -> AccessCheckReady {
@@ -134,8 +141,8 @@ fn a_policy_of_another_namespace_sees_only_who_the_pod_is() {
 
 #[test]
 fn only_an_answer_that_is_borne_out_passes() {
-    let one = || Ok(vec![text("a")]);
-    let two = || Ok(vec![text("a"), text("b")]);
+    let one = || Ok(candidates(&["a"], false));
+    let two = || Ok(candidates(&["a", "b"], false));
     assert_eq!(verdict(one(), Some(&said(Passed, &[Passed]))), Passed);
     assert_eq!(
         verdict(two(), Some(&said(Passed, &[Passed, Passed]))),
@@ -143,8 +150,8 @@ fn only_an_answer_that_is_borne_out_passes() {
     );
     for (found, answer, expected) in [
         (one(), None, Failed),
-        (Ok(vec![]), Some(said(Passed, &[])), Pending),
-        (Ok(vec![]), None, Pending),
+        (Ok(candidates(&[], false)), Some(said(Passed, &[])), Pending),
+        (Ok(candidates(&[], false)), None, Pending),
         (one(), Some(said(Passed, &[])), Failed),
         (two(), Some(said(Passed, &[Passed])), Failed),
         (two(), Some(said(Passed, &[Passed, Pending])), Failed),
@@ -162,6 +169,30 @@ fn only_an_answer_that_is_borne_out_passes() {
     }
 }
 
+/// One junk object with copied labels must not refuse the honest one of `match: Any`, nor hide a certain no.
+#[test]
+fn an_object_that_was_not_read_decides_only_where_the_others_do_not() {
+    for (match_, judged, expected) in [
+        (Match::Any, Passed, Passed),
+        (Match::Any, Rejected, Failed),
+        (Match::All, Passed, Failed),
+        (Match::All, Rejected, Rejected),
+        (Match::Any, Pending, Failed),
+        (Match::All, Pending, Failed),
+        (Match::All, Failed, Failed),
+    ] {
+        let mut wanted = wanted();
+        wanted[0].match_ = match_;
+        let said = said(judged, &[judged]);
+        let found = [Ok(candidates(&["a"], true))];
+        let answer = verdict::answer(&request(), &wanted, &found, Some(&said));
+        assert_eq!(answer.verdict, expected, "{match_:?} {judged:?}");
+        let is_told = answer.checks[0].reason == "ObjectUnreadable";
+        assert_eq!(is_told, expected == Failed, "{match_:?} {judged:?}");
+    }
+    assert_eq!(verdict(Ok(candidates(&[], true)), None), Failed);
+}
+
 #[test]
 fn checks_that_pass_grant_nothing_without_rules_that_may_be_granted() {
     let mut cases = vec![said(Passed, &[Passed]); 5];
@@ -171,7 +202,12 @@ fn checks_that_pass_grant_nothing_without_rules_that_may_be_granted() {
     cases[3].verdict = to_wire(Pending).into();
     cases[4].verdict = 99;
     for said in cases {
-        let answer = verdict::answer(&request(), &wanted(), &[Ok(vec![text("a")])], Some(&said));
+        let answer = verdict::answer(
+            &request(),
+            &wanted(),
+            &[Ok(candidates(&["a"], false))],
+            Some(&said),
+        );
         assert_eq!(answer.verdict, Failed);
         assert!(answer.rules.is_empty() && answer.refusal.is_some());
     }
@@ -186,7 +222,12 @@ fn checks_that_pass_grant_nothing_without_rules_that_may_be_granted() {
         let mut none = said(Passed, &[Passed]);
         none.rules.clear();
         none.rules_message = told.to_owned();
-        let answer = verdict::answer(&request(), &wanted(), &[Ok(vec![text("a")])], Some(&none));
+        let answer = verdict::answer(
+            &request(),
+            &wanted(),
+            &[Ok(candidates(&["a"], false))],
+            Some(&none),
+        );
         assert_eq!(answer.refusal.as_deref(), Some(refusal));
     }
 }

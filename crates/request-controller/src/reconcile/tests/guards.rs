@@ -316,16 +316,25 @@ async fn an_object_too_large_to_be_a_check_is_none_where_it_is_read_live() {
             it["data"] = json!({"much": "x".repeat(256 * 1024)});
         });
     };
-    let cluster = Cluster::new();
-    cluster.approval("approved");
-    grow(&cluster);
-    let controller = cluster.controller();
-    list_config_maps(&controller);
-    look(&controller).await.unwrap();
-    assert_eq!(
-        (cluster.phase().as_str(), cluster.managed().len()),
-        ("Pending", 0)
-    );
+    // Alone, and beside one that is approved: all must be.
+    for is_beside in [false, true] {
+        let cluster = Cluster::new();
+        cluster.approval("approved");
+        let mut another = cluster.server.named("configmaps", "approval-1").unwrap();
+        grow(&cluster);
+        if is_beside {
+            another["metadata"]["name"] = "approval-2".into();
+            another["metadata"]["uid"] = "another-uid".into();
+            cluster.server.put("configmaps", another);
+        }
+        let controller = cluster.controller();
+        list_config_maps(&controller);
+        look(&controller).await.unwrap();
+        assert_eq!(
+            (cluster.phase().as_str(), cluster.managed().len()),
+            ("Pending", 0)
+        );
+    }
 
     let cluster = Cluster::granted().await;
     grow(&cluster);
