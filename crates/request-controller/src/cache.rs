@@ -33,7 +33,7 @@ use crate::{
     seen::{ConnectorSeen, GrantKind, Managed, PodFacts},
 };
 
-pub use kinds::{Kept, KindCache, KindState};
+pub use kinds::{Keeps, Kept, KindCache, KindObject, KindState};
 pub use links::{Link, Links};
 pub use policies::{Policies, PolicyCached};
 pub use requests::{Counts, RequestCached, Requests, holds, pod_of};
@@ -240,7 +240,7 @@ impl State {
         self.revision += 1;
         let others = self.requests.tuple_of(name);
         let gone = self.requests.remove(name);
-        self.links.retain(name, |_| false);
+        self.depends_on(name, |_| false);
         let mut wakes = self.requests.wakes(others);
         let uid = gone.as_ref().and_then(|it| it.uid.clone());
         if let Some(uid) = &uid {

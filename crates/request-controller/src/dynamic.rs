@@ -21,7 +21,7 @@ use tokio::{
 use tracing::info;
 
 use crate::{
-    cache::{Job, KindState, Wakes, World},
+    cache::{Job, Keeps, KindState, Wakes, World},
     check_kinds,
     check_object::{AsText, CheckObject},
 };
@@ -52,7 +52,7 @@ pub async fn follow(
     metrics: WatchMetrics,
     stop: Stop,
 ) {
-    let mut running: BTreeMap<ObjectKind, JoinHandle<()>> = BTreeMap::new();
+    let mut running: BTreeMap<ObjectKind, (Keeps, JoinHandle<()>)> = BTreeMap::new();
     let mut known = None;
     loop {
         let revision = world.read().revision();
@@ -64,21 +64,21 @@ pub async fn follow(
             }
         }
         let wanted = world.read().wanted_kinds();
-        running.retain(|kind, task| {
-            let keep = wanted.contains(kind);
-            if !keep {
-                task.abort();
-                world.write().forget_kind(kind);
+        let changed: Vec<_> = running
+            .extract_if(.., |kind, (keeps, _)| wanted.get(kind) != Some(keeps))
+            .collect();
+        for (kind, (_, task)) in changed {
+            task.abort();
+            // A watch that has not stopped would write into the cache of the next one.
+            let _ = task.await;
+            world.write().forget_kind(&kind);
+            if !wanted.contains_key(&kind) {
                 info!(kind = kind.kind, "kind is not needed any more");
             }
-            keep
-        });
-        for kind in wanted {
+        }
+        for (kind, keeps) in wanted {
             running.entry(kind.clone()).or_insert_with(|| {
-                // Two statements, because `sink` reads the caches, and a write lock lives until the end of its
-                // statement.
-                let wakes = world.write().kind(&kind, KindState::Starting);
-                sink(wakes);
+                world.write().begin_kind(&kind, keeps);
                 let one = One {
                     client: client.clone(),
                     world: Arc::clone(&world),
@@ -87,11 +87,11 @@ pub async fn follow(
                     metrics: metrics.clone(),
                     kind,
                 };
-                tokio::spawn(async move { one.run().await })
+                (keeps, tokio::spawn(async move { one.run().await }))
             });
         }
     }
-    for task in running.into_values() {
+    for (_, task) in running.into_values() {
         task.abort();
     }
 }
@@ -223,10 +223,71 @@ pub(crate) async fn find(client: &Client, wanted: &ObjectKind) -> Option<Found> 
 mod tests {
     use std::convert::Infallible;
 
+    use connectors_api::{AccessPolicy, check_selector::CompiledPolicy};
     use http::{Request, Response, StatusCode};
     use kube::client::Body;
+    use prometheus::Registry;
+    use serde_json::{Value, json};
+    use service_kit::shutdown::Tasks;
 
     use super::*;
+    use crate::{api::Name, cache::PolicyCached};
+
+    /// A policy of each check, given as its kind and its provenance.
+    fn policy(checks: &[(&str, &str, &str)]) -> PolicyCached {
+        let check = |(api_version, kind, provenance): &(&str, &str, &str)| {
+            json!({"name": kind.to_lowercase(), "provenance": provenance, "selector": {
+                "labels": {"a": "b"}, "objectRef": {"apiVersion": api_version, "kind": kind},
+            }})
+        };
+        let checks: Vec<Value> = checks.iter().map(check).collect();
+        let object = json!({
+            "metadata": {"name": "p", "namespace": "tools", "uid": "p-uid"},
+            "spec": {"checkGrantedPermission": {"spec": {
+                "checks": checks, "permissions": {"roleTemplate": {"rules": []}},
+            }}},
+        });
+        let policy: AccessPolicy = serde_json::from_value(object).unwrap();
+        PolicyCached {
+            uid: "p-uid".to_owned(),
+            deleting: false,
+            policy: Ok(Arc::new(CompiledPolicy::of(policy, None))),
+        }
+    }
+
+    /// A cache of a few objects must not pass for one of all.
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_a_check_selects_later_is_watched_anew() {
+        let silent = tower::service_fn(|_: Request<Body>| {
+            std::future::pending::<Result<Response<Body>, Infallible>>()
+        });
+        let world = Arc::new(World::default());
+        let tasks = Tasks::new();
+        let sinks: (Sink, Later) = (Arc::new(|_| {}), Arc::new(|_| {}));
+        tokio::spawn(follow(
+            Client::new(silent, "tools"),
+            Arc::clone(&world),
+            sinks,
+            WatchMetrics::register(&Registry::new()).unwrap(),
+            tasks.stop(),
+        ));
+        let approvals = ("openshift-pipelines.org/v1alpha1", "ApprovalTask", "Auto");
+        let task_runs = ("tekton.dev/v1", "TaskRun", "None");
+        for (checks, keeps) in [
+            (vec![approvals], false),
+            (vec![approvals, task_runs], true),
+            (vec![approvals], false),
+        ] {
+            let _ = world
+                .write()
+                .policy(&Name::new("tools", "p"), Some(policy(&checks)));
+            sleep(2 * NOTICE).await;
+            let state = world.read();
+            let kinds = state.kinds.iter().filter(|(it, _)| it.kind == "TaskRun");
+            let kept: Vec<_> = kinds.map(|(_, it)| it.keeps("apps")).collect();
+            assert_eq!(kept, [keeps]);
+        }
+    }
 
     #[tokio::test]
     async fn of_what_is_never_a_check_nothing_is_asked() {

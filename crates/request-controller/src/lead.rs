@@ -118,7 +118,7 @@ async fn kinds_known(reconciler: &Reconciler) {
     let is_known = || {
         let state = reconciler.world.read();
         let wanted = state.wanted_kinds();
-        wanted.iter().all(|kind| {
+        wanted.keys().all(|kind| {
             let known = state.kinds.get(kind).map(|it| &it.state);
             known.is_some_and(|it| !matches!(it, KindState::Starting | KindState::Listing(_)))
         })

@@ -161,7 +161,7 @@ impl Observer {
     ) -> Result<Option<Observed>, ObserveError> {
         let Some(request) = self.request(name, via).await? else {
             self.answers.forget(name);
-            self.world.write().links.retain(name, |_| false);
+            self.world.write().depends_on(name, |_| false);
             return Ok(None);
         };
         let links = Arc::new(LinksRead::default());
@@ -171,7 +171,7 @@ impl Observer {
         if is_linked {
             // The request does not depend any more on objects that this reconciliation did not read.
             let mut state = self.world.write();
-            state.links.retain(name, |it| links.has(it));
+            state.depends_on(name, |it| links.has(it));
         }
         Ok(Some(seen))
     }

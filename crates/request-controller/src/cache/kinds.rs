@@ -1,7 +1,7 @@
-//! The objects of one kind that a policy names as checks.
+//! The objects of one kind: all that checks may find by their labels, or those by name that requests depend on.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
@@ -9,7 +9,7 @@ use connectors_api::access_policy::ObjectKind;
 use kube::core::ApiResource;
 use service_kit::watches::Unreadable;
 
-use super::{Job, State, Wakes};
+use super::{Job, Link, State, Wakes};
 use crate::{api::Name, check_object::CheckObject};
 
 /// The limit of bytes for the objects of one kind in one namespace: enough for some thousand approvals. Above it the
@@ -17,8 +17,17 @@ use crate::{api::Name, check_object::CheckObject};
 pub(crate) const MOST_OF_NAMESPACE: usize = 8 * 1024 * 1024;
 /// The limit of bytes for all kinds in all namespaces.
 const MOST_OF_ALL: usize = 128 * 1024 * 1024;
-/// The approximate size of an entry for an unreadable object.
-const UNREADABLE: usize = 64;
+/// The approximate size of an entry without an object.
+const NO_OBJECT: usize = 64;
+
+/// Which objects of a kind the cache keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Keeps {
+    /// Those that a request depends on: whoever runs pipelines fills no memory with runs that nobody asks about.
+    Linked,
+    /// All, because checks find them by their labels.
+    All,
+}
 
 /// Whether objects of a kind can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +58,7 @@ pub enum KindState {
 pub struct KindCache {
     /// Whether the objects can be read.
     pub state: KindState,
+    keeps: Keeps,
     /// The objects by namespace.
     namespaces: BTreeMap<String, Objects>,
 }
@@ -56,12 +66,47 @@ pub struct KindCache {
 /// The objects of one kind in one namespace.
 #[derive(Clone, Debug, Default)]
 struct Objects {
-    all: BTreeMap<String, Arc<CheckObject>>,
-    /// Unreadable objects: nothing is known of them, not even their labels.
-    unreadable: BTreeSet<String>,
+    all: BTreeMap<String, KindObject>,
     weight: usize,
     /// The objects exceed the limit, so the cache keeps none, and they must be read live.
     overflowed: bool,
+}
+
+/// One object of a kind, as its watch brought it.
+#[derive(Clone, Debug)]
+pub enum KindObject {
+    /// It exists.
+    There(Arc<CheckObject>),
+    /// It exists, and nothing is known of it, not even its labels.
+    Unreadable,
+    /// It does not exist. Only objects that a request depends on are recorded so.
+    Gone,
+}
+
+impl KindObject {
+    /// The object that was read.
+    #[must_use]
+    pub fn of<E>(object: Option<Result<CheckObject, E>>) -> Self {
+        match object {
+            Some(Ok(object)) => Self::There(Arc::new(object)),
+            Some(Err(_)) => Self::Unreadable,
+            None => Self::Gone,
+        }
+    }
+
+    fn weight(&self, name: &str) -> usize {
+        match self {
+            Self::There(object) => object.weight(),
+            Self::Unreadable | Self::Gone => name.len() + NO_OBJECT,
+        }
+    }
+
+    const fn there(&self) -> Option<&Arc<CheckObject>> {
+        match self {
+            Self::There(object) => Some(object),
+            Self::Unreadable | Self::Gone => None,
+        }
+    }
 }
 
 /// The state of an object of the evidence in the cache.
@@ -73,16 +118,17 @@ pub enum Kept<'a> {
     Unreadable,
     /// The object does not exist.
     Gone,
-    /// The objects of the namespace are not cached.
+    /// The cache does not know.
     NotKept,
 }
 
 impl KindCache {
     /// A cache of a kind that is not known yet.
     #[must_use]
-    pub fn starting() -> Self {
+    pub const fn starting(keeps: Keeps) -> Self {
         Self {
             state: KindState::Starting,
+            keeps,
             namespaces: BTreeMap::new(),
         }
     }
@@ -90,32 +136,34 @@ impl KindCache {
     /// The objects of a namespace. None if they are not cached.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Option<Vec<&Arc<CheckObject>>> {
-        match self.namespaces.get(namespace) {
-            Some(objects) if objects.overflowed => None,
-            Some(objects) => Some(objects.all.values().collect()),
-            None => Some(Vec::new()),
+        if !self.keeps(namespace) {
+            return None;
         }
+        let objects = self.namespaces.get(namespace);
+        let all = objects.into_iter().flat_map(|it| it.all.values());
+        Some(all.filter_map(KindObject::there).collect())
     }
 
-    /// True when the objects of a namespace are cached. Otherwise they exceed the limit, and are read live.
+    /// True when all objects of a namespace are cached. Otherwise they are listed live.
     #[must_use]
     pub fn keeps(&self, namespace: &str) -> bool {
-        self.namespaces
-            .get(namespace)
-            .is_none_or(|it| !it.overflowed)
+        let objects = self.namespaces.get(namespace);
+        self.keeps == Keeps::All && objects.is_none_or(|it| !it.overflowed)
     }
 
     /// One object.
     #[must_use]
     pub fn get(&self, name: &Name) -> Kept<'_> {
-        let Some(objects) = self.namespaces.get(&name.namespace) else {
-            return Kept::Gone;
-        };
-        match objects.all.get(&name.name) {
-            _ if objects.overflowed => Kept::NotKept,
-            Some(object) => Kept::There(object),
-            None if objects.unreadable.contains(&name.name) => Kept::Unreadable,
-            None => Kept::Gone,
+        let objects = self.namespaces.get(&name.namespace);
+        if objects.is_some_and(|it| it.overflowed) {
+            return Kept::NotKept;
+        }
+        match objects.and_then(|it| it.all.get(&name.name)) {
+            Some(KindObject::There(object)) => Kept::There(object),
+            Some(KindObject::Unreadable) => Kept::Unreadable,
+            Some(KindObject::Gone) => Kept::Gone,
+            None if self.keeps == Keeps::All => Kept::Gone,
+            None => Kept::NotKept,
         }
     }
 
@@ -144,42 +192,51 @@ impl KindCache {
         self.namespaces.retain(|_, it| !it.overflowed);
     }
 
-    fn put(&mut self, name: &Name, object: Option<Result<CheckObject, Unreadable>>) {
+    fn put(&mut self, name: &Name, object: KindObject) {
         let objects = self.namespaces.entry(name.namespace.clone()).or_default();
         if objects.overflowed {
             return;
         }
-        let before = objects.all.remove(&name.name);
-        objects.weight -= before.map_or(0, |it| it.weight());
-        if objects.unreadable.remove(&name.name) {
-            objects.weight -= name.name.len() + UNREADABLE;
-        }
-        match object {
-            Some(Ok(object)) => {
-                objects.weight += object.weight();
-                objects.all.insert(name.name.clone(), Arc::new(object));
-            }
-            Some(Err(_)) => {
-                objects.weight += name.name.len() + UNREADABLE;
-                objects.unreadable.insert(name.name.clone());
-            }
-            None => {}
-        }
+        objects.take_out(&name.name);
+        objects.weight += object.weight(&name.name);
+        objects.all.insert(name.name.clone(), object);
         if objects.weight > MOST_OF_NAMESPACE {
             self.overflow(&name.namespace);
-        } else if objects.all.is_empty() && objects.unreadable.is_empty() {
-            self.namespaces.remove(&name.namespace);
+        }
+    }
+
+    /// Drops what is known of an object.
+    fn forget(&mut self, name: &Name) {
+        let Entry::Occupied(mut objects) = self.namespaces.entry(name.namespace.clone()) else {
+            return;
+        };
+        objects.get_mut().take_out(&name.name);
+        if objects.get().all.is_empty() && !objects.get().overflowed {
+            objects.remove();
         }
     }
 }
 
+impl Objects {
+    fn take_out(&mut self, name: &str) {
+        let before = self.all.remove(name);
+        self.weight -= before.map_or(0, |it| it.weight(name));
+    }
+}
+
 impl State {
+    /// A watch of a kind begins.
+    pub fn begin_kind(&mut self, kind: &ObjectKind, keeps: Keeps) {
+        let cache = KindCache::starting(keeps);
+        self.kinds.insert(kind.clone(), cache);
+    }
+
     /// Records the new state of a kind.
     pub fn kind(&mut self, kind: &ObjectKind, state: KindState) -> Wakes {
         let cache = self
             .kinds
             .entry(kind.clone())
-            .or_insert_with(KindCache::starting);
+            .or_insert_with(|| KindCache::starting(Keeps::All));
         if cache.state == state {
             return Wakes::new();
         }
@@ -217,7 +274,11 @@ impl State {
         let Some(cache) = self.kinds.get_mut(kind) else {
             return Wakes::new();
         };
-        cache.put(name, object);
+        match cache.keeps {
+            Keeps::All if object.is_none() => cache.forget(name),
+            Keeps::All => cache.put(name, KindObject::of(object)),
+            Keeps::Linked => return self.linked_object(kind, name, object),
+        }
         self.bound_objects();
         let of_pods = self.requests.of_pod_namespace(&name.namespace);
         let open: Vec<_> = of_pods.filter(|it| self.requests.is_open(it)).collect();
@@ -239,10 +300,56 @@ impl State {
         self.requests.wakes(concerned)
     }
 
+    /// The same of a kind whose objects no check finds by their labels.
+    fn linked_object(
+        &mut self,
+        kind: &ObjectKind,
+        name: &Name,
+        object: Option<Result<CheckObject, Unreadable>>,
+    ) -> Wakes {
+        let concerned: Vec<_> = self.links.of_object(kind, name).cloned().collect();
+        if let Some(cache) = self.kinds.get_mut(kind) {
+            if concerned.is_empty() {
+                cache.forget(name);
+            } else {
+                cache.put(name, KindObject::of(object));
+                self.bound_objects();
+            }
+        }
+        self.requests.wakes(concerned)
+    }
+
+    /// An object was read live, because nothing was known of it. What the watch has brought meanwhile is newer.
+    pub fn read_object(&mut self, kind: &ObjectKind, name: &Name, object: KindObject) {
+        let is_linked = self.links.of_object(kind, name).next().is_some();
+        let cache = self.kinds.get_mut(kind);
+        let Some(cache) = cache.filter(|it| is_linked && it.keeps == Keeps::Linked) else {
+            return;
+        };
+        if matches!(cache.get(name), Kept::NotKept) {
+            cache.put(name, object);
+            self.bound_objects();
+        }
+    }
+
+    /// A request depends on no other objects than these any more.
+    pub fn depends_on(&mut self, request: &Name, is_needed: impl Fn(&Link) -> bool) {
+        for Link { kind, name } in self.links.retain(request, is_needed) {
+            let cache = self.kinds.get_mut(&kind);
+            if let Some(cache) = cache.filter(|it| it.keeps == Keeps::Linked) {
+                cache.forget(&name);
+            }
+        }
+    }
+
     /// The granted requests for which another policy may grant as well now. Unlike a first grant this is not urgent,
     /// so they are reconciled some time after the change of the object, however many there are.
     #[must_use]
     pub fn may_get_more(&self, kind: &ObjectKind, name: &Name) -> Vec<Job> {
+        let is_linked = |it: &KindCache| it.keeps == Keeps::Linked;
+        if self.kinds.get(kind).is_some_and(is_linked) {
+            return Vec::new();
+        }
         let of_pods = self.requests.of_pod_namespace(&name.namespace);
         let awaiting: Vec<_> = of_pods.filter(|it| self.requests.awaits_more(it)).collect();
         let owners: BTreeSet<_> = awaiting.iter().map(|it| it.namespace.as_str()).collect();
@@ -277,7 +384,7 @@ impl State {
             return true;
         };
         if cached.lacks_evidence {
-            return cached.kinds.contains(kind);
+            return cached.kinds.contains_key(kind);
         }
         let Ok(request) = &cached.request else {
             return true;
@@ -296,17 +403,28 @@ impl State {
         self.policies.kinds_in(namespace).any(|it| it == kind)
     }
 
-    /// Every kind that a policy names, that a proof of its checks reads, or that is evidence of a request with a grant.
+    /// Every kind that a policy names, that a proof of its checks reads, or that is evidence of a request with a grant;
+    /// and which of its objects are needed.
     #[must_use]
-    pub fn wanted_kinds(&self) -> std::collections::BTreeSet<ObjectKind> {
+    pub fn wanted_kinds(&self) -> BTreeMap<ObjectKind, Keeps> {
         let named = self.policies.kinds().cloned();
+        let named = named.map(|it| (it, Keeps::All));
         let between = self.policies.kinds_between();
+        let between = between.map(|it| (it, Keeps::Linked));
         let requests = self.requests.all();
         let held = requests
             .iter()
             .filter(|it| self.requests.holds(it))
             .filter_map(|it| self.requests.get(it))
-            .flat_map(|it| it.kinds.iter().cloned());
-        named.chain(between).chain(held).collect()
+            .flat_map(|it| it.kinds.clone());
+        let mut wanted = BTreeMap::new();
+        for (kind, keeps) in named.chain(between).chain(held) {
+            let known = wanted.entry(kind).or_insert(keeps);
+            *known = keeps.max(*known);
+        }
+        wanted
     }
 }
+
+#[cfg(test)]
+mod tests;

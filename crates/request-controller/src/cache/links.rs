@@ -69,15 +69,20 @@ impl Links {
         links.is_some_and(|it| it.contains(link))
     }
 
-    /// Drops the objects that a request depends on no more.
-    pub fn retain(&mut self, request: &Name, is_needed: impl Fn(&Link) -> bool) {
+    /// Drops the objects that a request depends on no more. Returns those that no request depends on.
+    pub(super) fn retain(
+        &mut self,
+        request: &Name,
+        is_needed: impl Fn(&Link) -> bool,
+    ) -> Vec<Link> {
         let Some(links) = self.of_request.get_mut(request) else {
-            return;
+            return Vec::new();
         };
         let dropped: Vec<_> = links.extract_if(.., |it| !is_needed(it)).collect();
         if links.is_empty() {
             self.of_request.remove(request);
         }
+        let mut unused = Vec::new();
         for link in dropped {
             let namespace = &link.name.namespace;
             if let Some(count) = self.counts.get_mut(namespace) {
@@ -90,9 +95,11 @@ impl Links {
                 requests.remove(request);
                 if requests.is_empty() {
                     self.of_link.remove(&link);
+                    unused.push(link);
                 }
             }
         }
+        unused
     }
 
     /// The objects that a request depends on.

@@ -3,10 +3,11 @@
 //! A status names objects and policies that tenants write, up to the 1.5 MB that the API server stores. A long
 //! request that is final or exceeds its share is cached without them, and read live for each reconciliation.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use connectors_api::{AccessRequest, access_policy::ObjectKind, opaque::Opaque, parse::json_bytes};
 
+use super::Keeps;
 use crate::snapshot;
 
 /// A request up to this size is cached as it is: the number of objects of a namespace is limited, so short requests
@@ -72,19 +73,22 @@ pub(super) fn without_evidence(mut request: AccessRequest) -> AccessRequest {
     request
 }
 
-/// The kinds of the objects in the evidence of a request.
-pub(super) fn kinds(request: &AccessRequest) -> Vec<ObjectKind> {
+/// The kinds of the objects in the evidence of a request. Those between pod and approval are found by name.
+pub(super) fn kinds(request: &AccessRequest) -> BTreeMap<ObjectKind, Keeps> {
     let policies = request.status.iter().flat_map(|it| &it.policies);
-    let objects = policies.flat_map(|it| &it.check_refs);
-    let mut kinds: Vec<_> = objects
-        .flat_map(|it| it.ref_.iter().chain(&it.lineage))
-        .map(|it| ObjectKind {
-            api_version: it.api_version.clone(),
-            kind: it.kind.clone(),
-        })
-        .collect();
-    kinds.sort();
-    kinds.dedup();
+    let mut kinds = BTreeMap::new();
+    for check in policies.flat_map(|it| &it.check_refs) {
+        let object = check.ref_.iter().map(|it| (it, Keeps::All));
+        let links = check.lineage.iter().map(|it| (it, Keeps::Linked));
+        for (object, keeps) in object.chain(links) {
+            let kind = ObjectKind {
+                api_version: object.api_version.clone(),
+                kind: object.kind.clone(),
+            };
+            let known = kinds.entry(kind).or_insert(keeps);
+            *known = keeps.max(*known);
+        }
+    }
     kinds
 }
 

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use super::{
-    Job, Wakes,
+    Job, Keeps, Wakes,
     request_room::{self, RequestRoom},
 };
 use crate::{api::Name, grant::is_terminal};
@@ -30,7 +30,7 @@ pub struct RequestCached {
     /// The request is too long to be cached with its evidence: reconciliations read it live.
     pub lacks_evidence: bool,
     /// The kinds of the objects in its evidence.
-    pub kinds: Vec<ObjectKind>,
+    pub kinds: BTreeMap<ObjectKind, Keeps>,
     /// The room for long requests that it takes.
     room: usize,
 }
@@ -298,7 +298,7 @@ impl Requests {
             uid,
             request,
             lacks_evidence: false,
-            kinds: Vec::new(),
+            kinds: BTreeMap::new(),
             room: 0,
         };
         let is_needed = is_open(&cached) || may_hold(&cached);

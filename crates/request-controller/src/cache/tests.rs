@@ -611,13 +611,17 @@ fn the_kinds_of_a_proof_are_watched_as_long_as_a_check_needs_it() {
             policy: Ok(Arc::new(CompiledPolicy::of(policy, None))),
         };
         let _ = state.policy(&Name::new("tools", "p"), Some(cached));
-        let kinds = state.wanted_kinds().into_iter().map(|it| it.kind);
-        kinds.collect::<BTreeSet<_>>()
+        let kinds = state.wanted_kinds().into_iter();
+        let kinds = kinds.map(|(kind, keeps)| (kind.kind, keeps));
+        kinds.collect::<Vec<_>>()
     };
-    let all = ["ApprovalTask", "CustomRun", "PipelineRun", "TaskRun"];
-    assert_eq!(named("Auto"), all.map(str::to_owned).into());
-    assert_eq!(named("Required"), all.map(str::to_owned).into());
-    assert_eq!(named("None"), ["ApprovalTask".to_owned()].into());
+    let approvals = ("ApprovalTask".to_owned(), Keeps::All);
+    let between = ["PipelineRun", "TaskRun", "CustomRun"];
+    let mut all = vec![approvals.clone()];
+    all.extend(between.map(|it| (it.to_owned(), Keeps::Linked)));
+    assert_eq!(named("Auto"), all);
+    assert_eq!(named("Required"), all);
+    assert_eq!(named("None"), [approvals]);
 }
 
 #[test]

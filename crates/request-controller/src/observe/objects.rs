@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     api::{Live, Name, NotListed},
-    cache::{Kept, KindState, World},
+    cache::{Kept, KindObject, KindState, World},
     check_kinds,
     check_object::{self, CheckObject},
     dynamic::{self, Found as KindFound},
@@ -208,10 +208,15 @@ impl CheckObjects {
             }
         }
         let object = self.live.check_object(&resource.resource, name).await?;
+        let object = KindObject::of(object);
+        if via == Via::Caches {
+            let mut state = self.world.write();
+            state.read_object(kind, name, object.clone());
+        }
         Ok(match object {
-            Some(Ok(object)) => NamedObject::There(Arc::new(object)),
-            Some(Err(_)) => unreadable(kind, name),
-            None => NamedObject::Gone,
+            KindObject::There(object) => NamedObject::There(object),
+            KindObject::Unreadable => unreadable(kind, name),
+            KindObject::Gone => NamedObject::Gone,
         })
     }
 

@@ -378,6 +378,7 @@ impl Cluster {
         }
         for (kind, plural) in tekton::kinds() {
             let resource = tekton::resource(&kind);
+            state.begin_kind(&kind, tekton::keeps(&kind));
             let _ = state.kind(&kind, KindState::Watching(resource.clone()));
             for object in self.server.all(plural) {
                 let read = check_object(&resource, &object);

@@ -15,7 +15,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::{ApiServer, Cluster, cluster::check_object};
-use crate::{api::Name, reconcile::Reconciler};
+use crate::{api::Name, cache::Keeps, reconcile::Reconciler};
 
 const GATE: &str = "openshift-pipelines.org/v1alpha1";
 const RUN: &str = "run";
@@ -31,6 +31,15 @@ pub(crate) fn kinds() -> Vec<(ObjectKind, &'static str)> {
     kinds
         .map(|kind| (kind.clone(), plural(&kind.kind)))
         .collect()
+}
+
+/// The objects of a kind that the caches keep.
+pub(crate) fn keeps(kind: &ObjectKind) -> Keeps {
+    if Lineage::Tekton.kinds().any(|it| it == *kind) {
+        Keeps::Linked
+    } else {
+        Keeps::All
+    }
 }
 
 fn plural(kind: &str) -> &'static str {
