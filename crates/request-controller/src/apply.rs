@@ -18,10 +18,14 @@ use crate::{
     grant::{self, Grant},
     metrics::Metrics,
     plan::{self, Action, NotOurs, Plan, Told},
+    record,
     seen::{Freshness, GrantKind, Observed},
 };
 
 pub use writes::Writes;
+
+/// The target of log lines for auditors.
+const RECORDS: &str = "decisions";
 
 /// The number of attempts to confirm that the request still wants its grant, when other clients change the request.
 const ASKED: usize = 3;
@@ -109,7 +113,7 @@ impl Applier {
                 self.writes.status(&request, status).await
             };
             request = written?;
-            self.metrics.decided(&seen.request, &request);
+            self.decided(&seen.request, &request);
         }
         // Removals come first: no grant is written before all of them are done.
         self.remove(&name.namespace, &actions).await?;
@@ -131,13 +135,26 @@ impl Applier {
                         info!(request = %name, "nothing is left of the grant");
                     }
                 }
-                Action::DeleteRequest => self.writes.delete_request(&request).await?,
+                Action::DeleteRequest => {
+                    // Before the deletion, so that no crash loses it.
+                    info!(target: RECORDS, request = %name, record = %record::of(&request), "to be deleted");
+                    self.writes.delete_request(&request).await?;
+                }
             }
         }
         if !written.is_empty() {
             events.extend(self.confirm(&request, &written).await?);
         }
         Ok(events)
+    }
+
+    /// Counts a written decision, and puts it into the log for auditors.
+    fn decided(&self, before: &AccessRequest, after: &AccessRequest) {
+        self.metrics.decided(before, after);
+        if record::is_due(before, after) {
+            let name = Name::of(after);
+            info!(target: RECORDS, request = %name, record = %record::of(after), "decided");
+        }
     }
 
     /// Records an end. After a conflict it retries with the newest version as long as its spec and status are
@@ -261,7 +278,7 @@ impl Applier {
                     let Some(live) = live else { break };
                     match self.writes.status(&live, status).await {
                         Ok(now) => {
-                            self.metrics.decided(&live, &now);
+                            self.decided(&live, &now);
                             info!(request = %name, "access granted");
                             return Ok(events);
                         }

@@ -35,6 +35,7 @@ pub mod metrics;
 pub mod observe;
 pub mod plan;
 pub mod reconcile;
+pub mod record;
 pub mod seen;
 pub mod selection;
 pub mod snapshot;

@@ -1,9 +1,13 @@
 //! What becomes of a decision that cannot be recorded, carried out or taken back.
 
-use std::sync::atomic::Ordering;
+use std::{
+    io,
+    sync::{Arc, Mutex, atomic::Ordering},
+};
 
 use http::StatusCode;
-use serde_json::json;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use super::{UPDATE, end_pod, grant_name, look};
@@ -317,4 +321,78 @@ async fn an_end_that_comes_by_time_does_not_wait_for_what_failed_before_it() {
     }
     let took = begun.elapsed().as_secs();
     assert!((119..=120).contains(&took), "{took} s");
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    /// The records so far, each with its request's phase.
+    fn records(&self) -> Vec<(String, String)> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = text
+            .lines()
+            .map(|it| serde_json::from_str::<Value>(it).unwrap());
+        let records = lines.filter(|it| it["target"] == "decisions");
+        records
+            .map(|line| {
+                let record: Value =
+                    serde_json::from_str(line["fields"]["record"].as_str().unwrap()).unwrap();
+                let text = |it: &Value| it.as_str().unwrap().to_owned();
+                (text(&line["fields"]["message"]), text(&record["phase"]))
+            })
+            .collect()
+    }
+}
+
+/// A request is granted, revoked, and deleted after some days; the deletion is refused.
+async fn life_of_a_request() {
+    let cluster = Cluster::granted().await;
+    end_pod(&cluster.server);
+    cluster.look().await.unwrap();
+    cluster.server.remove("pods", "deploy-1");
+    cluster.look().await.unwrap();
+    cluster.now.lock().unwrap().wall += SignedDuration::from_hours(24 * 30);
+    cluster
+        .server
+        .refuse("DELETE accessrequests request", StatusCode::FORBIDDEN);
+    cluster.look().await.unwrap_err();
+}
+
+/// The request is deleted some days after its end, and an auditor asks later.
+#[tokio::test]
+async fn each_decision_is_in_the_log_and_once_more_before_its_request_is_deleted() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    // Other tests may have met these lines first, on threads that have no subscriber.
+    life_of_a_request().await;
+    tracing::callsite::rebuild_interest_cache();
+    lines.0.lock().unwrap().clear();
+    life_of_a_request().await;
+    let records = lines.records();
+    let records: Vec<_> = records
+        .iter()
+        .map(|(what, phase)| (&**what, &**phase))
+        .collect();
+    let expected = [
+        ("decided", "Granted"),
+        ("decided", "Revoked"),
+        ("to be deleted", "Revoked"),
+    ];
+    assert_eq!(records, expected);
 }
