@@ -1,5 +1,6 @@
 mod answers;
 mod attacks;
+mod costs;
 mod crashes;
 mod deleting;
 mod guards;
