@@ -2,6 +2,7 @@
 
 mod forgeries;
 mod links;
+mod live;
 mod price;
 mod properties;
 mod shape;

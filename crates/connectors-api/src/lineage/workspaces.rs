@@ -2,9 +2,9 @@
 //!
 //! A workspace can bring the scripts that a step runs, so a child with another binding runs something else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::object::{Object, is_set, list, text};
@@ -14,6 +14,24 @@ use crate::hex;
 
 /// The parts of a digest that name a claim.
 const DIGEST: usize = 10;
+/// The longest text into which more is filled, and the longest value that is: no path or name is longer.
+const LONGEST: usize = 4_096;
+/// The fields of a binding into which Tekton fills variables, beside its path.
+const FILLED: [&str; 5] = [
+    "configMap",
+    "csi",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+];
+/// The fields below them that stay as they are written.
+const LEFT: [&str; 5] = [
+    "clusterTrustBundle",
+    "downwardAPI",
+    "fsType",
+    "serviceAccountToken",
+    "volumeAttributes",
+];
 
 /// The child has the workspaces that run and pipeline task give it.
 pub(super) fn check(proof: &mut Proof<'_>, child: &Object<'_>, task: &Value, depth: u32) -> Step {
@@ -34,8 +52,11 @@ pub(super) fn check(proof: &mut Proof<'_>, child: &Object<'_>, task: &Value, dep
         let (true, Some(binding), true) = (is_used, binding, seen.insert(name)) else {
             return other(child);
         };
-        let wanted = wanted(proof, task, entry, binding, depth)?;
-        if !is_binding(proof, task, wanted, workspace, (binding, depth))? {
+        let binding = Binding {
+            given: binding,
+            path: entry.map(|it| text(it, "/subPath")).unwrap_or_default(),
+        };
+        if !binding.is_bound(proof, task, name, workspace, depth)? {
             return other(child);
         }
     }
@@ -62,99 +83,171 @@ fn bound<'a>(entry: Option<&'a Value>, name: &'a str) -> &'a str {
     if other.is_empty() { name } else { other }
 }
 
-/// The binding as the child has it: under the task's name, with both parts of the path.
-fn wanted(
-    proof: &mut Proof<'_>,
-    task: &Value,
-    entry: Option<&Value>,
-    binding: &Value,
-    depth: u32,
-) -> Step<Map<String, Value>> {
-    let mut wanted = binding.as_object().cloned().unwrap_or_default();
-    if let Some(entry) = entry {
-        wanted.insert(
-            "name".to_owned(),
-            entry.get("name").cloned().unwrap_or_default(),
-        );
-    }
-    let paths =
-        [Some(binding), entry].map(|it| it.map(|it| text(it, "/subPath")).unwrap_or_default());
-    let joined = paths
-        .into_iter()
-        .filter(|it| !it.is_empty())
-        .collect::<Vec<_>>()
-        .join("/");
-    let path = filled(proof, &joined)?;
-    let path = proof.resolved_text(task, &path, depth)?;
-    wanted.remove("subPath");
-    if !path.is_empty() {
-        wanted.insert("subPath".to_owned(), Value::String(path));
-    }
-    Ok(wanted)
+/// A binding of the run, and the path that the pipeline task adds to it.
+#[derive(Clone, Copy)]
+struct Binding<'a> {
+    given: &'a Value,
+    path: &'a str,
 }
 
-/// A path with the run's context and text parameters.
-fn filled(proof: &mut Proof<'_>, path: &str) -> Step<String> {
-    let run = proof.run;
-    let mut filled = path
-        .replace("$(context.pipelineRun.name)", run.name)
-        .replace("$(context.pipelineRun.namespace)", run.namespace)
-        .replace("$(context.pipelineRun.uid)", run.uid);
-    if !filled.contains("$(params.") {
-        return Ok(filled);
-    }
-    let given = list(run.value, "/spec/params");
-    let defaults = list(run.value, "/status/pipelineSpec/params");
-    // Each name is looked for in the whole path.
-    let names = given.len() + defaults.len();
-    proof.spend(names.saturating_mul(filled.len() / 64 + 1))?;
-    let mut values: BTreeMap<&str, &str> = BTreeMap::new();
-    let given = given.iter().map(|it| (it, "value"));
-    for (param, field) in given.chain(defaults.iter().map(|it| (it, "default"))) {
-        if let Some(value) = param.get(field).and_then(Value::as_str) {
-            values.entry(text(param, "/name")).or_insert(value);
+impl Binding<'_> {
+    /// True when a child's workspace is the binding under the task's name. A template of a claim is replaced by the claim
+    /// that Tekton makes of it.
+    fn is_bound(
+        self,
+        proof: &mut Proof<'_>,
+        task: &Value,
+        name: &str,
+        found: &Value,
+        depth: u32,
+    ) -> Step<bool> {
+        let mut found = found.as_object().cloned().unwrap_or_default();
+        let path = match found.remove("subPath") {
+            Some(Value::String(path)) => clean(&path),
+            _ => String::new(),
+        };
+        let mut wanted = self.given.as_object().cloned().unwrap_or_default();
+        wanted.remove("subPath");
+        wanted.insert("name".to_owned(), name.into());
+        if !self.is_path(proof, task, &path, depth)? {
+            return Ok(false);
         }
+        let template = wanted
+            .remove("volumeClaimTemplate")
+            .filter(|it| !it.is_null());
+        if let Some(template) = template {
+            let claim = claim(
+                text(&template, "/metadata/name"),
+                text(self.given, "/name"),
+                proof.run.uid,
+            );
+            let found_claim = found.remove("persistentVolumeClaim").unwrap_or_default();
+            if !is_claim(&claim, text(&found_claim, "/claimName")) {
+                return Ok(false);
+            }
+        }
+        for field in FILLED {
+            if let Some(value) = wanted.get_mut(field) {
+                fill(proof, value)?;
+            }
+        }
+        let (wanted, found) = (Value::Object(wanted), Value::Object(found));
+        content::is_same(proof, task, (&wanted, &found), (depth, 0))
     }
-    for (name, value) in values {
-        if filled.len() < 4_096 {
-            filled = filled.replace(&format!("$(params.{name})"), value);
+
+    /// True when a child's path is that of the binding and that of the pipeline task. The latter is part of
+    /// `status.pipelineSpec`, with parameters filled in. Tekton leaves a result in it as it is written unless another
+    /// field of the pipeline task refers to it too, and a result in the former while its task has not ended.
+    fn is_path(self, proof: &mut Proof<'_>, task: &Value, found: &str, depth: u32) -> Step<bool> {
+        let mut given = Value::from(text(self.given, "/subPath"));
+        fill(proof, &mut given)?;
+        let run = proof.run;
+        let parts = [given.as_str().unwrap_or_default(), self.path].map(|it| {
+            it.replace("$(context.pipelineRun.name)", run.name)
+                .replace("$(context.pipelineRun.namespace)", run.namespace)
+                .replace("$(context.pipelineRun.uid)", run.uid)
+        });
+        let [given, own] = &parts;
+        for (is_given_left, is_own_left) in
+            [(true, true), (false, true), (true, false), (false, false)]
+        {
+            let mut part = |text: &str, is_left: bool| {
+                if is_left {
+                    return Ok(text.to_owned());
+                }
+                proof.resolved_text(task, text, depth)
+            };
+            let joined = format!(
+                "{}/{}",
+                part(given, is_given_left)?,
+                part(own, is_own_left)?
+            );
+            if clean(&joined) == found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Puts the run's parameters into the texts of a binding where Tekton does. Those that the run does not give, but the
+/// pipeline has a default for, stay as they are written.
+fn fill(proof: &mut Proof<'_>, value: &mut Value) -> Step {
+    match value {
+        Value::String(text) if text.contains("$(params") => {
+            *text = filled(proof, text)?;
+        }
+        Value::Array(items) => {
+            for item in items {
+                fill(proof, item)?;
+            }
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter_mut();
+            for (_, value) in fields.filter(|(name, _)| !LEFT.contains(&name.as_str())) {
+                fill(proof, value)?;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    Ok(())
+}
+
+/// A text with the parameters that the run gives, by each of the ways to write them.
+fn filled(proof: &mut Proof<'_>, written: &str) -> Step<String> {
+    let given = list(proof.run.value, "/spec/params");
+    let names = given.iter().map(|param| match param.get("value") {
+        Some(Value::Array(items)) => items.len(),
+        Some(Value::Object(fields)) => fields.len(),
+        _ => 1,
+    });
+    // Each name is looked for in the whole text.
+    let names = names.sum::<usize>();
+    proof.spend(names.saturating_mul(written.len() / 64 + 1))?;
+    let mut filled = written.to_owned();
+    let mut put = |variable: String, value: &str| {
+        if filled.len() < LONGEST && value.len() < LONGEST {
+            filled = filled.replace(&variable, value);
+        }
+    };
+    for param in given {
+        let name = text(param, "/name");
+        match param.get("value") {
+            Some(Value::String(value)) => {
+                for variable in written_as(name) {
+                    put(format!("$({variable})"), value);
+                }
+            }
+            Some(Value::Array(items)) => {
+                for (index, item) in items.iter().enumerate() {
+                    for variable in written_as(name) {
+                        put(
+                            format!("$({variable}[{index}])"),
+                            item.as_str().unwrap_or_default(),
+                        );
+                    }
+                }
+            }
+            Some(Value::Object(fields)) => {
+                for (key, value) in fields {
+                    put(
+                        format!("$(params.{name}.{key})"),
+                        value.as_str().unwrap_or_default(),
+                    );
+                }
+            }
+            _ => {}
         }
     }
     Ok(filled)
 }
 
-/// True when a child's workspace is the binding. A template of a claim is replaced by the claim that Tekton makes of it.
-fn is_binding(
-    proof: &mut Proof<'_>,
-    task: &Value,
-    mut wanted: Map<String, Value>,
-    found: &Value,
-    (binding, depth): (&Value, u32),
-) -> Step<bool> {
-    let mut found = found.as_object().cloned().unwrap_or_default();
-    let path = |fields: &mut Map<String, Value>| match fields.remove("subPath") {
-        Some(Value::String(path)) => clean(&path),
-        _ => String::new(),
-    };
-    if path(&mut wanted) != path(&mut found) {
-        return Ok(false);
-    }
-    let template = wanted
-        .remove("volumeClaimTemplate")
-        .filter(|it| !it.is_null());
-    if let Some(template) = template {
-        let claim = claim(
-            text(&template, "/metadata/name"),
-            text(binding, "/name"),
-            proof.run.uid,
-        );
-        let found_claim = found.remove("persistentVolumeClaim").unwrap_or_default();
-        if !is_claim(&claim, text(&found_claim, "/claimName")) {
-            return Ok(false);
-        }
-    }
-    let (wanted, found) = (Value::Object(wanted), Value::Object(found));
-    content::is_same(proof, task, (&wanted, &found), (depth, 0))
+fn written_as(name: &str) -> [String; 3] {
+    [
+        format!("params.{name}"),
+        format!("params['{name}']"),
+        format!("params[\"{name}\"]"),
+    ]
 }
 
 /// Tekton joins paths as Go does, which removes empty parts and single dots.

@@ -35,6 +35,8 @@ enum Task {
         #[arg(long)]
         then_wait: bool,
     },
+    /// Writes a text to a file
+    Write { file: PathBuf, text: String },
     /// Prints the addresses of a host name
     Resolve { name: String },
     /// Connects to HOST:PORT and prints what the other side sends
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
             .iter()
             .try_for_each(cat)
             .and_then(|()| if then_wait { wait() } else { Ok(()) }),
+        Task::Write { file, text } => fs::write(file, text),
         Task::Resolve { name } => resolve(&name),
         Task::Connect { address, seconds } => connect(&address, Duration::from_secs(seconds)),
         Task::Serve { port, text } => serve(port, text),

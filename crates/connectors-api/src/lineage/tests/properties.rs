@@ -1,6 +1,6 @@
 //! Random honest runs are proven; random tampering never is.
 
-mod tamper;
+pub(super) mod tamper;
 
 use proptest::prelude::*;
 use proptest::test_runner::Config;

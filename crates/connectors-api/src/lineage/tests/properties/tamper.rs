@@ -6,7 +6,7 @@ use super::super::shape::{Matrix, Shape, Uses};
 use super::super::world::{World, owner};
 
 /// The places of all values below a value that can be changed on their own.
-pub(super) fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
+pub(in super::super) fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -25,7 +25,7 @@ pub(super) fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
 }
 
 /// What may differ: it does not change what runs, or other fields decide.
-fn is_free(at: &str) -> bool {
+pub(in super::super) fn is_free(at: &str) -> bool {
     // The version of an owner does not matter, its group does.
     let is_version = at.starts_with("/metadata/ownerReferences") && at.ends_with("/apiVersion");
     let free = ["/timeout", "/message", "/blockOwnerDeletion"];
@@ -34,7 +34,7 @@ fn is_free(at: &str) -> bool {
     is_version || is_matrix || free.iter().any(|it| at.ends_with(it))
 }
 
-fn changed(value: &mut Value) {
+pub(in super::super) fn changed(value: &mut Value) {
     *value = match value {
         Value::String(text) => Value::String(format!("{text}x")),
         Value::Bool(it) => Value::Bool(!*it),
