@@ -20,6 +20,7 @@ pub mod images;
 pub mod install;
 mod progress;
 mod target;
+pub mod tekton;
 mod wait;
 
 #[cfg(feature = "harness")]

@@ -19,7 +19,8 @@ use runner::Summary;
 use times::{Caches, Documented};
 use xtask_launcher::Store;
 
-/// Without arguments everything runs. `unit`, `api`, `gate`, `evaluation` and `e2e` take a filter: `cargo xtask test api subject`
+/// Without arguments everything runs but `tekton`. `unit`, `api`, `gate`, `evaluation`, `e2e` and `tekton` take a filter:
+/// `cargo xtask test api subject`
 #[derive(Args)]
 pub(crate) struct TestArgs {
     /// The part to run; all of them when absent
@@ -36,8 +37,8 @@ pub(crate) struct TestArgs {
     /// Tests with a long form run that: figures from more pods, waits of many minutes
     #[arg(long)]
     long: bool,
-    /// Runs `api`, the pods of `e2e`, `gate` and `evaluation` on an existing cluster instead of a local one; these two
-    /// want the chart installed there
+    /// Runs `api`, the pods of `e2e`, `gate`, `evaluation` and `tekton` on an existing cluster instead of a local one;
+    /// the last three want the chart installed there
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The test pods' image, for a cluster that cannot have it from this machine
@@ -94,6 +95,7 @@ fn everything(context: &parts::Context) -> anyhow::Result<Report> {
     // Asked now: the part `build` puts another file there, and the kernel would call this one deleted.
     let xtask = env::current_exe().context("this program's own file")?;
     let all = Part::value_variants().iter().copied();
+    let all = all.filter(|part| part.is_in_every_run());
     let (aside, here): (Vec<_>, Vec<_>) = all.partition(|part| part.goes_aside());
     let mut beside = None;
     for part in here {

@@ -26,5 +26,6 @@ mod roles;
 mod standing;
 mod support;
 mod switch;
+mod tekton;
 mod tokens;
 mod volumes;

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use e2e::{
     Cluster, ClusterName, Launcher, Progress, Target, Tool,
     images::{self, Image, Profile},
-    install,
+    install, tekton,
 };
 use serde_json::{Value, json};
 
@@ -32,6 +32,12 @@ const WAITING_TESTS: &str = "64";
 
 /// The tests of [`Part::Hostile`], which are in one program with those of [`Part::Gate`].
 const HOSTILE_TESTS: &str = "hostile::";
+
+/// Those of [`Part::Tekton`], in the same program.
+const TEKTON_TESTS: &str = "tekton::";
+
+/// The program with the tests of [`Part::Gate`].
+const GATE: &str = "--workspace --all-features --test gate";
 
 /// Clusters of test runs are named after the run's process.
 const RUN_PREFIX: &str = "e2e-";
@@ -69,6 +75,9 @@ pub(crate) enum Part {
     Evaluation,
     /// Real pods on the real node, and the local cluster itself: killed, restarted, two at once
     E2e,
+    /// Honest and forged runs of pipelines by Tekton Pipelines and manual-approval-gate themselves. Only on a cluster
+    /// that has both: with --kubeconfig, and never in a run of all parts
+    Tekton,
 }
 
 impl fmt::Display for Part {
@@ -82,7 +91,9 @@ impl Part {
     /// Whether the part runs tests, which can be chosen by a filter.
     pub(crate) fn has_tests(self) -> bool {
         match self {
-            Self::Unit | Self::Api | Self::Gate | Self::Evaluation | Self::E2e => true,
+            Self::Unit | Self::Api | Self::Gate | Self::Evaluation | Self::E2e | Self::Tekton => {
+                true
+            }
             Self::Fmt
             | Self::Clippy
             | Self::Deny
@@ -96,6 +107,11 @@ impl Part {
         }
     }
 
+    /// Whether a run of all parts has it. The others need what no cluster of ours has.
+    pub(crate) fn is_in_every_run(self) -> bool {
+        self != Self::Tekton
+    }
+
     /// Whether the part needs no cluster and computes in simulated time or for a fixed one, so that a complete run can
     /// leave it what time the parts on a cluster do not use.
     pub(crate) fn goes_aside(self) -> bool {
@@ -106,7 +122,7 @@ impl Part {
     pub(crate) fn is_on_cluster(self) -> bool {
         matches!(
             self,
-            Self::Api | Self::Gate | Self::Hostile | Self::Evaluation | Self::E2e
+            Self::Api | Self::Gate | Self::Hostile | Self::Evaluation | Self::E2e | Self::Tekton
         )
     }
 
@@ -126,6 +142,7 @@ impl Part {
             Self::Hostile => [1.5, 1.5],
             Self::Evaluation => [2.5, 3.5],
             Self::E2e => [2.8, 3.0],
+            Self::Tekton => [10.0, 15.0],
         };
         Budget::of(warm, cold)
     }
@@ -166,14 +183,13 @@ impl Part {
                 if target.local().is_some() {
                     install_services(target, Profile::Dev, &json!({}))?;
                 }
-                let mut tests =
-                    context.tests_on_cluster("--workspace --all-features --test gate")?;
+                let mut tests = context.tests_on_cluster(GATE)?;
                 tests.env("RUST_TEST_THREADS", WAITING_TESTS);
                 // They are a part of their own.
                 if context.filter.is_none() {
                     tests.arg("--");
                 }
-                tests.args(["--skip", HOSTILE_TESTS]);
+                tests.args(["--skip", HOSTILE_TESTS, "--skip", TEKTON_TESTS]);
                 let gate = runner::run(tests, summary);
                 if context.filter.is_some() {
                     return gate; // not everything was tried
@@ -194,7 +210,7 @@ impl Part {
                     let open = json!({"clientCA": {"configMap": ""}, "clientNames": []});
                     install_services(target, profile, &json!({"webhook": open}))?;
                 }
-                let hostile = context.cargo_test("--workspace --all-features --test gate");
+                let hostile = context.cargo_test(GATE);
                 let mut hostile = context.on_cluster(hostile)?;
                 hostile.args(["--", HOSTILE_TESTS]);
                 runner::run(hostile, summary)
@@ -220,6 +236,21 @@ impl Part {
                 }
                 let cluster = context.tests("--workspace --all-features --test cluster");
                 pods.and(runner::run(cluster, summary))
+            }
+            Self::Tekton => {
+                anyhow::ensure!(
+                    context.kubeconfig.is_some(),
+                    "`tekton` runs only on a cluster that has Tekton Pipelines and manual-approval-gate: give it with \
+                     --kubeconfig FILE"
+                );
+                tekton::expect_installed(context.target()?.kubectl())?;
+                let Some(chosen) = context.chosen_of(TEKTON_TESTS)? else {
+                    return Ok(()); // the report says that no test matches
+                };
+                let mut tests = context.on_cluster(context.cargo_test(GATE))?;
+                tests.env("RUST_TEST_THREADS", WAITING_TESTS);
+                tests.arg("--").args(chosen);
+                runner::run(tests, summary)
             }
         }
     }
@@ -258,6 +289,27 @@ impl Context {
 
     fn tests_on_cluster(&self, selection: &str) -> anyhow::Result<Command> {
         self.on_cluster(self.tests(selection))
+    }
+
+    /// The arguments that choose, of the tests in a module of [`GATE`], those that the filter names; none when there is
+    /// no such test.
+    fn chosen_of(&self, module: &str) -> anyhow::Result<Option<Vec<String>>> {
+        let Some(filter) = &self.filter else {
+            return Ok(Some(vec![module.to_owned()]));
+        };
+        let mut list = self.cargo_test(GATE);
+        list.args(["--", module, "--list", "--format", "terse"]);
+        let listed = list.output().context("the list of tests")?;
+        anyhow::ensure!(listed.status.success(), "the tests cannot be listed");
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        let tests = listed.lines().filter_map(|it| it.strip_suffix(": test"));
+        let chosen = tests.filter(|it| it.contains(filter)).map(str::to_owned);
+        let mut chosen: Vec<_> = chosen.collect();
+        if chosen.is_empty() {
+            return Ok(None);
+        }
+        chosen.push("--exact".to_owned());
+        Ok(Some(chosen))
     }
 
     /// The same tests with what they need to know of the run's cluster.

@@ -49,6 +49,24 @@ pub(crate) fn policy_of_runs() -> Value {
     policy
 }
 
+/// Waits until the check of a pod's request has one of these reasons.
+pub(crate) fn wait_for_word(gate: &Gate, pod: &str, words: &[&str]) -> Value {
+    let request = gate.request_of(pod);
+    let has_word = |request: &Value| {
+        let policies = request["status"]["policies"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let mut refs = policies.flat_map(|it| it["checkRefs"].as_array().into_iter().flatten());
+        refs.any(|it| words.iter().any(|word| it["status"]["reason"] == *word))
+    };
+    gate.wait_for_request(
+        &name(&request),
+        &format!("to say one of {words:?}"),
+        has_word,
+    )
+}
+
 fn owned_by(owner: &Value) -> Value {
     json!([{
         "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
@@ -134,20 +152,7 @@ impl<'a> Pipelines<'a> {
 
     /// Waits until the check of a pod's request has one of these reasons.
     pub(crate) fn wait_for_word(&self, pod: &str, words: &[&str]) -> Value {
-        let request = self.gate.request_of(pod);
-        let has_word = |request: &Value| {
-            let policies = request["status"]["policies"]
-                .as_array()
-                .into_iter()
-                .flatten();
-            let mut refs = policies.flat_map(|it| it["checkRefs"].as_array().into_iter().flatten());
-            refs.any(|it| words.iter().any(|word| it["status"]["reason"] == *word))
-        };
-        self.gate.wait_for_request(
-            &name(&request),
-            &format!("to say one of {words:?}"),
-            has_word,
-        )
+        wait_for_word(self.gate, pod, words)
     }
 
     fn all(&self, kind: ResourceKind) -> Vec<Value> {
