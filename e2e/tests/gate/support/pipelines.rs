@@ -18,6 +18,8 @@ use super::{CONNECTOR, Gate, MOUNT, name, volume};
 const GATE: &str = "openshift-pipelines.org/v1alpha1";
 const RUN_LABEL: &str = "tekton.dev/pipelineRun";
 const TASK_LABEL: &str = "tekton.dev/taskRun";
+/// What the names of members begin with. The gate lists a member once the member answers.
+const MEMBER: &str = "member-of-";
 
 /// Both controllers, which work when a test says so.
 pub(crate) struct Pipelines<'a> {
@@ -133,13 +135,10 @@ impl<'a> Pipelines<'a> {
             if entry["name"] == approver {
                 entry["input"] = input.into();
             }
-            let members = entry["users"].as_array_mut().into_iter().flatten();
-            for member in members.filter(|it| it["name"] == approver) {
-                member["input"] = input.into();
-            }
-            let members = entry["users"].as_array().into_iter().flatten();
-            if members.clone().any(|it| it["input"] == "approve") {
-                entry["input"] = "approve".into();
+            let group = approver.strip_prefix(MEMBER);
+            if entry["type"] == "Group" && group.is_some_and(|it| entry["name"] == it) {
+                entry["input"] = input.into();
+                entry["users"] = json!([{"name": approver, "input": input}]);
             }
         }
         let fields = json!({"spec": {"approvers": approvers}});
@@ -206,6 +205,7 @@ impl<'a> Pipelines<'a> {
                     spec["params"] = task["params"].clone();
                 } else {
                     spec["taskSpec"] = task["taskSpec"].clone();
+                    spec["timeout"] = "1h0m0s".into();
                 }
                 self.gate.create(&json!({
                     "apiVersion": version, "kind": kind_name,
@@ -367,8 +367,7 @@ fn entry(approver: &Value) -> Value {
     let approver = approver.as_str().unwrap();
     match approver.strip_prefix("group:") {
         Some(group) => {
-            let member = json!({"name": format!("member-of-{group}"), "input": "pending"});
-            json!({"name": group, "type": "Group", "input": "pending", "users": [member]})
+            json!({"name": group, "type": "Group", "input": "pending"})
         }
         None => json!({"name": approver, "type": "User", "input": "pending"}),
     }

@@ -38,8 +38,21 @@ impl Live {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "mallory"}],
         });
-        self.gate.api().apply(&binding).unwrap();
-        self.gate.api().acting_as(&ApiUser::named("mallory"))
+        let api = self.gate.api();
+        api.apply(&binding).unwrap();
+        let mallory = ApiUser::named("mallory");
+        // The API server learns of a binding a moment later, and a refusal until then would look like a failed forgery.
+        for (group, resource) in [("", "pods"), ("tekton.dev", "customruns")] {
+            let may = json!({
+                "namespace": self.gate.namespace(), "verb": "create", "group": group, "resource": resource,
+            });
+            let what = format!("the tenant to be allowed to create {resource}");
+            wait(&what, || match api.allows(&mallory, &may) {
+                Ok(true) => Ok(()),
+                other => Err(format!("{other:?}")),
+            });
+        }
+        api.acting_as(&mallory)
     }
 
     /// The name of the run, which its author may leave to the API server.
