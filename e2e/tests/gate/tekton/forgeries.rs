@@ -168,7 +168,7 @@ const FORGERIES: &[Forgery] = &[
             approve_as_mallory(live, "evil")
         },
         pod: POD_NAME,
-        words: &["CustomRunWithoutRun"],
+        words: &["OtherRun"],
     },
     Forgery {
         name: "f4: a CustomRun with copied labels and owner, which Tekton adopts, and its own approval",
