@@ -9,6 +9,7 @@ mod links;
 mod policies;
 mod request_room;
 mod requests;
+mod sought;
 mod standing;
 
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub use kinds::{Keeps, Kept, KindCache, KindObject, KindState};
 pub use links::{Link, Links};
 pub use policies::{Policies, PolicyCached};
 pub use requests::{Counts, RequestCached, Requests, holds, pod_of};
+pub use sought::{Sought, SoughtObjects};
 pub use standing::StandingHeard;
 
 /// A job of the queue.
@@ -112,6 +114,8 @@ pub struct State {
     pub kinds: BTreeMap<ObjectKind, KindCache>,
     /// The objects between pods and approvals that requests depend on.
     pub links: Links,
+    /// The objects that the checks of waiting requests select.
+    pub sought: Sought,
     /// The last answers about standing permissions.
     pub standing: StandingHeard,
     knowledge: Knowledge,
@@ -188,6 +192,7 @@ impl State {
             grants_of,
             kinds,
             links,
+            sought,
             standing,
             knowledge: _,
             revision: _,
@@ -205,6 +210,7 @@ impl State {
             kinds.len(),
             weights.sum(),
             standing.count(),
+            sought.count(),
         ]);
         census.extend(links.census());
         census
@@ -241,6 +247,7 @@ impl State {
         let others = self.requests.tuple_of(name);
         let gone = self.requests.remove(name);
         self.depends_on(name, |_| false);
+        self.sought.forget(name);
         let mut wakes = self.requests.wakes(others);
         let uid = gone.as_ref().and_then(|it| it.uid.clone());
         if let Some(uid) = &uid {

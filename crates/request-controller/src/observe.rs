@@ -165,8 +165,15 @@ impl Observer {
             return Ok(None);
         };
         let links = Arc::new(LinksRead::default());
+        self.world.write().sought.forget(name);
         let seen = self.observe_request(name, request, (via, freshness), &links);
         let seen = seen.await?;
+        if let Some(sought) = links.sought() {
+            let mut state = self.world.write();
+            if state.requests.get(name).is_some() {
+                state.sought.learn(name, sought);
+            }
+        }
         let is_linked = self.world.read().links.of_request(name).next().is_some();
         if is_linked {
             // The request does not depend any more on objects that this reconciliation did not read.
@@ -279,6 +286,7 @@ impl Observer {
                 judged,
             });
         }
+        links.has_sought_all();
         Ok(seen)
     }
 

@@ -9,7 +9,7 @@ use connectors_api::access_policy::ObjectKind;
 use kube::core::ApiResource;
 use service_kit::watches::Unreadable;
 
-use super::{Job, Link, State, Wakes};
+use super::{Job, Link, State, Wakes, sought::Change};
 use crate::{api::Name, check_object::CheckObject};
 
 /// The limit of bytes for the objects of one kind in one namespace: enough for some thousand approvals. Above it the
@@ -274,12 +274,26 @@ impl State {
         let Some(cache) = self.kinds.get_mut(kind) else {
             return Wakes::new();
         };
-        match cache.keeps {
-            Keeps::All if object.is_none() => cache.forget(name),
-            Keeps::All => cache.put(name, KindObject::of(object)),
-            Keeps::Linked => return self.linked_object(kind, name, object),
+        if cache.keeps == Keeps::Linked {
+            return self.linked_object(kind, name, object);
+        }
+        let object = KindObject::of(object);
+        let before = match cache.get(name) {
+            Kept::There(object) => Some(KindObject::There(Arc::clone(object))),
+            Kept::Gone => Some(KindObject::Gone),
+            Kept::Unreadable | Kept::NotKept => None,
+        };
+        match &object {
+            KindObject::Gone => cache.forget(name),
+            KindObject::There(_) | KindObject::Unreadable => cache.put(name, object.clone()),
         }
         self.bound_objects();
+        let change = match (&before, &object) {
+            (None, _) | (_, KindObject::Unreadable) => Change::Unknown,
+            (Some(before), after) => {
+                Change::Known([before, after].map(|it| it.there().map(Arc::as_ref)))
+            }
+        };
         let of_pods = self.requests.of_pod_namespace(&name.namespace);
         let open: Vec<_> = of_pods.filter(|it| self.requests.is_open(it)).collect();
         // Computed once per namespace: a namespace may have many policies, and its pods many requests.
@@ -292,7 +306,7 @@ impl State {
             if self.requests.holds(it) {
                 self.rests_on(it, kind, name)
             } else {
-                naming.contains(it.namespace.as_str())
+                naming.contains(it.namespace.as_str()) && self.sought.concerns(it, kind, &change)
             }
         });
         let mut concerned: Vec<_> = concerned.cloned().collect();

@@ -68,6 +68,12 @@ impl Observer {
         let policy = &compiled.policy;
         let shared = self.world.read().shared();
         let wanted = selection::wanted(compiled, &pod.value, &shared);
+        for wanted in &wanted {
+            if let Ok(selection) = &wanted.selection {
+                let selection = (wanted.kind.clone(), selection.labels.clone());
+                look.links.seek(selection);
+            }
+        }
         let mut found = Vec::new();
         let namespace = &request.spec.context.object_ref.namespace;
         // Held until the answer has arrived, because large lists stay in memory for that time.

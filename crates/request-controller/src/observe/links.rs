@@ -1,4 +1,5 @@
-//! The objects between the pod and its approvals that one reconciliation has read, and the rest of its budget.
+//! The objects between the pod and its approvals that one reconciliation has read, what its checks select, and the rest
+//! of its budget.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +11,11 @@ use std::{
 
 use connectors_api::lineage::{self, MOST_OBJECTS, MOST_STEPS_OF_ALL, Verdict};
 
-use crate::{cache::Link, check_object::CheckObject, selection::Trouble};
+use crate::{
+    cache::{Link, SoughtObjects},
+    check_object::CheckObject,
+    selection::Trouble,
+};
 
 /// The limit of bytes in the objects of one reconciliation.
 pub(super) const MOST_BYTES: usize = 4 * 1024 * 1024;
@@ -22,6 +27,15 @@ pub(super) struct LinksRead {
     objects: Mutex<BTreeMap<Link, NamedObject>>,
     /// The steps of the judge.
     steps: AtomicUsize,
+    /// What the checks of its policies select. None as long as not all of them were judged.
+    sought: Mutex<SoughtRead>,
+}
+
+/// The selections of one reconciliation.
+#[derive(Debug, Default)]
+struct SoughtRead {
+    selections: Vec<SoughtObjects>,
+    are_all: bool,
 }
 
 impl Default for LinksRead {
@@ -29,6 +43,7 @@ impl Default for LinksRead {
         Self {
             objects: Mutex::default(),
             steps: AtomicUsize::new(MOST_STEPS_OF_ALL),
+            sought: Mutex::default(),
         }
     }
 }
@@ -78,6 +93,29 @@ impl LinksRead {
 
     pub(super) fn get(&self, link: &Link) -> Option<NamedObject> {
         self.lock().get(link).cloned()
+    }
+
+    fn lock_sought(&self) -> MutexGuard<'_, SoughtRead> {
+        self.sought.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records what a check selects.
+    pub(super) fn seek(&self, selection: SoughtObjects) {
+        let mut sought = self.lock_sought();
+        if !sought.selections.contains(&selection) {
+            sought.selections.push(selection);
+        }
+    }
+
+    /// All policies were judged.
+    pub(super) fn has_sought_all(&self) {
+        self.lock_sought().are_all = true;
+    }
+
+    /// What the checks of all policies select, if all were judged.
+    pub(super) fn sought(&self) -> Option<Vec<SoughtObjects>> {
+        let sought = std::mem::take(&mut *self.lock_sought());
+        sought.are_all.then_some(sought.selections)
     }
 
     /// The judge's verdict, at the expense of this reconciliation.

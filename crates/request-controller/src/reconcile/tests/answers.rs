@@ -199,3 +199,41 @@ async fn what_is_read_live_does_not_grow_old_while_others_are_answered() {
     );
     assert!(began.elapsed() >= Duration::from_secs(8), "three at a time");
 }
+
+/// What a reconciliation has read may be out of date before its end.
+#[tokio::test(start_paused = true)]
+async fn while_a_request_is_looked_at_each_object_wakes_it() {
+    let cluster = Cluster::with_run();
+    let mut controller = cluster.controller();
+    controller.observer = Observer::new(
+        Arc::clone(&controller.world),
+        controller.live.clone(),
+        Arc::new(Slow(cluster.evaluator())),
+        Arc::clone(&controller.clock),
+        2,
+    );
+    let mut another = cluster.server.named("approvaltasks", "run-wait").unwrap();
+    another["metadata"]["name"] = "other-wait".into();
+    another["metadata"]["labels"]["tekton.dev/pipelineRun"] = "other".into();
+    cluster.server.put("approvaltasks", another);
+    let wakes = || {
+        cluster
+            .news(&controller, "approvaltasks", "other-wait")
+            .len()
+    };
+    look(&controller).await.unwrap();
+    cluster.fill(&controller);
+    assert_eq!(wakes(), 0);
+    // Its words are new, so that the evaluation service is asked again.
+    cluster
+        .server
+        .change("approvaltasks", "run-wait", |it| it["words"] = "new".into());
+    cluster.news(&controller, "approvaltasks", "run-wait");
+    let meanwhile = async {
+        sleep(Duration::from_millis(500)).await;
+        wakes()
+    };
+    let (looked, woken) = tokio::join!(look(&controller), meanwhile);
+    looked.unwrap();
+    assert_eq!((woken, wakes()), (1, 0));
+}

@@ -105,3 +105,31 @@ async fn a_proof_reads_run_task_run_and_one_custom_run_for_each_approval() {
         assert_eq!(calls, expected, "{tasks} {approvals} {needs_proof}");
     }
 }
+
+/// Otherwise each approval of a namespace would have all its waiting requests judged again.
+#[tokio::test]
+async fn an_approval_wakes_only_the_requests_that_select_it() {
+    let cluster = Cluster::with_run();
+    let controller = cluster.controller();
+    let server = &cluster.server;
+    let mut another = server.named("approvaltasks", "run-wait").unwrap();
+    another["metadata"]["name"] = "other-wait".into();
+    another["metadata"]["labels"]["tekton.dev/pipelineRun"] = "other".into();
+    let wakes = |name: &str| cluster.news(&controller, "approvaltasks", name).len();
+    server.put("approvaltasks", another);
+    assert_eq!(wakes("other-wait"), 1, "nobody has looked yet");
+    look(&controller).await.unwrap();
+    assert_eq!((wakes("other-wait"), wakes("run-wait")), (0, 1));
+    let relabel = |run: &'static str| {
+        server.change("approvaltasks", "other-wait", |it| {
+            it["metadata"]["labels"]["tekton.dev/pipelineRun"] = run.into();
+        });
+    };
+    relabel("run");
+    assert_eq!(wakes("other-wait"), 1, "it is selected now");
+    relabel("other");
+    assert_eq!(wakes("other-wait"), 1, "it was selected");
+    assert_eq!(wakes("other-wait"), 0);
+    server.remove("approvaltasks", "run-wait");
+    assert_eq!(wakes("run-wait"), 1);
+}
