@@ -13,7 +13,7 @@
 //! | PipelineRun | `run` | neither done nor cancelled nor deleted, not the child of another run, run by Tekton itself |
 //! | TaskRun, CustomRun | `child` | owner, age, name, membership and number |
 //! | TaskRun, CustomRun | `content` | they run what `status.pipelineSpec` says for their pipeline task |
-//! | pod | `pod` | the current pod of a TaskRun that still runs |
+//! | pod | `pod` | the current pod of a TaskRun that still runs, under its derived name |
 //! | ApprovalTask | `approval` | approvers and number of the CustomRun's parameters; the quorum, counted again |
 //!
 //! [`judge`] reads nothing. What it misses it names ([`Missing`]), so a collector asks, reads what is missing, and asks
@@ -24,12 +24,15 @@
 //! * An account that can exec into the approved pod or add ephemeral containers needs no forgery (F16).
 //! * Tekton finds the pod of a TaskRun by the name in `status.podName`, and before that by a label and the owner
 //!   reference. An impostor is believed when it takes the place of a deleted pod before Tekton re-creates it (F20), or
-//!   when it is created with the TaskRun's UID before Tekton creates the pod. Once the TaskRun has ended, no pod of it is
-//!   believed. A pod from before the TaskRun is refused, and Tekton does not adopt it (F19).
+//!   when it is created under the derived name, with the TaskRun's UID, before Tekton creates the pod. Once the TaskRun
+//!   has ended, no pod of it is believed. A pod from before the TaskRun is refused, and Tekton does not adopt it (F19).
+//! * An account that may write the status of runs can forge what the proof rests on. Only the name of the pod is checked
+//!   beside it (F22).
 //! * Labels and annotations of children are not compared, because Tekton adds those of tasks that it resolves. Admission
 //!   webhooks that add containers on account of annotations therefore widen what a forged child can do.
 //!
-//! Admission that lets only Tekton create TaskRuns, CustomRuns and pods with such owners closes the last two.
+//! Admission that lets only Tekton create TaskRuns, CustomRuns and pods with such owners, and write their status, closes
+//! the last three.
 //!
 //! # Decisions
 //! * Timeouts and compute resources of children are not compared: they do not change what runs.

@@ -1,7 +1,9 @@
 //! The pod: the current one of a TaskRun that still runs.
 
-use super::object::{Object, Store, text};
-use super::{LineageReason, RunKind, Step, refused};
+use serde_json::Value;
+
+use super::object::{Object, Store};
+use super::{LineageReason, RunKind, Step, names, refused};
 
 /// The service account of a pod that names none.
 const DEFAULT: &str = "default";
@@ -46,15 +48,15 @@ fn still_runs(task_run: &Object<'_>) -> Step {
     Ok(())
 }
 
-/// The pod's name is the one that Tekton wrote down. Between two attempts there is none; those of earlier attempts are
-/// in `retriesStatus`.
+/// The pod's name is the one that Tekton wrote down, and the one that it derives: an account that may write the status of
+/// a TaskRun can name a pod of its own there. Between two attempts none is written down; the number of earlier ones is
+/// that of `retriesStatus`.
 fn is_current(pod: &Object<'_>, task_run: &Object<'_>) -> Step {
-    let earlier = task_run.list("/status/retriesStatus").iter();
+    let attempt = task_run.list("/status/retriesStatus").len();
     let current = task_run.text("/status/podName");
-    let is_earlier = earlier
-        .map(|it| text(it, "/podName"))
-        .any(|it| it == pod.name);
-    if is_earlier || (!current.is_empty() && current != pod.name) {
+    let is_another = !current.is_empty() && current != pod.name;
+    let has_derived_name = derived_name(task_run, attempt).as_deref() == Some(pod.name);
+    if is_another || !has_derived_name {
         let message = format!("{pod} is not the current pod of {task_run}");
         return refused(LineageReason::PodNotCurrent, message);
     }
@@ -62,6 +64,18 @@ fn is_current(pod: &Object<'_>, task_run: &Object<'_>) -> Step {
         return task_run.lacks(RunKind::TaskRun, "status.podName");
     }
     Ok(())
+}
+
+/// The name of the pod of an attempt; none where the TaskRun has fewer attempts.
+fn derived_name(task_run: &Object<'_>, attempt: usize) -> Option<String> {
+    let retries = task_run.value.pointer("/spec/retries");
+    let retries = retries.and_then(Value::as_u64).unwrap_or(0);
+    let suffix = match attempt {
+        0 => "-pod".to_owned(),
+        _ => format!("-pod-retry{attempt}"),
+    };
+    let is_attempt = u64::try_from(attempt).is_ok_and(|it| it <= retries);
+    is_attempt.then(|| names::child(task_run.name, &suffix))
 }
 
 fn runs_as(pod: &Object<'_>, task_run: &Object<'_>) -> Step {

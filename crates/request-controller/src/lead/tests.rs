@@ -88,7 +88,7 @@ fn leader() -> Leadership {
 async fn a_new_leader_sweeps_then_takes_back_then_does_the_rest() {
     let cluster = Cluster::granted().await;
     stray(&cluster);
-    cluster.server.change("pods", "deploy-1", |pod| {
+    cluster.server.change("pods", "run-deploy-pod", |pod| {
         pod["status"]["phase"] = "Failed".into();
     });
     let mut waiting = cluster.server.named("accessrequests", "request").unwrap();
@@ -189,7 +189,7 @@ async fn a_kind_of_which_nobody_says_anything_holds_no_leader_up() {
     let listing = KindState::Listing(ApiResource::erase::<ConfigMap>(&()));
     for state in [None, Some(KindState::Starting), Some(listing)] {
         let cluster = Cluster::granted().await;
-        cluster.server.change("pods", "deploy-1", |pod| {
+        cluster.server.change("pods", "run-deploy-pod", |pod| {
             pod["status"]["phase"] = "Succeeded".into();
         });
         let mut other = cluster.server.named("accesspolicies", "p").unwrap();

@@ -302,7 +302,7 @@ mod tests {
             Arc::clone(&controller.clock),
             2,
         );
-        let pod = cluster.server.named("pods", "deploy-1").unwrap();
+        let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
         let approval = cluster.server.named("approvaltasks", "run-wait").unwrap();
         let approvals = [approval.to_string().into()];
         let look = Look::begin(Via::Api, Arc::default());

@@ -37,7 +37,7 @@ async fn look(controller: &Reconciler) -> Result<(), ReconcileError> {
 }
 
 fn end_pod(server: &ApiServer) {
-    server.change("pods", "deploy-1", |pod| {
+    server.change("pods", "run-deploy-pod", |pod| {
         pod["status"]["phase"] = "Succeeded".into();
     });
 }
@@ -74,7 +74,7 @@ async fn an_approval_leads_to_evidence_role_binding_and_grant_in_this_order() {
         role["rules"],
         json!([{
             "apiGroups": ["connectors.alauda.io"],
-            "resources": ["connectors/apis/v1/pod/apps/deploy-1"],
+            "resources": ["connectors/apis/v1/pod/apps/run-deploy-pod"],
             "resourceNames": ["harbor"],
             "verbs": ["*"],
         }])
@@ -118,9 +118,9 @@ type End = fn(&ApiServer);
 /// What ends a grant, each as somebody in the cluster does it.
 const ENDS: [(&str, End); 6] = [
     ("PodFinished", end_pod),
-    ("PodGone", |server| server.remove("pods", "deploy-1")),
+    ("PodGone", |server| server.remove("pods", "run-deploy-pod")),
     ("PodGone", |server| {
-        server.change("pods", "deploy-1", |pod| {
+        server.change("pods", "run-deploy-pod", |pod| {
             pod["metadata"]["uid"] = "another".into();
         });
     }),
@@ -181,7 +181,7 @@ async fn a_class_selects_the_connector_whatever_its_labels_say() {
 async fn caches_that_are_behind_grant_nothing() {
     let changes: [fn(&ApiServer); 6] = [
         end_pod,
-        |server| server.remove("pods", "deploy-1"),
+        |server| server.remove("pods", "run-deploy-pod"),
         |server| server.remove("accesspolicies", "p"),
         |server| server.remove("connectors", "harbor"),
         |server| server.remove("configmaps", "approval-1"),

@@ -59,7 +59,7 @@ const CALLS: Policy = Policy {
     ),
 };
 
-pub(crate) const RESOURCE: &str = "connectors/apis/v1/pod/apps/deploy-1";
+pub(crate) const RESOURCE: &str = "connectors/apis/v1/pod/apps/run-deploy-pod";
 
 /// Says of each object what its state says, and that everything may be used by the pod.
 struct Judge {
@@ -226,7 +226,7 @@ impl Cluster {
             "pods",
             json!({
                 "apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": "deploy-1", "namespace": "apps", "uid": "pod-uid"},
+                "metadata": {"name": "run-deploy-pod", "namespace": "apps", "uid": "pod-uid"},
                 "spec": {"serviceAccountName": "builder"},
                 "status": {"phase": "Pending"},
             }),
@@ -241,7 +241,7 @@ impl Cluster {
                 "subject": {"kind": "ServiceAccount", "name": "builder"},
                 "connectorRef": {"name": "harbor"},
                 "context": {"objectRef": {
-                    "apiVersion": "v1", "kind": "Pod", "namespace": "apps", "name": "deploy-1", "uid": "pod-uid",
+                    "apiVersion": "v1", "kind": "Pod", "namespace": "apps", "name": "run-deploy-pod", "uid": "pod-uid",
                 }},
             },
         }));
@@ -263,7 +263,7 @@ impl Cluster {
     pub(crate) fn approval(&self, state: &str) {
         self.server.put("configmaps", json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "approval-1", "namespace": "apps", "uid": "approval-uid", "labels": {"run": "deploy-1"}},
+            "metadata": {"name": "approval-1", "namespace": "apps", "uid": "approval-uid", "labels": {"run": "run-deploy-pod"}},
             "status": {"state": state},
         }));
     }

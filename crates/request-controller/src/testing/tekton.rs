@@ -98,11 +98,11 @@ impl Cluster {
                 "objectRef": {"apiVersion": GATE, "kind": "ApprovalTask"},
             });
         });
-        server.change("pods", "deploy-1", |pod| {
+        server.change("pods", "run-deploy-pod", |pod| {
             let owned = object(
                 "v1",
                 "Pod",
-                "deploy-1",
+                "run-deploy-pod",
                 Some(("tekton.dev/v1", "TaskRun", "run-deploy")),
             );
             pod["metadata"]["ownerReferences"] = owned["metadata"]["ownerReferences"].clone();
@@ -123,7 +123,7 @@ impl Cluster {
         });
         let mut task_run = object("tekton.dev/v1", "TaskRun", "run-deploy", Some(run));
         task_run["spec"] = json!({"serviceAccountName": "builder", "taskSpec": steps()});
-        task_run["status"] = json!({"podName": "deploy-1"});
+        task_run["status"] = json!({"podName": "run-deploy-pod"});
         let mut custom_run = object("tekton.dev/v1beta1", "CustomRun", "run-wait", Some(run));
         custom_run["spec"] = json!({
             "serviceAccountName": "builder", "params": params(),

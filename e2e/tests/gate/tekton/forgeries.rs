@@ -347,6 +347,24 @@ const FORGERIES: &[Forgery] = &[
         words: &["TaskRunDone", "RunDone"],
     },
     Forgery {
+        name: "f22: a pod of the tenant in the status of the TaskRun",
+        before: None,
+        run: honest,
+        after: |live, tenant| {
+            let owners = live.owner(TASK_RUN, "run-deploy");
+            tenant.create(&pod("evil", "run-deploy", &owners))?;
+            approve(live, tenant)?;
+            // Tekton writes the true name again and again.
+            for _ in 0..10 {
+                let status = json!({"podName": "evil"});
+                tenant.patch_status(TASK_RUN, "run-deploy", &status)?;
+            }
+            Ok(())
+        },
+        pod: "evil",
+        words: &["PodNotCurrent"],
+    },
+    Forgery {
         name: "f21: an approval that took the name before the gate",
         before: Some(|_, tenant| tenant.create(&approval("run-wait")).map(drop)),
         run: honest,

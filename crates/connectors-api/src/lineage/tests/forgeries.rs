@@ -229,3 +229,12 @@ fn f21_an_approval_that_took_the_name_before_the_gate_is_refused() {
     world.approval["metadata"]["creationTimestamp"] = "2026-11-21T10:00:09Z".into();
     assert_eq!(world.refused(), LineageReason::ApprovalOlderThanCustomRun);
 }
+
+/// Who may write the status of the TaskRun must still win the race of F20, for the derived name.
+#[test]
+fn f22_a_pod_that_a_forged_status_names_is_refused() {
+    let mut world = victim();
+    world.pod["metadata"]["name"] = "evil".into();
+    world.task_run()["status"]["podName"] = "evil".into();
+    assert_eq!(world.refused(), LineageReason::PodNotCurrent);
+}

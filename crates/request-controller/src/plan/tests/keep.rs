@@ -229,7 +229,7 @@ fn what_the_server_adds_does_not_matter() {
 #[test]
 fn rules_are_about_the_pods_own_use_of_connectors_alone() {
     let request = super::scene::request();
-    let own = "connectors/apis/v1/pod/apps/deploy-1";
+    let own = "connectors/apis/v1/pod/apps/run-deploy-pod";
     let allowed = |resources: &[&str], verbs: &[&str]| {
         let list = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect();
         let rule = connectors_api::access_request::GrantedRule {
@@ -242,7 +242,7 @@ fn rules_are_about_the_pods_own_use_of_connectors_alone() {
     assert!(allowed(
         &[
             own,
-            "connectors/apis/tekton.dev/v1/pipelineruns/apps/deploy-1"
+            "connectors/apis/tekton.dev/v1/pipelineruns/apps/run-deploy-pod"
         ],
         &["get"]
     ));
@@ -255,9 +255,9 @@ fn rules_are_about_the_pods_own_use_of_connectors_alone() {
         (&["connectors/*"], &["*"]),
         (&["*"], &["*"]),
         (&["secrets"], &["*"]),
-        (&["connectors/proxy/v1/pod/apps/deploy-1"], &["*"]),
+        (&["connectors/proxy/v1/pod/apps/run-deploy-pod"], &["*"]),
         (&["connectors/apis/v1/pod/apps/deploy-2"], &["*"]),
-        (&["connectors/apis/v1/pod/other/deploy-1"], &["*"]),
+        (&["connectors/apis/v1/pod/other/run-deploy-pod"], &["*"]),
         (&["connectors/apis/v1/pod/apps/*"], &["*"]),
         (&[own, "connectors/apis"], &["*"]),
     ] {

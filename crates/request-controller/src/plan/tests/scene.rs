@@ -27,7 +27,7 @@ use service_kit::clock::Now;
 pub(super) const TERMS: Terms = Terms {
     retention: SignedDuration::from_hours(168),
 };
-pub(super) const RESOURCE: &str = "connectors/apis/v1/pod/apps/deploy-1";
+pub(super) const RESOURCE: &str = "connectors/apis/v1/pod/apps/run-deploy-pod";
 /// When the request was made.
 pub(super) const CREATED: &str = "2026-03-01T10:00:00Z";
 
@@ -47,7 +47,7 @@ pub(super) fn request() -> AccessRequest {
             "subject": {"kind": "ServiceAccount", "name": "builder"},
             "connectorRef": {"name": "harbor"},
             "context": {"objectRef": {
-                "apiVersion": "v1", "kind": "Pod", "namespace": "apps", "name": "deploy-1", "uid": "pod-uid",
+                "apiVersion": "v1", "kind": "Pod", "namespace": "apps", "name": "run-deploy-pod", "uid": "pod-uid",
             }},
         },
     }))

@@ -26,7 +26,7 @@ use crate::{
 
 fn pod() -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {
-        "name": "deploy-1", "namespace": "apps", "uid": "pod-uid", "annotations": {"run": "a"},
+        "name": "run-deploy-pod", "namespace": "apps", "uid": "pod-uid", "annotations": {"run": "a"},
     }})
 }
 
@@ -43,7 +43,7 @@ fn looked_for(policy: AccessPolicy) -> Vec<Wanted> {
 }
 
 fn object(name: &str) -> Value {
-    json!({"metadata": {"name": name, "labels": {"run": "deploy-1"}}})
+    json!({"metadata": {"name": name, "labels": {"run": "run-deploy-pod"}}})
 }
 
 fn text(name: &str) -> Arc<str> {
@@ -91,7 +91,7 @@ fn verdict(found: Found, said: Option<&EvaluateChecksResponse>) -> AccessCheckRe
 fn a_check_looks_for_its_rendered_labels_in_full() {
     let wanted = wanted();
     let selection = wanted[0].selection.as_ref().unwrap();
-    assert_eq!(selection.labels.to_string(), "run=deploy-1");
+    assert_eq!(selection.labels.to_string(), "run=run-deploy-pod");
     assert!(has_labels(selection, &object("a")));
     for other in [
         json!({}),

@@ -272,7 +272,7 @@ fn that_a_pod_may_ask_anew_is_told_when_what_had_decided_is_deleted() {
     assert_eq!(
         notes(&rejected.clone().elsewhere()),
         [
-            "request harbor-1 was deleted when it was Rejected; connector harbor for pod apps/deploy-1 (builder) may be asked for anew",
+            "request harbor-1 was deleted when it was Rejected; connector harbor for pod apps/run-deploy-pod (builder) may be asked for anew",
             "connector tools/harbor: access may be asked for anew; whoever looks after namespace tools can tell more",
         ]
     );

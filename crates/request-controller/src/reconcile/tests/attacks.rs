@@ -153,7 +153,7 @@ async fn whoever_keeps_changing_the_metadata_does_not_keep_an_end_from_being_rec
 
 #[tokio::test]
 async fn a_sweep_has_requests_looked_at_whose_pod_is_over_whatever_their_status_says() {
-    let ends: [fn(&ApiServer); 2] = [end_pod, |server| server.remove("pods", "deploy-1")];
+    let ends: [fn(&ApiServer); 2] = [end_pod, |server| server.remove("pods", "run-deploy-pod")];
     for end in ends {
         let cluster = Cluster::granted().await;
         end(&cluster.server);
@@ -294,7 +294,7 @@ async fn what_was_taken_away_comes_back_under_the_policy_as_it_is_now() {
     // It finds the approval still, under another name of the check's own label.
     let cluster = Cluster::granted().await;
     cluster.server.change("configmaps", "approval-1", |it| {
-        it["metadata"]["labels"]["other"] = "deploy-1".into();
+        it["metadata"]["labels"]["other"] = "run-deploy-pod".into();
     });
     edit(&cluster, "other");
     cluster.restart().await;
@@ -350,7 +350,7 @@ async fn what_was_taken_away_comes_back_under_the_policy_as_it_is_now() {
     let cluster = Cluster::granted().await;
     edit(&cluster, "run2");
     cluster.server.change("configmaps", "approval-1", |it| {
-        it["metadata"]["labels"]["run2"] = "deploy-1".into();
+        it["metadata"]["labels"]["run2"] = "run-deploy-pod".into();
     });
     cluster.server.remove("rolebindings", &grant_name());
     cluster

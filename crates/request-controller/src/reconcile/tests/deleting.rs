@@ -9,7 +9,7 @@ use crate::testing::{ApiServer, Cluster};
 /// Every kind that a grant is decided on.
 const ALL: [(&str, &str); 5] = [
     ("accessrequests", "request"),
-    ("pods", "deploy-1"),
+    ("pods", "run-deploy-pod"),
     ("connectors", "harbor"),
     ("accesspolicies", "p"),
     ("configmaps", "approval-1"),
@@ -50,7 +50,7 @@ async fn what_is_being_deleted_ends_a_grant_as_its_deletion_does() {
     for (latch, plural, name, expected) in [
         ("Auto", "connectors", "harbor", goes),
         ("Auto", "accesspolicies", "p", goes),
-        ("Auto", "pods", "deploy-1", stays),
+        ("Auto", "pods", "run-deploy-pod", stays),
         ("Auto", "configmaps", "approval-1", stays),
         ("WhileHolds", "configmaps", "approval-1", goes),
         // Nothing is recorded in it any more.

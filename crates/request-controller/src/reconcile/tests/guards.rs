@@ -55,9 +55,9 @@ async fn ready_to_grant(cluster: &Cluster) -> Reconciler {
 async fn a_pod_that_the_caches_still_have_is_granted_nothing() {
     let ends: [fn(&ApiServer); 3] = [
         end_pod,
-        |server| server.remove("pods", "deploy-1"),
+        |server| server.remove("pods", "run-deploy-pod"),
         |server| {
-            server.change("pods", "deploy-1", |pod| {
+            server.change("pods", "run-deploy-pod", |pod| {
                 pod["metadata"]["uid"] = "another".into();
             });
         },

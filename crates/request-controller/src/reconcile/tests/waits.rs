@@ -17,8 +17,8 @@ fn ready(cluster: &Cluster) -> String {
 
 /// The pod moves to another namespace, before anybody has looked.
 fn pod_in(cluster: &Cluster, namespace: &str) {
-    let mut pod = cluster.server.named("pods", "deploy-1").unwrap();
-    cluster.server.remove("pods", "deploy-1");
+    let mut pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
+    cluster.server.remove("pods", "run-deploy-pod");
     pod["metadata"]["namespace"] = namespace.into();
     cluster.server.put("pods", pod);
     cluster
@@ -55,7 +55,7 @@ async fn a_label_that_the_pod_lacks_is_named() {
     cluster.look().await.unwrap();
     assert_eq!(
         ready(&cluster),
-        "policy p: check approval: pod deploy-1 has no label `release`, by which the check finds its ConfigMap"
+        "policy p: check approval: pod run-deploy-pod has no label `release`, by which the check finds its ConfigMap"
     );
 }
 

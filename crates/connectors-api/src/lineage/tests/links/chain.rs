@@ -305,6 +305,25 @@ pub(super) const ROWS: &[Row] = &[
         it.task_run()["status"]["retriesStatus"] = json!([{"podName": "run-deploy-pod"}]);
         it.task_run()["status"]["podName"] = "".into();
     }),
+    (
+        R::PodNotCurrent,
+        "a name that Tekton does not derive",
+        plain,
+        |it| {
+            it.pod["metadata"]["name"] = "evil".into();
+            it.task_run()["status"]["podName"] = "evil".into();
+        },
+    ),
+    (
+        R::PodNotCurrent,
+        "more attempts than there may be",
+        plain,
+        |it| {
+            it.task_run()["status"]["retriesStatus"] = json!([{}, {}, {}]);
+            it.task_run()["status"]["podName"] = "run-deploy-pod-retry3".into();
+            it.pod["metadata"]["name"] = "run-deploy-pod-retry3".into();
+        },
+    ),
     (R::PodOlderThanTaskRun, "by a second", plain, |it| {
         it.pod["metadata"]["creationTimestamp"] = "2026-11-21T10:00:19Z".into();
     }),
