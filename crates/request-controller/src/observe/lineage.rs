@@ -233,7 +233,7 @@ mod tests {
 
     async fn collected(cluster: &Cluster, approvals: &[Value]) -> Collected {
         let controller = cluster.controller();
-        let pod = cluster.server.named("pods", "deploy-1").unwrap();
+        let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
         let approvals: Vec<Arc<str>> = approvals.iter().map(|it| it.to_string().into()).collect();
         let look = Look::begin(Via::Api, Arc::default());
         let request = Cluster::request();

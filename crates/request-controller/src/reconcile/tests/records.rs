@@ -360,7 +360,7 @@ async fn life_of_a_request() {
     let cluster = Cluster::granted().await;
     end_pod(&cluster.server);
     cluster.look().await.unwrap();
-    cluster.server.remove("pods", "deploy-1");
+    cluster.server.remove("pods", "run-deploy-pod");
     cluster.look().await.unwrap();
     cluster.now.lock().unwrap().wall += SignedDuration::from_hours(24 * 30);
     cluster
