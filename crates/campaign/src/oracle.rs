@@ -8,6 +8,7 @@ mod conduct;
 mod configured;
 mod ends;
 mod history;
+mod lineage;
 mod reads;
 mod rules;
 mod summary;

@@ -2,6 +2,7 @@
 
 mod changes;
 mod common;
+mod forged;
 mod kept;
 mod lives;
 mod meddling;
@@ -9,6 +10,7 @@ mod namesakes;
 mod pages;
 mod races;
 mod refusals;
+mod runs;
 mod standing;
 mod switch;
 mod times;
@@ -70,6 +72,9 @@ pub fn all() -> Vec<Scenario> {
     all.extend(kept::KEPT);
     all.extend(namesakes::NAMESAKES);
     all.extend(times::TIMES);
+    all.extend(runs::ARRIVALS);
+    all.extend(runs::RUNS);
+    all.extend(forged::FORGED);
     all
 }
 

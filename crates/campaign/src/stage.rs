@@ -1,6 +1,7 @@
 //! The cluster of a scenario, and the actions of people and other controllers in it.
 
 mod others;
+mod tekton;
 
 use std::sync::{
     Arc,
@@ -14,6 +15,9 @@ use testkit::{ApiServer, Kind};
 use crate::neighbour::LOUD;
 
 pub use others::{ASKERS, Asker, MORE_APPS, MORE_TOOLS, OWNERS};
+pub use tekton::{
+    ANOTHER, BEFORE_ALL, GATE, Part, RELEASE, RUN_LABEL, Run, VERIFY, approver, params, script,
+};
 
 /// The namespace of the connector, its policies and its requests.
 pub const TOOLS: &str = "tools";
@@ -172,6 +176,7 @@ impl Stage {
                 {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
                 {"apiGroups": ["example.com"], "resources": ["signoffs", "latecomers"], "verbs": watch},
                 {"apiGroups": ["openshift-pipelines.org"], "resources": ["approvaltasks"], "verbs": watch},
+                {"apiGroups": ["tekton.dev"], "resources": ["pipelineruns", "taskruns", "customruns"], "verbs": watch},
                 {"apiGroups": [""], "resources": ["configmaps"], "verbs": watch},
             ],
         }));

@@ -36,11 +36,13 @@ pub(crate) fn create(
     if place.kind.status {
         meta::remove_top(&mut object, "status");
     }
-    meta::of(&mut object).remove("uid");
+    for field in ["uid", "creationTimestamp"] {
+        meta::of(&mut object).remove(field);
+    }
     insert(store, place, object, writer)
 }
 
-/// Creates an object as the cluster: with its status, and with its UID if it has one.
+/// Creates an object as the cluster: with its status, and with its UID and creation time if it has any.
 pub(crate) fn create_as_cluster(
     store: &mut Store,
     kind: &Kind,
@@ -152,7 +154,9 @@ fn fill_in(store: &mut Store, place: Place<'_>, object: &mut Value) {
         Value::Null
     };
     meta::set(object, "namespace", namespace);
-    meta::set(object, "creationTimestamp", store.clock.stamp().into());
+    if meta::text(object, "creationTimestamp").is_empty() {
+        meta::set(object, "creationTimestamp", store.clock.stamp().into());
+    }
     let generation = if place.kind.has_generation() {
         1.into()
     } else {

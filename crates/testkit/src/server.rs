@@ -189,7 +189,7 @@ impl ApiServer {
         token
     }
 
-    /// Creates an object as the cluster itself. Its status is kept, and its UID if it has one.
+    /// Creates an object as the cluster itself. Its status is kept, and its UID and creation time if it has any.
     ///
     /// # Panics
     /// When the server refuses.

@@ -101,7 +101,7 @@ impl<'a> Before<'_, 'a> {
         let read = self.last_read("pods", home, Some(pod), |it| {
             text(it, "/metadata/name") == pod
         });
-        match read {
+        let whole_pod = match read {
             None => return Err("the pod was not found live".to_owned()),
             Some(it) if text(it, "/metadata/uid") != uid => {
                 return Err("the pod that was read is another one".to_owned());
@@ -118,8 +118,8 @@ impl<'a> Before<'_, 'a> {
             {
                 return Err("the pod that was read has another account".to_owned());
             }
-            Some(_) => {}
-        }
+            Some(it) => it,
+        };
         let name = text(request, "/spec/connectorRef/name");
         let connector = self.last_read("connectors", owner, Some(name), |it| {
             text(it, "/metadata/name") == name && !is_going(it)
@@ -144,9 +144,16 @@ impl<'a> Before<'_, 'a> {
         if let Some(problem) = asked.problem(policy) {
             return Err(problem.to_owned());
         }
-        let mut evidence = truth::passes(policy, pod, |check| {
-            self.last_list(home, &truth::plural(check), &truth::selector(check, pod))
-        })?;
+        let objects = |check: &Value| {
+            let selector = truth::selector(check, whole_pod);
+            self.last_list(home, &truth::plural(check), &selector)
+        };
+        let find = |resource: &str, name: &str| {
+            self.last_read(resource, home, Some(name), |it| {
+                text(it, "/metadata/name") == name
+            })
+        };
+        let mut evidence = truth::passes(policy, whole_pod, objects, find)?;
         text(connector, "/metadata/uid").clone_into(&mut evidence.connector);
         Ok(evidence)
     }

@@ -15,6 +15,7 @@ use super::{
     configured::Configured,
     ends::Ends,
     history::{Snapshot, is_going, label, list, namespace, text},
+    lineage,
     reads::Reads,
     truth::{self, Known},
 };
@@ -164,8 +165,8 @@ impl<'a> Judge<'a> {
         }
         let approvals = matches!(
             point.resource.as_str(),
-            "signoffs" | "latecomers" | "configmaps"
-        );
+            "signoffs" | "latecomers" | "configmaps" | "approvaltasks"
+        ) || lineage::BETWEEN.contains(&point.resource.as_str());
         let place = point.namespace.as_str();
         let is_here = ASKERS.contains(&place) || [SYSTEM, SECOND_SYSTEM, ""].contains(&place);
         if approvals && !is_here {

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::history::{Snapshot, is_going, label, list, namespace, text};
+use super::{
+    history::{Snapshot, is_going, label, list, namespace, text},
+    lineage::{self, Chain},
+};
 use crate::stage::{APPS, CONNECTOR, TOOLS};
 
 /// The evidence of a binding: the policy at that time, and the UIDs of the approvals of each check.
@@ -24,7 +27,15 @@ pub(super) struct CheckEvidence {
     plural: String,
     any: bool,
     while_holds: bool,
-    approvals: Vec<String>,
+    once: bool,
+    approvals: Vec<Approval>,
+}
+
+/// An approval by its UID, and what proved that it is about the pod's own run, if the check asks for a proof.
+#[derive(Clone, Debug)]
+struct Approval {
+    uid: String,
+    chain: Option<Chain>,
 }
 
 /// The verbs of each rule.
@@ -45,18 +56,23 @@ pub(super) fn plural(check: &Value) -> String {
     }
 }
 
-/// The labels of a check's selector: the only template of the scenarios is the pod's name.
-fn labels<'a>(check: &'a Value, pod: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+/// The labels of a check's selector: the only templates of the scenarios are the pod's name and its run.
+fn labels<'a>(check: &'a Value, pod: &'a Value) -> impl Iterator<Item = (&'a str, &'a str)> {
     let labels = check.pointer("/selector/labels").and_then(Value::as_object);
     labels.into_iter().flatten().map(move |(key, value)| {
-        let value = value.as_str().unwrap_or_default();
-        let is_template = value == "{.object.metadata.name}";
-        (key.as_str(), if is_template { pod } else { value })
+        let value = match value.as_str().unwrap_or_default() {
+            "{.object.metadata.name}" => text(pod, "/metadata/name"),
+            "{.object.metadata.labels.tekton\\.dev/pipelineRun}" => {
+                text(pod, "/metadata/labels/tekton.dev~1pipelineRun")
+            }
+            value => value,
+        };
+        (key.as_str(), value)
     })
 }
 
 /// The label selector for the objects of a check.
-pub(super) fn selector(check: &Value, pod: &str) -> String {
+pub(super) fn selector(check: &Value, pod: &Value) -> String {
     let labels = labels(check, pod).map(|(key, value)| format!("{key}={value}"));
     labels.collect::<Vec<_>>().join(",")
 }
@@ -68,7 +84,7 @@ pub(super) fn most_waiting(policy: &Value) -> Option<Duration> {
 }
 
 /// An object that is being deleted counts as deleted.
-fn selects(check: &Value, object: &Value, pod: &str) -> bool {
+fn selects(check: &Value, object: &Value, pod: &Value) -> bool {
     if is_going(object) {
         return false;
     }
@@ -106,12 +122,21 @@ fn approves(object: &Value) -> bool {
     state.contains(&"approved")
 }
 
+/// True when a check asks for a proof of the pod's own run: by default, where there can be one.
+fn needs_proof(check: &Value) -> bool {
+    let resource = plural(check);
+    let is_of_pipelines =
+        resource == "approvaltasks" || lineage::BETWEEN.contains(&resource.as_str());
+    is_of_pipelines && text(check, "/provenance") != "None"
+}
+
 /// The evidence of a policy for a pod, if all its checks pass; `objects` returns the objects found for a
-/// check.
+/// check, and `find` an object of the pod's namespace by resource and name.
 pub(super) fn passes<'a>(
     policy: &Value,
-    pod: &str,
+    pod: &Value,
     objects: impl Fn(&Value) -> Option<Vec<&'a Value>>,
+    find: impl Fn(&str, &str) -> Option<&'a Value>,
 ) -> Result<Evidence, String> {
     let checks = checks(policy);
     if checks.is_empty() {
@@ -139,26 +164,49 @@ pub(super) fn passes<'a>(
             .filter(|it| selects(check, it, pod))
             .collect();
         let any = text(check, "/match") == "Any";
-        let approved = selected.iter().filter(|it| approves(it)).count();
-        let passed = approved > 0 && (any || approved == selected.len());
+        let mut approvals = Vec::new();
+        let mut problems = Vec::new();
+        for object in &selected {
+            match approval(check, pod, object, &find) {
+                Ok(approval) => approvals.push(approval),
+                Err(why) => problems.push(why),
+            }
+        }
+        let passed = !approvals.is_empty() && (any || problems.is_empty());
         if !passed {
+            let (approved, all) = (approvals.len(), selected.len());
             return Err(format!(
-                "check {name}: {approved} of {} approve",
-                selected.len()
+                "check {name}: {approved} of {all} approve {problems:?}"
             ));
         }
         evidence.checks.push(CheckEvidence {
             plural: plural(check),
             any,
             while_holds: text(check, "/latch") == "WhileHolds",
-            approvals: selected
-                .iter()
-                .filter(|it| !any || approves(it))
-                .map(|it| text(it, "/metadata/uid").to_owned())
-                .collect(),
+            once: text(check, "/latch") == "Once",
+            approvals,
         });
     }
     Ok(evidence)
+}
+
+/// An object that approves, or why it does not.
+fn approval<'a>(
+    check: &Value,
+    pod: &Value,
+    object: &Value,
+    find: &impl Fn(&str, &str) -> Option<&'a Value>,
+) -> Result<Approval, String> {
+    if !approves(object) {
+        return Err("it is not approved".to_owned());
+    }
+    let chain = if needs_proof(check) {
+        Some(lineage::chain(pod, object, find)?)
+    } else {
+        None
+    };
+    let uid = text(object, "/metadata/uid").to_owned();
+    Ok(Approval { uid, chain })
 }
 
 impl Evidence {
@@ -177,11 +225,27 @@ impl Evidence {
 
 impl CheckEvidence {
     fn holds(&self, snapshot: &Snapshot) -> bool {
-        let there = |uid: &String| {
+        if self.once {
+            return true;
+        }
+        let mut chains = self.approvals.iter().filter_map(|it| it.chain.as_ref());
+        // Whatever became of the approvals.
+        if chains.any(|it| it.has_ended(snapshot)) {
+            return false;
+        }
+        let holds = |approval: &Approval| {
+            let Approval { uid, chain } = approval;
             let object = snapshot.by_uid(&self.plural, uid);
-            object.filter(|it| !is_going(it))
+            let Some(object) = object.filter(|it| !is_going(it)) else {
+                return !self.while_holds;
+            };
+            let Some(chain) = chain else {
+                return approves(object);
+            };
+            approves(object)
+                && lineage::says_yes(object)
+                && (!self.while_holds || chain.is_whole(snapshot))
         };
-        let holds = |uid: &String| there(uid).map_or(!self.while_holds, approves);
         if self.any {
             self.approvals.iter().any(holds)
         } else {

@@ -1,0 +1,339 @@
+//! Whether an approval belongs to a pod's own pipeline run: the oracle's own reading of the design, for runs as the
+//! scenarios make them.
+
+use serde_json::Value;
+
+use super::history::{Snapshot, is_going, list, text};
+
+/// The resources between pod and approval.
+pub(super) const BETWEEN: [&str; 3] = ["pipelineruns", "taskruns", "customruns"];
+
+/// The objects that proved an approval, by their UIDs: the run, the pod's `TaskRun` and the approval's `CustomRun`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Chain(pub(super) [String; 3]);
+
+impl Chain {
+    /// True when the run ended, or is being deleted. A run that is gone has not ended: the latch decides.
+    pub(super) fn has_ended(&self, snapshot: &Snapshot) -> bool {
+        let run = snapshot.by_uid(BETWEEN[0], &self.0[0]);
+        run.is_some_and(|it| end_of(it).is_some())
+    }
+
+    /// True when each object exists with its UID.
+    pub(super) fn is_whole(&self, snapshot: &Snapshot) -> bool {
+        let mut links = BETWEEN.iter().zip(&self.0);
+        links.all(|(plural, uid)| snapshot.by_uid(plural, uid).is_some_and(|it| !is_going(it)))
+    }
+}
+
+fn must(holds: bool, otherwise: &str) -> Result<(), String> {
+    if holds {
+        Ok(())
+    } else {
+        Err(otherwise.to_owned())
+    }
+}
+
+fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+/// All creation times of a run have the same form.
+fn is_older(one: &Value, other: &Value) -> bool {
+    let created = |it| text(it, "/metadata/creationTimestamp");
+    created(one) < created(other)
+}
+
+fn succeeded(object: &Value) -> &str {
+    let mut conditions = list(object, "/status/conditions").iter();
+    let found = conditions.find(|it| text(it, "/type") == "Succeeded");
+    found.map_or("", |it| text(it, "/status"))
+}
+
+fn is_finished(object: &Value) -> bool {
+    ["True", "False"].contains(&succeeded(object))
+}
+
+/// How a run ended.
+fn end_of(run: &Value) -> Option<&'static str> {
+    if is_going(run) {
+        Some("the run is being deleted")
+    } else if !text(run, "/spec/status").is_empty() {
+        Some("the run was cancelled")
+    } else if is_finished(run) || !text(run, "/status/completionTime").is_empty() {
+        Some("the run is done")
+    } else {
+        None
+    }
+}
+
+/// The controlling owner of an object, by name and UID.
+fn owner<'a>(
+    object: &Value,
+    kind: &str,
+    find: &impl Fn(&str, &str) -> Option<&'a Value>,
+) -> Result<&'a Value, String> {
+    let what = name(object);
+    let mut owners = list(object, "/metadata/ownerReferences").iter();
+    let owner = owners.find(|it| it["controller"] == true && text(it, "/kind") == kind);
+    let owner = owner.ok_or_else(|| format!("no {kind} controls {what}"))?;
+    let found = find(&format!("{}s", kind.to_lowercase()), text(owner, "/name"));
+    let found = found.ok_or_else(|| format!("the {kind} of {what} was not found"))?;
+    must(
+        uid(found) == text(owner, "/uid"),
+        &format!("the {kind} of {what} is another one"),
+    )?;
+    Ok(found)
+}
+
+/// The pipeline task of a child, if the run made the child for it and no other one.
+fn task_of<'a>(run: &'a Value, child: &Value) -> Result<&'a Value, String> {
+    let what = name(child);
+    must(!is_going(child), &format!("{what} is being deleted"))?;
+    must(
+        !is_older(child, run),
+        &format!("{what} is older than its run"),
+    )?;
+    let mut tasks = list(run, "/status/pipelineSpec/tasks").iter();
+    let derived = |task: &&Value| format!("{}-{}", name(run), text(task, "/name")) == what;
+    let task = tasks
+        .find(derived)
+        .ok_or_else(|| format!("no task makes {what}"))?;
+    let children = list(run, "/status/childReferences").iter();
+    let of_task = children.filter(|it| it["pipelineTaskName"] == task["name"]);
+    let of_task: Vec<_> = of_task
+        .map(|it| (text(it, "/kind"), text(it, "/name")))
+        .collect();
+    let is_its = of_task == [(text(child, "/kind"), what)];
+    must(
+        is_its,
+        &format!("the run lists {of_task:?} where {what} belongs"),
+    )?;
+    must(
+        child["spec"]["serviceAccountName"] == run["spec"]["taskRunTemplate"]["serviceAccountName"],
+        &format!("{what} has another account"),
+    )?;
+    Ok(task)
+}
+
+/// The chain between a pod and an approval, if it proves that they belong to one run that goes on.
+pub(super) fn chain<'a>(
+    pod: &Value,
+    approval: &Value,
+    find: &impl Fn(&str, &str) -> Option<&'a Value>,
+) -> Result<Chain, String> {
+    let task_run = owner(pod, "TaskRun", find)?;
+    let custom_run = owner(approval, "CustomRun", find)?;
+    let run = owner(task_run, "PipelineRun", find)?;
+    let other = owner(custom_run, "PipelineRun", find)?;
+    must(uid(run) == uid(other), "pod and approval are of two runs")?;
+    if let Some(end) = end_of(run) {
+        return Err(end.to_owned());
+    }
+    let deploys = task_of(run, task_run)?;
+    must(
+        task_run["spec"]["taskSpec"] == deploys["taskSpec"],
+        "the TaskRun runs another script",
+    )?;
+    must(
+        text(task_run, "/status/podName") == name(pod),
+        "the pod is not the current one",
+    )?;
+    must(
+        !is_older(pod, task_run),
+        "the pod is older than its TaskRun",
+    )?;
+    must(!is_finished(task_run), "the TaskRun has ended")?;
+    let waits = task_of(run, custom_run)?;
+    must(
+        custom_run["spec"]["customRef"] == waits["taskRef"]
+            && custom_run["spec"]["params"] == waits["params"],
+        "the CustomRun asks for another approval",
+    )?;
+    must(
+        name(approval) == name(custom_run),
+        "the approval has another name",
+    )?;
+    must(
+        !is_older(approval, custom_run),
+        "the approval is older than its CustomRun",
+    )?;
+    let is_over = succeeded(custom_run) == "False" || !text(custom_run, "/spec/status").is_empty();
+    must(!is_over, "the CustomRun was cancelled or failed")?;
+    let param = |name: &str| {
+        let mut params = list(custom_run, "/spec/params").iter();
+        params
+            .find(|it| text(it, "/name") == name)
+            .map(|it| &it["value"])
+    };
+    let approvers: Vec<_> = list(approval, "/spec/approvers")
+        .iter()
+        .map(|it| &it["name"])
+        .collect();
+    let wanted = param("approvers").and_then(Value::as_array);
+    must(
+        wanted.is_some_and(|it| it.iter().collect::<Vec<_>>() == approvers),
+        "the approval has other approvers",
+    )?;
+    let count = approval["spec"]["numberOfApprovalsRequired"].to_string();
+    must(
+        param("numberOfApprovalsRequired").is_some_and(|it| *it == count),
+        "the approval needs another number",
+    )?;
+    must(says_yes(approval), "its approvers did not say yes")?;
+    Ok(Chain(
+        [run, task_run, custom_run].map(|it| uid(it).to_owned()),
+    ))
+}
+
+/// True when enough approvers say yes, and none says no. The status alone proves nothing.
+pub(super) fn says_yes(approval: &Value) -> bool {
+    let said = |word: &str| {
+        let approvers = list(approval, "/spec/approvers").iter();
+        approvers.filter(|it| text(it, "/input") == word).count() as u64
+    };
+    let needed = approval["spec"]["numberOfApprovalsRequired"].as_u64();
+    text(approval, "/status/state") == "approved"
+        && said("reject") == 0
+        && needed.is_some_and(|it| said("approve") >= it.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::stage::{ANOTHER, BEFORE_ALL, Part, RELEASE, approver, params, script};
+
+    /// The verdict about a run that is honest but for one edit, and approved.
+    fn proof(edit: impl Fn(Part, &mut Value)) -> Result<Chain, String> {
+        let parts = Part::ALL.map(|part| {
+            let mut object = RELEASE.part(part);
+            if part == Part::Approval {
+                object["spec"]["approvers"][0]["input"] = "approve".into();
+                object["status"]["state"] = "approved".into();
+            }
+            edit(part, &mut object);
+            object
+        });
+        let found: BTreeMap<_, _> = parts
+            .iter()
+            .map(|it| {
+                let plural = format!("{}s", text(it, "/kind").to_lowercase());
+                ((plural, name(it).to_owned()), it)
+            })
+            .collect();
+        let find =
+            |plural: &str, name: &str| found.get(&(plural.to_owned(), name.to_owned())).copied();
+        let [.., approval, pod] = &parts;
+        chain(pod, approval, &find)
+    }
+
+    #[test]
+    fn an_honest_run_is_proven_by_its_three_objects() {
+        let chain = proof(|_, _| ()).unwrap();
+        let expected = [
+            "pipelineruns-release",
+            "taskruns-release-deploy",
+            "customruns-release-wait",
+        ];
+        assert_eq!(chain.0, expected);
+    }
+
+    #[test]
+    fn each_difference_from_an_honest_run_proves_nothing() {
+        type Edit = fn(&mut Value);
+        let older: Edit = |it| it["metadata"]["creationTimestamp"] = BEFORE_ALL.into();
+        let replaced: Edit = |it| it["metadata"]["uid"] = "again".into();
+        let going: Edit = |it| it["metadata"]["deletionTimestamp"] = BEFORE_ALL.into();
+        let free: Edit = |it| it["metadata"]["ownerReferences"] = json!([]);
+        let ended: Edit = |it| it["status"]["conditions"][0]["status"] = "False".into();
+        let cancelled: Edit = |it| it["spec"]["status"] = "Cancelled".into();
+        let account: Edit = |it| it["spec"]["serviceAccountName"] = "root".into();
+        let edits: [(Part, Edit, &str); 26] = [
+            (Part::Run, replaced, "is another one"),
+            (Part::Run, going, "is being deleted"),
+            (Part::Run, ended, "is done"),
+            (Part::Run, cancelled, "was cancelled"),
+            (
+                Part::Run,
+                |it| it["status"]["completionTime"] = BEFORE_ALL.into(),
+                "is done",
+            ),
+            (Part::Run, |it| it["status"] = json!({}), "no task makes"),
+            (
+                Part::Run,
+                |it| it["status"]["childReferences"] = json!([]),
+                "lists []",
+            ),
+            (
+                Part::Run,
+                |it| {
+                    let more = RELEASE.child(Part::CustomRun, "release-x", "wait");
+                    it["status"]["childReferences"]
+                        .as_array_mut()
+                        .unwrap()
+                        .push(more);
+                },
+                "lists [",
+            ),
+            (Part::TaskRun, replaced, "is another one"),
+            (Part::TaskRun, older, "older"),
+            (Part::TaskRun, going, "is being deleted"),
+            (Part::TaskRun, free, "no PipelineRun controls"),
+            (Part::TaskRun, ended, "has ended"),
+            (Part::TaskRun, account, "another account"),
+            (
+                Part::TaskRun,
+                |it| it["status"] = json!({}),
+                "not the current one",
+            ),
+            (
+                Part::TaskRun,
+                |it| it["spec"]["taskSpec"] = script("evil:1"),
+                "another script",
+            ),
+            (Part::CustomRun, older, "older"),
+            (Part::CustomRun, cancelled, "cancelled or failed"),
+            (
+                Part::CustomRun,
+                |it| it["spec"]["params"] = params("mallory"),
+                "another approval",
+            ),
+            (
+                Part::CustomRun,
+                |it| it["metadata"]["ownerReferences"] = ANOTHER.owns(Part::Run),
+                "was not found",
+            ),
+            (Part::Approval, older, "older"),
+            (Part::Approval, free, "no CustomRun controls"),
+            (
+                Part::Approval,
+                |it| it["spec"]["approvers"] = json!([approver("mallory", "approve")]),
+                "other approvers",
+            ),
+            (
+                Part::Approval,
+                |it| it["spec"]["approvers"][0]["input"] = "pending".into(),
+                "did not say yes",
+            ),
+            (Part::Pod, older, "older"),
+            (Part::Pod, free, "no TaskRun controls"),
+        ];
+        for (one, edit, expected) in edits {
+            let why = proof(|part, it| {
+                if part == one {
+                    edit(it);
+                }
+            });
+            let why = why.unwrap_err();
+            assert!(why.contains(expected), "{one:?}: {why}, not {expected}");
+        }
+    }
+}

@@ -1,0 +1,581 @@
+//! Requests whose approval needs a proof: the parts of the pod's run arrive in any order, change and end.
+
+use serde_json::{Value, json};
+
+use super::{
+    Scenario,
+    Step::{self, Do, Until},
+    common::{
+        A_WHILE, FINISH, GRANTED, LONGER_THAN_A_SWEEP, PENDING, USUAL, granted, nothing, rejected,
+        revoked, scenario,
+    },
+};
+use crate::stage::{ANOTHER, APPS, GATE, Part, PolicyForm, RELEASE, RUN_LABEL, Stage, VERIFY};
+
+/// A policy that asks for the approval of the pod's own run.
+pub(super) const OF_RUNS: PolicyForm<'static> = PolicyForm {
+    edit: Some(of_runs),
+    ..USUAL
+};
+
+const WHILE_HOLDS: PolicyForm<'static> = PolicyForm {
+    latch: Some("WhileHolds"),
+    ..OF_RUNS
+};
+
+pub(super) const APPROVED: Step = Do("the approver says yes", approve);
+const CANCEL: Step = Do("the run is cancelled", |stage| stage.cancel(RELEASE));
+const DELETE_CUSTOM_RUN: Step = Do("the CustomRun is deleted", |stage| {
+    stage.delete_part(RELEASE, Part::CustomRun);
+});
+
+/// The parts of an approved run arrive in other orders than usual, this one last.
+const fn arrives(name: &'static str, before: fn(&Stage), steps: &'static [Step]) -> Scenario {
+    scenario(name, before, steps, revoked)
+}
+
+/// An approved run arrives in any order.
+pub(super) const ARRIVALS: [Scenario; 11] = [
+    arrives(
+        "run-arrives-last",
+        |stage| lacking(stage, Part::Run),
+        &[
+            PENDING,
+            Do("it arrives", |it| it.put(RELEASE.part(Part::Run))),
+            GRANTED,
+            FINISH,
+        ],
+    ),
+    arrives(
+        "task-run-arrives-last",
+        |stage| lacking(stage, Part::TaskRun),
+        &[
+            PENDING,
+            Do("it arrives", |it| it.put(RELEASE.part(Part::TaskRun))),
+            GRANTED,
+            FINISH,
+        ],
+    ),
+    arrives(
+        "custom-run-arrives-last",
+        |stage| lacking(stage, Part::CustomRun),
+        &[
+            PENDING,
+            Do("it arrives", |it| it.put(RELEASE.part(Part::CustomRun))),
+            GRANTED,
+            FINISH,
+        ],
+    ),
+    arrives(
+        "approval-of-a-run-arrives-last",
+        |stage| lacking(stage, Part::Approval),
+        &[
+            PENDING,
+            Do("it arrives", |stage| {
+                stage.put_part(RELEASE, Part::Approval, |it| {
+                    it["spec"]["approvers"][0]["input"] = "approve".into();
+                    it["status"]["state"] = "approved".into();
+                });
+            }),
+            GRANTED,
+            FINISH,
+        ],
+    ),
+    arrives(
+        "children-are-listed-last",
+        |stage| {
+            later(stage, Part::Run, |it| {
+                it["status"]["childReferences"] = json!([]);
+            });
+        },
+        &[
+            PENDING,
+            Do("the run lists one child", |stage| {
+                stage.change_part(RELEASE, Part::Run, |it| {
+                    it["status"]["childReferences"] = json!([RELEASE.children()[0]]);
+                });
+            }),
+            A_WHILE,
+            PENDING,
+            Do("and the other one", |stage| {
+                stage.change_part(RELEASE, Part::Run, |it| {
+                    it["status"]["childReferences"] = RELEASE.children();
+                });
+            }),
+            GRANTED,
+            FINISH,
+        ],
+    ),
+    arrives(
+        "pipeline-is-resolved-last",
+        |stage| later(stage, Part::Run, |it| it["status"] = json!({})),
+        &[
+            PENDING,
+            Do("it is resolved", |it| restore(it, Part::Run, "status")),
+            GRANTED,
+            FINISH,
+        ],
+    ),
+    arrives(
+        "pod-is-named-last",
+        |stage| later(stage, Part::TaskRun, |it| it["status"] = json!({})),
+        &[
+            PENDING,
+            Do("it is named", |it| restore(it, Part::TaskRun, "status")),
+            GRANTED,
+            FINISH,
+        ],
+    ),
+    arrives(
+        "pod-is-owned-last",
+        |stage| later(stage, Part::Pod, disown),
+        &[
+            PENDING,
+            Do("it is owned", |it| restore(it, Part::Pod, "metadata")),
+            GRANTED,
+            FINISH,
+        ],
+    ),
+    arrives(
+        "approval-is-owned-last",
+        |stage| later(stage, Part::Approval, disown),
+        &[
+            PENDING,
+            Do("it is owned", |it| restore(it, Part::Approval, "metadata")),
+            GRANTED,
+            FINISH,
+        ],
+    ),
+    arrives(
+        "parts-arrive-from-the-end",
+        |stage| {
+            prepared(stage, OF_RUNS);
+            stage.server.collect_garbage(None);
+            stage.put(RELEASE.part(Part::Pod));
+            stage.request("deploy");
+        },
+        &[
+            PENDING,
+            Do("the approval", |stage| {
+                stage.put(RELEASE.part(Part::Approval));
+                approve(stage);
+            }),
+            A_WHILE,
+            Do("the CustomRun", |it| it.put(RELEASE.part(Part::CustomRun))),
+            A_WHILE,
+            Do("the TaskRun", |it| it.put(RELEASE.part(Part::TaskRun))),
+            A_WHILE,
+            PENDING,
+            Do("the run", |it| it.put(RELEASE.part(Part::Run))),
+            GRANTED,
+            FINISH,
+        ],
+    ),
+    arrives(
+        "pipelines-are-installed-later",
+        |stage| {
+            stage.connector();
+            stage.policy("p", OF_RUNS);
+            stage.server.collect_garbage(None);
+            stage.put(RELEASE.part(Part::Pod));
+            stage.put(RELEASE.part(Part::Approval));
+            approve(stage);
+            stage.request("deploy");
+        },
+        &[
+            A_WHILE,
+            Do("they are installed", |stage| {
+                stage.tekton();
+                for part in [Part::Run, Part::TaskRun, Part::CustomRun] {
+                    stage.put(RELEASE.part(part));
+                }
+            }),
+            GRANTED,
+            FINISH,
+        ],
+    ),
+];
+
+/// What a run does before, while and after it is approved.
+pub(super) const RUNS: [Scenario; 22] = [
+    scenario(
+        "run-approved",
+        began,
+        &[PENDING, APPROVED, GRANTED, FINISH],
+        revoked,
+    ),
+    scenario(
+        "run-rejected",
+        began,
+        &[
+            PENDING,
+            Do("the approver says no", |it| {
+                it.answer(RELEASE, "reject", "rejected");
+            }),
+        ],
+        rejected,
+    ),
+    never(
+        "run-cancelled-before-its-approval",
+        began,
+        &[PENDING, CANCEL, A_WHILE, APPROVED, LONGER_THAN_A_SWEEP],
+    ),
+    never(
+        "run-cancelled-when-approved",
+        began,
+        &[
+            PENDING,
+            Do("the approver says yes, and the run is cancelled", |stage| {
+                approve(stage);
+                stage.cancel(RELEASE);
+            }),
+            LONGER_THAN_A_SWEEP,
+        ],
+    ),
+    never(
+        "run-done-before-its-approval",
+        began,
+        &[
+            PENDING,
+            Do("the run is done", complete),
+            APPROVED,
+            LONGER_THAN_A_SWEEP,
+        ],
+    ),
+    scenario(
+        "run-cancelled-after-the-grant",
+        began,
+        &[PENDING, APPROVED, GRANTED, CANCEL],
+        revoked,
+    ),
+    scenario(
+        "run-done-after-the-grant",
+        began,
+        &[PENDING, APPROVED, GRANTED, Do("the run is done", complete)],
+        revoked,
+    ),
+    scenario(
+        "run-lingers-after-its-deletion",
+        began,
+        &[
+            PENDING,
+            APPROVED,
+            GRANTED,
+            Do("it is deleted, and a finalizer keeps it", |stage| {
+                stage.delete_and_keep("pipelineruns", APPS, RELEASE.name);
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "run-cancelled-without-its-approval",
+        began,
+        &[
+            PENDING,
+            APPROVED,
+            GRANTED,
+            DELETE_CUSTOM_RUN,
+            Do("the approval is deleted", |it| {
+                it.delete_part(RELEASE, Part::Approval);
+            }),
+            A_WHILE,
+            GRANTED,
+            CANCEL,
+        ],
+        revoked,
+    ),
+    scenario(
+        "run-deleted-with-everything",
+        began,
+        &[
+            PENDING,
+            APPROVED,
+            GRANTED,
+            Do("it is deleted", |stage| {
+                for part in Part::ALL {
+                    stage.delete_part(RELEASE, part);
+                }
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "run-approved-once",
+        |stage| {
+            begun_with(
+                stage,
+                PolicyForm {
+                    latch: Some("Once"),
+                    ..OF_RUNS
+                },
+            );
+        },
+        &[PENDING, APPROVED, GRANTED, CANCEL, A_WHILE, GRANTED, FINISH],
+        revoked,
+    ),
+    scenario(
+        "while-its-run-is-there",
+        kept,
+        &[
+            PENDING,
+            APPROVED,
+            GRANTED,
+            Do("the run is deleted", |it| {
+                it.delete_part(RELEASE, Part::Run);
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "while-its-task-run-is-there",
+        kept,
+        &[
+            PENDING,
+            APPROVED,
+            GRANTED,
+            Do("the TaskRun is deleted", |it| {
+                it.delete_part(RELEASE, Part::TaskRun);
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "while-its-custom-run-is-there",
+        kept,
+        &[PENDING, APPROVED, GRANTED, DELETE_CUSTOM_RUN],
+        revoked,
+    ),
+    scenario(
+        "while-its-custom-run-is-the-same",
+        kept,
+        &[
+            PENDING,
+            APPROVED,
+            GRANTED,
+            Do("it is replaced", |it| {
+                it.replace_part(RELEASE, Part::CustomRun);
+            }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "links-of-a-grant-are-replaced",
+        orphaned,
+        &[
+            PENDING,
+            APPROVED,
+            GRANTED,
+            Do("all three are replaced", |stage| {
+                for part in [Part::Run, Part::TaskRun, Part::CustomRun] {
+                    stage.replace_part(RELEASE, part);
+                }
+            }),
+            A_WHILE,
+            GRANTED,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "approver-takes-it-back",
+        began,
+        &[
+            PENDING,
+            APPROVED,
+            GRANTED,
+            Do(
+                "the approver takes it back, and the gate does not count",
+                |stage| {
+                    stage.answer(RELEASE, "pending", "approved");
+                },
+            ),
+        ],
+        revoked,
+    ),
+    never(
+        "link-deleted-before-the-grant",
+        orphaned,
+        &[PENDING, DELETE_CUSTOM_RUN, APPROVED, LONGER_THAN_A_SWEEP],
+    ),
+    never(
+        "link-replaced-before-the-grant",
+        orphaned,
+        &[
+            PENDING,
+            Do("it is replaced", |it| {
+                it.replace_part(RELEASE, Part::TaskRun);
+            }),
+            APPROVED,
+            LONGER_THAN_A_SWEEP,
+        ],
+    ),
+    scenario(
+        "two-runs-of-a-pipeline",
+        |stage| {
+            began(stage);
+            stage.run(ANOTHER);
+            stage.request("other");
+        },
+        &[
+            PENDING,
+            Do("the other run is approved", |it| {
+                it.answer(ANOTHER, "approve", "approved");
+            }),
+            Until("it is granted", other_alone),
+            LONGER_THAN_A_SWEEP,
+            Until("it alone", other_alone),
+            APPROVED,
+            Until("both are granted", |it| it.bindings().len() == 2),
+            Do("the other run is cancelled", |it| it.cancel(ANOTHER)),
+            Until("its grant is revoked", |it| {
+                it.phase("for-other") == "Revoked"
+            }),
+            A_WHILE,
+        ],
+        granted,
+    ),
+    scenario(
+        "run-borrows-an-approval",
+        |stage| {
+            later(stage, Part::Pod, |pod| {
+                pod["metadata"]["labels"][RUN_LABEL] = ANOTHER.name.into();
+            });
+            stage.run(ANOTHER);
+            stage.request("other");
+        },
+        &[
+            PENDING,
+            Do("the other run is approved", |it| {
+                it.answer(ANOTHER, "approve", "approved");
+            }),
+            Until("it is granted", other_alone),
+            LONGER_THAN_A_SWEEP,
+        ],
+        other_alone,
+    ),
+    scenario(
+        "one-approval-for-two-pods-of-a-run",
+        |stage| {
+            began(stage);
+            stage.put(VERIFY.part(Part::TaskRun));
+            stage.put(VERIFY.part(Part::Pod));
+            stage.change_part(RELEASE, Part::Run, |it| {
+                if let Some(children) = it["status"]["childReferences"].as_array_mut() {
+                    children.push(VERIFY.children()[1].clone());
+                }
+            });
+            stage.request("verify");
+        },
+        &[
+            PENDING,
+            APPROVED,
+            Until("both are granted", |it| it.bindings().len() == 2),
+            CANCEL,
+            Until("the second is revoked", |it| {
+                it.phase("for-verify") == "Revoked"
+            }),
+        ],
+        revoked,
+    ),
+];
+
+/// A request that is never granted.
+pub(super) const fn never(
+    name: &'static str,
+    before: fn(&Stage),
+    steps: &'static [Step],
+) -> Scenario {
+    scenario(name, before, steps, nothing)
+}
+
+fn of_runs(spec: &mut Value) {
+    let check = &mut spec["checkGrantedPermission"]["spec"]["checks"][0];
+    check["selector"] = json!({
+        "labels": {RUN_LABEL: "{.object.metadata.labels.tekton\\.dev/pipelineRun}"},
+        "objectRef": {"apiVersion": GATE, "kind": "ApprovalTask"},
+    });
+}
+
+fn approve(stage: &Stage) {
+    stage.answer(RELEASE, "approve", "approved");
+}
+
+/// The run completes, although one of its tasks still has its pod.
+fn complete(stage: &Stage) {
+    stage.change_part(RELEASE, Part::Run, |it| {
+        it["status"]["completionTime"] = "2026-03-01T10:05:00Z".into();
+        it["status"]["conditions"][0]["status"] = "True".into();
+    });
+}
+
+fn disown(object: &mut Value) {
+    object["metadata"]["ownerReferences"] = json!([]);
+}
+
+/// Makes one field of a part as it is in an honest run.
+fn restore(stage: &Stage, part: Part, field: &str) {
+    let honest = RELEASE.part(part)[field].clone();
+    stage.change_part(RELEASE, part, |it| match (&honest, field) {
+        // The server's own fields stay.
+        (honest, "metadata") => {
+            it["metadata"]["ownerReferences"] = honest["ownerReferences"].clone();
+        }
+        (honest, field) => it[field] = honest.clone(),
+    });
+}
+
+/// Everything but a run.
+pub(super) fn prepared(stage: &Stage, form: PolicyForm<'_>) {
+    stage.tekton();
+    stage.connector();
+    stage.policy("p", form);
+}
+
+fn begun_with(stage: &Stage, form: PolicyForm<'_>) {
+    prepared(stage, form);
+    stage.run(RELEASE);
+    stage.request("deploy");
+}
+
+/// A run whose pod waits for its approval.
+fn began(stage: &Stage) {
+    begun_with(stage, OF_RUNS);
+}
+
+/// The same, and nothing that loses its owner is deleted.
+fn orphaned(stage: &Stage) {
+    began(stage);
+    stage.server.collect_garbage(None);
+}
+
+/// The same with a grant that rests on each part of the run.
+fn kept(stage: &Stage) {
+    begun_with(stage, WHILE_HOLDS);
+    stage.server.collect_garbage(None);
+}
+
+/// An approved run without one part. Garbage collection would delete what the part owns.
+fn lacking(stage: &Stage, part: Part) {
+    prepared(stage, OF_RUNS);
+    stage.server.collect_garbage(None);
+    stage.run_without(RELEASE, part);
+    if part != Part::Approval {
+        approve(stage);
+    }
+    stage.request("deploy");
+}
+
+/// An approved run with one part that is not as it will be.
+fn later(stage: &Stage, part: Part, edit: fn(&mut Value)) {
+    prepared(stage, OF_RUNS);
+    stage.run_without(RELEASE, part);
+    stage.put_part(RELEASE, part, edit);
+    approve(stage);
+    stage.request("deploy");
+}
+
+/// The pod of the other run has a grant, and that of the first one waits.
+fn other_alone(stage: &Stage) -> bool {
+    let phases = ["for-deploy", "for-other"].map(|it| stage.phase(it));
+    phases == ["Pending", "Granted"] && stage.bindings().len() == 1
+}
