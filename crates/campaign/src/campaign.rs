@@ -56,23 +56,36 @@ pub struct Undisturbed {
     pub outcome: Outcome,
 }
 
-/// The undisturbed runs, or their violations.
+/// The undisturbed runs in the order of their scenarios, or their violations.
 pub fn undisturbed(scenarios: &[Scenario]) -> Result<Vec<Undisturbed>, Vec<Failure>> {
+    let next = AtomicUsize::new(0);
+    let finished = Mutex::new(BTreeMap::new());
+    on_every_processor(|| {
+        loop {
+            let at = next.fetch_add(1, Ordering::SeqCst);
+            let Some(scenario) = scenarios.get(at) else {
+                return;
+            };
+            let outcome = attempt(scenario, &Plan::undisturbed(scenario.name));
+            let mut finished = finished.lock().unwrap_or_else(PoisonError::into_inner);
+            finished.insert(at, (*scenario, outcome));
+        }
+    });
+    let finished = finished
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
     let mut all = Vec::new();
     let mut failures = Vec::new();
-    for scenario in scenarios {
+    for (scenario, outcome) in finished.into_values() {
         let plan = Plan::undisturbed(scenario.name);
-        match attempt(scenario, &plan) {
+        match outcome {
             Ok(mut outcome) => {
                 outcome.violations.extend(redundant(&outcome));
                 if !outcome.violations.is_empty() {
                     let violations = outcome.violations.clone();
                     failures.push(Failure { plan, violations });
                 }
-                all.push(Undisturbed {
-                    scenario: *scenario,
-                    outcome,
-                });
+                all.push(Undisturbed { scenario, outcome });
             }
             Err(violation) => failures.push(Failure {
                 plan,
@@ -85,6 +98,16 @@ pub fn undisturbed(scenarios: &[Scenario]) -> Result<Vec<Undisturbed>, Vec<Failu
     } else {
         Err(failures)
     }
+}
+
+/// Does the same on as many threads as there are processors.
+fn on_every_processor(work: impl Fn() + Sync) {
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(&work);
+        }
+    });
 }
 
 /// Without a fault, no write may leave its object unchanged.
@@ -213,7 +236,7 @@ pub fn execute(
         ..Report::default()
     });
     let next = AtomicUsize::new(0);
-    let work = || {
+    on_every_processor(|| {
         loop {
             let at = next.fetch_add(1, Ordering::SeqCst);
             let Some((family, plan)) = plans.get(at) else {
@@ -252,12 +275,6 @@ pub fn execute(
             }
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
             report.take(*family, plan, outcome.as_ref(), failure);
-        }
-    };
-    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
         }
     });
     report.into_inner().unwrap_or_else(PoisonError::into_inner)

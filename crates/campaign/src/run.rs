@@ -217,7 +217,8 @@ fn limit(scenario: &Scenario, plan: &Plan) -> Duration {
 #[must_use]
 pub fn undone(scenario: &Scenario, plan: &Plan) -> usize {
     let two = plan.faults.contains(&Fault::TwoLeaders);
-    if scenario.remembered && two && plan.faults.iter().any(Fault::ends_a_process) {
+    let has_forgotten = scenario.remembered && plan.faults.iter().any(Fault::ends_a_process);
+    if two && (has_forgotten || scenario.learned) {
         UNDONE
     } else {
         0

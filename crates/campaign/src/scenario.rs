@@ -1,5 +1,6 @@
 //! The events in the cluster, step by step, independent of the controller's state.
 
+mod arrivals;
 mod changes;
 mod common;
 mod forged;
@@ -35,6 +36,10 @@ pub enum Step {
 
 /// A scenario.
 #[derive(Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing about a scenario, and no two of them exclude each other"
+)]
 pub struct Scenario {
     /// Its name, part of every plan's identifier.
     pub name: &'static str,
@@ -54,6 +59,8 @@ pub struct Scenario {
     pub usual: Duration,
     /// Whether a process that starts later cannot know what an earlier one has seen.
     pub remembered: bool,
+    /// Whether processes learn of the same things at different times, each by looking again.
+    pub learned: bool,
     /// The number of processes that compete for leadership.
     pub replicas: usize,
 }
@@ -72,7 +79,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(kept::KEPT);
     all.extend(namesakes::NAMESAKES);
     all.extend(times::TIMES);
-    all.extend(runs::ARRIVALS);
+    all.extend(arrivals::ARRIVALS);
     all.extend(runs::RUNS);
     all.extend(forged::FORGED);
     all

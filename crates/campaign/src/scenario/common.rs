@@ -46,6 +46,7 @@ pub(super) const fn scenario(
         timed: false,
         usual: PROMPT,
         remembered: false,
+        learned: false,
         replicas: 1,
     }
 }

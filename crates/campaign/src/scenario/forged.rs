@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     Scenario,
     Step::{self, Do},
-    common::{A_WHILE, GRANTED, LONGER_THAN_A_SWEEP, PENDING, granted, scenario},
+    common::{A_WHILE, GRANTED, PENDING, granted, scenario},
     runs::{APPROVED, OF_RUNS, never, prepared},
 };
 use crate::stage::{
@@ -18,7 +18,7 @@ const ANY_OF_RUNS: PolicyForm<'static> = PolicyForm {
     ..OF_RUNS
 };
 
-const STEPS: &[Step] = &[A_WHILE, APPROVED, LONGER_THAN_A_SWEEP];
+const STEPS: &[Step] = &[A_WHILE, APPROVED, A_WHILE];
 
 const fn forged(name: &'static str, before: fn(&Stage)) -> Scenario {
     never(name, before, STEPS)
@@ -44,7 +44,7 @@ pub(super) const FORGED: [Scenario; 17] = [
             Do("a CustomRun is adopted", adopt_custom_run),
             A_WHILE,
             APPROVED,
-            LONGER_THAN_A_SWEEP,
+            A_WHILE,
         ],
     ),
     forged("f5-custom-run-before-its-run", |stage| {
@@ -65,7 +65,7 @@ pub(super) const FORGED: [Scenario; 17] = [
             Do("the status says approved", |it| {
                 it.answer(RELEASE, "pending", "approved");
             }),
-            LONGER_THAN_A_SWEEP,
+            A_WHILE,
         ],
     ),
     forged("f7-other-approvers", |stage| {

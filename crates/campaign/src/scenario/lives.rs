@@ -193,6 +193,7 @@ pub(super) const LIVES: [Scenario; 15] = [
         retention: Duration::from_mins(20),
         race: false,
         remembered: false,
+        learned: false,
         timed: true,
         usual: Duration::ZERO,
         replicas: 1,

@@ -1,4 +1,4 @@
-//! Requests whose approval needs a proof: the parts of the pod's run arrive in any order, change and end.
+//! Requests whose approval needs a proof: what the pod's run does before, while and after it is approved.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,7 @@ use super::{
     Scenario,
     Step::{self, Do, Until},
     common::{
-        A_WHILE, FINISH, GRANTED, LONGER_THAN_A_SWEEP, PENDING, USUAL, granted, nothing, rejected,
-        revoked, scenario,
+        A_WHILE, FINISH, GRANTED, PENDING, USUAL, granted, nothing, rejected, revoked, scenario,
     },
 };
 use crate::stage::{ANOTHER, APPS, GATE, Part, PolicyForm, RELEASE, RUN_LABEL, Stage, VERIFY};
@@ -28,173 +27,6 @@ const CANCEL: Step = Do("the run is cancelled", |stage| stage.cancel(RELEASE));
 const DELETE_CUSTOM_RUN: Step = Do("the CustomRun is deleted", |stage| {
     stage.delete_part(RELEASE, Part::CustomRun);
 });
-
-/// The parts of an approved run arrive in other orders than usual, this one last.
-const fn arrives(name: &'static str, before: fn(&Stage), steps: &'static [Step]) -> Scenario {
-    scenario(name, before, steps, revoked)
-}
-
-/// An approved run arrives in any order.
-pub(super) const ARRIVALS: [Scenario; 11] = [
-    arrives(
-        "run-arrives-last",
-        |stage| lacking(stage, Part::Run),
-        &[
-            PENDING,
-            Do("it arrives", |it| it.put(RELEASE.part(Part::Run))),
-            GRANTED,
-            FINISH,
-        ],
-    ),
-    arrives(
-        "task-run-arrives-last",
-        |stage| lacking(stage, Part::TaskRun),
-        &[
-            PENDING,
-            Do("it arrives", |it| it.put(RELEASE.part(Part::TaskRun))),
-            GRANTED,
-            FINISH,
-        ],
-    ),
-    arrives(
-        "custom-run-arrives-last",
-        |stage| lacking(stage, Part::CustomRun),
-        &[
-            PENDING,
-            Do("it arrives", |it| it.put(RELEASE.part(Part::CustomRun))),
-            GRANTED,
-            FINISH,
-        ],
-    ),
-    arrives(
-        "approval-of-a-run-arrives-last",
-        |stage| lacking(stage, Part::Approval),
-        &[
-            PENDING,
-            Do("it arrives", |stage| {
-                stage.put_part(RELEASE, Part::Approval, |it| {
-                    it["spec"]["approvers"][0]["input"] = "approve".into();
-                    it["status"]["state"] = "approved".into();
-                });
-            }),
-            GRANTED,
-            FINISH,
-        ],
-    ),
-    arrives(
-        "children-are-listed-last",
-        |stage| {
-            later(stage, Part::Run, |it| {
-                it["status"]["childReferences"] = json!([]);
-            });
-        },
-        &[
-            PENDING,
-            Do("the run lists one child", |stage| {
-                stage.change_part(RELEASE, Part::Run, |it| {
-                    it["status"]["childReferences"] = json!([RELEASE.children()[0]]);
-                });
-            }),
-            A_WHILE,
-            PENDING,
-            Do("and the other one", |stage| {
-                stage.change_part(RELEASE, Part::Run, |it| {
-                    it["status"]["childReferences"] = RELEASE.children();
-                });
-            }),
-            GRANTED,
-            FINISH,
-        ],
-    ),
-    arrives(
-        "pipeline-is-resolved-last",
-        |stage| later(stage, Part::Run, |it| it["status"] = json!({})),
-        &[
-            PENDING,
-            Do("it is resolved", |it| restore(it, Part::Run, "status")),
-            GRANTED,
-            FINISH,
-        ],
-    ),
-    arrives(
-        "pod-is-named-last",
-        |stage| later(stage, Part::TaskRun, |it| it["status"] = json!({})),
-        &[
-            PENDING,
-            Do("it is named", |it| restore(it, Part::TaskRun, "status")),
-            GRANTED,
-            FINISH,
-        ],
-    ),
-    arrives(
-        "pod-is-owned-last",
-        |stage| later(stage, Part::Pod, disown),
-        &[
-            PENDING,
-            Do("it is owned", |it| restore(it, Part::Pod, "metadata")),
-            GRANTED,
-            FINISH,
-        ],
-    ),
-    arrives(
-        "approval-is-owned-last",
-        |stage| later(stage, Part::Approval, disown),
-        &[
-            PENDING,
-            Do("it is owned", |it| restore(it, Part::Approval, "metadata")),
-            GRANTED,
-            FINISH,
-        ],
-    ),
-    arrives(
-        "parts-arrive-from-the-end",
-        |stage| {
-            prepared(stage, OF_RUNS);
-            stage.server.collect_garbage(None);
-            stage.put(RELEASE.part(Part::Pod));
-            stage.request("deploy");
-        },
-        &[
-            PENDING,
-            Do("the approval", |stage| {
-                stage.put(RELEASE.part(Part::Approval));
-                approve(stage);
-            }),
-            A_WHILE,
-            Do("the CustomRun", |it| it.put(RELEASE.part(Part::CustomRun))),
-            A_WHILE,
-            Do("the TaskRun", |it| it.put(RELEASE.part(Part::TaskRun))),
-            A_WHILE,
-            PENDING,
-            Do("the run", |it| it.put(RELEASE.part(Part::Run))),
-            GRANTED,
-            FINISH,
-        ],
-    ),
-    arrives(
-        "pipelines-are-installed-later",
-        |stage| {
-            stage.connector();
-            stage.policy("p", OF_RUNS);
-            stage.server.collect_garbage(None);
-            stage.put(RELEASE.part(Part::Pod));
-            stage.put(RELEASE.part(Part::Approval));
-            approve(stage);
-            stage.request("deploy");
-        },
-        &[
-            A_WHILE,
-            Do("they are installed", |stage| {
-                stage.tekton();
-                for part in [Part::Run, Part::TaskRun, Part::CustomRun] {
-                    stage.put(RELEASE.part(part));
-                }
-            }),
-            GRANTED,
-            FINISH,
-        ],
-    ),
-];
 
 /// What a run does before, while and after it is approved.
 pub(super) const RUNS: [Scenario; 22] = [
@@ -218,7 +50,7 @@ pub(super) const RUNS: [Scenario; 22] = [
     never(
         "run-cancelled-before-its-approval",
         began,
-        &[PENDING, CANCEL, A_WHILE, APPROVED, LONGER_THAN_A_SWEEP],
+        &[PENDING, CANCEL, A_WHILE, APPROVED, A_WHILE],
     ),
     never(
         "run-cancelled-when-approved",
@@ -229,18 +61,13 @@ pub(super) const RUNS: [Scenario; 22] = [
                 approve(stage);
                 stage.cancel(RELEASE);
             }),
-            LONGER_THAN_A_SWEEP,
+            A_WHILE,
         ],
     ),
     never(
         "run-done-before-its-approval",
         began,
-        &[
-            PENDING,
-            Do("the run is done", complete),
-            APPROVED,
-            LONGER_THAN_A_SWEEP,
-        ],
+        &[PENDING, Do("the run is done", complete), APPROVED, A_WHILE],
     ),
     scenario(
         "run-cancelled-after-the-grant",
@@ -395,7 +222,7 @@ pub(super) const RUNS: [Scenario; 22] = [
     never(
         "link-deleted-before-the-grant",
         orphaned,
-        &[PENDING, DELETE_CUSTOM_RUN, APPROVED, LONGER_THAN_A_SWEEP],
+        &[PENDING, DELETE_CUSTOM_RUN, APPROVED, A_WHILE],
     ),
     never(
         "link-replaced-before-the-grant",
@@ -406,7 +233,7 @@ pub(super) const RUNS: [Scenario; 22] = [
                 it.replace_part(RELEASE, Part::TaskRun);
             }),
             APPROVED,
-            LONGER_THAN_A_SWEEP,
+            A_WHILE,
         ],
     ),
     scenario(
@@ -422,10 +249,10 @@ pub(super) const RUNS: [Scenario; 22] = [
                 it.answer(ANOTHER, "approve", "approved");
             }),
             Until("it is granted", other_alone),
-            LONGER_THAN_A_SWEEP,
+            A_WHILE,
             Until("it alone", other_alone),
             APPROVED,
-            Until("both are granted", |it| it.bindings().len() == 2),
+            Until("both are granted", both),
             Do("the other run is cancelled", |it| it.cancel(ANOTHER)),
             Until("its grant is revoked", |it| {
                 it.phase("for-other") == "Revoked"
@@ -449,7 +276,7 @@ pub(super) const RUNS: [Scenario; 22] = [
                 it.answer(ANOTHER, "approve", "approved");
             }),
             Until("it is granted", other_alone),
-            LONGER_THAN_A_SWEEP,
+            A_WHILE,
         ],
         other_alone,
     ),
@@ -469,7 +296,7 @@ pub(super) const RUNS: [Scenario; 22] = [
         &[
             PENDING,
             APPROVED,
-            Until("both are granted", |it| it.bindings().len() == 2),
+            Until("both are granted", both),
             CANCEL,
             Until("the second is revoked", |it| {
                 it.phase("for-verify") == "Revoked"
@@ -496,7 +323,7 @@ fn of_runs(spec: &mut Value) {
     });
 }
 
-fn approve(stage: &Stage) {
+pub(super) fn approve(stage: &Stage) {
     stage.answer(RELEASE, "approve", "approved");
 }
 
@@ -505,22 +332,6 @@ fn complete(stage: &Stage) {
     stage.change_part(RELEASE, Part::Run, |it| {
         it["status"]["completionTime"] = "2026-03-01T10:05:00Z".into();
         it["status"]["conditions"][0]["status"] = "True".into();
-    });
-}
-
-fn disown(object: &mut Value) {
-    object["metadata"]["ownerReferences"] = json!([]);
-}
-
-/// Makes one field of a part as it is in an honest run.
-fn restore(stage: &Stage, part: Part, field: &str) {
-    let honest = RELEASE.part(part)[field].clone();
-    stage.change_part(RELEASE, part, |it| match (&honest, field) {
-        // The server's own fields stay.
-        (honest, "metadata") => {
-            it["metadata"]["ownerReferences"] = honest["ownerReferences"].clone();
-        }
-        (honest, field) => it[field] = honest.clone(),
     });
 }
 
@@ -554,24 +365,19 @@ fn kept(stage: &Stage) {
     stage.server.collect_garbage(None);
 }
 
-/// An approved run without one part. Garbage collection would delete what the part owns.
-fn lacking(stage: &Stage, part: Part) {
-    prepared(stage, OF_RUNS);
-    stage.server.collect_garbage(None);
-    stage.run_without(RELEASE, part);
-    if part != Part::Approval {
-        approve(stage);
-    }
-    stage.request("deploy");
-}
-
 /// An approved run with one part that is not as it will be.
-fn later(stage: &Stage, part: Part, edit: fn(&mut Value)) {
+pub(super) fn later(stage: &Stage, part: Part, edit: fn(&mut Value)) {
     prepared(stage, OF_RUNS);
     stage.run_without(RELEASE, part);
     stage.put_part(RELEASE, part, edit);
     approve(stage);
     stage.request("deploy");
+}
+
+/// Both requests have a grant that is recorded.
+fn both(stage: &Stage) -> bool {
+    let requests = stage.list("accessrequests");
+    requests.iter().all(|it| it["status"]["phase"] == "Granted") && stage.bindings().len() == 2
 }
 
 /// The pod of the other run has a grant, and that of the first one waits.
