@@ -109,6 +109,12 @@ fn task_of<'a>(run: &'a Value, child: &Value) -> Result<&'a Value, String> {
         .map(|it| (text(it, "/kind"), text(it, "/name")))
         .collect();
     let is_its = of_task == [(text(child, "/kind"), what)];
+    let listed = list(run, "/status/childReferences").iter();
+    let times = listed.filter(|it| text(it, "/name") == what).count();
+    must(times < 2, &format!("the run lists {what} twice"))?;
+    let mut skipped = list(run, "/status/skippedTasks").iter();
+    let is_skipped = skipped.any(|it| it["name"] == task["name"]);
+    must(!is_skipped, &format!("the run skipped the task of {what}"))?;
     must(
         is_its,
         &format!("the run lists {of_task:?} where {what} belongs"),
@@ -134,6 +140,28 @@ pub(super) fn chain<'a>(
     if let Some(end) = end_of(run) {
         return Err(end.to_owned());
     }
+    let is_child = list(run, "/metadata/ownerReferences")
+        .iter()
+        .any(|it| it["kind"] == "PipelineRun");
+    must(!is_child, "another run owns the run")?;
+    let manager = text(run, "/spec/managedBy");
+    must(manager.is_empty(), "another controller manages the run")?;
+    let has_only = |object: &Value, fields: &[&str]| {
+        let spec = object["spec"].as_object();
+        spec.is_some_and(|it| it.keys().all(|field| fields.contains(&field.as_str())))
+    };
+    must(
+        has_only(task_run, &["serviceAccountName", "taskSpec"])
+            && has_only(
+                custom_run,
+                &["serviceAccountName", "customRef", "params", "status"],
+            ),
+        "a child has other settings",
+    )?;
+    must(
+        pod["spec"]["serviceAccountName"] == task_run["spec"]["serviceAccountName"],
+        "the pod has another account",
+    )?;
     let deploys = task_of(run, task_run)?;
     must(
         task_run["spec"]["taskSpec"] == deploys["taskSpec"],
@@ -246,21 +274,35 @@ mod tests {
         assert_eq!(chain.0, expected);
     }
 
+    type Edit = fn(&mut Value);
+
+    const OLDER: Edit = |it| it["metadata"]["creationTimestamp"] = BEFORE_ALL.into();
+    const REPLACED: Edit = |it| it["metadata"]["uid"] = "again".into();
+    const GOING: Edit = |it| it["metadata"]["deletionTimestamp"] = BEFORE_ALL.into();
+    const FREE: Edit = |it| it["metadata"]["ownerReferences"] = json!([]);
+    const ENDED: Edit = |it| it["status"]["conditions"][0]["status"] = "False".into();
+    const CANCELLED: Edit = |it| it["spec"]["status"] = "Cancelled".into();
+    const ACCOUNT: Edit = |it| it["spec"]["serviceAccountName"] = "root".into();
+
+    fn assert_unproven(edits: &[(Part, Edit, &str)]) {
+        for (one, edit, expected) in edits {
+            let why = proof(|part, it| {
+                if part == *one {
+                    edit(it);
+                }
+            });
+            let why = why.unwrap_err();
+            assert!(why.contains(expected), "{one:?}: {why}, not {expected}");
+        }
+    }
+
     #[test]
-    fn each_difference_from_an_honest_run_proves_nothing() {
-        type Edit = fn(&mut Value);
-        let older: Edit = |it| it["metadata"]["creationTimestamp"] = BEFORE_ALL.into();
-        let replaced: Edit = |it| it["metadata"]["uid"] = "again".into();
-        let going: Edit = |it| it["metadata"]["deletionTimestamp"] = BEFORE_ALL.into();
-        let free: Edit = |it| it["metadata"]["ownerReferences"] = json!([]);
-        let ended: Edit = |it| it["status"]["conditions"][0]["status"] = "False".into();
-        let cancelled: Edit = |it| it["spec"]["status"] = "Cancelled".into();
-        let account: Edit = |it| it["spec"]["serviceAccountName"] = "root".into();
-        let edits: [(Part, Edit, &str); 26] = [
-            (Part::Run, replaced, "is another one"),
-            (Part::Run, going, "is being deleted"),
-            (Part::Run, ended, "is done"),
-            (Part::Run, cancelled, "was cancelled"),
+    fn a_run_that_differs_from_an_honest_one_proves_nothing() {
+        assert_unproven(&[
+            (Part::Run, REPLACED, "is another one"),
+            (Part::Run, GOING, "is being deleted"),
+            (Part::Run, ENDED, "is done"),
+            (Part::Run, CANCELLED, "was cancelled"),
             (
                 Part::Run,
                 |it| it["status"]["completionTime"] = BEFORE_ALL.into(),
@@ -283,12 +325,44 @@ mod tests {
                 },
                 "lists [",
             ),
-            (Part::TaskRun, replaced, "is another one"),
-            (Part::TaskRun, older, "older"),
-            (Part::TaskRun, going, "is being deleted"),
-            (Part::TaskRun, free, "no PipelineRun controls"),
-            (Part::TaskRun, ended, "has ended"),
-            (Part::TaskRun, account, "another account"),
+            (
+                Part::Run,
+                |it| it["status"]["skippedTasks"] = json!([{"name": "deploy"}]),
+                "skipped",
+            ),
+            (
+                Part::Run,
+                |it| it["spec"]["managedBy"] = "other".into(),
+                "manages the run",
+            ),
+            (
+                Part::Run,
+                |it| it["metadata"]["ownerReferences"] = ANOTHER.owns(Part::Run),
+                "another run owns",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn what_belongs_to_a_run_and_differs_from_an_honest_one_proves_nothing() {
+        assert_unproven(&[
+            (
+                Part::TaskRun,
+                |it| it["spec"]["debug"] = json!({}),
+                "other settings",
+            ),
+            (Part::Pod, ACCOUNT, "another account"),
+            (
+                Part::CustomRun,
+                |it| it["spec"]["customRef"]["kind"] = "Pause".into(),
+                "another approval",
+            ),
+            (Part::TaskRun, REPLACED, "is another one"),
+            (Part::TaskRun, OLDER, "older"),
+            (Part::TaskRun, GOING, "is being deleted"),
+            (Part::TaskRun, FREE, "no PipelineRun controls"),
+            (Part::TaskRun, ENDED, "has ended"),
+            (Part::TaskRun, ACCOUNT, "another account"),
             (
                 Part::TaskRun,
                 |it| it["status"] = json!({}),
@@ -299,8 +373,8 @@ mod tests {
                 |it| it["spec"]["taskSpec"] = script("evil:1"),
                 "another script",
             ),
-            (Part::CustomRun, older, "older"),
-            (Part::CustomRun, cancelled, "cancelled or failed"),
+            (Part::CustomRun, OLDER, "older"),
+            (Part::CustomRun, CANCELLED, "cancelled or failed"),
             (
                 Part::CustomRun,
                 |it| it["spec"]["params"] = params("mallory"),
@@ -311,8 +385,8 @@ mod tests {
                 |it| it["metadata"]["ownerReferences"] = ANOTHER.owns(Part::Run),
                 "was not found",
             ),
-            (Part::Approval, older, "older"),
-            (Part::Approval, free, "no CustomRun controls"),
+            (Part::Approval, OLDER, "older"),
+            (Part::Approval, FREE, "no CustomRun controls"),
             (
                 Part::Approval,
                 |it| it["spec"]["approvers"] = json!([approver("mallory", "approve")]),
@@ -323,17 +397,8 @@ mod tests {
                 |it| it["spec"]["approvers"][0]["input"] = "pending".into(),
                 "did not say yes",
             ),
-            (Part::Pod, older, "older"),
-            (Part::Pod, free, "no TaskRun controls"),
-        ];
-        for (one, edit, expected) in edits {
-            let why = proof(|part, it| {
-                if part == one {
-                    edit(it);
-                }
-            });
-            let why = why.unwrap_err();
-            assert!(why.contains(expected), "{one:?}: {why}, not {expected}");
-        }
+            (Part::Pod, OLDER, "older"),
+            (Part::Pod, FREE, "no TaskRun controls"),
+        ]);
     }
 }

@@ -9,7 +9,8 @@ use super::{
     runs::{APPROVED, OF_RUNS, never, prepared},
 };
 use crate::stage::{
-    APPS, BEFORE_ALL, Part, PolicyForm, RELEASE, RUN_LABEL, Stage, approver, params, script,
+    ANOTHER, APPS, BEFORE_ALL, Part, PolicyForm, RELEASE, RUN_LABEL, Stage, approver, params,
+    script,
 };
 
 /// One proven approval would suffice.
@@ -25,7 +26,7 @@ const fn forged(name: &'static str, before: fn(&Stage)) -> Scenario {
 }
 
 /// Runs that prove nothing.
-pub(super) const FORGED: [Scenario; 17] = [
+pub(super) const FORGED: [Scenario; 30] = [
     forged("f1-pod-with-copied-labels", |stage| {
         differs(stage, Part::Pod, |it| {
             it["metadata"]["ownerReferences"] = json!([]);
@@ -145,6 +146,84 @@ pub(super) const FORGED: [Scenario; 17] = [
         });
         stage.request(RELEASE.pod);
     }),
+    forged("pod-with-an-owner-that-does-not-control", |stage| {
+        differs(stage, Part::Pod, |it| {
+            it["metadata"]["ownerReferences"][0]["controller"] = false.into();
+        });
+    }),
+    forged("pod-of-another-account-than-its-task-run", |stage| {
+        all_differ(stage, &|part, it| match part {
+            Part::Run => run_as(it, "deployer"),
+            Part::TaskRun | Part::CustomRun => {
+                it["spec"]["serviceAccountName"] = "deployer".into();
+            }
+            Part::Approval | Part::Pod => {}
+        });
+    }),
+    forged("children-of-another-account-than-their-run", |stage| {
+        differs(stage, Part::Run, |it| run_as(it, "deployer"));
+    }),
+    forged("task-run-with-more-fields", |stage| {
+        differs(stage, Part::TaskRun, |it| {
+            it["spec"]["taskSpec"]["sidecars"] = json!([{"name": "spy", "image": "evil:1"}]);
+        });
+    }),
+    forged("task-run-with-more-params", |stage| {
+        differs(stage, Part::TaskRun, |it| {
+            it["spec"]["params"] = json!([{"name": "script", "value": "evil"}]);
+        });
+    }),
+    forged("task-run-with-a-breakpoint", |stage| {
+        differs(stage, Part::TaskRun, |it| {
+            it["spec"]["debug"] = json!({"breakpoints": {"onFailure": "enabled"}});
+        });
+    }),
+    forged("task-run-of-two-tasks", |stage| {
+        differs(stage, Part::Run, |it| {
+            let twice = RELEASE.child(Part::TaskRun, "release-deploy", "verify");
+            list_too(it, twice);
+        });
+    }),
+    forged("custom-run-of-a-skipped-task", |stage| {
+        differs(stage, Part::Run, |it| {
+            it["status"]["skippedTasks"] = json!([{"name": "wait"}]);
+        });
+    }),
+    forged("custom-run-that-asks-for-no-approval", |stage| {
+        all_differ(stage, &|part, it| match part {
+            Part::Run => {
+                it["status"]["pipelineSpec"]["tasks"][0]["taskRef"]["kind"] = "Pause".into();
+            }
+            Part::CustomRun => it["spec"]["customRef"]["kind"] = "Pause".into(),
+            Part::TaskRun | Part::Approval | Part::Pod => {}
+        });
+    }),
+    forged("custom-run-that-was-cancelled", |stage| {
+        differs(stage, Part::CustomRun, |it| {
+            it["spec"]["status"] = "RunCancelled".into();
+        });
+    }),
+    never(
+        "approval-of-another-name",
+        |stage| {
+            differs(stage, Part::Approval, |it| {
+                it["metadata"]["name"] = "release-x".into();
+                it["spec"]["approvers"][0]["input"] = "approve".into();
+                it["status"]["state"] = "approved".into();
+            });
+        },
+        &[A_WHILE],
+    ),
+    forged("run-of-another-run", |stage| {
+        differs(stage, Part::Run, |it| {
+            it["metadata"]["ownerReferences"] = ANOTHER.owns(Part::Run);
+        });
+    }),
+    forged("run-of-another-controller", |stage| {
+        differs(stage, Part::Run, |it| {
+            it["spec"]["managedBy"] = "example.com/other".into();
+        });
+    }),
     scenario(
         "a-stranger-says-no",
         |stage| {
@@ -176,6 +255,10 @@ pub(super) const FORGED: [Scenario; 17] = [
 /// The part was created before all others.
 fn first(object: &mut Value) {
     object["metadata"]["creationTimestamp"] = BEFORE_ALL.into();
+}
+
+fn run_as(run: &mut Value, account: &str) {
+    run["spec"]["taskRunTemplate"]["serviceAccountName"] = account.into();
 }
 
 fn list_too(run: &mut Value, child: Value) {

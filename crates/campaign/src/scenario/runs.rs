@@ -24,12 +24,26 @@ const WHILE_HOLDS: PolicyForm<'static> = PolicyForm {
 
 pub(super) const APPROVED: Step = Do("the approver says yes", approve);
 const CANCEL: Step = Do("the run is cancelled", |stage| stage.cancel(RELEASE));
+// A run is over in three ways, each of which alone counts. One of its tasks still has its pod.
+const COMPLETE: Step = Do("the run has a time of completion", |stage| {
+    stage.change_part(RELEASE, Part::Run, |it| {
+        it["status"]["completionTime"] = "2026-03-01T10:05:00Z".into();
+    });
+});
+const SUCCEED: Step = Do("the run has succeeded", |stage| {
+    stage.change_part(RELEASE, Part::Run, |it| {
+        it["status"]["conditions"][0]["status"] = "True".into();
+    });
+});
+const LINGER: Step = Do("the run is deleted, and a finalizer keeps it", |stage| {
+    stage.delete_and_keep("pipelineruns", APPS, RELEASE.name);
+});
 const DELETE_CUSTOM_RUN: Step = Do("the CustomRun is deleted", |stage| {
     stage.delete_part(RELEASE, Part::CustomRun);
 });
 
 /// What a run does before, while and after it is approved.
-pub(super) const RUNS: [Scenario; 22] = [
+pub(super) const RUNS: [Scenario; 25] = [
     scenario(
         "run-approved",
         began,
@@ -65,9 +79,19 @@ pub(super) const RUNS: [Scenario; 22] = [
         ],
     ),
     never(
+        "run-complete-before-its-approval",
+        began,
+        &[PENDING, COMPLETE, APPROVED, A_WHILE],
+    ),
+    never(
         "run-done-before-its-approval",
         began,
-        &[PENDING, Do("the run is done", complete), APPROVED, A_WHILE],
+        &[PENDING, SUCCEED, APPROVED, A_WHILE],
+    ),
+    never(
+        "run-lingers-before-its-approval",
+        began,
+        &[PENDING, LINGER, APPROVED, A_WHILE],
     ),
     scenario(
         "run-cancelled-after-the-grant",
@@ -76,22 +100,21 @@ pub(super) const RUNS: [Scenario; 22] = [
         revoked,
     ),
     scenario(
+        "run-complete-after-the-grant",
+        began,
+        &[PENDING, APPROVED, GRANTED, COMPLETE],
+        revoked,
+    ),
+    scenario(
         "run-done-after-the-grant",
         began,
-        &[PENDING, APPROVED, GRANTED, Do("the run is done", complete)],
+        &[PENDING, APPROVED, GRANTED, SUCCEED],
         revoked,
     ),
     scenario(
         "run-lingers-after-its-deletion",
         began,
-        &[
-            PENDING,
-            APPROVED,
-            GRANTED,
-            Do("it is deleted, and a finalizer keeps it", |stage| {
-                stage.delete_and_keep("pipelineruns", APPS, RELEASE.name);
-            }),
-        ],
+        &[PENDING, APPROVED, GRANTED, LINGER],
         revoked,
     ),
     scenario(
@@ -210,12 +233,9 @@ pub(super) const RUNS: [Scenario; 22] = [
             PENDING,
             APPROVED,
             GRANTED,
-            Do(
-                "the approver takes it back, and the gate does not count",
-                |stage| {
-                    stage.answer(RELEASE, "pending", "approved");
-                },
-            ),
+            Do("the approver takes it back, uncounted", |stage| {
+                stage.answer(RELEASE, "pending", "approved");
+            }),
         ],
         revoked,
     ),
@@ -325,14 +345,6 @@ fn of_runs(spec: &mut Value) {
 
 pub(super) fn approve(stage: &Stage) {
     stage.answer(RELEASE, "approve", "approved");
-}
-
-/// The run completes, although one of its tasks still has its pod.
-fn complete(stage: &Stage) {
-    stage.change_part(RELEASE, Part::Run, |it| {
-        it["status"]["completionTime"] = "2026-03-01T10:05:00Z".into();
-        it["status"]["conditions"][0]["status"] = "True".into();
-    });
 }
 
 /// Everything but a run.
