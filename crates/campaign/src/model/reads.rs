@@ -111,7 +111,12 @@ impl Protocol {
 
     fn hear(&self, world: &World, seen: &mut Seen, policy: u8, silent: bool) {
         if self.tables.asks(seen, policy) && !self.tables.is_decided_by_itself(seen) {
-            let check = world.checks[seen.id.slot()][usize::from(policy)];
+            let slot = if self.settings.mutation == Some(Mutation::BelievesOthers) {
+                0
+            } else {
+                seen.id.slot()
+            };
+            let check = world.checks[slot][usize::from(policy)];
             seen.checks[usize::from(policy)] = Heard { check, silent };
         }
     }

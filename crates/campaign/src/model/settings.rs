@@ -35,8 +35,8 @@ pub struct Settings {
 pub struct Start {
     /// The node plugin has created a request for every pod.
     pub asked: bool,
-    /// Every check is approved.
-    pub approved: bool,
+    /// The checks of so many of the pods are approved, those of the others wait.
+    pub approved: usize,
 }
 
 /// A guard that is removed, to test that the rules detect it.
@@ -52,6 +52,8 @@ pub enum Mutation {
     NeverEnforces,
     /// A pod is identified by its name only.
     ComparesNames,
+    /// An approval of the first pod counts for every pod.
+    BelievesOthers,
     /// A cached answer about a standing permission ends a request without another question.
     EndsOnHearsay,
 }
@@ -69,7 +71,7 @@ impl Settings {
         standing: false,
         starts: &[Start {
             asked: true,
-            approved: true,
+            approved: 2,
         }],
         most: 10_000_000,
         threads: 2,
@@ -83,11 +85,11 @@ impl Settings {
         starts: &[
             Start {
                 asked: true,
-                approved: true,
+                approved: 2,
             },
             Start {
                 asked: false,
-                approved: false,
+                approved: 0,
             },
         ],
         most: 200_000,
@@ -103,14 +105,26 @@ impl Settings {
         standing: true,
         starts: &[Start {
             asked: true,
-            approved: false,
+            approved: 0,
+        }],
+        ..Self::FULL
+    };
+
+    /// Two pods that wait, as those of two runs of one pipeline, and an approval of the first one alone.
+    pub const ONE_APPROVAL: Self = Self {
+        pods: 2,
+        policies: 1,
+        faults: 0,
+        starts: &[Start {
+            asked: true,
+            approved: 1,
         }],
         ..Self::FULL
     };
 
     /// All configurations worth exploring: each name says what it adds to the others. All but the last are
     /// exhausted.
-    pub const ALL: [(&'static str, Self); 12] = [
+    pub const ALL: [(&'static str, Self); 13] = [
         ("small", Self::SMALL),
         (
             "pods",
@@ -118,6 +132,13 @@ impl Settings {
                 pods: 2,
                 most: 10_000_000,
                 ..Self::SMALL
+            },
+        ),
+        (
+            "one approval",
+            Self {
+                happenings: 2,
+                ..Self::ONE_APPROVAL
             },
         ),
         (

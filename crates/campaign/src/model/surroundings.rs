@@ -6,7 +6,7 @@ use super::{
     objects,
     state::{
         Check, Connector, INCARNATIONS, Late, Life, NAMES_OF_SLOT, POLICIES, Pod, PolicyLife,
-        RequestId, SLOTS, State, Stored,
+        RequestId, State, Stored,
     },
 };
 
@@ -391,11 +391,13 @@ impl State {
 
 /// All pods and policies of a configuration, and the initial state of checks.
 #[must_use]
-pub(super) fn world(settings: &super::Settings, approved: bool) -> super::state::World {
-    let check = if approved {
-        Check::Approved
-    } else {
-        Check::Pending
+pub(super) fn world(settings: &super::Settings, approved: usize) -> super::state::World {
+    let check = |slot: usize| {
+        if slot < approved {
+            Check::Approved
+        } else {
+            Check::Pending
+        }
     };
     let there = |n: usize, of: usize| n < of;
     super::state::World {
@@ -416,7 +418,7 @@ pub(super) fn world(settings: &super::Settings, approved: bool) -> super::state:
         }),
         connector: Connector::First,
         standing: false,
-        checks: [[check; POLICIES]; SLOTS],
+        checks: std::array::from_fn(|slot| [check(slot); POLICIES]),
         requests: Default::default(),
         born: Default::default(),
         grants: Default::default(),

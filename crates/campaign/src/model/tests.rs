@@ -2,7 +2,7 @@ use super::{Mutation, Settings, Start, run, settle};
 
 const APPROVED: &[Start] = &[Start {
     asked: true,
-    approved: true,
+    approved: 2,
 }];
 
 /// One pod and one policy: enough to detect the removal of any guard.
@@ -16,6 +16,14 @@ const TINY: Settings = Settings {
 fn the_small_model_is_exhausted_and_every_rule_holds() {
     let report = run(Settings::SMALL);
     assert!(report.exhausted && report.holds(), "{report}");
+}
+
+#[test]
+fn the_approval_of_one_pod_gives_nothing_to_another() {
+    let report = run(Settings::ONE_APPROVAL);
+    assert!(report.exhausted && report.holds(), "{report}");
+    let broken = found(Settings::ONE_APPROVAL, Mutation::BelievesOthers);
+    assert!(broken.contains(&UNJUSTIFIED), "{broken:?}");
 }
 
 #[test]
@@ -75,6 +83,7 @@ fn found(settings: Settings, mutation: Mutation) -> Vec<&'static str> {
 }
 
 const EARLY: &str = "I5: what held nothing ends with its pod or by a standing permission";
+const UNJUSTIFIED: &str = "I2: nothing unjustified is left when all is quiet";
 const UNPROVEN: &str = "I1: a binding is written on live proof for that pod alone";
 
 #[test]
@@ -114,8 +123,5 @@ fn a_grant_that_is_not_confirmed_is_found() {
 #[test]
 fn what_nobody_looks_after_is_found() {
     let broken = found(TINY, Mutation::NeverEnforces);
-    assert!(
-        broken.contains(&"I2: nothing unjustified is left when all is quiet"),
-        "{broken:?}"
-    );
+    assert!(broken.contains(&UNJUSTIFIED), "{broken:?}");
 }
