@@ -20,6 +20,9 @@ const CONFLICTS: usize = 20;
 const UNRENEWED: [usize; 3] = [2, 6, 20];
 /// The most versions that an API server lags behind.
 const BEHIND: u64 = 5;
+/// The most plans of a selection with a busy neighbour: each takes as long as a dozen others, and there is one for each
+/// scenario.
+const NEIGHBOURS: usize = 120;
 /// The most faults of a random plan.
 const MOST: usize = 4;
 
@@ -212,7 +215,12 @@ pub fn some(plans: Vec<(Family, Plan)>, most: usize) -> Vec<(Family, Plan)> {
     let (mut left, mut open) = (most, by_size.len());
     let mut chosen = Vec::new();
     for (family, plans) in by_size {
-        let share = (left / open.max(1)).min(plans.len());
+        let limit = if family == Family::Neighbour {
+            NEIGHBOURS
+        } else {
+            usize::MAX
+        };
+        let share = (left / open.max(1)).min(plans.len()).min(limit);
         let number = plans.len();
         let picked = plans.into_iter().enumerate().filter(|(index, _)| {
             // Takes a plan wherever the integer part of the running share increases.
@@ -272,4 +280,23 @@ pub fn smaller(plan: &Plan) -> impl Iterator<Item = Plan> + '_ {
         (*times > 1).then_some(smaller)
     });
     fewer.chain(weaker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selection_has_few_plans_that_take_long_however_many_scenarios_there_are() {
+        let plans = |family, number: usize| {
+            let plan = |index| (family, Plan::undisturbed(&format!("{family:?}-{index}")));
+            (0..number).map(plan).collect::<Vec<_>>()
+        };
+        let mut all = plans(Family::Neighbour, 3 * NEIGHBOURS);
+        all.extend(plans(Family::Read, 10 * NEIGHBOURS));
+        let chosen = some(all, 6 * NEIGHBOURS);
+        let of = |family| chosen.iter().filter(|(it, _)| *it == family).count();
+        assert_eq!(of(Family::Neighbour), NEIGHBOURS);
+        assert_eq!(of(Family::Read), 5 * NEIGHBOURS);
+    }
 }
