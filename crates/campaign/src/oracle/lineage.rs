@@ -168,7 +168,8 @@ pub(super) fn chain<'a>(
         "the TaskRun runs another script",
     )?;
     must(
-        text(task_run, "/status/podName") == name(pod),
+        text(task_run, "/status/podName") == name(pod)
+            && format!("{}-pod", name(task_run)) == name(pod),
         "the pod is not the current one",
     )?;
     must(

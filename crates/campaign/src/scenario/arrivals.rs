@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{
     Scenario,
     Step::{self, Do},
-    common::{A_WHILE, FINISH, GRANTED, PENDING, revoked, scenario},
-    runs::{OF_RUNS, approve, later, prepared},
+    common::{A_WHILE, GRANTED, PENDING, revoked, scenario},
+    runs::{FINISH, OF_RUNS, approve, later, prepared},
 };
 use crate::stage::{Part, RELEASE, Stage};
 
@@ -141,7 +141,7 @@ pub(super) const ARRIVALS: [Scenario; 11] = [
             prepared(stage, OF_RUNS);
             stage.server.collect_garbage(None);
             stage.put(RELEASE.part(Part::Pod));
-            stage.request("deploy");
+            stage.request_named("for-deploy", RELEASE.pod);
         },
         &[
             PENDING,
@@ -169,7 +169,7 @@ pub(super) const ARRIVALS: [Scenario; 11] = [
             stage.put(RELEASE.part(Part::Pod));
             stage.put(RELEASE.part(Part::Approval));
             approve(stage);
-            stage.request("deploy");
+            stage.request_named("for-deploy", RELEASE.pod);
         },
         &[
             A_WHILE,
@@ -209,5 +209,5 @@ fn lacking(stage: &Stage, part: Part) {
     if part != Part::Approval {
         approve(stage);
     }
-    stage.request("deploy");
+    stage.request_named("for-deploy", RELEASE.pod);
 }

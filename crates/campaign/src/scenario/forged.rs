@@ -144,7 +144,7 @@ pub(super) const FORGED: [Scenario; 30] = [
             it["metadata"]["labels"]["run"] = RELEASE.pod.into();
             it["status"]["state"] = "approved".into();
         });
-        stage.request(RELEASE.pod);
+        stage.request_named("for-deploy", RELEASE.pod);
     }),
     forged("pod-with-an-owner-that-does-not-control", |stage| {
         differs(stage, Part::Pod, |it| {
@@ -229,7 +229,7 @@ pub(super) const FORGED: [Scenario; 30] = [
         |stage| {
             prepared(stage, OF_RUNS);
             stage.run(RELEASE);
-            stage.request(RELEASE.pod);
+            stage.request_named("for-deploy", RELEASE.pod);
             stage.put_part(RELEASE, Part::Approval, |it| {
                 it["metadata"] = json!({
                     "name": "stranger", "namespace": APPS, "labels": {RUN_LABEL: RELEASE.name},
@@ -274,7 +274,7 @@ fn all_differ(stage: &Stage, edit: &dyn Fn(Part, &mut Value)) {
     for part in Part::ALL {
         stage.put_part(RELEASE, part, |it| edit(part, it));
     }
-    stage.request(RELEASE.pod);
+    stage.request_named("for-deploy", RELEASE.pod);
 }
 
 /// A run with one part that differs.

@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use super::{
     Scenario,
     Step::{self, Do, Until},
-    common::{
-        A_WHILE, FINISH, GRANTED, PENDING, USUAL, granted, nothing, rejected, revoked, scenario,
-    },
+    common::{A_WHILE, GRANTED, PENDING, USUAL, granted, nothing, rejected, revoked, scenario},
 };
 use crate::stage::{ANOTHER, APPS, GATE, Part, PolicyForm, RELEASE, RUN_LABEL, Stage, VERIFY};
 
@@ -37,6 +35,9 @@ const SUCCEED: Step = Do("the run has succeeded", |stage| {
 });
 const LINGER: Step = Do("the run is deleted, and a finalizer keeps it", |stage| {
     stage.delete_and_keep("pipelineruns", APPS, RELEASE.name);
+});
+pub(super) const FINISH: Step = Do("the pod of the run ends", |stage| {
+    stage.pod_phase(RELEASE.pod, "Succeeded");
 });
 const DELETE_CUSTOM_RUN: Step = Do("the CustomRun is deleted", |stage| {
     stage.delete_part(RELEASE, Part::CustomRun);
@@ -261,7 +262,7 @@ pub(super) const RUNS: [Scenario; 25] = [
         |stage| {
             began(stage);
             stage.run(ANOTHER);
-            stage.request("other");
+            stage.request_named("for-other", ANOTHER.pod);
         },
         &[
             PENDING,
@@ -288,7 +289,7 @@ pub(super) const RUNS: [Scenario; 25] = [
                 pod["metadata"]["labels"][RUN_LABEL] = ANOTHER.name.into();
             });
             stage.run(ANOTHER);
-            stage.request("other");
+            stage.request_named("for-other", ANOTHER.pod);
         },
         &[
             PENDING,
@@ -311,7 +312,7 @@ pub(super) const RUNS: [Scenario; 25] = [
                     children.push(VERIFY.children()[1].clone());
                 }
             });
-            stage.request("verify");
+            stage.request_named("for-verify", VERIFY.pod);
         },
         &[
             PENDING,
@@ -357,7 +358,7 @@ pub(super) fn prepared(stage: &Stage, form: PolicyForm<'_>) {
 fn begun_with(stage: &Stage, form: PolicyForm<'_>) {
     prepared(stage, form);
     stage.run(RELEASE);
-    stage.request("deploy");
+    stage.request_named("for-deploy", RELEASE.pod);
 }
 
 /// A run whose pod waits for its approval.
@@ -383,7 +384,7 @@ pub(super) fn later(stage: &Stage, part: Part, edit: fn(&mut Value)) {
     stage.run_without(RELEASE, part);
     stage.put_part(RELEASE, part, edit);
     approve(stage);
-    stage.request("deploy");
+    stage.request_named("for-deploy", RELEASE.pod);
 }
 
 /// Both requests have a grant that is recorded.

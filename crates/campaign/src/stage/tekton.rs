@@ -27,18 +27,18 @@ pub struct Run {
 pub const RELEASE: Run = Run {
     name: "release",
     task: "deploy",
-    pod: "deploy",
+    pod: "release-deploy-pod",
 };
 /// A second task of the same run.
 pub const VERIFY: Run = Run {
     task: "verify",
-    pod: "verify",
+    pod: "release-verify-pod",
     ..RELEASE
 };
 /// Another run of the same pipeline.
 pub const ANOTHER: Run = Run {
     name: "another",
-    pod: "other",
+    pod: "another-deploy-pod",
     ..RELEASE
 };
 
