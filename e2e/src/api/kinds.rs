@@ -92,7 +92,7 @@ impl ResourceKind {
         })
     }
 
-    /// The kind of this name.
+    /// The kind of this name, in its current version.
     #[must_use]
     pub fn named(kind: &str) -> Option<Self> {
         ALL.iter().find(|it| it.kind == kind).copied()
@@ -198,10 +198,15 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_kinds_are_unique() {
+    fn the_names_of_kinds_are_unique_but_for_versions() {
+        let group = |it: ResourceKind| it.api_version.split_once('/').map(|it| it.0);
         for kind in ALL {
-            assert_eq!(ResourceKind::named(kind.kind), Some(*kind));
+            let named = ResourceKind::named(kind.kind).unwrap();
+            assert_eq!((named.plural, group(named)), (kind.plural, group(*kind)));
+            let of = json!({"apiVersion": kind.api_version, "kind": kind.kind});
+            assert_eq!(ResourceKind::of(&of).ok(), Some(*kind));
         }
+        assert_eq!(ResourceKind::named("PipelineRun"), Some(PIPELINE_RUN));
     }
 
     #[test]
