@@ -202,6 +202,12 @@ impl Verdict {
         }
     }
 
+    /// True when the objects are too many or too large, or no steps are left to judge them.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        matches!(self, Self::Refused(it) if it.reason == LineageReason::TooLarge)
+    }
+
     /// The objects to read before the question is asked again.
     pub fn to_read(&self) -> impl Iterator<Item = &Missing> {
         let missing = match self {

@@ -4,7 +4,11 @@
 //! by server-side apply, pinned to the UID and the version that was read, so that a decision made on
 //! something else changes nothing and nothing that was deleted comes back.
 
-use std::{collections::HashMap, fmt::Debug, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Debug,
+    time::Duration,
+};
 
 use connectors_api::{AccessPolicy, AccessPolicyStatus};
 use k8s_openapi::{
@@ -94,7 +98,13 @@ impl Applier {
     pub async fn apply(&self, job: &Job, steps: &[Step], read: Instant) -> Result<(), ApplyError> {
         let mut versions = Versions::new();
         let mut so_far = Ok(());
+        let mut bound = HashSet::new();
         for Step { write, gives } in steps {
+            // Nobody can empty a RoleBinding whose Role is gone.
+            if matches!(write, Write::Delete(Kind::Role, name, _) if bound.contains(name.as_str()))
+            {
+                continue;
+            }
             if *gives {
                 so_far?;
                 so_far = Ok(());
@@ -108,6 +118,10 @@ impl Applier {
                 Ok(()) => {}
                 Err(error) if *gives => return Err(error),
                 Err(ApplyError::NotLeading) => return Err(ApplyError::NotLeading),
+                Err(error) if write.kind() == Kind::RoleBinding => {
+                    bound.insert(write.name());
+                    so_far = so_far.and(Err(error));
+                }
                 Err(error) => so_far = so_far.and(Err(error)),
             }
         }
@@ -197,7 +211,8 @@ impl Applier {
         let api: Api<K> = self.api(job);
         let mut object = object.clone();
         object.meta_mut().uid = Some(pin.uid.clone());
-        object.meta_mut().resource_version = Some(pin.version.clone());
+        let version = Some(&pin.version).filter(|it| !it.is_empty());
+        object.meta_mut().resource_version = version.cloned();
         let params = PatchParams::apply(MANAGER).force();
         let patch = Patch::Apply(&object);
         let call = call::<K>("apply", job, name);
@@ -232,9 +247,10 @@ impl Applier {
                 let Some(kept) = answer.left() else {
                     return Ok(());
                 };
+                // Whatever somebody else makes of it meanwhile: it only loses.
                 let pin = Pin {
                     uid: kept.meta().uid.clone().unwrap_or_default(),
-                    version: kept.meta().resource_version.clone().unwrap_or_default(),
+                    version: String::new(),
                 };
                 let empty = kept.emptied();
                 self.change(job, name, &empty, &pin, self.policy).await?;
@@ -358,6 +374,8 @@ fn newest(pin: &Pin, version: Option<&String>) -> Pin {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::testing::{OWN, api_server, reconciler};
 
@@ -412,5 +430,55 @@ mod tests {
             .await
             .unwrap();
         assert!(server.get("roles", OWN, "given").is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_role_of_a_binding_that_stays_is_not_deleted() {
+        let server = api_server();
+        let job = Job {
+            namespace: OWN.to_owned(),
+            uid: "uid-p".to_owned(),
+        };
+        let created = |kind: &str, rest: Value| {
+            let mut object = json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "x", "namespace": OWN},
+            });
+            object
+                .as_object_mut()
+                .unwrap()
+                .extend(rest.as_object().unwrap().clone());
+            let created = server.create(object);
+            let text = |field: &str| created["metadata"][field].as_str().unwrap().to_owned();
+            (text("uid"), text("resourceVersion"))
+        };
+        let role_ref =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "x"});
+        let (role, version) = created("Role", json!({"rules": []}));
+        let (binding, _) = created("RoleBinding", json!({"roleRef": role_ref}));
+        let delete = |kind: Kind, uid: &str, version: &str| {
+            let (uid, version) = (uid.to_owned(), version.to_owned());
+            let write = Write::Delete(kind, "x".to_owned(), Pin { uid, version });
+            Step {
+                write,
+                gives: false,
+            }
+        };
+        let applier = reconciler(&server).applier;
+        // Somebody else has changed the binding since it was read.
+        for (read, expected) in [("1", true), ("", false)] {
+            let there = server.get("rolebindings", OWN, "x").unwrap();
+            let now = there["metadata"]["resourceVersion"].as_str().unwrap();
+            let steps = [
+                delete(
+                    Kind::RoleBinding,
+                    &binding,
+                    if read.is_empty() { now } else { read },
+                ),
+                delete(Kind::Role, &role, &version),
+            ];
+            let result = applier.apply(&job, &steps, Instant::now()).await;
+            assert_eq!(result.is_err(), expected);
+            assert_eq!(server.get("roles", OWN, "x").is_some(), expected);
+        }
     }
 }

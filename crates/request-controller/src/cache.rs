@@ -38,7 +38,7 @@ pub use kinds::{Keeps, Kept, KindCache, KindObject, KindState};
 pub use links::{Link, Links};
 pub use policies::{Policies, PolicyCached};
 pub use requests::{Counts, RequestCached, Requests, holds, pod_of};
-pub use sought::{Sought, SoughtObjects};
+pub use sought::{MOST_SOUGHT, Sought, SoughtObjects};
 pub use standing::StandingHeard;
 
 /// A job of the queue.

@@ -16,7 +16,7 @@ use service_kit::{
 };
 use tokio::{
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tracing::info;
 
@@ -32,6 +32,9 @@ const NOTICE: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_secs(5);
 /// The polling interval of a kind that is watched.
 const RECHECK: Duration = Duration::from_secs(30);
+/// The shortest time for which a cache keeps all objects of a kind. A policy that comes and goes would otherwise have a
+/// kind that others need watched anew each time.
+const NARROW: Duration = Duration::from_hours(1);
 /// The timeout of a single call.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -52,7 +55,7 @@ pub async fn follow(
     metrics: WatchMetrics,
     stop: Stop,
 ) {
-    let mut running: BTreeMap<ObjectKind, (Keeps, JoinHandle<()>)> = BTreeMap::new();
+    let mut running: BTreeMap<ObjectKind, Running> = BTreeMap::new();
     let mut known = None;
     loop {
         let revision = world.read().revision();
@@ -64,17 +67,23 @@ pub async fn follow(
             }
         }
         let wanted = world.read().wanted_kinds();
-        // A cache of all objects stays one: otherwise one policy that comes and goes would have a kind that others need
-        // watched anew each time.
+        for (kind, it) in &mut running {
+            if wanted.get(kind).is_some_and(|wanted| *wanted < it.keeps)
+                && it.since.elapsed() >= NARROW
+            {
+                it.keeps = Keeps::Linked;
+                world.write().narrow_kind(kind);
+            }
+        }
         let changed: Vec<_> = running
-            .extract_if(.., |kind, (keeps, _)| {
-                wanted.get(kind).is_none_or(|it| it > keeps)
+            .extract_if(.., |kind, it| {
+                wanted.get(kind).is_none_or(|wanted| *wanted > it.keeps)
             })
             .collect();
-        for (kind, (_, task)) in changed {
-            task.abort();
+        for (kind, it) in changed {
+            it.task.abort();
             // A watch that has not stopped would write into the cache of the next one.
-            let _ = task.await;
+            let _ = it.task.await;
             world.write().forget_kind(&kind);
             if !wanted.contains_key(&kind) {
                 info!(kind = kind.kind, "kind is not needed any more");
@@ -91,13 +100,24 @@ pub async fn follow(
                     metrics: metrics.clone(),
                     kind,
                 };
-                (keeps, tokio::spawn(async move { one.run().await }))
+                Running {
+                    keeps,
+                    since: Instant::now(),
+                    task: tokio::spawn(async move { one.run().await }),
+                }
             });
         }
     }
-    for (_, task) in running.into_values() {
-        task.abort();
+    for it in running.into_values() {
+        it.task.abort();
     }
+}
+
+/// The watch of one kind.
+struct Running {
+    keeps: Keeps,
+    since: Instant,
+    task: JoinHandle<()>,
 }
 
 struct One {
@@ -147,7 +167,8 @@ impl One {
                     match find(&self.client, &self.kind).await {
                         Some(Found::Readable(now)) if now == resource => {}
                         None => {}
-                        Some(Found::Readable(_)) => return,
+                        // Deletions until the next list are not seen.
+                        Some(Found::Readable(_)) => return self.becomes(KindState::Starting),
                         Some(Found::Not(state)) => {
                             self.becomes(state);
                             return;
@@ -156,7 +177,9 @@ impl One {
                     recheck = Box::pin(sleep(RECHECK));
                 }
                 event = events.next() => {
-                    let Some(event) = event else { return };
+                    let Some(event) = event else {
+                        return self.becomes(KindState::Starting);
+                    };
                     let (list, listing) = changes.of(event);
                     for change in list {
                         self.changed(&resource, change);
@@ -261,7 +284,7 @@ mod tests {
 
     /// A cache of a few objects must not pass for one of all.
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_a_check_selects_later_is_watched_anew_once() {
+    async fn a_kind_that_a_check_selects_later_is_watched_anew_once_an_hour() {
         let silent = tower::service_fn(|_: Request<Body>| {
             std::future::pending::<Result<Response<Body>, Infallible>>()
         });
@@ -281,6 +304,7 @@ mod tests {
             (vec![approvals], false),
             (vec![approvals, task_runs], true),
             (vec![approvals], true),
+            (vec![approvals, task_runs], true),
         ] {
             let _ = world
                 .write()
@@ -291,6 +315,14 @@ mod tests {
             let kept: Vec<_> = kinds.map(|(_, it)| it.keeps("apps")).collect();
             assert_eq!(kept, [keeps]);
         }
+        sleep(NARROW).await;
+        let _ = world
+            .write()
+            .policy(&Name::new("tools", "p"), Some(policy(&[approvals])));
+        sleep(2 * NOTICE).await;
+        let state = world.read();
+        let mut kinds = state.kinds.iter().filter(|(it, _)| it.kind == "TaskRun");
+        assert!(kinds.all(|(_, it)| !it.keeps("apps")));
     }
 
     #[tokio::test]

@@ -252,6 +252,7 @@ impl Observer {
         };
         seen.frozen = self.frozen(&seen, &policies, Some(&matched), &look).await?;
         let settled: Vec<_> = settled(&seen);
+        let are_matched = applying.is_ok();
         let applying = match applying {
             Err(error) if was_granted || !seen.grants.is_empty() => {
                 // What is there is looked at whatever might be added to it.
@@ -260,6 +261,9 @@ impl Observer {
             }
             applying => applying?,
         };
+        if are_matched {
+            links.has_sought_all();
+        }
         seen.near = applying.near;
         let mut open = applying.policies;
         open.retain(|it| {
@@ -286,7 +290,6 @@ impl Observer {
                 judged,
             });
         }
-        links.has_sought_all();
         Ok(seen)
     }
 

@@ -1,7 +1,8 @@
 //! The decision about a request as one line of the log: requests are deleted some time after their end, and auditors
 //! ask later.
 //!
-//! Names, UIDs, versions and times only, never the content of an object.
+//! Names, UIDs, versions, states and times, never more of an object. A line is bounded: whoever writes long approvals
+//! would otherwise have the lines of others rotated away.
 
 use connectors_api::{
     AccessRequest,
@@ -11,7 +12,11 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 /// The most check objects in one line. The rest is counted.
-const MOST_APPROVALS: usize = 64;
+const MOST_APPROVALS: usize = 16;
+/// The most approvers of an object.
+const MOST_APPROVERS: usize = 10;
+/// The most characters of a word or name that a tenant chooses.
+const LONGEST: usize = 64;
 
 /// True when the status of a request got a phase that an auditor asks about.
 #[must_use]
@@ -72,14 +77,20 @@ fn policy(entry: &MatchedPolicy, grant: &PolicyGrant, room: &mut usize) -> Value
 
 fn approval(check: &CheckRef) -> Value {
     let status = check.status.as_ref();
+    let approved_by = status.map_or(&[][..], |it| &it.approved_by);
     json!({
         "check": check.name,
         "object": check.ref_.as_ref().map(object),
-        "state": status.and_then(|it| it.state.as_ref()),
-        "reason": status.and_then(|it| it.reason.as_ref()),
-        "approvedBy": status.map_or(&[][..], |it| &it.approved_by),
+        "state": status.and_then(|it| it.state.as_ref()).map(|it| short(it)),
+        "reason": status.and_then(|it| it.reason.as_ref()).map(|it| short(it)),
+        "approvedBy": approved_by.iter().take(MOST_APPROVERS).map(|it| short(it)).collect::<Vec<_>>(),
+        "approvers": approved_by.len(),
         "run": check.lineage.first().map(object),
     })
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
 }
 
 fn object(object: &ObservedObject) -> Value {
@@ -155,16 +166,28 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_64_approvals_at_most_and_counts_the_rest() {
+    fn a_record_has_16_approvals_at_most_and_counts_the_rest() {
         let mut second = policy(500);
         second["checkRefsLeftOut"] = 7.into();
-        let record = of(&request(&json!({"policies": [policy(60), second]})));
+        let record = of(&request(&json!({"policies": [policy(12), second]})));
         let of = |number: usize| {
             let policy = &record["policies"][number];
             let shown = policy["approvals"].as_array().unwrap().len();
             (shown, policy["approvalsLeftOut"].as_u64().unwrap())
         };
-        assert_eq!((of(0), of(1)), ((60, 0), (4, 503)));
+        assert_eq!((of(0), of(1)), ((12, 0), (4, 503)));
+    }
+
+    #[test]
+    fn approvers_in_a_record_are_ten_with_short_names_and_are_counted() {
+        let mut long = policy(1);
+        let people = vec!["x".repeat(500); 100];
+        long["checkRefs"][0]["status"]["approvedBy"] = json!(people);
+        let record = of(&request(&json!({"policies": [long]})));
+        let approval = &record["policies"][0]["approvals"][0];
+        assert_eq!(approval["approvers"], 100);
+        assert_eq!(approval["approvedBy"], json!(vec!["x".repeat(64); 10]));
+        assert!(record.to_string().len() < 4_000);
     }
 
     #[test]

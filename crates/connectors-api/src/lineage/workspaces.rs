@@ -14,7 +14,7 @@ use crate::hex;
 
 /// The parts of a digest that name a claim.
 const DIGEST: usize = 10;
-/// The longest text into which more is filled, and the longest value that is: no path or name is longer.
+/// The longest text that a value is filled into, with it: no path or name is longer.
 const LONGEST: usize = 4_096;
 /// The fields of a binding into which Tekton fills variables, beside its path.
 const FILLED: [&str; 5] = [
@@ -205,11 +205,7 @@ fn filled(proof: &mut Proof<'_>, written: &str) -> Step<String> {
     let names = names.sum::<usize>();
     proof.spend(names.saturating_mul(written.len() / 64 + 1))?;
     let mut filled = written.to_owned();
-    let mut put = |variable: String, value: &str| {
-        if filled.len() < LONGEST && value.len() < LONGEST {
-            filled = filled.replace(&variable, value);
-        }
-    };
+    let mut put = |variable: String, value: &str| replace(&mut filled, &variable, value);
     for param in given {
         let name = text(param, "/name");
         match param.get("value") {
@@ -240,6 +236,15 @@ fn filled(proof: &mut Proof<'_>, written: &str) -> Step<String> {
         }
     }
     Ok(filled)
+}
+
+/// Puts a value where a text names a variable. A short text may name a long value hundreds of times, and a binding has
+/// many texts.
+fn replace(text: &mut String, variable: &str, value: &str) {
+    let added = text.matches(variable).count().saturating_mul(value.len());
+    if text.len().saturating_add(added) <= LONGEST {
+        *text = text.replace(variable, value);
+    }
 }
 
 fn written_as(name: &str) -> [String; 3] {
@@ -274,4 +279,25 @@ fn is_claim(claim: &str, found: &str) -> bool {
     let is_digest =
         |it: &str| it.len() == DIGEST && it.bytes().all(|byte| byte.is_ascii_hexdigit());
     found == claim || digits.is_some_and(is_digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_does_not_grow_beyond_what_a_path_has() {
+        let filled = |count: usize, value: usize| {
+            let mut text = "$(params.a)".repeat(count);
+            replace(&mut text, "$(params.a)", &"x".repeat(value));
+            text
+        };
+        assert_eq!(filled(1, 100), "x".repeat(100));
+        assert_eq!(filled(2, 0), "");
+        for (count, value) in [(1, LONGEST), (372, 4_095), (372, LONGEST), (10, 500)] {
+            let text = filled(count, value);
+            assert!(text.len() <= LONGEST, "{count} {value}");
+            assert!(text.starts_with("$("), "{count} {value}");
+        }
+    }
 }

@@ -33,6 +33,28 @@ pub enum Write {
     Delete(Kind, String, Pin),
 }
 
+impl Write {
+    /// The kind of its object.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Create(object) | Self::Change(object, _) => object.kind(),
+            Self::Delete(kind, ..) => *kind,
+        }
+    }
+
+    /// The name of its object.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Create(object) | Self::Change(object, _) => {
+                object.metadata().name.as_deref().unwrap_or_default()
+            }
+            Self::Delete(_, name, _) => name,
+        }
+    }
+}
+
 /// What is written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {

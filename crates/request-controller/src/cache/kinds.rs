@@ -231,6 +231,25 @@ impl State {
         self.kinds.insert(kind.clone(), cache);
     }
 
+    /// No check selects among all objects of a kind any more.
+    pub fn narrow_kind(&mut self, kind: &ObjectKind) {
+        let Some(cache) = self.kinds.get_mut(kind) else {
+            return;
+        };
+        cache.keeps = Keeps::Linked;
+        for (namespace, objects) in &mut cache.namespaces {
+            objects.overflowed = false;
+            let is_linked = |name: &String| {
+                let name = Name::new(namespace, name);
+                self.links.of_object(kind, &name).next().is_some()
+            };
+            objects.all.retain(|name, _| is_linked(name));
+            let weights = objects.all.iter().map(|(name, it)| it.weight(name));
+            objects.weight = weights.sum();
+        }
+        cache.namespaces.retain(|_, it| !it.all.is_empty());
+    }
+
     /// Records the new state of a kind.
     pub fn kind(&mut self, kind: &ObjectKind, state: KindState) -> Wakes {
         let cache = self
@@ -254,9 +273,16 @@ impl State {
             cache.begin();
         }
         cache.state = state;
+        // Whoever writes policies names kinds as often as somebody likes, and must not have all requests looked at. The
+        // kinds between pods and approvals are the installation's.
+        let is_of_all = self.policies.kinds_between().any(|it| it == *kind);
         let all = self.requests.all().into_iter();
-        let open: Vec<_> = all.filter(|it| self.requests.is_open(it)).collect();
-        self.requests.wakes(open)
+        let open = all.filter(|it| self.requests.is_open(it));
+        let concerned = open.filter(|it| {
+            is_of_all || self.has_policy_about(&it.namespace, kind) || self.may_rest_on(it, kind)
+        });
+        let concerned: Vec<_> = concerned.collect();
+        self.requests.wakes(concerned)
     }
 
     /// Removes a kind that no policy names any more.
@@ -390,6 +416,12 @@ impl State {
             let namespace = namespace.clone();
             kind.overflow(&namespace);
         }
+    }
+
+    /// True when objects of a kind may be evidence of the request's grant.
+    fn may_rest_on(&self, request: &Name, kind: &ObjectKind) -> bool {
+        let cached = self.requests.get(request);
+        cached.is_none_or(|it| it.request.is_err() || it.kinds.contains_key(kind))
     }
 
     /// True when an object may be evidence of the request's grant.

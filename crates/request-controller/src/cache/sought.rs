@@ -7,7 +7,7 @@ use connectors_api::{access_policy::ObjectKind, template::RenderedLabels};
 use crate::{api::Name, check_object::CheckObject};
 
 /// The most selections that are kept for a request. One with more is woken by each object of a kind.
-const MOST: usize = 8;
+pub const MOST_SOUGHT: usize = 8;
 /// The most bytes of labels that are kept for a request.
 const MOST_BYTES: usize = 1024;
 
@@ -39,7 +39,7 @@ impl Sought {
         let bytes = selections
             .iter()
             .map(|(_, labels)| labels.to_string().len());
-        if selections.len() <= MOST && bytes.sum::<usize>() <= MOST_BYTES {
+        if selections.len() <= MOST_SOUGHT && bytes.sum::<usize>() <= MOST_BYTES {
             self.of_request.insert(request.clone(), selections);
         }
     }
@@ -144,10 +144,10 @@ mod tests {
     fn selections_of_a_request_have_a_limit_and_beyond_it_everything_wakes() {
         let b = object("b");
         let table = [
-            (vec![(kind("Approval"), labels("a")); MOST], false),
-            (vec![(kind("Approval"), labels("a")); MOST + 1], true),
+            (vec![(kind("Approval"), labels("a")); MOST_SOUGHT], false),
+            (vec![(kind("Approval"), labels("a")); MOST_SOUGHT + 1], true),
             (
-                vec![(kind("Approval"), labels(&"a".repeat(63))); MOST],
+                vec![(kind("Approval"), labels(&"a".repeat(63))); MOST_SOUGHT],
                 false,
             ),
         ];

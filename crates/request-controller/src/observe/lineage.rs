@@ -98,7 +98,7 @@ impl Observer {
         Ok(collected)
     }
 
-    /// Collects the objects between a pod and one approval. False if there is no room for them.
+    /// Collects the objects between a pod and one approval. False if there is no room for them, or no work is left.
     async fn lineage_of(
         &self,
         request: &Name,
@@ -119,6 +119,9 @@ impl Observer {
                 objects: &collected.values,
             };
             let verdict = look.links.judge(&question);
+            if verdict.is_too_large() {
+                return Ok(false);
+            }
             let missing: BTreeSet<_> = verdict.to_read().map(link).collect();
             let missing: Vec<_> = missing
                 .into_iter()

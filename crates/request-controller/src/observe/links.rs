@@ -12,7 +12,7 @@ use std::{
 use connectors_api::lineage::{self, MOST_OBJECTS, MOST_STEPS_OF_ALL, Verdict};
 
 use crate::{
-    cache::{Link, SoughtObjects},
+    cache::{Link, MOST_SOUGHT, SoughtObjects},
     check_object::CheckObject,
     selection::Trouble,
 };
@@ -102,12 +102,12 @@ impl LinksRead {
     /// Records what a check selects.
     pub(super) fn seek(&self, selection: SoughtObjects) {
         let mut sought = self.lock_sought();
-        if !sought.selections.contains(&selection) {
+        if sought.selections.len() <= MOST_SOUGHT && !sought.selections.contains(&selection) {
             sought.selections.push(selection);
         }
     }
 
-    /// All policies were judged.
+    /// All policies that apply are known, and are judged before the end.
     pub(super) fn has_sought_all(&self) {
         self.lock_sought().are_all = true;
     }
