@@ -150,8 +150,8 @@ impl Applier {
 
     /// Counts a written decision, and puts it into the log for auditors.
     fn decided(&self, before: &AccessRequest, after: &AccessRequest) {
-        self.metrics.decided(before, after);
-        if record::is_due(before, after) {
+        if let Some(phase) = record::decision(before, after) {
+            self.metrics.decided(phase, after);
             let name = Name::of(after);
             info!(target: RECORDS, request = %name, record = %record::of(after), "decided");
         }

@@ -140,20 +140,11 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Counts a written status if it contains a decision.
-    pub fn decided(&self, before: &AccessRequest, after: &AccessRequest) {
-        let (Some(now), was) = (&after.status, before.status.as_ref()) else {
+    /// Counts a decision that was written.
+    pub fn decided(&self, phase: Phase, after: &AccessRequest) {
+        let Some(now) = &after.status else {
             return;
         };
-        let Some(phase) = now
-            .phase
-            .filter(|phase| was.and_then(|it| it.phase) != Some(*phase))
-        else {
-            return;
-        };
-        if phase == Phase::Pending {
-            return;
-        }
         let labels = [phase.as_str(), reason(now)];
         self.decisions.with_label_values(&labels).inc();
         let created = after.metadata.creation_timestamp.as_ref();

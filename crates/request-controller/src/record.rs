@@ -18,12 +18,11 @@ const MOST_APPROVERS: usize = 10;
 /// The most characters of a word or name that a tenant chooses.
 const LONGEST: usize = 64;
 
-/// True when the status of a request got a phase that an auditor asks about.
+/// The phase that a written status begins, if it is a decision.
 #[must_use]
-pub fn is_due(before: &AccessRequest, after: &AccessRequest) -> bool {
+pub fn decision(before: &AccessRequest, after: &AccessRequest) -> Option<Phase> {
     let phase = |it: &AccessRequest| it.status.as_ref().and_then(|it| it.phase);
-    let now = phase(after).filter(|it| *it != Phase::Pending);
-    now.is_some() && now != phase(before)
+    phase(after).filter(|now| *now != Phase::Pending && phase(before) != Some(*now))
 }
 
 /// Who may use what, from when until when, by which policies and on which approvals.
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_due_when_a_phase_other_than_pending_begins() {
+    fn a_decision_is_a_phase_other_than_pending_that_begins() {
         let of = |phase: &str| match phase {
             "" => request(&json!({})),
             phase => request(&json!({"phase": phase})),
@@ -207,7 +206,7 @@ mod tests {
             ("Granted", "", false),
         ] {
             assert_eq!(
-                is_due(&of(before), &of(after)),
+                decision(&of(before), &of(after)).is_some(),
                 expected,
                 "{before} {after}"
             );

@@ -278,10 +278,12 @@ impl State {
         let is_of_all = self.policies.kinds_between().any(|it| it == *kind);
         let all = self.requests.all().into_iter();
         let open = all.filter(|it| self.requests.is_open(it));
-        let concerned = open.filter(|it| {
-            is_of_all || self.has_policy_about(&it.namespace, kind) || self.may_rest_on(it, kind)
+        let open: Vec<_> = open.collect();
+        let naming = self.namespaces_about(kind, &open);
+        let concerned = open.iter().filter(|it| {
+            is_of_all || naming.contains(it.namespace.as_str()) || self.may_rest_on(it, kind)
         });
-        let concerned: Vec<_> = concerned.collect();
+        let concerned: Vec<_> = concerned.cloned().collect();
         self.requests.wakes(concerned)
     }
 
@@ -322,12 +324,7 @@ impl State {
         };
         let of_pods = self.requests.of_pod_namespace(&name.namespace);
         let open: Vec<_> = of_pods.filter(|it| self.requests.is_open(it)).collect();
-        // Computed once per namespace: a namespace may have many policies, and its pods many requests.
-        let owners: BTreeSet<_> = open.iter().map(|it| it.namespace.as_str()).collect();
-        let naming: BTreeSet<_> = owners
-            .into_iter()
-            .filter(|it| self.has_policy_about(it, kind))
-            .collect();
+        let naming = self.namespaces_about(kind, open.iter().copied());
         let concerned = open.into_iter().filter(|it| {
             if self.requests.holds(it) {
                 self.rests_on(it, kind, name)
@@ -392,11 +389,7 @@ impl State {
         }
         let of_pods = self.requests.of_pod_namespace(&name.namespace);
         let awaiting: Vec<_> = of_pods.filter(|it| self.requests.awaits_more(it)).collect();
-        let owners: BTreeSet<_> = awaiting.iter().map(|it| it.namespace.as_str()).collect();
-        let naming: BTreeSet<_> = owners
-            .into_iter()
-            .filter(|it| self.has_policy_about(it, kind))
-            .collect();
+        let naming = self.namespaces_about(kind, awaiting.iter().copied());
         let concerned = awaiting
             .into_iter()
             .filter(|it| naming.contains(it.namespace.as_str()));
@@ -444,9 +437,17 @@ impl State {
         })
     }
 
-    /// Whether a policy of a namespace has a check about this kind.
-    fn has_policy_about(&self, namespace: &str, kind: &ObjectKind) -> bool {
-        self.policies.kinds_in(namespace).any(|it| it == kind)
+    /// The namespaces of these requests in which a policy has a check about a kind. Computed once for each: a namespace
+    /// may have many policies, and its pods many requests.
+    fn namespaces_about<'a>(
+        &self,
+        kind: &ObjectKind,
+        requests: impl IntoIterator<Item = &'a Name>,
+    ) -> BTreeSet<&'a str> {
+        let namespaces = requests.into_iter().map(|it| it.namespace.as_str());
+        let namespaces: BTreeSet<_> = namespaces.collect();
+        let named = |it: &&str| self.policies.kinds_in(it).any(|it| it == kind);
+        namespaces.into_iter().filter(named).collect()
     }
 
     /// Every kind that a policy names, that a proof of its checks reads, or that is evidence of a request with a grant;
