@@ -137,9 +137,11 @@ async fn what_the_caches_prove_and_the_api_server_does_not_is_not_granted() {
     ];
     for (change, words) in changes {
         let cluster = Cluster::with_run();
-        cluster.approve();
-        // The caches are from before the change.
         let controller = cluster.controller();
+        // The caches keep what the request depends on, from before the change.
+        look(&controller).await.unwrap();
+        cluster.approve();
+        cluster.fill(&controller);
         change(&cluster);
         look(&controller).await.unwrap();
         assert!(cluster.managed().is_empty(), "{words}");
