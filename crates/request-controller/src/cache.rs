@@ -34,7 +34,7 @@ use crate::{
     seen::{ConnectorSeen, GrantKind, Managed, PodFacts},
 };
 
-pub use kinds::{Keeps, Kept, KindCache, KindObject, KindState};
+pub use kinds::{Keeps, KindCache, KindObject, KindState};
 pub use links::{Link, Links};
 pub use policies::{Policies, PolicyCached};
 pub use requests::{Counts, RequestCached, Requests, holds, pod_of};

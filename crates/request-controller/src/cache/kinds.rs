@@ -109,19 +109,6 @@ impl KindObject {
     }
 }
 
-/// The state of an object of the evidence in the cache.
-#[derive(Debug)]
-pub enum Kept<'a> {
-    /// The object exists.
-    There(&'a Arc<CheckObject>),
-    /// The object exists and is unreadable.
-    Unreadable,
-    /// The object does not exist.
-    Gone,
-    /// The cache does not know.
-    NotKept,
-}
-
 impl KindCache {
     /// A cache of a kind that is not known yet.
     #[must_use]
@@ -151,20 +138,15 @@ impl KindCache {
         self.keeps == Keeps::All && objects.is_none_or(|it| !it.overflowed)
     }
 
-    /// One object.
+    /// One object. None if the cache does not know.
     #[must_use]
-    pub fn get(&self, name: &Name) -> Kept<'_> {
+    pub fn get(&self, name: &Name) -> Option<&KindObject> {
         let objects = self.namespaces.get(&name.namespace);
         if objects.is_some_and(|it| it.overflowed) {
-            return Kept::NotKept;
+            return None;
         }
-        match objects.and_then(|it| it.all.get(&name.name)) {
-            Some(KindObject::There(object)) => Kept::There(object),
-            Some(KindObject::Unreadable) => Kept::Unreadable,
-            Some(KindObject::Gone) => Kept::Gone,
-            None if self.keeps == Keeps::All => Kept::Gone,
-            None => Kept::NotKept,
-        }
+        let object = objects.and_then(|it| it.all.get(&name.name));
+        object.or((self.keeps == Keeps::All).then_some(&KindObject::Gone))
     }
 
     /// The approximate size of all objects.
@@ -306,18 +288,16 @@ impl State {
             return self.linked_object(kind, name, object);
         }
         let object = KindObject::of(object);
-        let before = match cache.get(name) {
-            Kept::There(object) => Some(KindObject::There(Arc::clone(object))),
-            Kept::Gone => Some(KindObject::Gone),
-            Kept::Unreadable | Kept::NotKept => None,
-        };
+        let before = cache.get(name).cloned();
         match &object {
             KindObject::Gone => cache.forget(name),
             KindObject::There(_) | KindObject::Unreadable => cache.put(name, object.clone()),
         }
         self.bound_objects();
         let change = match (&before, &object) {
-            (None, _) | (_, KindObject::Unreadable) => Change::Unknown,
+            (None | Some(KindObject::Unreadable), _) | (_, KindObject::Unreadable) => {
+                Change::Unknown
+            }
             (Some(before), after) => {
                 Change::Known([before, after].map(|it| it.there().map(Arc::as_ref)))
             }
@@ -363,7 +343,7 @@ impl State {
         let Some(cache) = cache.filter(|it| is_linked && it.keeps == Keeps::Linked) else {
             return;
         };
-        if matches!(cache.get(name), Kept::NotKept) {
+        if cache.get(name).is_none() {
             cache.put(name, object);
             self.bound_objects();
         }

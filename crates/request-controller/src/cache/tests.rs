@@ -261,10 +261,7 @@ fn objects_above_a_namespaces_share_are_not_kept_and_others_are() {
         (None, Some(1))
     );
     let loud = Name::new("loud", "1");
-    assert!(matches!(
-        state.kinds[&config_maps()].get(&loud),
-        Kept::NotKept
-    ));
+    assert!(state.kinds[&config_maps()].get(&loud).is_none());
     assert!(state.kinds[&config_maps()].weight() < 1024);
     // A list of everything tells what is there now.
     let _ = state.kind(

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     api::{Live, Name, NotListed},
-    cache::{Kept, KindObject, KindState, World},
+    cache::{KindObject, KindState, World},
     check_kinds,
     check_object::{self, CheckObject},
     dynamic::{self, Found as KindFound},
@@ -197,27 +197,38 @@ impl CheckObjects {
             Ok(resource) => resource,
             Err((trouble, message)) => return Ok(NamedObject::Trouble(trouble, message)),
         };
-        if via == Via::Caches && resource.is_complete {
+        let known = if via == Via::Caches && resource.is_complete {
             let state = self.world.read();
-            let kept = state.kinds.get(kind).map_or(Kept::Gone, |it| it.get(name));
-            match kept {
-                Kept::There(object) => return Ok(NamedObject::There(Arc::clone(object))),
-                Kept::Unreadable => return Ok(unreadable(kind, name)),
-                Kept::Gone => return Ok(NamedObject::Gone),
-                Kept::NotKept => {}
-            }
-        }
-        let object = self.live.check_object(&resource.resource, name).await?;
-        let object = KindObject::of(object);
-        if via == Via::Caches {
-            let mut state = self.world.write();
-            state.read_object(kind, name, object.clone());
-        }
+            let cache = state.kinds.get(kind);
+            cache.map_or(Some(KindObject::Gone), |it| it.get(name).cloned())
+        } else {
+            None
+        };
+        let object = match known {
+            Some(object) => object,
+            None => self.read(kind, &resource.resource, name, via).await?,
+        };
         Ok(match object {
             KindObject::There(object) => NamedObject::There(object),
             KindObject::Unreadable => unreadable(kind, name),
             KindObject::Gone => NamedObject::Gone,
         })
+    }
+
+    /// Reads an object live. The cache keeps it if a request depends on it and nothing was known.
+    async fn read(
+        &self,
+        kind: &ObjectKind,
+        resource: &ApiResource,
+        name: &Name,
+        via: Via,
+    ) -> Result<KindObject, ObserveError> {
+        let object = KindObject::of(self.live.check_object(resource, name).await?);
+        if via == Via::Caches {
+            let mut state = self.world.write();
+            state.read_object(kind, name, object.clone());
+        }
+        Ok(object)
     }
 
     async fn resource(

@@ -42,13 +42,13 @@ fn watched(state: &mut State, name: &str, version: Option<&str>) {
 /// What the cache says of an object, and its version.
 fn said(state: &State, name: &str) -> String {
     match state.kinds[&kind()].get(&run(name)) {
-        Kept::There(object) => object.value().unwrap()["metadata"]["resourceVersion"]
+        Some(KindObject::There(object)) => object.value().unwrap()["metadata"]["resourceVersion"]
             .as_str()
             .unwrap()
             .to_owned(),
-        Kept::Unreadable => "unreadable".to_owned(),
-        Kept::Gone => "gone".to_owned(),
-        Kept::NotKept => "not kept".to_owned(),
+        Some(KindObject::Unreadable) => "unreadable".to_owned(),
+        Some(KindObject::Gone) => "gone".to_owned(),
+        None => "not kept".to_owned(),
     }
 }
 
