@@ -98,11 +98,10 @@ impl Applier {
     pub async fn apply(&self, job: &Job, steps: &[Step], read: Instant) -> Result<(), ApplyError> {
         let mut versions = Versions::new();
         let mut so_far = Ok(());
-        let mut bound = HashSet::new();
+        let mut kept = HashSet::new();
         for Step { write, gives } in steps {
-            // Nobody can empty a RoleBinding whose Role is gone.
-            if matches!(write, Write::Delete(Kind::Role, name, _) if bound.contains(name.as_str()))
-            {
+            // The API server changes no RoleBinding whose Role is gone, so it could not be emptied later.
+            if matches!(write, Write::Delete(Kind::Role, name, _) if kept.contains(name.as_str())) {
                 continue;
             }
             if *gives {
@@ -118,11 +117,12 @@ impl Applier {
                 Ok(()) => {}
                 Err(error) if *gives => return Err(error),
                 Err(ApplyError::NotLeading) => return Err(ApplyError::NotLeading),
-                Err(error) if write.kind() == Kind::RoleBinding => {
-                    bound.insert(write.name());
+                Err(error) => {
+                    if write.kind() == Kind::RoleBinding {
+                        kept.insert(write.name());
+                    }
                     so_far = so_far.and(Err(error));
                 }
-                Err(error) => so_far = so_far.and(Err(error)),
             }
         }
         so_far
@@ -144,24 +144,28 @@ impl Applier {
         versions: &mut Versions,
         policy: Policy,
     ) -> Result<(), ApplyError> {
+        let name = write.name();
+        let key = (write.kind(), name.to_owned());
         match write {
             Write::Create(Object::Role(role)) => self.create(job, role, policy).await,
             Write::Create(Object::Binding(binding)) => self.create(job, binding, policy).await,
             Write::Change(object, pin) => {
-                let name = object.metadata().name.clone().unwrap_or_default();
-                let key = (object.kind(), name.clone());
-                let pin = newest(pin, versions.get(&key));
+                let Pin { uid, version } = newest(pin, versions.get(&key));
+                let version = Some(version);
                 let version = match object {
-                    Object::Role(role) => self.change(job, &name, role, &pin, policy).await?,
+                    Object::Role(role) => {
+                        self.change(job, name, role, (uid, version), policy).await?
+                    }
                     Object::Binding(binding) => {
-                        self.change(job, &name, binding, &pin, policy).await?
+                        self.change(job, name, binding, (uid, version), policy)
+                            .await?
                     }
                 };
                 versions.insert(key, version);
                 Ok(())
             }
-            Write::Delete(kind, name, pin) => {
-                let pin = newest(pin, versions.get(&(*kind, name.clone())));
+            Write::Delete(kind, _, pin) => {
+                let pin = newest(pin, versions.get(&key));
                 match kind {
                     Kind::Role => self.delete::<Role>(job, name, pin).await,
                     Kind::RoleBinding => self.delete::<RoleBinding>(job, name, pin).await,
@@ -199,20 +203,20 @@ impl Applier {
         }
     }
 
+    /// Changes an object of this UID, and only this version of it if one is given.
     async fn change<K: Written>(
         &self,
         job: &Job,
         name: &str,
         object: &K,
-        pin: &Pin,
+        (uid, version): (String, Option<String>),
         policy: Policy,
     ) -> Result<String, ApplyError> {
         self.may_write("patch", &K::plural(&()))?;
         let api: Api<K> = self.api(job);
         let mut object = object.clone();
-        object.meta_mut().uid = Some(pin.uid.clone());
-        let version = Some(&pin.version).filter(|it| !it.is_empty());
-        object.meta_mut().resource_version = version.cloned();
+        object.meta_mut().uid = Some(uid);
+        object.meta_mut().resource_version = version;
         let params = PatchParams::apply(MANAGER).force();
         let patch = Patch::Apply(&object);
         let call = call::<K>("apply", job, name);
@@ -247,13 +251,10 @@ impl Applier {
                 let Some(kept) = answer.left() else {
                     return Ok(());
                 };
-                // Whatever somebody else makes of it meanwhile: it only loses.
-                let pin = Pin {
-                    uid: kept.meta().uid.clone().unwrap_or_default(),
-                    version: String::new(),
-                };
+                // Any version may be emptied: the object gives less afterwards, whatever it says meanwhile.
+                let pin = (kept.meta().uid.clone().unwrap_or_default(), None);
                 let empty = kept.emptied();
-                self.change(job, name, &empty, &pin, self.policy).await?;
+                self.change(job, name, &empty, pin, self.policy).await?;
                 Ok(())
             }
             Err(error) if error.status() == Some(404) => Ok(()),

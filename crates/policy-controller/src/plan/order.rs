@@ -331,7 +331,7 @@ fn left_to(found: &Found<RoleBinding>, stay: &BTreeSet<Holder>) -> Option<Write>
     Some(Write::Change(Object::Binding(narrowed), found.pin.clone()))
 }
 
-/// The part of a `RoleBinding` that may be applied, with nobody in it.
+/// The part of a `RoleBinding` that may be applied, without subjects.
 #[must_use]
 pub fn empty_binding(binding: &RoleBinding) -> RoleBinding {
     RoleBinding {
@@ -369,16 +369,15 @@ fn ours(metadata: &ObjectMeta) -> ObjectMeta {
 
 /// Whether what is being deleted, and stays, is empty already.
 fn is_done(step: &Step, there: &Managed) -> bool {
+    let name = step.write.name();
     match &step.write {
         Write::Change(Object::Role(role), _) if role.rules.iter().flatten().next().is_none() => {
-            let name = role.metadata.name.as_deref().unwrap_or_default();
             let found = there.roles.get(name).and_then(|it| it.object.as_ref());
             found.is_some_and(|it| rules(it).next().is_none())
         }
         Write::Change(Object::Binding(binding), _)
             if objects::subjects(binding).next().is_none() =>
         {
-            let name = binding.metadata.name.as_deref().unwrap_or_default();
             let found = there.bindings.get(name).and_then(|it| it.object.as_ref());
             found.is_some_and(|it| objects::subjects(it).next().is_none())
         }
