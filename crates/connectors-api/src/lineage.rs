@@ -328,7 +328,8 @@ fn prove<'a>(question: &Question<'a>, left: &'a mut usize) -> Step<Evidence> {
     run::is_run_by_tekton(&run)?;
 
     let mut proof = Proof::of(run, store, left)?;
-    // Anybody can create approvals with the labels of a check: one that the run does not ask for costs no read.
+    // Every account that may create approvals can copy the labels of a check. An approval that the run does not ask for
+    // costs no read.
     proof.asks_for(&approval, owner)?;
     let custom_run = proof.store.owned(RunKind::CustomRun, owner)?;
     let of_task_run = proof.child(RunKind::TaskRun, &task_run);

@@ -43,6 +43,16 @@ impl<'a> Proof<'a> {
         Ok(())
     }
 
+    /// The entries of a child.
+    fn entries<'b>(
+        &self,
+        kind: RunKind,
+        child: &'b str,
+    ) -> impl Iterator<Item = &'a Value> + use<'a, 'b> {
+        let children = self.children.iter();
+        children.filter(move |it| text(it, "/name") == child && kind.is(it))
+    }
+
     /// The entries of a pipeline task.
     fn entries_of(&self, task: &str) -> impl Iterator<Item = &'a Value> {
         let children = self.children.iter();
@@ -51,11 +61,10 @@ impl<'a> Proof<'a> {
 
     /// The run lists the CustomRun of an approval.
     pub(super) fn asks_for(&mut self, approval: &Object<'_>, owner: Owner<'_>) -> Step {
-        // Cheaper than a step each: strangers are as many as somebody likes.
+        // Less than a step for each child: the number of strangers has no limit.
         self.spend(self.children.len() / 8 + self.tasks().count() + 1)?;
         let kind = RunKind::CustomRun;
-        let is_listed = |it: &Value| text(it, "/name") == owner.name && kind.is(it);
-        if self.children.iter().any(is_listed) {
+        if self.entries(kind, owner.name).next().is_some() {
             return Ok(());
         }
         if self.makers(kind, owner.name).next().is_none() {
@@ -80,8 +89,7 @@ impl<'a> Proof<'a> {
 
     /// The pipeline task for which the run lists a child.
     fn task_of(&self, kind: RunKind, child: &Object<'_>) -> Step<&'a Value> {
-        let of_child = |it: &&Value| text(it, "/name") == child.name && kind.is(it);
-        let mut entries = self.children.iter().filter(of_child);
+        let mut entries = self.entries(kind, child.name);
         let Some(entry) = entries.next() else {
             return self.not_listed(kind, child.name);
         };

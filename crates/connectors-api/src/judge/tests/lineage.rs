@@ -192,7 +192,7 @@ fn modules_are_asked_only_about_proven_objects() {
     }
 }
 
-/// Anybody who may create approvals can copy the labels of a check, and the name of an object decides its place.
+/// Every account that may create approvals can copy the labels of a check, and the name of an object decides its place.
 #[test]
 fn approvals_of_strangers_do_not_use_up_the_steps_of_an_honest_one() {
     let mut question = asked(&World::honest()).with(|it| it.check()["match"] = "Any".into());

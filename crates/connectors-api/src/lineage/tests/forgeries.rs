@@ -230,7 +230,7 @@ fn f21_an_approval_that_took_the_name_before_the_gate_is_refused() {
     assert_eq!(world.refused(), LineageReason::ApprovalOlderThanCustomRun);
 }
 
-/// Who may write the status of the TaskRun must still win the race of F20, for the derived name.
+/// An account that may write the status of the TaskRun must still win the race of F20, for the derived name.
 #[test]
 fn f22_a_pod_that_a_forged_status_names_is_refused() {
     let mut world = victim();
