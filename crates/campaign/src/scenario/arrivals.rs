@@ -8,7 +8,7 @@ use super::{
     common::{A_WHILE, GRANTED, PENDING, revoked, scenario},
     runs::{FINISH, OF_RUNS, approve, later, prepared},
 };
-use crate::stage::{Part, RELEASE, Stage};
+use crate::stage::{Part, RELEASE, Stage, answered};
 
 /// The parts of an approved run arrive in other orders than usual, this one last.
 const fn arrives(name: &'static str, before: fn(&Stage), steps: &'static [Step]) -> Scenario {
@@ -62,8 +62,7 @@ pub(super) const ARRIVALS: [Scenario; 11] = [
             PENDING,
             Do("it arrives", |stage| {
                 stage.put_part(RELEASE, Part::Approval, |it| {
-                    it["spec"]["approvers"][0]["input"] = "approve".into();
-                    it["status"]["state"] = "approved".into();
+                    answered(it, "approve", "approved");
                 });
             }),
             GRANTED,

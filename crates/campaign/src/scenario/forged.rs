@@ -9,8 +9,8 @@ use super::{
     runs::{APPROVED, OF_RUNS, never, prepared},
 };
 use crate::stage::{
-    ANOTHER, APPS, BEFORE_ALL, Part, PolicyForm, RELEASE, RUN_LABEL, Stage, approver, params,
-    script,
+    ANOTHER, APPS, BEFORE_ALL, Part, PolicyForm, RELEASE, RUN_LABEL, Stage, answered, approver,
+    params, script,
 };
 
 /// One proven approval would suffice.
@@ -208,8 +208,7 @@ pub(super) const FORGED: [Scenario; 30] = [
         |stage| {
             differs(stage, Part::Approval, |it| {
                 it["metadata"]["name"] = "release-x".into();
-                it["spec"]["approvers"][0]["input"] = "approve".into();
-                it["status"]["state"] = "approved".into();
+                answered(it, "approve", "approved");
             });
         },
         &[A_WHILE],
@@ -234,8 +233,7 @@ pub(super) const FORGED: [Scenario; 30] = [
                 it["metadata"] = json!({
                     "name": "stranger", "namespace": APPS, "labels": {RUN_LABEL: RELEASE.name},
                 });
-                it["spec"]["approvers"][0]["input"] = "reject".into();
-                it["status"]["state"] = "rejected".into();
+                answered(it, "reject", "rejected");
             });
         },
         &[

@@ -210,6 +210,12 @@ pub fn approver(name: &str, input: &str) -> Value {
     json!({"name": name, "type": "User", "input": input})
 }
 
+/// The approver of an approval answers, and the gate counts.
+pub fn answered(approval: &mut Value, input: &str, state: &str) {
+    approval["spec"]["approvers"][0]["input"] = input.into();
+    approval["status"]["state"] = state.into();
+}
+
 /// The pipeline of all runs.
 fn pipeline() -> Value {
     json!({"tasks": [
@@ -278,10 +284,7 @@ impl Stage {
 
     /// The approver of a run answers, and the gate counts.
     pub fn answer(&self, run: Run, input: &str, state: &str) {
-        self.change_part(run, Part::Approval, |approval| {
-            approval["spec"]["approvers"][0]["input"] = input.into();
-            approval["status"]["state"] = state.into();
-        });
+        self.change_part(run, Part::Approval, |it| answered(it, input, state));
     }
 
     /// Cancels a run.
