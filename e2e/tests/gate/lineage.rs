@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Gate, name,
-    pipelines::{Pipelines, approval, labels, policy_of_runs},
+    pipelines::{GATE, Pipelines, approval, labels, policy_of_runs},
     uid,
 };
 
@@ -82,7 +82,7 @@ fn an_approval_and_a_time_window_pass_together_and_the_end_of_the_window_revokes
     let selector = |kind: &str| {
         json!({
             "labels": {"tekton.dev/pipelineRun": template},
-            "objectRef": {"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": kind},
+            "objectRef": {"apiVersion": GATE, "kind": kind},
         })
     };
     let mut window = selector("ApprovalRequest");
@@ -96,7 +96,7 @@ fn an_approval_and_a_time_window_pass_together_and_the_end_of_the_window_revokes
     pipelines.begin("run", &json!(["alice"]), "1");
     let window = |name: &str, kind: &str| {
         json!({
-            "apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalRequest",
+            "apiVersion": GATE, "kind": "ApprovalRequest",
             "metadata": {"name": name, "labels": {"tekton.dev/pipelineRun": "run"}}, "spec": {"type": kind},
         })
     };
@@ -165,7 +165,7 @@ fn stranger(name: &str) -> Value {
         "apiVersion": "tekton.dev/v1beta1", "kind": "CustomRun",
         "metadata": {"name": name, "labels": labels("run", "wait")},
         "spec": {
-            "customRef": {"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"},
+            "customRef": {"apiVersion": GATE, "kind": "ApprovalTask"},
             "params": [{"name": "approvers", "value": ["mallory"]}],
         },
     })
@@ -215,7 +215,7 @@ const FORGERIES: &[Forgery] = &[
         after: |pipelines, gate| {
             let mut child = pipelines.forged_child(CUSTOM_RUN, "run", "run-wait-1", "wait");
             child["spec"] = json!({
-                "customRef": {"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"},
+                "customRef": {"apiVersion": GATE, "kind": "ApprovalTask"},
                 "params": [{"name": "approvers", "value": ["mallory"]}],
             });
             gate.create(&child).unwrap();

@@ -4,7 +4,7 @@
 use e2e::api::kinds::APPROVAL_TASK;
 use serde_json::{Value, json};
 
-use crate::support::{Approval, Gate, check_of, condition, policy, uid};
+use crate::support::{Approval, Gate, check_of, condition, pipelines::GATE, policy, uid};
 
 fn sign_off(name: &str, app: &str, spec: &Value) -> Value {
     json!({
@@ -99,7 +99,7 @@ fn only_objects_with_the_fields_of_the_field_selector_count() {
 /// An `ApprovalTask` as Tekton's approval gate keeps it, for a pod.
 fn task(approvers: &Value) -> Value {
     json!({
-        "apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask",
+        "apiVersion": GATE, "kind": "ApprovalTask",
         "metadata": {"name": "task", "labels": {"app": "job"}}, "spec": {"approvers": approvers},
     })
 }
@@ -115,8 +115,7 @@ fn an_approval_task_without_proof_counts_with_enough_of_the_policys_approvers() 
         let mut policy = policy(connector, Approval::SignOff);
         policy["spec"]["connector"]["names"] = json!([connector]);
         let check = check_of(&mut policy);
-        check["selector"]["objectRef"] =
-            json!({"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"});
+        check["selector"]["objectRef"] = json!({"apiVersion": GATE, "kind": "ApprovalTask"});
         check["selector"]["labels"] = json!({"app": "job"});
         check["provenance"] = json!("None");
         if let Some(approvers) = approvers {

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use super::{CONNECTOR, Gate, MOUNT, name, volume};
 
-const GATE: &str = "openshift-pipelines.org/v1alpha1";
+/// Group and version of the gate.
+pub(crate) const GATE: &str = "openshift-pipelines.org/v1alpha1";
 const RUN_LABEL: &str = "tekton.dev/pipelineRun";
 const TASK_LABEL: &str = "tekton.dev/taskRun";
 /// What the names of members begin with. The gate lists a member once the member answers.
@@ -26,16 +27,21 @@ pub(crate) struct Pipelines<'a> {
     gate: &'a Gate,
 }
 
+/// A pipeline task that waits for so many approvals of these approvers.
+pub(crate) fn wait_for(approvers: &Value, needed: &str) -> Value {
+    json!({
+        "name": "wait", "taskRef": {"apiVersion": GATE, "kind": "ApprovalTask"},
+        "params": [
+            {"name": "approvers", "value": approvers},
+            {"name": "numberOfApprovalsRequired", "value": needed},
+        ],
+    })
+}
+
 /// A pipeline with a task that waits for its approvers and one that deploys.
 pub(crate) fn pipeline(approvers: &Value, needed: &str) -> Value {
     json!({"tasks": [
-        {
-            "name": "wait", "taskRef": {"apiVersion": GATE, "kind": "ApprovalTask"},
-            "params": [
-                {"name": "approvers", "value": approvers},
-                {"name": "numberOfApprovalsRequired", "value": needed},
-            ],
-        },
+        wait_for(approvers, needed),
         {"name": "deploy", "taskSpec": {"steps": [{"name": "deploy", "image": "tool:1"}]}},
     ]})
 }
@@ -69,7 +75,8 @@ pub(crate) fn wait_for_word(gate: &Gate, pod: &str, words: &[&str]) -> Value {
     )
 }
 
-fn owned_by(owner: &Value) -> Value {
+/// The references of an object to its controller.
+pub(crate) fn owned_by(owner: &Value) -> Value {
     json!([{
         "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
         "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,

@@ -10,10 +10,9 @@ use e2e::{
 };
 use serde_json::{Value, json};
 
+use super::forged::{approval, custom_run, labels, pod, task_run};
 use super::live::Live;
-use super::pipelines::{
-    GATE, deploy_with, deploying, run, spec, step, volumes, wait, wait_for, with,
-};
+use super::pipelines::{deploy_with, run, step, wait, wait_for, with};
 use crate::support::{
     Gate, check_of,
     pipelines::{policy_of_runs, wait_for_word},
@@ -48,68 +47,6 @@ fn of_two() -> Value {
         wait_for(&json!(["alice", "bob"]), "2"),
         deploy_with(json!({}))
     ]))
-}
-
-/// The labels of a child, as anybody can read and write them.
-fn labels(task: &str) -> Value {
-    json!({
-        "tekton.dev/pipelineRun": "run", "tekton.dev/pipelineTask": task, "tekton.dev/pipeline": "run",
-        "tekton.dev/memberOf": "tasks",
-    })
-}
-
-/// A `CustomRun` whose approver is its author.
-fn custom_run(name: &str, owners: &Value) -> Value {
-    json!({
-        "apiVersion": "tekton.dev/v1beta1", "kind": "CustomRun",
-        "metadata": {"name": name, "labels": labels("wait"), "ownerReferences": owners},
-        "spec": {
-            "customRef": {"apiVersion": GATE, "kind": "ApprovalTask"}, "serviceAccountName": "default",
-            "params": [
-                {"name": "approvers", "value": ["mallory"]}, {"name": "numberOfApprovalsRequired", "value": "1"},
-            ],
-        },
-    })
-}
-
-/// A `TaskRun` with the connector's volume and a step of its author.
-fn task_run(name: &str, owners: &Value) -> Value {
-    let step = with(deploying(), json!({"name": "evil"}));
-    json!({
-        "apiVersion": "tekton.dev/v1", "kind": "TaskRun",
-        "metadata": {"name": name, "labels": labels("deploy"), "ownerReferences": owners},
-        "spec": {"serviceAccountName": "default", "taskSpec": with(spec(), json!({"steps": [step]}))},
-    })
-}
-
-/// A pod with the connector's volume.
-fn pod(name: &str, task_run: &str, owners: &Value) -> Value {
-    let container = with(
-        step("evil", &json!(["cat", "--then-wait", "/connector"])),
-        json!({"volumeMounts": [{"name": "connector", "mountPath": "/connector"}]}),
-    );
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "ownerReferences": owners,
-            "labels": with(labels("deploy"), json!({"tekton.dev/taskRun": task_run})),
-        },
-        "spec": {
-            "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "volumes": volumes(),
-            "containers": [container],
-        },
-    })
-}
-
-/// An `ApprovalTask` whose approver is its author. The gate's webhook wants the answers to be open.
-fn approval(name: &str) -> Value {
-    json!({
-        "apiVersion": GATE, "kind": "ApprovalTask", "metadata": {"name": name, "labels": labels("wait")},
-        "spec": {
-            "approvers": [{"name": "mallory", "type": "User", "input": "pending"}],
-            "numberOfApprovalsRequired": 1,
-        },
-    })
 }
 
 fn approve(live: &Live, _: &ApiClient) -> Result<(), ApiError> {

@@ -9,7 +9,10 @@ use e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Gate, name, pipelines::policy_of_runs};
+use crate::support::{
+    Gate,
+    pipelines::{owned_by, policy_of_runs},
+};
 
 /// Pods of a run begin one after the other, and images may have to be pulled.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -55,11 +58,10 @@ impl Live {
         api.acting_as(&mallory)
     }
 
-    /// The name of the run, which its author may leave to the API server.
+    /// The honest run. Its author may leave its name to the API server.
     fn run(&self) -> Value {
         let mut runs = self.gate.api().list(PIPELINE_RUN, "").unwrap();
-        let is_first = |it: &Value| it["metadata"]["name"] != "evil";
-        runs.retain(is_first);
+        runs.retain(|it| it["metadata"]["name"] != "evil");
         assert_eq!(runs.len(), 1, "{runs:?}");
         runs.remove(0)
     }
@@ -144,28 +146,18 @@ impl Live {
     /// Both honest children of the run, and the approval: what a forgery is about.
     pub(super) fn wait_for_both(&self) {
         self.children("wait", 1);
-        let deploy = self.children("deploy", 1);
-        wait(&format!("TaskRun {}", deploy[0]), || {
-            match self.gate.api().get(TASK_RUN, &deploy[0]) {
+        let deploy = self.children("deploy", 1).remove(0);
+        for (kind, name) in [(TASK_RUN, deploy.as_str()), (APPROVAL_TASK, "run-wait")] {
+            wait(name, || match self.gate.api().get(kind, name) {
                 Ok(Some(_)) => Ok(()),
                 other => Err(format!("{other:?}")),
-            }
-        });
-        wait("the approval", || {
-            match self.gate.api().get(APPROVAL_TASK, "run-wait") {
-                Ok(Some(_)) => Ok(()),
-                other => Err(format!("{other:?}")),
-            }
-        });
+            });
+        }
     }
 
-    /// The reference by which a run owns its children, for a forger who may read it.
-    pub(super) fn owner(&self, kind: ResourceKind, name_of_it: &str) -> Value {
-        let object = self.gate.object(kind, name_of_it);
-        json!([{
-            "apiVersion": object["apiVersion"], "kind": object["kind"], "name": name(&object),
-            "uid": object["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
-        }])
+    /// The reference by which an object owns others, for a forger who may read it.
+    pub(super) fn owner(&self, kind: ResourceKind, name: &str) -> Value {
+        owned_by(&self.gate.object(kind, name))
     }
 
     pub(super) fn owner_of_children(&self) -> Value {

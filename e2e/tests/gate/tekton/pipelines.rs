@@ -3,9 +3,8 @@
 use e2e::images::Image;
 use serde_json::{Value, json};
 
+pub(super) use crate::support::pipelines::{GATE, wait_for};
 use crate::support::{CONNECTOR, MOUNT, volume};
-
-pub(super) const GATE: &str = "openshift-pipelines.org/v1alpha1";
 
 /// The image of the tests' pods; the run may name another one.
 fn image() -> String {
@@ -25,17 +24,6 @@ pub(super) fn with(mut object: Value, more: Value) -> Value {
 /// A pipeline task that waits for one approval of these approvers.
 pub(super) fn wait(approvers: &Value) -> Value {
     wait_for(approvers, "1")
-}
-
-/// The same for a number of approvals.
-pub(super) fn wait_for(approvers: &Value, needed: &str) -> Value {
-    json!({
-        "name": "wait", "taskRef": {"apiVersion": GATE, "kind": "ApprovalTask"},
-        "params": [
-            {"name": "approvers", "value": approvers},
-            {"name": "numberOfApprovalsRequired", "value": needed},
-        ],
-    })
 }
 
 /// A step of the test workload.
