@@ -465,7 +465,7 @@ mod tests {
             }
         };
         let applier = reconciler(&server).applier;
-        // Somebody else has changed the binding since it was read.
+        // Another client has changed the binding since it was read.
         for (read, expected) in [("1", true), ("", false)] {
             let there = server.get("rolebindings", OWN, "x").unwrap();
             let now = there["metadata"]["resourceVersion"].as_str().unwrap();

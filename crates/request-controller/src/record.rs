@@ -1,8 +1,8 @@
 //! The decision about a request as one line of the log: requests are deleted some time after their end, and auditors
 //! ask later.
 //!
-//! Names, UIDs, versions, states and times, never more of an object. A line is bounded: whoever writes long approvals
-//! would otherwise have the lines of others rotated away.
+//! Names, UIDs, versions, states and times, never more of an object. A line is bounded: long approvals of one tenant
+//! would otherwise rotate the lines of others away.
 
 use connectors_api::{
     AccessRequest,

@@ -23,7 +23,7 @@ const NO_OBJECT: usize = 64;
 /// Which objects of a kind the cache keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keeps {
-    /// Those that a request depends on: whoever runs pipelines fills no memory with runs that nobody asks about.
+    /// Those that a request depends on: runs of pipelines that no request asks about take no memory.
     Linked,
     /// All, because checks find them by their labels.
     All,
@@ -255,8 +255,8 @@ impl State {
             cache.begin();
         }
         cache.state = state;
-        // Whoever writes policies names kinds as often as somebody likes, and must not have all requests looked at. The
-        // kinds between pods and approvals are the installation's.
+        // Every author of policies can name new kinds, and must not cause a look at all requests. The kinds between pods
+        // and approvals are the installation's.
         let is_of_all = self.policies.kinds_between().any(|it| it == *kind);
         let all = self.requests.all().into_iter();
         let open = all.filter(|it| self.requests.is_open(it));

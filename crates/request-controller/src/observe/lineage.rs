@@ -250,7 +250,7 @@ mod tests {
         asked.map(|it| it.name.name.clone()).collect()
     }
 
-    /// Anybody who may create approvals can copy labels, and name any object as the owner.
+    /// Every account that may create approvals can copy labels, and name any object as the owner.
     #[tokio::test(start_paused = true)]
     async fn nothing_is_read_for_approvals_of_strangers() {
         let cluster = Cluster::with_run();

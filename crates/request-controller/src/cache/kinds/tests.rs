@@ -64,7 +64,7 @@ fn linked(names: &[&str]) -> State {
     state
 }
 
-/// Whoever runs pipelines fills no memory with them.
+/// A tenant's pipelines alone take no memory.
 #[test]
 fn objects_that_no_request_depends_on_are_not_kept() {
     let mut state = linked(&["a"]);

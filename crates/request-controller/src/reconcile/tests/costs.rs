@@ -117,7 +117,7 @@ async fn an_approval_wakes_only_the_requests_that_select_it() {
     another["metadata"]["labels"]["tekton.dev/pipelineRun"] = "other".into();
     let wakes = |name: &str| cluster.news(&controller, "approvaltasks", name).len();
     server.put("approvaltasks", another);
-    assert_eq!(wakes("other-wait"), 1, "nobody has looked yet");
+    assert_eq!(wakes("other-wait"), 1, "no look was complete yet");
     look(&controller).await.unwrap();
     assert_eq!((wakes("other-wait"), wakes("run-wait")), (0, 1));
     let relabel = |run: &'static str| {
