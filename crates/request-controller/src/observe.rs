@@ -168,18 +168,15 @@ impl Observer {
         self.world.write().sought.forget(name);
         let seen = self.observe_request(name, request, (via, freshness), &links);
         let seen = seen.await?;
-        if let Some(sought) = links.sought() {
-            let mut state = self.world.write();
-            if state.requests.get(name).is_some() {
-                state.sought.learn(name, sought);
-            }
+        let mut state = self.world.write();
+        // The request does not depend any more on objects that this reconciliation did not read.
+        state.depends_on(name, |it| links.has(it));
+        if let Some(sought) = links.sought()
+            && state.requests.get(name).is_some()
+        {
+            state.sought.learn(name, sought);
         }
-        let is_linked = self.world.read().links.of_request(name).next().is_some();
-        if is_linked {
-            // The request does not depend any more on objects that this reconciliation did not read.
-            let mut state = self.world.write();
-            state.depends_on(name, |it| links.has(it));
-        }
+        drop(state);
         Ok(Some(seen))
     }
 
