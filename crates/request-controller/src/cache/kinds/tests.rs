@@ -148,3 +148,21 @@ fn linked_objects_have_the_share_of_their_namespace() {
     assert!(weight <= MOST_OF_NAMESPACE, "{weight}");
     assert_eq!(said(&state, "1"), "not kept");
 }
+
+#[test]
+fn a_kind_that_is_narrowed_keeps_what_requests_depend_on() {
+    let mut state = linked(&["a"]);
+    state.begin_kind(&kind(), Keeps::All);
+    for name in ["a", "b"] {
+        watched(&mut state, name, Some("1"));
+    }
+    let both = state.kinds[&kind()].weight();
+    assert_eq!(
+        (said(&state, "a"), said(&state, "c")),
+        ("1".to_owned(), "gone".to_owned())
+    );
+    state.narrow_kind(&kind());
+    let names = ["a", "b", "c"].map(|it| said(&state, it));
+    assert_eq!(names, ["1", "not kept", "not kept"]);
+    assert_eq!(2 * state.kinds[&kind()].weight(), both);
+}
