@@ -224,6 +224,24 @@ async fn a_request_that_is_gone_leaves_no_links() {
 /// The approval and everything else are as they were: the run alone decides.
 #[tokio::test]
 async fn a_remembered_answer_is_about_the_run_as_it_was() {
+    // Before the grant: another object of the same number.
+    let cluster = Cluster::with_run();
+    cluster.approve();
+    let runs = |image: &str| {
+        cluster.server.change("taskruns", "run-deploy", |run| {
+            run["spec"]["taskSpec"]["steps"][0]["image"] = image.into();
+        });
+    };
+    runs("evil:1");
+    let controller = cluster.controller();
+    for image in ["evil:1", "tool:1"] {
+        runs(image);
+        cluster.fill(&controller);
+        look(&controller).await.unwrap();
+        let is_granted = cluster.phase() == "Granted";
+        assert_eq!(is_granted, image == "tool:1", "{image}");
+    }
+    // And after it.
     let cluster = granted().await;
     let controller = cluster.controller();
     look(&controller).await.unwrap();
