@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -73,12 +73,12 @@ impl Proxy {
         self.way.send_replace(way);
     }
 
-    /// Breaks off every connection.
+    /// Breaks off every connection. What the server writes afterwards reaches nobody.
     pub(super) fn reset(&self) {
         self.fate.send_replace(Some(Fate::Reset));
     }
 
-    /// Lets every connection be, and lets nothing through any more.
+    /// Lets every connection be, and lets nothing of what is written afterwards through.
     pub(super) fn silence(&self) {
         self.fate.send_replace(Some(Fate::Silenced));
     }
@@ -100,8 +100,10 @@ async fn serve(
         return;
     };
     tokio::select! {
-        _ = copy_bidirectional(&mut near, &mut far) => return,
+        // The fate is older than all bytes that arrive after it, even when this task runs late.
+        biased;
         changed = fate.changed() => if changed.is_err() { return },
+        _ = copy_bidirectional(&mut near, &mut far) => return,
     }
     let fate = *fate.borrow();
     match fate {
@@ -116,4 +118,22 @@ async fn serve(
 /// Longer than any test: who is never told that a connection is dead has to find out.
 async fn hold<T>(_connection: &T) {
     sleep(Duration::from_mins(10)).await;
+}
+
+/// One thread, so that the connection's task runs only after the bytes are there too.
+#[tokio::test]
+async fn bytes_that_arrive_after_a_reset_are_not_passed_on() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    for _ in 0..20 {
+        let proxy = Proxy::to(listener.local_addr().unwrap()).await;
+        let mut near = TcpStream::connect(proxy.address()).await.unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        far.write_all(b"before").await.unwrap();
+        let mut read = [0; 6];
+        near.read_exact(&mut read).await.unwrap();
+        proxy.reset();
+        far.try_write(b"after").unwrap();
+        let after = near.read(&mut read).await;
+        assert!(after.is_err(), "read {after:?} after the reset");
+    }
 }
