@@ -8,6 +8,7 @@
 
 mod approvers;
 mod candidate;
+mod creator;
 mod input;
 mod message;
 mod object;
@@ -23,6 +24,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 pub use candidate::{ProofNeeded, not_shared, proof_needed, without_proof};
@@ -62,6 +64,9 @@ pub struct Question<P = Value> {
     /// The objects between the pod and the approvals, for checks that ask for a proof. After the grant: the pipeline
     /// run that the grant rests on.
     pub lineage: Vec<Value>,
+    /// Since when the installation keeps the creators of pipeline runs true. None if it does not. After the grant it
+    /// does not matter.
+    pub creators_since: Option<Timestamp>,
     /// Before or after the grant.
     pub stage: Stage,
 }
@@ -180,6 +185,7 @@ impl<P> Question<P> {
             candidates,
             shared,
             lineage,
+            creators_since,
             stage,
         } = self;
         Question {
@@ -189,6 +195,7 @@ impl<P> Question<P> {
             candidates,
             shared,
             lineage,
+            creators_since,
             stage,
         }
     }
@@ -212,6 +219,7 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
         mut candidates,
         shared,
         lineage,
+        creators_since,
         stage,
     } = question;
     let is_foreign = pod_namespace != policy.namespace;
@@ -225,6 +233,7 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
         if let ProofNeeded::By(Lineage::Tekton) = proof_needed(&of.check) {
             for object in &mut objects {
                 object.prove(&pod, &lineage, stage, &mut steps);
+                object.find_creator(creators_since, stage);
             }
         }
         found.push(objects);

@@ -61,6 +61,7 @@ pub(crate) mod tests;
 
 use std::fmt;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 pub use object::RunKind;
@@ -109,6 +110,8 @@ pub struct Evidence {
     pub objects: Vec<ObjectRef>,
     /// The approving users, ordered.
     pub approvers: Vec<Approver>,
+    /// Where the run comes from. None if the run is gone after a grant.
+    pub origin: Option<Origin>,
 }
 
 /// An approving user.
@@ -120,6 +123,15 @@ pub struct Approver {
     pub group: Option<String>,
     /// The user's words.
     pub message: Option<String>,
+}
+
+/// Where a pipeline run comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// When the run was created.
+    pub created: Timestamp,
+    /// Who created it, by its annotation. It is true only where an admission rule keeps it so.
+    pub creator: Option<String>,
 }
 
 /// What a proof lacks.
@@ -288,12 +300,12 @@ pub fn still_holds(approval: &Value, runs: &[Value]) -> Verdict {
     let holds = || {
         let approval = Object::read(approval)?;
         approval::is_of_the_gate(&approval)?;
-        let runs = runs
-            .iter()
-            .map(|it| live_run(it).map(|run| run.reference()));
-        let objects = runs.collect::<Step<_>>()?;
-        let approvers = approval::decision(&approval)?;
-        Ok(Evidence { objects, approvers })
+        let runs = runs.iter().map(live_run).collect::<Step<Vec<_>>>()?;
+        Ok(Evidence {
+            objects: runs.iter().map(Object::reference).collect(),
+            approvers: approval::decision(&approval)?,
+            origin: runs.first().map(run::origin),
+        })
     };
     verdict(holds())
 }
@@ -347,5 +359,9 @@ fn prove<'a>(question: &Question<'a>, left: &'a mut usize) -> Step<Evidence> {
     let others = proof.used().into_iter();
     let others: Vec<_> = others.filter(|it| !objects.contains(it)).collect();
     objects.extend(others);
-    Ok(Evidence { objects, approvers })
+    Ok(Evidence {
+        objects,
+        approvers,
+        origin: Some(run::origin(&run)),
+    })
 }

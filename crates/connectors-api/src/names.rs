@@ -21,6 +21,15 @@ pub const CATEGORY: &str = "connectors-approval";
 /// Value of the label `app.kubernetes.io/managed-by` on every Role and RoleBinding of ours.
 pub const MANAGED_BY: &str = "connectors-approval";
 
+/// The longest user name that a policy can hold.
+pub const LONGEST_USER: usize = 512;
+
+/// The annotation of a `PipelineRun` that names the user who created it.
+pub const CREATOR: &str = "connectors.alauda.io/creator";
+
+/// The `ValidatingAdmissionPolicy` that keeps [`CREATOR`] true, and its binding.
+pub const CREATOR_RULE: &str = "pipelinerun-creators.connectors.alauda.io";
+
 /// True for a valid name of a namespace.
 #[must_use]
 pub fn is_dns_label(text: &str) -> bool {

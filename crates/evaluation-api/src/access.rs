@@ -7,7 +7,8 @@ mod question;
 mod who_can;
 
 pub use answer::{
-    AccessAnswer, AnswerError, Binding, Decision, Gating, RequestSeen, Requestable, wire_time,
+    AccessAnswer, AnswerError, Binding, Decision, Gating, RequestSeen, Requestable, read_time,
+    wire_time,
 };
 pub(crate) use asked::written;
 pub use asked::{AskedAtOnce, ReadError};

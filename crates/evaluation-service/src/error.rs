@@ -75,6 +75,9 @@ pub enum Refused {
     /// A field that is shared has no path.
     #[error("candidates: shared_fields: {0}")]
     SharedFields(SharedFieldsError),
+    /// The time since which creators are true cannot be read.
+    #[error("creators_since: is no time")]
+    CreatorsSince,
     /// The candidates of one check are given twice.
     #[error("candidates: check {0:?} is named twice")]
     CheckTwice(String),
@@ -142,7 +145,7 @@ impl Refused {
             Self::Question(QuestionError::Missing(_)) => {
                 (Code::InvalidArgument, Reason::FieldMissing, None)
             }
-            Self::Question(_) | Self::Stage | Self::SharedFields(_) => {
+            Self::Question(_) | Self::Stage | Self::SharedFields(_) | Self::CreatorsSince => {
                 (Code::InvalidArgument, Reason::FieldInvalid, None)
             }
             Self::NoMessage => (Code::InvalidArgument, Reason::MessageInvalid, None),
@@ -190,6 +193,7 @@ impl Refused {
             Self::Question(error) => Some((FIELD, error.field())),
             Self::Json(field) => Some((FIELD, field.as_str())),
             Self::Stage => Some((FIELD, "stage")),
+            Self::CreatorsSince => Some((FIELD, "creators_since")),
             Self::CheckTwice(_) | Self::SharedFields(_) => Some((FIELD, "candidates")),
             Self::TooManyAtOnce => Some((FIELD, "questions")),
             Self::PolicyTooLong => Some((FIELD, "policy")),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use connectors_api::judge::{self, Policy, Prepared, Question, Stage};
 use connectors_api::shared_fields::FieldPath;
+use evaluation_api::access::read_time;
 use evaluation_api::judgement;
 use evaluation_api::v1::{self, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage};
 use futures::future::BoxFuture;
@@ -63,6 +64,7 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<Question<()>, Refused> {
         candidates,
         stage: _,
         lineage,
+        creators_since,
     } = request;
     let mut found = BTreeMap::new();
     let mut shared = BTreeMap::new();
@@ -82,6 +84,7 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<Question<()>, Refused> {
         }
     }
     let lineage = lineage.iter().map(|object| json("lineage", object));
+    let read_time = |time| read_time(time).ok_or(Refused::CreatorsSince);
     Ok(Question {
         policy: (),
         context: json("context_object", context_object)?,
@@ -89,6 +92,7 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<Question<()>, Refused> {
         candidates: found,
         shared,
         lineage: lineage.collect::<Result<_, _>>()?,
+        creators_since: creators_since.as_ref().map(read_time).transpose()?,
         stage: stage(request)?,
     })
 }

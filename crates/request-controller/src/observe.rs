@@ -1,6 +1,7 @@
 //! All reads of one reconciliation: from the caches first, and from the API server before a decision that needs live
 //! reads.
 
+mod creators;
 mod judge;
 mod lineage;
 mod links;
@@ -29,6 +30,7 @@ use thiserror::Error;
 use tokio::task::yield_now;
 use tracing::warn;
 
+use creators::CreatorRule;
 use judge::WholePod;
 use links::LinksRead;
 use objects::{CheckObjects, Look};
@@ -97,6 +99,7 @@ pub struct Observer {
     policy_lists: PolicyLists,
     answers: Answers,
     pods: Pods,
+    creator_rule: CreatorRule,
     /// Limits the concurrent questions about the policies of one namespace, separately before and after a grant. A
     /// live observation takes one turn for all its questions.
     turns: TenantTurns<(String, i32)>,
@@ -122,6 +125,7 @@ impl Observer {
             most_waiting,
             answers: Answers::default(),
             pods: Pods::default(),
+            creator_rule: CreatorRule::default(),
             turns: TenantTurns::of(judge::ASKED_FOR_ONE),
         }
     }

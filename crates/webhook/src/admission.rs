@@ -5,6 +5,7 @@ mod judge;
 mod lookups;
 mod mutate;
 mod policies;
+mod runs;
 
 use std::{borrow::Cow, time::Duration};
 
@@ -21,6 +22,7 @@ use lookups::{Lookups, Unanswered};
 use policies::Policies;
 
 pub(crate) use connectors::WEIGHT as CONNECTOR;
+pub(crate) use runs::WEIGHT as RUN;
 
 const CREATED: Scope = Scope {
     resource: || AccessRequest::plural(&()),
@@ -106,6 +108,17 @@ impl Connectors {
             warnings.extend((is_there == Ok(Ok(false))).then(|| connectors::no_class(class)));
         }
         Answer::Allowed { patch, warnings }
+    }
+}
+
+/// Writes into a new pipeline run who creates it, and never refuses one: other software owns them.
+pub(crate) fn name_creator(request: &Request) -> Answer {
+    let creator = request.user_info.username.as_deref().unwrap_or_default();
+    match &request.object {
+        Some(run) if request.operation == Operation::Create => {
+            Answer::patched(runs::stamped(run.get(), creator))
+        }
+        Some(_) | None => Answer::allowed(),
     }
 }
 

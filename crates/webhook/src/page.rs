@@ -7,14 +7,24 @@ pub(crate) enum Page {
     ValidateAccessRequests,
     ValidateAccessPolicies,
     MutateConnectors,
+    MutatePipelineRuns,
+}
+
+/// How much of a review's user is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UserPart {
+    Nothing,
+    Name,
+    Whole,
 }
 
 impl Page {
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::MutateAccessRequests,
         Self::ValidateAccessRequests,
         Self::ValidateAccessPolicies,
         Self::MutateConnectors,
+        Self::MutatePipelineRuns,
     ];
 
     pub(crate) const fn path(self) -> &'static str {
@@ -23,6 +33,7 @@ impl Page {
             Self::ValidateAccessRequests => "/validate/accessrequests",
             Self::ValidateAccessPolicies => "/validate/accesspolicies",
             Self::MutateConnectors => "/mutate/connectors",
+            Self::MutatePipelineRuns => "/mutate/pipelineruns",
         }
     }
 
@@ -33,16 +44,18 @@ impl Page {
             Self::ValidateAccessRequests => "validate-accessrequests",
             Self::ValidateAccessPolicies => "validate-accesspolicies",
             Self::MutateConnectors => "mutate-connectors",
+            Self::MutatePipelineRuns => "mutate-pipelineruns",
         }
     }
 
-    /// Whether the user matters. A connector is labelled for every user, and never refused.
-    pub(crate) const fn is_about_users(self) -> bool {
+    /// How much of the user matters. Connectors and pipeline runs are never refused, whoever writes them.
+    pub(crate) const fn user_part(self) -> UserPart {
         match self {
             Self::MutateAccessRequests
             | Self::ValidateAccessRequests
-            | Self::ValidateAccessPolicies => true,
-            Self::MutateConnectors => false,
+            | Self::ValidateAccessPolicies => UserPart::Whole,
+            Self::MutateConnectors => UserPart::Nothing,
+            Self::MutatePipelineRuns => UserPart::Name,
         }
     }
 }

@@ -15,6 +15,8 @@ use serde::{
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::page::UserPart;
+
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
@@ -175,11 +177,11 @@ pub(crate) enum Operation {
     Connect,
 }
 
-/// Reads a body. Users are read where it matters who asks.
+/// Reads a body, and of the user as much as matters.
 pub(crate) fn parse(
     body: &Bytes,
     peer: IpAddr,
-    is_about_users: bool,
+    user_part: UserPart,
 ) -> Result<Request, ReviewError> {
     let Envelope {
         api_version,
@@ -214,10 +216,10 @@ pub(crate) fn parse(
         sub_resource: maybe("the subresource", sub_resource)?,
         namespace: maybe("the namespace", namespace)?,
         operation,
-        user_info: if is_about_users {
-            user(&uid, user_info)?
-        } else {
-            UserInfo::default()
+        user_info: match user_part {
+            UserPart::Nothing => UserInfo::default(),
+            UserPart::Name => user_name(user_info)?,
+            UserPart::Whole => user(&uid, user_info)?,
         },
         object: object.map(|part| Text::of(body, part)),
         old_object: old_object.map(|part| Text::of(body, part)),
@@ -231,6 +233,20 @@ fn word(name: &'static str, text: Cow<'_, str>) -> Result<String, ReviewError> {
         return Err(ReviewError::LongWord(name));
     }
     Ok(text.into_owned())
+}
+
+/// The name of a user, whatever else there is of it.
+fn user_name(text: &RawValue) -> Result<UserInfo, ReviewError> {
+    #[derive(Deserialize)]
+    struct OnlyName {
+        #[serde(default)]
+        username: Option<String>,
+    }
+    let OnlyName { username } = serde_json::from_str(text.get()).map_err(ReviewError::Shape)?;
+    Ok(UserInfo {
+        username,
+        ..UserInfo::default()
+    })
 }
 
 /// A user with a name, counted before anything of it is kept.

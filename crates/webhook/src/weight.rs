@@ -62,6 +62,14 @@ pub(crate) const CONNECTORS: Sizes = Sizes {
     heaviest: 2 * MIB,
 };
 
+/// Of a pipeline run only the annotations are looked for.
+pub(crate) const RUNS: Sizes = Sizes {
+    bodies: 8 * MIB,
+    largest: 4 * MIB,
+    trees: MIB,
+    heaviest: MIB / 2,
+};
+
 /// Room for what is being reviewed of one kind.
 #[derive(Clone)]
 pub(crate) struct Scales {
@@ -258,7 +266,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_address_takes_half_and_waits_for_itself_alone() {
-        for sizes in [POLICIES, REQUESTS, CONNECTORS] {
+        for sizes in [POLICIES, REQUESTS, CONNECTORS, RUNS] {
             let scales = scales(sizes);
             let deadline = Instant::now() + Duration::from_secs(4);
             let _half = scales.tree(PEER_A, sizes.trees / PEER, deadline).await;

@@ -67,6 +67,7 @@ impl Check {
             }],
             stage: EvaluationStage::BeforeGrant.into(),
             lineage: vec![],
+            creators_since: None,
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use e2e::api::kinds::{APPROVAL_TASK, CUSTOM_RUN, TASK_RUN};
+use connectors_api::names::CREATOR_RULE;
+use e2e::api::kinds::{APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, TASK_RUN};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -22,7 +23,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The policies and their bindings.
 fn policies() -> Vec<Value> {
-    let objects = with(json!({"tekton": {"admission": {"enabled": true}}}));
+    let objects =
+        with(json!({"tekton": {"admission": {"enabled": true}, "creators": {"enabled": true}}}));
     let kinds = [
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
@@ -55,7 +57,30 @@ fn the_rules_about_tekton_are_off_unless_the_values_say_so() {
     let objects = defaults();
     let all = of_kind(&objects, "ValidatingAdmissionPolicy");
     let mut names = all.iter().map(|it| name(it));
-    assert!(!names.any(|it| it.starts_with("tekton-")));
+    assert!(!names.any(|it| it.starts_with("tekton-") || it.starts_with("pipelinerun")));
+}
+
+/// The webhook and the rule that keeps its work true come together. Without an answer pipelines go on.
+#[test]
+fn the_creation_of_runs_is_seen_only_where_the_values_say_so() {
+    let hook = |objects: &[Value]| {
+        let configurations = of_kind(objects, "MutatingWebhookConfiguration");
+        let hooks = configurations.iter().flat_map(|it| items(&it["webhooks"]));
+        let mut hooks =
+            hooks.filter(|it| it["clientConfig"]["service"]["path"] == "/mutate/pipelineruns");
+        hooks.next().cloned()
+    };
+    assert_eq!(hook(&defaults()), None);
+    let on = with(json!({"tekton": {"creators": {"enabled": true}}}));
+    let hook = hook(&on).unwrap();
+    assert_eq!(hook["failurePolicy"], "Ignore");
+    assert_eq!(hook["rules"][0]["operations"], json!(["CREATE"]));
+    let rules = of_kind(&on, "ValidatingAdmissionPolicy");
+    let rule = rules.iter().find(|it| name(it) == CREATOR_RULE);
+    assert!(
+        rule.is_some(),
+        "the request-controller reads it by this name"
+    );
 }
 
 #[test]
@@ -106,7 +131,7 @@ async fn every_case_is_refused_by_its_rule_alone() {
         .run_on_file("wait --for=condition=Established --timeout=60s", &crds)
         .unwrap();
 
-    for kind in [TASK_RUN, CUSTOM_RUN, APPROVAL_TASK] {
+    for kind in [PIPELINE_RUN, TASK_RUN, CUSTOM_RUN, APPROVAL_TASK] {
         scene.api().define(&kind.definition()).unwrap();
     }
 

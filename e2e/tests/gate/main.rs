@@ -11,6 +11,7 @@
 mod approvals;
 mod certificates;
 mod checks;
+mod creators;
 mod endings;
 mod hostile;
 mod latency;

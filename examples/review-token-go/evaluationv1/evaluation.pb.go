@@ -1703,7 +1703,10 @@ type EvaluateChecksRequest struct {
 	// The objects between the pod and the approvals, as JSON, for checks that ask for a proof of lineage: PipelineRuns,
 	// TaskRuns and CustomRuns, in any order, each once. After the grant: the PipelineRuns of the evidence that still
 	// exist. An object that is missing proves nothing.
-	Lineage       [][]byte `protobuf:"bytes,6,rep,name=lineage,proto3" json:"lineage,omitempty"`
+	Lineage [][]byte `protobuf:"bytes,6,rep,name=lineage,proto3" json:"lineage,omitempty"`
+	// Since when an admission rule of the installation keeps the creators of pipeline runs true, for checks that exclude
+	// the creator from the approvers. Absent: no rule does. After the grant it does not matter.
+	CreatorsSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=creators_since,json=creatorsSince,proto3" json:"creators_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1776,6 +1779,13 @@ func (x *EvaluateChecksRequest) GetStage() EvaluationStage {
 func (x *EvaluateChecksRequest) GetLineage() [][]byte {
 	if x != nil {
 		return x.Lineage
+	}
+	return nil
+}
+
+func (x *EvaluateChecksRequest) GetCreatorsSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatorsSince
 	}
 	return nil
 }
@@ -3510,7 +3520,7 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\bmetadata\x18\x04 \x03(\v2/.connectors.evaluation.v1.Refusal.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd8\x02\n" +
 	"\x15EvaluateChecksRequest\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\fR\x06policy\x12%\n" +
 	"\x0econtext_object\x18\x02 \x01(\fR\rcontextObject\x12\x1c\n" +
@@ -3519,7 +3529,8 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"candidates\x18\x04 \x03(\v2$.connectors.evaluation.v1.CandidatesR\n" +
 	"candidates\x12?\n" +
 	"\x05stage\x18\x05 \x01(\x0e2).connectors.evaluation.v1.EvaluationStageR\x05stage\x12\x18\n" +
-	"\alineage\x18\x06 \x03(\fR\alineage\"a\n" +
+	"\alineage\x18\x06 \x03(\fR\alineage\x12A\n" +
+	"\x0ecreators_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\rcreatorsSince\"a\n" +
 	"\n" +
 	"Candidates\x12\x14\n" +
 	"\x05check\x18\x01 \x01(\tR\x05check\x12\x18\n" +
@@ -3803,60 +3814,61 @@ var file_connectors_evaluation_v1_evaluation_proto_depIdxs = []int32{
 	46, // 24: connectors.evaluation.v1.Refusal.metadata:type_name -> connectors.evaluation.v1.Refusal.MetadataEntry
 	26, // 25: connectors.evaluation.v1.EvaluateChecksRequest.candidates:type_name -> connectors.evaluation.v1.Candidates
 	4,  // 26: connectors.evaluation.v1.EvaluateChecksRequest.stage:type_name -> connectors.evaluation.v1.EvaluationStage
-	5,  // 27: connectors.evaluation.v1.EvaluateChecksResponse.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
-	28, // 28: connectors.evaluation.v1.EvaluateChecksResponse.checks:type_name -> connectors.evaluation.v1.CheckResult
-	31, // 29: connectors.evaluation.v1.EvaluateChecksResponse.rules:type_name -> connectors.evaluation.v1.GrantedRule
-	5,  // 30: connectors.evaluation.v1.CheckResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
-	29, // 31: connectors.evaluation.v1.CheckResult.objects:type_name -> connectors.evaluation.v1.ObjectResult
-	5,  // 32: connectors.evaluation.v1.ObjectResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
-	30, // 33: connectors.evaluation.v1.ObjectResult.lineage:type_name -> connectors.evaluation.v1.LineageObject
-	10, // 34: connectors.evaluation.v1.WhoCanRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	34, // 35: connectors.evaluation.v1.WhoCanResponse.standing:type_name -> connectors.evaluation.v1.StandingAccess
-	35, // 36: connectors.evaluation.v1.WhoCanResponse.pods:type_name -> connectors.evaluation.v1.PodAccess
-	47, // 37: connectors.evaluation.v1.WhoCanResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	9,  // 38: connectors.evaluation.v1.StandingAccess.service_account:type_name -> connectors.evaluation.v1.ServiceAccount
-	13, // 39: connectors.evaluation.v1.StandingAccess.binding:type_name -> connectors.evaluation.v1.Binding
-	9,  // 40: connectors.evaluation.v1.PodAccess.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	11, // 41: connectors.evaluation.v1.PodAccess.pod:type_name -> connectors.evaluation.v1.Pod
-	13, // 42: connectors.evaluation.v1.PodAccess.binding:type_name -> connectors.evaluation.v1.Binding
-	14, // 43: connectors.evaluation.v1.PodAccess.request:type_name -> connectors.evaluation.v1.Request
-	10, // 44: connectors.evaluation.v1.ReviewTokenRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	9,  // 45: connectors.evaluation.v1.ReviewTokenResponse.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	11, // 46: connectors.evaluation.v1.ReviewTokenResponse.pod:type_name -> connectors.evaluation.v1.Pod
-	12, // 47: connectors.evaluation.v1.ReviewTokenResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	40, // 48: connectors.evaluation.v1.ValidatePolicyResponse.findings:type_name -> connectors.evaluation.v1.Finding
-	6,  // 49: connectors.evaluation.v1.Finding.severity:type_name -> connectors.evaluation.v1.FindingSeverity
-	9,  // 50: connectors.evaluation.v1.ExplainRequest.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	10, // 51: connectors.evaluation.v1.ExplainRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	11, // 52: connectors.evaluation.v1.ExplainRequest.pod:type_name -> connectors.evaluation.v1.Pod
-	12, // 53: connectors.evaluation.v1.ExplainResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	43, // 54: connectors.evaluation.v1.ExplainResponse.policies:type_name -> connectors.evaluation.v1.PolicyExplanation
-	47, // 55: connectors.evaluation.v1.ExplainResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	7,  // 56: connectors.evaluation.v1.PolicyExplanation.standing:type_name -> connectors.evaluation.v1.PolicyApplies
-	7,  // 57: connectors.evaluation.v1.PolicyExplanation.checked:type_name -> connectors.evaluation.v1.PolicyApplies
-	44, // 58: connectors.evaluation.v1.PolicyExplanation.checks:type_name -> connectors.evaluation.v1.CheckExplanation
-	45, // 59: connectors.evaluation.v1.CheckExplanation.objects:type_name -> connectors.evaluation.v1.CheckedObject
-	15, // 60: connectors.evaluation.v1.Evaluation.CheckAccess:input_type -> connectors.evaluation.v1.CheckAccessRequest
-	17, // 61: connectors.evaluation.v1.Evaluation.BatchCheckAccess:input_type -> connectors.evaluation.v1.BatchCheckAccessRequest
-	20, // 62: connectors.evaluation.v1.Evaluation.WatchAccess:input_type -> connectors.evaluation.v1.WatchAccessRequest
-	25, // 63: connectors.evaluation.v1.Evaluation.EvaluateChecks:input_type -> connectors.evaluation.v1.EvaluateChecksRequest
-	38, // 64: connectors.evaluation.v1.Evaluation.ValidatePolicy:input_type -> connectors.evaluation.v1.ValidatePolicyRequest
-	41, // 65: connectors.evaluation.v1.Evaluation.Explain:input_type -> connectors.evaluation.v1.ExplainRequest
-	32, // 66: connectors.evaluation.v1.Evaluation.WhoCan:input_type -> connectors.evaluation.v1.WhoCanRequest
-	36, // 67: connectors.evaluation.v1.Evaluation.ReviewToken:input_type -> connectors.evaluation.v1.ReviewTokenRequest
-	16, // 68: connectors.evaluation.v1.Evaluation.CheckAccess:output_type -> connectors.evaluation.v1.CheckAccessResponse
-	18, // 69: connectors.evaluation.v1.Evaluation.BatchCheckAccess:output_type -> connectors.evaluation.v1.BatchCheckAccessResponse
-	23, // 70: connectors.evaluation.v1.Evaluation.WatchAccess:output_type -> connectors.evaluation.v1.WatchAccessResponse
-	27, // 71: connectors.evaluation.v1.Evaluation.EvaluateChecks:output_type -> connectors.evaluation.v1.EvaluateChecksResponse
-	39, // 72: connectors.evaluation.v1.Evaluation.ValidatePolicy:output_type -> connectors.evaluation.v1.ValidatePolicyResponse
-	42, // 73: connectors.evaluation.v1.Evaluation.Explain:output_type -> connectors.evaluation.v1.ExplainResponse
-	33, // 74: connectors.evaluation.v1.Evaluation.WhoCan:output_type -> connectors.evaluation.v1.WhoCanResponse
-	37, // 75: connectors.evaluation.v1.Evaluation.ReviewToken:output_type -> connectors.evaluation.v1.ReviewTokenResponse
-	68, // [68:76] is the sub-list for method output_type
-	60, // [60:68] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	47, // 27: connectors.evaluation.v1.EvaluateChecksRequest.creators_since:type_name -> google.protobuf.Timestamp
+	5,  // 28: connectors.evaluation.v1.EvaluateChecksResponse.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
+	28, // 29: connectors.evaluation.v1.EvaluateChecksResponse.checks:type_name -> connectors.evaluation.v1.CheckResult
+	31, // 30: connectors.evaluation.v1.EvaluateChecksResponse.rules:type_name -> connectors.evaluation.v1.GrantedRule
+	5,  // 31: connectors.evaluation.v1.CheckResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
+	29, // 32: connectors.evaluation.v1.CheckResult.objects:type_name -> connectors.evaluation.v1.ObjectResult
+	5,  // 33: connectors.evaluation.v1.ObjectResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
+	30, // 34: connectors.evaluation.v1.ObjectResult.lineage:type_name -> connectors.evaluation.v1.LineageObject
+	10, // 35: connectors.evaluation.v1.WhoCanRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	34, // 36: connectors.evaluation.v1.WhoCanResponse.standing:type_name -> connectors.evaluation.v1.StandingAccess
+	35, // 37: connectors.evaluation.v1.WhoCanResponse.pods:type_name -> connectors.evaluation.v1.PodAccess
+	47, // 38: connectors.evaluation.v1.WhoCanResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	9,  // 39: connectors.evaluation.v1.StandingAccess.service_account:type_name -> connectors.evaluation.v1.ServiceAccount
+	13, // 40: connectors.evaluation.v1.StandingAccess.binding:type_name -> connectors.evaluation.v1.Binding
+	9,  // 41: connectors.evaluation.v1.PodAccess.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	11, // 42: connectors.evaluation.v1.PodAccess.pod:type_name -> connectors.evaluation.v1.Pod
+	13, // 43: connectors.evaluation.v1.PodAccess.binding:type_name -> connectors.evaluation.v1.Binding
+	14, // 44: connectors.evaluation.v1.PodAccess.request:type_name -> connectors.evaluation.v1.Request
+	10, // 45: connectors.evaluation.v1.ReviewTokenRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	9,  // 46: connectors.evaluation.v1.ReviewTokenResponse.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	11, // 47: connectors.evaluation.v1.ReviewTokenResponse.pod:type_name -> connectors.evaluation.v1.Pod
+	12, // 48: connectors.evaluation.v1.ReviewTokenResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	40, // 49: connectors.evaluation.v1.ValidatePolicyResponse.findings:type_name -> connectors.evaluation.v1.Finding
+	6,  // 50: connectors.evaluation.v1.Finding.severity:type_name -> connectors.evaluation.v1.FindingSeverity
+	9,  // 51: connectors.evaluation.v1.ExplainRequest.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	10, // 52: connectors.evaluation.v1.ExplainRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	11, // 53: connectors.evaluation.v1.ExplainRequest.pod:type_name -> connectors.evaluation.v1.Pod
+	12, // 54: connectors.evaluation.v1.ExplainResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	43, // 55: connectors.evaluation.v1.ExplainResponse.policies:type_name -> connectors.evaluation.v1.PolicyExplanation
+	47, // 56: connectors.evaluation.v1.ExplainResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	7,  // 57: connectors.evaluation.v1.PolicyExplanation.standing:type_name -> connectors.evaluation.v1.PolicyApplies
+	7,  // 58: connectors.evaluation.v1.PolicyExplanation.checked:type_name -> connectors.evaluation.v1.PolicyApplies
+	44, // 59: connectors.evaluation.v1.PolicyExplanation.checks:type_name -> connectors.evaluation.v1.CheckExplanation
+	45, // 60: connectors.evaluation.v1.CheckExplanation.objects:type_name -> connectors.evaluation.v1.CheckedObject
+	15, // 61: connectors.evaluation.v1.Evaluation.CheckAccess:input_type -> connectors.evaluation.v1.CheckAccessRequest
+	17, // 62: connectors.evaluation.v1.Evaluation.BatchCheckAccess:input_type -> connectors.evaluation.v1.BatchCheckAccessRequest
+	20, // 63: connectors.evaluation.v1.Evaluation.WatchAccess:input_type -> connectors.evaluation.v1.WatchAccessRequest
+	25, // 64: connectors.evaluation.v1.Evaluation.EvaluateChecks:input_type -> connectors.evaluation.v1.EvaluateChecksRequest
+	38, // 65: connectors.evaluation.v1.Evaluation.ValidatePolicy:input_type -> connectors.evaluation.v1.ValidatePolicyRequest
+	41, // 66: connectors.evaluation.v1.Evaluation.Explain:input_type -> connectors.evaluation.v1.ExplainRequest
+	32, // 67: connectors.evaluation.v1.Evaluation.WhoCan:input_type -> connectors.evaluation.v1.WhoCanRequest
+	36, // 68: connectors.evaluation.v1.Evaluation.ReviewToken:input_type -> connectors.evaluation.v1.ReviewTokenRequest
+	16, // 69: connectors.evaluation.v1.Evaluation.CheckAccess:output_type -> connectors.evaluation.v1.CheckAccessResponse
+	18, // 70: connectors.evaluation.v1.Evaluation.BatchCheckAccess:output_type -> connectors.evaluation.v1.BatchCheckAccessResponse
+	23, // 71: connectors.evaluation.v1.Evaluation.WatchAccess:output_type -> connectors.evaluation.v1.WatchAccessResponse
+	27, // 72: connectors.evaluation.v1.Evaluation.EvaluateChecks:output_type -> connectors.evaluation.v1.EvaluateChecksResponse
+	39, // 73: connectors.evaluation.v1.Evaluation.ValidatePolicy:output_type -> connectors.evaluation.v1.ValidatePolicyResponse
+	42, // 74: connectors.evaluation.v1.Evaluation.Explain:output_type -> connectors.evaluation.v1.ExplainResponse
+	33, // 75: connectors.evaluation.v1.Evaluation.WhoCan:output_type -> connectors.evaluation.v1.WhoCanResponse
+	37, // 76: connectors.evaluation.v1.Evaluation.ReviewToken:output_type -> connectors.evaluation.v1.ReviewTokenResponse
+	69, // [69:77] is the sub-list for method output_type
+	61, // [61:69] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_connectors_evaluation_v1_evaluation_proto_init() }

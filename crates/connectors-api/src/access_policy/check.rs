@@ -126,8 +126,8 @@ pub enum Provenance {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [
     cel::required(
-        "has(self.users) || has(self.groups)",
-        "approvers: name users, groups or both; leave approvers out to accept whoever the object accepts",
+        "has(self.users) || has(self.groups) || (has(self.notRequester) && self.notRequester)",
+        "approvers: name users, groups or both, or set notRequester; leave approvers out to accept whoever the object accepts",
     ),
 ]))]
 pub struct Approvers {
@@ -143,6 +143,10 @@ pub struct Approvers {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100))]
     pub minimum: i32,
+    /// The creator of the pod's pipeline run does not count. Without users and groups, everybody else counts. It needs
+    /// the chart value `tekton.creators.enabled`, with which each run says who created it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_requester: bool,
 }
 
 const fn one() -> i32 {

@@ -7,6 +7,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::access_policy::Approvers;
+use crate::names::LONGEST_USER;
 
 /// The input of an approver that means approval.
 const YES: &str = "approve";
@@ -16,8 +17,6 @@ const NO: &str = "reject";
 const MOST_AWAITED: usize = 4;
 /// The limit of names in a status.
 const MOST_NAMES: usize = 100;
-/// The longest user name that a policy can hold.
-const LONGEST_NAME: usize = 512;
 
 /// The approving users, each with the groups that they approved for as members.
 #[derive(Debug, Default)]
@@ -28,15 +27,25 @@ pub(super) struct Approvals(BTreeMap<String, BTreeSet<String>>);
 pub(super) struct Short {
     have: usize,
     need: usize,
+    /// The creator of the run does not count.
+    without_creator: bool,
 }
 
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { have, need } = self;
+        let Self {
+            have,
+            need,
+            without_creator,
+        } = self;
         write!(
             f,
             "has {have} of the {need} approvals that the policy wants from its approvers"
-        )
+        )?;
+        if *without_creator {
+            f.write_str(", and that of the creator of the run does not count")?;
+        }
+        Ok(())
     }
 }
 
@@ -96,7 +105,7 @@ fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {
 
 fn name(approver: &Value) -> Option<&str> {
     let name = approver.get("name").and_then(Value::as_str)?;
-    (!name.is_empty() && name.len() <= LONGEST_NAME).then_some(name)
+    (!name.is_empty() && name.len() <= LONGEST_USER).then_some(name)
 }
 
 fn says_yes(approver: &Value) -> bool {
@@ -104,15 +113,20 @@ fn says_yes(approver: &Value) -> bool {
 }
 
 impl Approvals {
-    /// Checks that enough of the wanted users approved. Each user counts once.
-    pub(super) fn meet(&self, wanted: &Approvers) -> Result<(), Short> {
+    /// Checks that enough of the wanted users approved. Each user counts once, and an excluded user not at all.
+    pub(super) fn meet(&self, wanted: &Approvers, excluded: Option<&str>) -> Result<(), Short> {
         let Approvers {
             users,
             groups,
             minimum,
+            not_requester,
         } = wanted;
+        let counts_for_all = *not_requester && users.is_empty() && groups.is_empty();
         let counts = |(person, for_groups): &(&String, &BTreeSet<String>)| {
-            users.contains(person) || groups.iter().any(|group| for_groups.contains(group))
+            let is_wanted = counts_for_all
+                || users.contains(person)
+                || groups.iter().any(|group| for_groups.contains(group));
+            is_wanted && excluded != Some(person.as_str())
         };
         let have = self.0.iter().filter(counts).count();
         // Without any approval it is never enough, whatever the policy says.
@@ -120,7 +134,11 @@ impl Approvals {
         if have >= need {
             Ok(())
         } else {
-            Err(Short { have, need })
+            Err(Short {
+                have,
+                need,
+                without_creator: *not_requester,
+            })
         }
     }
 

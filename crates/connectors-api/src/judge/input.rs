@@ -50,6 +50,7 @@ pub(super) fn check(question: &Question<Arc<Policy>>) -> Result<String, JudgeErr
         candidates,
         shared: _,
         lineage: _,
+        creators_since: _,
         stage: _,
     } = question;
     let is_known = |name: &&String| policy.checks.iter().any(|it| it.check.name == **name);

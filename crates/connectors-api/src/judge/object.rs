@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::approvers::{self, Approvals};
 use super::candidate::Selection;
+use super::creator::Creator;
 use super::{JudgeReason, ObjectJudgement, Reason, RegoAnswer, RegoFailure, Stage, verdict};
 use crate::access_policy::{Check, ObjectKind};
 use crate::approval_kind::records_approvers;
@@ -27,6 +29,8 @@ pub(super) struct Object {
     pub(super) identity: Option<ObjectRef>,
     /// The verdict of the lineage; none if the check asks for no proof.
     pub(super) proof: Option<Verdict>,
+    /// Who created the pipeline run.
+    creator: Creator,
 }
 
 /// An object with its result.
@@ -62,6 +66,7 @@ impl Object {
             value,
             seen: None,
             proof: None,
+            creator: Creator::Unknown("no proof of lineage leads to its pipeline run"),
         }
     }
 
@@ -85,6 +90,14 @@ impl Object {
             }
             Stage::AfterGrant => lineage::still_holds(approval, objects),
         });
+    }
+
+    /// Finds out who created the pipeline run of the proof.
+    pub(super) fn find_creator(&mut self, rule_since: Option<Timestamp>, stage: Stage) {
+        let evidence = self.proof.as_ref().and_then(|it| it.proof().ok());
+        if let Some(evidence) = evidence {
+            self.creator = Creator::of(evidence.origin.as_ref(), rule_since, stage);
+        }
     }
 
     /// The absence of a proof that the check asks for.
@@ -144,7 +157,7 @@ impl Object {
                 (&identity, self.awaiting(selection)),
                 &state,
                 words.as_deref(),
-                approvals,
+                approvals.map(|it| (it, &self.creator)),
             );
             (outcome, reason.into(), message)
         };
@@ -232,17 +245,26 @@ fn by_state(
     (identity, awaiting): (&ObjectRef, Option<&Value>),
     state: &ObjectState,
     words: Option<&str>,
-    approvals: Option<&Approvals>,
+    approvals: Option<(&Approvals, &Creator)>,
 ) -> (Option<CheckOutcome>, JudgeReason, String) {
     let outcome = state.outcome();
     let said = |sentence: String| words.map_or(sentence, str::to_owned);
     match outcome {
         CheckOutcome::Passed => {
-            if let (Some(wanted), Some(approvals)) = (&check.approvers, approvals)
-                && let Err(short) = approvals.meet(wanted)
-            {
-                let message = format!("{identity} {short}");
-                return (None, JudgeReason::QuorumNotMet, message);
+            if let (Some(wanted), Some((approvals, creator))) = (&check.approvers, approvals) {
+                let excluded = match creator {
+                    _ if !wanted.not_requester => None,
+                    Creator::Known(creator) => Some(creator.as_str()),
+                    Creator::Gone => None,
+                    Creator::Unknown(why) => {
+                        let message = format!("{identity}: notRequester: {why}");
+                        return (None, JudgeReason::CreatorUnknown, message);
+                    }
+                };
+                if let Err(short) = approvals.meet(wanted, excluded) {
+                    let message = format!("{identity} {short}");
+                    return (None, JudgeReason::QuorumNotMet, message);
+                }
             }
             let message = said(format!("{identity} is {}", state.as_str()));
             (Some(outcome), JudgeReason::Approved, message)

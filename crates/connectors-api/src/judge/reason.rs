@@ -70,6 +70,8 @@ words! {
         LineageIncomplete,
         /// Too few of the users that the policy names have approved.
         QuorumNotMet,
+        /// The creator of the run must not approve, and no admission rule guarantees who that is.
+        CreatorUnknown,
         /// The policy names approvers for a kind that does not record any.
         ApproversUnsupported,
         /// Objects of the selected kind cannot be approvals.

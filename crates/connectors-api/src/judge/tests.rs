@@ -1,4 +1,5 @@
 mod approvals;
+mod creators;
 mod lineage;
 mod modules;
 mod whole;
@@ -40,6 +41,7 @@ pub(super) fn question() -> Question {
         connector: "harbor".to_owned(),
         shared: BTreeMap::new(),
         lineage: Vec::new(),
+        creators_since: None,
         candidates: BTreeMap::new(),
         stage: Stage::BeforeGrant,
     }

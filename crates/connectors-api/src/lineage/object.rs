@@ -63,7 +63,7 @@ pub(super) struct Object<'a> {
     pub(super) name: &'a str,
     pub(super) uid: &'a str,
     resource_version: &'a str,
-    created: Timestamp,
+    pub(super) created: Timestamp,
 }
 
 /// A reference to the controller of an object.

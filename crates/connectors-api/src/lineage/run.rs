@@ -1,7 +1,8 @@
 //! The PipelineRun: the common owner of both chains, which must still run.
 
 use super::object::{Object, Owner, is_set};
-use super::{LineageReason, RunKind, Step, refused};
+use super::{LineageReason, Origin, RunKind, Step, refused};
+use crate::names::CREATOR;
 
 /// The controller that writes the status this proof trusts.
 pub(super) const TEKTON: &str = "tekton.dev/pipeline";
@@ -16,6 +17,16 @@ pub(super) fn owner<'a>(kind: RunKind, child: &Object<'a>) -> Step<Owner<'a>> {
         RunKind::TaskRun | RunKind::PipelineRun => LineageReason::TaskRunWithoutRun,
     };
     refused(reason, format!("no PipelineRun controls {child}"))
+}
+
+/// The creation of a run.
+pub(super) fn origin(run: &Object<'_>) -> Origin {
+    let annotations = run.value.pointer("/metadata/annotations");
+    let creator = annotations.and_then(|it| it.get(CREATOR)?.as_str());
+    Origin {
+        created: run.created,
+        creator: creator.filter(|it| !it.is_empty()).map(str::to_owned),
+    }
 }
 
 /// The object is a PipelineRun in the version that is read.

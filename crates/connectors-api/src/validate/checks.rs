@@ -213,9 +213,17 @@ fn look_at_approvers(findings: &mut Findings, path: &str, check: &Check) {
         users,
         groups,
         minimum,
+        not_requester,
     } = approvers;
-    if users.is_empty() && groups.is_empty() {
-        findings.missing(&at, "name users, groups or both");
+    if users.is_empty() && groups.is_empty() && !not_requester {
+        let fix = "name users, groups or both, or set notRequester";
+        findings.missing(&at, fix);
+    }
+    if *not_requester && records && proof_needed(check).lineage().is_none() {
+        let message = "the creator of a pipeline run is known only from a proof of lineage";
+        let fix = "leave provenance out, or leave notRequester out";
+        let at = format!("{at}.notRequester");
+        findings.error(&at, FindingCode::ApproversUnsupported, message, fix);
     }
     for (field, names) in [("users", users), ("groups", groups)] {
         findings.length(&format!("{at}.{field}"), names.len(), 0, MOST_APPROVERS);

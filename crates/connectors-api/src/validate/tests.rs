@@ -206,6 +206,21 @@ fn what_is_suspicious_is_a_warning() {
 }
 
 #[test]
+fn a_creator_is_excluded_only_where_a_proof_finds_one() {
+    for (provenance, wanted, is_good) in [
+        ("Auto", json!({"notRequester": true}), true),
+        ("Auto", json!({"users": ["a"], "notRequester": true}), true),
+        ("Auto", json!({"notRequester": false}), false),
+        ("None", json!({"notRequester": true}), false),
+        ("None", json!({"users": ["a"], "notRequester": false}), true),
+    ] {
+        let policy = with(tekton(), CHECKS, "provenance", json!(provenance));
+        let policy = with(policy, CHECKS, "approvers", wanted);
+        assert_eq!(has_error(&policy), !is_good, "{policy}");
+    }
+}
+
+#[test]
 fn what_is_suspicious_of_a_pipeline_is_a_warning() {
     use FindingCode::{ApproversOpen, ApproversTooFew, LabelsBelieved};
     let without = |mut policy: Value, field: &str| {

@@ -199,6 +199,7 @@ fn everything_under_spec_has_a_size_limit() {
                         schema["properties"].is_object() || schema["maxProperties"].is_u64()
                     }
                     "integer" => schema["maximum"].is_number(),
+                    "boolean" => true,
                     other => panic!("{path}: {other}"),
                 };
                 if !limited {

@@ -231,14 +231,16 @@ impl TryFrom<v1::AccessAnswer> for AccessAnswer {
             decision,
             reason,
             request,
-            fresh_as_of: fresh_as_of.as_ref().and_then(time),
+            fresh_as_of: fresh_as_of.as_ref().and_then(read_time),
             gating: gating.into(),
             requestable: requestable.into(),
         })
     }
 }
 
-pub(super) fn time(WireTimestamp { seconds, nanos }: &WireTimestamp) -> Option<Timestamp> {
+/// A time that was sent. None if it is no time.
+#[must_use]
+pub fn read_time(WireTimestamp { seconds, nanos }: &WireTimestamp) -> Option<Timestamp> {
     Timestamp::new(*seconds, *nanos).ok()
 }
 

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::answer::{time, wire_time};
+use super::answer::{read_time, wire_time};
 use super::{AccessAnswer, AnswerError, Binding, PodRef, RequestSeen, ServiceAccountName};
 use crate::v1::{self, standing_access};
 
@@ -83,7 +83,7 @@ impl TryFrom<v1::WhoCanResponse> for WhoCan {
             pods: pods.collect::<Result<_, _>>()?,
             is_cut,
             errors,
-            fresh_as_of: fresh_as_of.as_ref().and_then(time),
+            fresh_as_of: fresh_as_of.as_ref().and_then(read_time),
         })
     }
 }

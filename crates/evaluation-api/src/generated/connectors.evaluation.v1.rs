@@ -274,6 +274,10 @@ pub struct EvaluateChecksRequest {
     /// exist. An object that is missing proves nothing.
     #[prost(bytes = "vec", repeated, tag = "6")]
     pub lineage: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Since when an admission rule of the installation keeps the creators of pipeline runs true, for checks that exclude
+    /// the creator from the approvers. Absent: no rule does. After the grant it does not matter.
+    #[prost(message, optional, tag = "7")]
+    pub creators_since: ::core::option::Option<::prost_types::Timestamp>,
 }
 /// The objects that were found for one check.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

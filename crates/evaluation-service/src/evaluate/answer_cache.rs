@@ -43,8 +43,11 @@ impl Hash for Question {
             candidates,
             stage,
             lineage,
+            creators_since,
         } = &*self.0;
         (policy, context_object, connector, stage, lineage).hash(hasher);
+        let time = creators_since.as_ref();
+        time.map(|it| (it.seconds, it.nanos)).hash(hasher);
         for Candidates {
             check,
             objects,
@@ -121,6 +124,7 @@ mod tests {
             }],
             stage: 1,
             lineage: vec![],
+            creators_since: None,
         })
     }
 

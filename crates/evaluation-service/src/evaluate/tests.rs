@@ -31,6 +31,7 @@ fn asked(length: usize) -> EvaluateChecksRequest {
         }],
         stage: v1::EvaluationStage::BeforeGrant.into(),
         lineage: vec![],
+        creators_since: None,
     }
 }
 

@@ -51,6 +51,7 @@ fn asked(rego: &str, state: &str) -> EvaluateChecksRequest {
         }],
         stage: EvaluationStage::BeforeGrant.into(),
         lineage: vec![],
+        creators_since: None,
     }
 }
 

@@ -1,13 +1,16 @@
 //! Live reads, which bypass every cache: without a resource version in the request, the API server answers with the
 //! newest state.
 
-use connectors_api::{AccessPolicy, AccessRequest, connector};
+use connectors_api::{AccessPolicy, AccessRequest, connector, names};
+use futures::try_join;
+use jiff::Timestamp;
 use k8s_openapi::api::{
+    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     core::v1::{Namespace, Pod, ServiceAccount},
     rbac::v1::{Role, RoleBinding},
 };
 use kube::{
-    Api, Client, Resource,
+    Api, Client, Resource, ResourceExt as _,
     api::{DynamicObject, ListParams},
     core::ApiResource,
 };
@@ -174,6 +177,38 @@ impl Live {
                 found.into_iter().map(binding).collect()
             }
         })
+    }
+
+    /// Since when an admission rule keeps the creators of pipeline runs true. None if no such rule refuses anything.
+    pub async fn creators_since(&self) -> Result<Option<Timestamp>, CallError> {
+        let name = names::CREATOR_RULE;
+        let policies: Api<ValidatingAdmissionPolicy> = Api::all(self.client.clone());
+        let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(self.client.clone());
+        let (policy, binding) = try_join!(
+            self.policy
+                .call(format!("get validatingadmissionpolicy {name}"), || {
+                    policies.get_opt(name)
+                }),
+            self.policy.call(
+                format!("get validatingadmissionpolicybinding {name}"),
+                || { bindings.get_opt(name) }
+            ),
+        )?;
+        let (Some(policy), Some(binding)) = (policy, binding) else {
+            return Ok(None);
+        };
+        let actions = binding
+            .spec
+            .as_ref()
+            .and_then(|it| it.validation_actions.as_ref());
+        let refuses = actions.is_some_and(|it| it.iter().any(|action| action == "Deny"));
+        let created = policy
+            .creation_timestamp()
+            .max(binding.creation_timestamp());
+        let is_going = [policy.meta(), binding.meta()]
+            .iter()
+            .any(|it| it.deletion_timestamp.is_some());
+        Ok(created.map(|it| it.0).filter(|_| refuses && !is_going))
     }
 
     /// An object of any kind.

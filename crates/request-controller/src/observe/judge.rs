@@ -17,10 +17,12 @@ use connectors_api::{
     reason::AccessCheckReady,
     shared_fields::FieldPath,
 };
+use evaluation_api::access::wire_time;
 use evaluation_api::v1::{
     Candidates, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage,
 };
 use futures::future::OptionFuture;
+use jiff::Timestamp;
 use serde_json::Value;
 use service_kit::{chance, report};
 use tokio::time::{Instant, timeout_at};
@@ -109,6 +111,7 @@ impl Observer {
             connector: &request.spec.connector_ref.name,
             candidates,
             lineage,
+            creators_since: self.creators_since(compiled, look.via).await?,
             stage: EvaluationStage::BeforeGrant,
         };
         let uid = policy.metadata.uid.clone().unwrap_or_default();
@@ -201,6 +204,7 @@ impl Observer {
                 connector: &request.spec.connector_ref.name,
                 candidates: candidates.into_values().collect(),
                 lineage: runs,
+                creators_since: None,
                 stage: EvaluationStage::AfterGrant,
             };
             let uid = grant::identity(entry).map_or("", |(_, uid)| uid);
@@ -371,6 +375,8 @@ struct Asked<'a> {
     candidates: Vec<CheckedObjects>,
     /// The objects between the pod and the approvals.
     lineage: Vec<Arc<str>>,
+    /// Since when a rule keeps the creators of pipeline runs true.
+    creators_since: Option<Timestamp>,
     stage: EvaluationStage,
 }
 
@@ -379,12 +385,15 @@ impl Asked<'_> {
         let (_, pod) = self.pod.text();
         let stage = i32::from(self.stage).to_be_bytes();
         let links = self.lineage.len().to_be_bytes();
+        let creators = self.creators_since.map(|it| it.to_string());
+        let creators = creators.unwrap_or_default();
         let fixed = [
             &self.policy,
             pod.as_bytes(),
             self.connector.as_bytes(),
             &stage,
             &links,
+            creators.as_bytes(),
         ];
         let lineage = self.lineage.iter().map(|it| it.as_bytes());
         let counts: Vec<_> = self
@@ -422,6 +431,7 @@ impl Asked<'_> {
             candidates: candidates.collect(),
             stage: self.stage.into(),
             lineage: lineage.collect(),
+            creators_since: self.creators_since.map(wire_time),
         }
     }
 }

@@ -2,6 +2,7 @@ mod answers;
 mod attacks;
 mod costs;
 mod crashes;
+mod creators;
 mod deleting;
 mod guards;
 mod lineage;

@@ -8,6 +8,7 @@ use connectors_api::{
     judge::{self, Question, Stage},
 };
 use evaluation_api::{
+    access::read_time,
     judgement,
     v1::{EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage},
 };
@@ -198,6 +199,7 @@ pub(crate) fn judged(question: &EvaluateChecksRequest) -> EvaluateChecksResponse
             .collect(),
         shared: BTreeMap::new(),
         lineage: objects(&question.lineage),
+        creators_since: question.creators_since.as_ref().and_then(read_time),
         stage: if question.stage == i32::from(EvaluationStage::AfterGrant) {
             Stage::AfterGrant
         } else {

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
+    page::UserPart,
     review,
     testing::{FakeApi, NAMESPACE, list_of, pod, requests},
 };
@@ -57,8 +58,12 @@ async fn refused(api: &FakeApi, user: Value, uid: &str) -> Option<Refusal> {
             },
         },
     });
-    let asked =
-        review::parse(&review.to_string().into(), Ipv4Addr::LOCALHOST.into(), true).unwrap();
+    let asked = review::parse(
+        &review.to_string().into(),
+        Ipv4Addr::LOCALHOST.into(),
+        UserPart::Whole,
+    )
+    .unwrap();
     let evaluator = Evaluator::Fake(None);
     let admission = Admission::new(
         api.client(),

@@ -8,7 +8,7 @@ use super::*;
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn parsed(text: &str) -> Result<Request, ReviewError> {
-    parse(&Bytes::from(text.to_owned()), PEER, true)
+    parse(&Bytes::from(text.to_owned()), PEER, UserPart::Whole)
 }
 
 fn body() -> Value {
@@ -130,10 +130,16 @@ fn a_user_has_a_bounded_number_of_groups_extras_and_bytes() {
     ] {
         assert_eq!(refused(&with(nothing)), None);
     }
+    let named = parse(&Bytes::from(with(groups(500_000))), PEER, UserPart::Name);
+    let named = named.unwrap().user_info;
+    assert_eq!(
+        (named.username.as_deref(), named.groups),
+        (Some("ada"), None)
+    );
     // Nobody asks who writes a connector.
     let body = Bytes::from(with(groups(500_000)));
     assert_eq!(
-        parse(&body, PEER, false).unwrap().user_info,
+        parse(&body, PEER, UserPart::Nothing).unwrap().user_info,
         UserInfo::default()
     );
 }
@@ -163,7 +169,7 @@ fn words_are_short() {
 #[test]
 fn an_object_is_a_part_of_its_body_and_no_copy() {
     let body = Bytes::from(body().to_string());
-    let request = parse(&body, PEER, true).unwrap();
+    let request = parse(&body, PEER, UserPart::Whole).unwrap();
     let object = request.object.unwrap();
     assert!(body.as_ptr_range().contains(&object.get().as_ptr()));
 }

@@ -26,7 +26,7 @@ use crate::{
     page::Page,
     peer_quota::PeerLimits,
     review::{self, Answer, Refusal, RefusalStatus, ReviewError},
-    weight::{self, CONNECTORS, POLICIES, REQUESTS, Room, Scales},
+    weight::{self, CONNECTORS, POLICIES, REQUESTS, RUNS, Room, Scales},
 };
 
 /// The API server waits five seconds. Our message is better than its timeout.
@@ -42,6 +42,7 @@ pub(crate) struct Handler {
     policies: Scales,
     requests: Scales,
     connectors: Scales,
+    runs: Scales,
     limits: PeerLimits,
 }
 
@@ -55,6 +56,7 @@ fn weight_of(page: Page, asked: &review::Request) -> usize {
         // The evaluation service is sent a text, in a message.
         Page::ValidateAccessPolicies => weigh(text.as_bytes()) + 2 * text.len(),
         Page::MutateConnectors => admission::CONNECTOR,
+        Page::MutatePipelineRuns => admission::RUN,
     };
     made + weight::of_user(&asked.user_info)
 }
@@ -75,6 +77,7 @@ impl Handler {
             policies: Scales::new(POLICIES, &limits),
             requests: Scales::new(REQUESTS, &limits),
             connectors: Scales::new(CONNECTORS, &limits),
+            runs: Scales::new(RUNS, &limits),
             limits,
         }
     }
@@ -87,14 +90,14 @@ impl Handler {
     /// Kibibytes that reviews take now.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
-        let all = [&self.policies, &self.requests, &self.connectors];
+        let all = [&self.policies, &self.requests, &self.connectors, &self.runs];
         all.into_iter().flat_map(Scales::taken).sum()
     }
 
     /// Places that reviews take now, of any sort, and addresses that take or await some.
     #[cfg(test)]
     pub(crate) fn places(&self) -> usize {
-        let all = [&self.policies, &self.requests, &self.connectors];
+        let all = [&self.policies, &self.requests, &self.connectors, &self.runs];
         let peers: usize = all.into_iter().map(Scales::peers).sum();
         self.taken() + peers + self.admission.taken()
     }
@@ -154,7 +157,7 @@ impl Handler {
             }
             Err(Unread::NoRoom) => return full(),
         };
-        let asked = match review::parse(&body, peer, page.is_about_users()) {
+        let asked = match review::parse(&body, peer, page.user_part()) {
             Ok(asked) => asked,
             Err(ReviewError::User { uid, source }) => {
                 let message = source.to_string();
@@ -203,6 +206,7 @@ impl Handler {
             Page::MutateAccessRequests | Page::ValidateAccessRequests => &self.requests,
             Page::ValidateAccessPolicies => &self.policies,
             Page::MutateConnectors => &self.connectors,
+            Page::MutatePipelineRuns => &self.runs,
         }
     }
 
@@ -223,6 +227,7 @@ impl Handler {
             Page::ValidateAccessRequests => requests.validate(asked, deadline).await,
             Page::ValidateAccessPolicies => policies.validate(asked, room, deadline).await,
             Page::MutateConnectors => connectors.label(asked).await,
+            Page::MutatePipelineRuns => admission::name_creator(asked),
         }
     }
 }

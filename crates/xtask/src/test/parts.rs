@@ -394,6 +394,7 @@ fn values_of_scenarios() -> Value {
                 {"apiGroup": "tekton.dev", "resources": ["pipelineruns", "taskruns", "customruns"]},
             ],
         },
+        "tekton": {"creators": {"enabled": true}},
         "policies": {"namespaceSelectorKeys": ["kubernetes.io/metadata.name", "project", "cpaas.io/project"]},
         "log": {"filter": "debug,hyper=info,h2=info,tower=info,rustls=info,kube_client=info", "format": "text"},
     })

@@ -7,7 +7,7 @@ use crate::lineage::LineageReason;
 use crate::lineage::tests::World;
 
 /// A check of ApprovalTasks, asked for an honest run.
-fn asked(world: &World) -> Question {
+pub(super) fn asked(world: &World) -> Question {
     let labelled = |object: &Value| {
         let mut object = object.clone();
         object["metadata"]["labels"] = json!({"run": "r1"});

@@ -17,6 +17,7 @@ use crate::{
 
 mod policies;
 mod room;
+mod runs;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const PLUGIN: &str = "system:serviceaccount:connectors-system:csi-node";

@@ -1,10 +1,11 @@
 //! What reviews take, and that they give it back.
 
 use super::*;
-use crate::metrics::Limit;
+use crate::{metrics::Limit, page::UserPart};
 
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const CONNECTORS: &str = "/mutate/connectors";
+const RUNS: &str = "/mutate/pipelineruns";
 
 fn in_groups(count: usize) -> Value {
     json!({"username": "ada", "groups": vec![""; count]})
@@ -30,13 +31,17 @@ async fn a_user_in_too_many_groups_is_refused_and_told_the_bound() {
     asked["request"]["resource"]["resource"] = json!("connectors");
     let response = ask(&api, CONNECTORS, &asked).await;
     assert_eq!(response["patchType"], "JSONPatch", "whoever writes it");
+    asked["request"]["resource"] =
+        json!({"group": "tekton.dev", "version": "v1", "resource": "pipelineruns"});
+    let response = ask(&api, RUNS, &asked).await;
+    assert_eq!(response["patchType"], "JSONPatch", "whoever creates it");
 }
 
 #[test]
 fn a_review_weighs_what_is_made_from_it() {
     let asked = |object: Value| {
         let body = review(&mallory(), &object).to_string().into();
-        review::parse(&body, PEER, true).unwrap()
+        review::parse(&body, PEER, UserPart::Whole).unwrap()
     };
     let (without, with) = (json!({}), json!({"a": "x".repeat(1000)}));
     let text = with.to_string();
@@ -46,6 +51,7 @@ fn a_review_weighs_what_is_made_from_it() {
         (Page::ValidateAccessRequests, more),
         (Page::ValidateAccessPolicies, more + 2 * (text.len() - 2)),
         (Page::MutateConnectors, 0),
+        (Page::MutatePipelineRuns, 0),
     ] {
         let weight = |object: &Value| weight_of(page, &asked(object.clone()));
         assert_eq!(weight(&with) - weight(&without), expected, "{page:?}");
@@ -60,7 +66,13 @@ async fn everything_that_a_review_takes_is_given_back() {
     let heavy = review(&ada(), &json!({"spec": vec![json!({}); 10_000]})).to_string();
     let many = review(&in_groups(2000), &object(None)).to_string();
     let large = " ".repeat((4 << 20) + 1);
-    for path in [MUTATE, VALIDATE, "/validate/accesspolicies", CONNECTORS] {
+    for path in [
+        MUTATE,
+        VALIDATE,
+        "/validate/accesspolicies",
+        CONNECTORS,
+        RUNS,
+    ] {
         for body in [&good, &heavy, &many, &large, "", "{}"] {
             handler.answer(PEER, post(path, body.to_owned())).await;
             assert_eq!(handler.taken(), 0, "{path}: {}", body.len());

@@ -1,0 +1,119 @@
+//! The creator of the pod's pipeline run, whose approval a check can exclude.
+//!
+//! Kubernetes records no creator. An admission rule of the installation lets a run name only its real creator, in an
+//! annotation that never changes afterwards. So the annotation is believed only of runs that are younger than the rule.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Stage;
+use crate::lineage::Origin;
+
+/// All API servers know a new admission rule after this time.
+const RULE_STARTS: SignedDuration = SignedDuration::from_mins(1);
+
+/// The creator of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Creator {
+    /// This user.
+    Known(String),
+    /// Nothing guarantees who it is. The text says why, and what helps.
+    Unknown(&'static str),
+    /// The run is gone after a grant. Its creator was known when access was granted.
+    Gone,
+}
+
+impl Creator {
+    pub(super) fn of(origin: Option<&Origin>, rule_since: Option<Timestamp>, stage: Stage) -> Self {
+        let Some(Origin { created, creator }) = origin else {
+            return match stage {
+                Stage::BeforeGrant => Self::Unknown("its pipeline run is not known"),
+                Stage::AfterGrant => Self::Gone,
+            };
+        };
+        if stage == Stage::BeforeGrant {
+            let Some(since) = rule_since else {
+                return Self::Unknown(
+                    "no admission rule keeps the creators of pipeline runs true: ask the administrator to set the \
+                     chart value tekton.creators.enabled, and start the run anew",
+                );
+            };
+            if created.duration_since(since) <= RULE_STARTS {
+                return Self::Unknown(
+                    "the pipeline run is older than the admission rule that keeps creators true: start the run anew",
+                );
+            }
+        }
+        creator.clone().map_or(
+            Self::Unknown(
+                "the pipeline run does not say who created it, because the webhook did not answer in time: start \
+                 the run anew",
+            ),
+            Self::Known,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(created: &str, creator: Option<&str>, since: Option<&str>, stage: Stage) -> Creator {
+        let origin = Origin {
+            created: created.parse().unwrap(),
+            creator: creator.map(str::to_owned),
+        };
+        Creator::of(Some(&origin), since.map(|it| it.parse().unwrap()), stage)
+    }
+
+    fn is_known(creator: &Creator) -> bool {
+        matches!(creator, Creator::Known(it) if it == "carol")
+    }
+
+    #[test]
+    fn a_creator_is_known_of_runs_that_are_younger_than_the_rule() {
+        let rule = Some("2026-01-01T10:00:00Z");
+        for (created, expected) in [
+            ("2026-01-01T09:59:59Z", false),
+            ("2026-01-01T10:00:00Z", false),
+            ("2026-01-01T10:01:00Z", false),
+            ("2026-01-01T10:01:01Z", true),
+            ("2026-02-01T00:00:00Z", true),
+        ] {
+            let creator = of(created, Some("carol"), rule, Stage::BeforeGrant);
+            assert_eq!(is_known(&creator), expected, "{created}: {creator:?}");
+        }
+    }
+
+    #[test]
+    fn without_the_rule_or_the_annotation_nobody_is_known() {
+        let created = "2026-01-01T12:00:00Z";
+        let rule = Some("2026-01-01T10:00:00Z");
+        let without_rule = of(created, Some("carol"), None, Stage::BeforeGrant);
+        let Creator::Unknown(why) = without_rule else {
+            panic!("{without_rule:?}");
+        };
+        assert!(why.contains("tekton.creators.enabled"), "{why}");
+        let without_name = of(created, None, rule, Stage::BeforeGrant);
+        assert!(
+            matches!(without_name, Creator::Unknown(_)),
+            "{without_name:?}"
+        );
+        let without_run = Creator::of(None, rule.map(|it| it.parse().unwrap()), Stage::BeforeGrant);
+        assert!(
+            matches!(without_run, Creator::Unknown(_)),
+            "{without_run:?}"
+        );
+    }
+
+    #[test]
+    fn after_the_grant_the_annotation_alone_counts_and_a_run_that_is_gone_excludes_nobody() {
+        let created = "2026-01-01T12:00:00Z";
+        let after = Stage::AfterGrant;
+        assert!(is_known(&of(created, Some("carol"), None, after)));
+        assert!(matches!(
+            of(created, None, None, after),
+            Creator::Unknown(_)
+        ));
+        assert_eq!(Creator::of(None, None, after), Creator::Gone);
+    }
+}

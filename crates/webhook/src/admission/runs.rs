@@ -1,0 +1,88 @@
+//! The creator of a pipeline run as an annotation, by which a check can exclude the creator's own approval: pure.
+
+use connectors_api::names::{CREATOR, LONGEST_USER};
+use json_patch::{AddOperation, Patch, PatchOperation, jsonptr::PointerBuf};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::json;
+
+/// What is made of a run at most: its creator's name, in a few copies.
+pub(crate) const WEIGHT: usize = 8 * LONGEST_USER;
+
+/// What is read of a run, however large the rest is.
+#[derive(Deserialize)]
+struct Read {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    /// Null is absent.
+    #[serde(default)]
+    annotations: Option<IgnoredAny>,
+}
+
+/// What makes a run name its creator, whatever it says so far. Nothing for an object that cannot be read, and for a name
+/// that no policy could hold.
+pub(crate) fn stamped(run: &str, creator: &str) -> Option<Patch> {
+    if creator.is_empty() || creator.len() > LONGEST_USER {
+        return None;
+    }
+    let Read { metadata } = serde_json::from_str(run).ok()?;
+    let mut path = vec!["metadata", "annotations"];
+    let value = if metadata.annotations.is_some() {
+        path.push(CREATOR);
+        json!(creator)
+    } else {
+        json!({CREATOR: creator})
+    };
+    let path = PointerBuf::from_tokens(path);
+    let add = PatchOperation::Add(AddOperation { path, value });
+    Some(Patch(vec![add]))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The annotations of a run after the patch.
+    fn annotations(metadata: &Value) -> Value {
+        let mut run = json!({"kind": "PipelineRun", "metadata": metadata, "spec": {"x": 1}});
+        let patch = stamped(&run.to_string(), "alice").unwrap();
+        json_patch::patch(&mut run, &patch).unwrap();
+        assert_eq!(run["spec"], json!({"x": 1}));
+        run["metadata"]["annotations"].clone()
+    }
+
+    #[test]
+    fn a_run_names_its_creator_whatever_it_said_before() {
+        let alone = json!({CREATOR: "alice"});
+        assert_eq!(annotations(&json!({"name": "run"})), alone);
+        assert_eq!(annotations(&json!({"annotations": null})), alone);
+        assert_eq!(annotations(&json!({"annotations": {}})), alone);
+        let forged = json!({"annotations": {CREATOR: "bob", "note": "x"}});
+        assert_eq!(annotations(&forged), json!({CREATOR: "alice", "note": "x"}));
+    }
+
+    #[test]
+    fn a_name_that_no_policy_could_hold_is_not_written() {
+        let run = r#"{"metadata": {}}"#;
+        assert!(stamped(run, &"x".repeat(LONGEST_USER)).is_some());
+        assert_eq!(stamped(run, &"x".repeat(LONGEST_USER + 1)), None);
+        assert_eq!(stamped(run, ""), None);
+    }
+
+    #[test]
+    fn what_is_no_object_with_metadata_stays_as_it_is() {
+        for text in [
+            "",
+            "[]",
+            "{}",
+            r#"{"metadata": null}"#,
+            r#"{"metadata": 7}"#,
+        ] {
+            assert_eq!(stamped(text, "alice"), None, "{text}");
+        }
+    }
+}
