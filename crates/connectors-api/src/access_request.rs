@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use status::{
-    AccessRequestStatus, CheckRef, CheckRefStatus, GrantState, GrantedRule, MatchedPolicy,
-    ObservedObject, Phase, PolicyGrant,
+    AccessRequestStatus, Approval, CheckRef, CheckRefStatus, GrantState, GrantedRule,
+    MatchedPolicy, ObservedObject, Phase, PolicyGrant,
 };
 
 use crate::{Permission, cel, schema};

@@ -33,6 +33,7 @@ pub use policy::Policy;
 pub use reason::{JudgeReason, Reason, RulesReason};
 pub use rules::{GrantedRule, NoRules};
 
+use crate::access_request::Approval;
 use crate::approval_kind::Lineage;
 use crate::check_state::{CheckOutcome, ObjectState};
 use crate::check_verdict::{of_checks, of_objects};
@@ -122,6 +123,8 @@ pub struct ObjectJudgement {
     pub message: String,
     /// The approvers, if the object records them.
     pub approved_by: Vec<String>,
+    /// The groups and messages of approvers with one.
+    pub approvals: Vec<Approval>,
     /// The objects that prove that it belongs to the pod's run; empty without a proof.
     pub lineage: Vec<ObjectRef>,
 }

@@ -67,6 +67,7 @@ use serde_json::Value;
 pub use object::RunKind;
 pub use reason::LineageReason;
 
+use crate::access_request::Approval;
 use crate::object_ref::ObjectRef;
 use object::{Object, Store};
 use proof::Proof;
@@ -108,21 +109,10 @@ pub struct Evidence {
     /// The objects between pod and approval: the PipelineRun, the pod's TaskRun, the approval's CustomRun, and then the
     /// TaskRuns whose results they use.
     pub objects: Vec<ObjectRef>,
-    /// The approving users, ordered.
-    pub approvers: Vec<Approver>,
+    /// The approvals, ordered by user.
+    pub approvals: Vec<Approval>,
     /// Where the run comes from. None if the run is gone after a grant.
     pub origin: Option<Origin>,
-}
-
-/// An approving user.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Approver {
-    /// The user.
-    pub name: String,
-    /// The group as whose member the user approved.
-    pub group: Option<String>,
-    /// The user's words.
-    pub message: Option<String>,
 }
 
 /// Where a pipeline run comes from.
@@ -303,7 +293,7 @@ pub fn still_holds(approval: &Value, runs: &[Value]) -> Verdict {
         let runs = runs.iter().map(live_run).collect::<Step<Vec<_>>>()?;
         Ok(Evidence {
             objects: runs.iter().map(Object::reference).collect(),
-            approvers: approval::decision(&approval)?,
+            approvals: approval::decision(&approval)?,
             origin: runs.first().map(run::origin),
         })
     };
@@ -350,7 +340,7 @@ fn prove<'a>(question: &Question<'a>, left: &'a mut usize) -> Step<Evidence> {
     let of_approval = approval::check(&approval, &custom_run);
     let pod_side = both(of_task_run, of_pod);
     both(pod_side, both(of_custom_run, of_approval))?;
-    let approvers = approval::decision(&approval)?;
+    let approvals = approval::decision(&approval)?;
     let mut objects = vec![
         run.reference(),
         task_run.reference(),
@@ -361,7 +351,7 @@ fn prove<'a>(question: &Question<'a>, left: &'a mut usize) -> Step<Evidence> {
     objects.extend(others);
     Ok(Evidence {
         objects,
-        approvers,
+        approvals,
         origin: Some(run::origin(&run)),
     })
 }

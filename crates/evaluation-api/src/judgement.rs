@@ -1,6 +1,7 @@
 //! A judgement of checks as it is sent.
 
 use connectors_api::{
+    access_request::Approval,
     judge::{CheckJudgement, GrantedRule, Judgement, ObjectJudgement},
     object_ref::ObjectRef,
 };
@@ -68,6 +69,7 @@ fn object(judgement: ObjectJudgement) -> v1::ObjectResult {
         reason,
         message,
         approved_by,
+        approvals,
         lineage,
     } = judgement;
     v1::ObjectResult {
@@ -83,6 +85,22 @@ fn object(judgement: ObjectJudgement) -> v1::ObjectResult {
         message,
         approved_by,
         lineage: lineage.into_iter().map(link).collect(),
+        approvals: approvals.into_iter().map(approval).collect(),
+    }
+}
+
+/// An approval as it is sent.
+#[must_use]
+pub fn approval(approval: Approval) -> v1::Approval {
+    let Approval {
+        user,
+        group,
+        message,
+    } = approval;
+    v1::Approval {
+        user,
+        group: group.unwrap_or_default(),
+        message: message.unwrap_or_default(),
     }
 }
 

@@ -5,14 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::access_policy::{Check, MOST_SELECTORS, SubjectSpec};
-use connectors_api::access_request::{CheckRef, MatchedPolicy};
+use connectors_api::access_request::{CheckRef, MatchedPolicy, ObservedObject};
 use connectors_api::config::{DEFAULT_REQUESTERS, DefaultRequesters};
 use connectors_api::policy_match::{self, Applies, Asker, Wanted};
 use connectors_api::policy_order::{MOST_PER_CONNECTOR, PolicyAge};
 use connectors_api::{AccessPolicySpec, AccessRequest, NamespaceKeys};
 use evaluation_api::access::{AccessQuestion, wire_time};
+use evaluation_api::judgement::approval;
 use evaluation_api::v1::{
-    CheckExplanation, CheckedObject, ExplainResponse, PolicyApplies, PolicyExplanation,
+    CheckExplanation, CheckedObject, ExplainResponse, LineageObject, PolicyApplies,
+    PolicyExplanation,
 };
 use jiff::Timestamp;
 
@@ -363,7 +365,20 @@ fn look_at_object(check: &mut CheckExplanation, check_ref: &CheckRef) {
         reason,
         message,
         approved_by: status.approved_by,
+        approvals: status.approvals.into_iter().map(approval).collect(),
+        lineage: check_ref.lineage.iter().cloned().map(link).collect(),
     });
+}
+
+fn link(object: ObservedObject) -> LineageObject {
+    LineageObject {
+        api_version: object.api_version,
+        kind: object.kind,
+        namespace: object.namespace.unwrap_or_default(),
+        name: object.name,
+        uid: object.uid.unwrap_or_default(),
+        resource_version: object.resource_version.unwrap_or_default(),
+    }
 }
 
 /// The name of the request that decides for the pod of a question, and its UID.

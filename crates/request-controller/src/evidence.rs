@@ -14,6 +14,8 @@ pub(crate) const LONGEST: usize = 1024;
 pub(crate) const MOST_OBJECTS: usize = 512;
 /// The limit of approvers of one object.
 const MOST_PEOPLE: usize = 100;
+/// The limit of approvals of one object with a group or a message.
+const MOST_APPROVALS: usize = 16;
 
 /// The approximate limit of the lists of all policies that refused, in one status. The API server stores no object
 /// above 1.5 MB.
@@ -86,6 +88,7 @@ pub(crate) fn listable(answer: Answer, room: ListRoom) -> Answer {
 /// An object with at most as many approvers as a status shows.
 fn short(object: &ObjectSeen) -> ObjectSeen {
     let people = object.approved_by.iter().take(MOST_PEOPLE);
+    let approvals = object.approvals.iter().take(MOST_APPROVALS);
     ObjectSeen {
         object: object.object.clone(),
         verdict: object.verdict,
@@ -93,6 +96,7 @@ fn short(object: &ObjectSeen) -> ObjectSeen {
         reason: object.reason.clone(),
         message: object.message.clone(),
         approved_by: people.cloned().collect(),
+        approvals: approvals.cloned().collect(),
         lineage: object.lineage.clone(),
     }
 }
@@ -233,7 +237,7 @@ fn within(
             None => CheckRef {
                 name: check.name.clone(),
                 ref_: None,
-                status: Some(status(None, &check.reason, &check.message, &[])),
+                status: Some(status(None, &check.reason, &check.message)),
                 lineage: Vec::new(),
             },
         });
@@ -305,40 +309,43 @@ impl ListLine<'_> {
             &seen.message,
         ];
         let people = seen.approved_by.iter().take(MOST_PEOPLE);
+        let approvals = seen.approvals.iter().take(MOST_APPROVALS);
+        let approvals = approvals.flat_map(|it| {
+            let added = [&it.group, &it.message].into_iter().flatten();
+            added.chain([&it.user])
+        });
         let links = seen.lineage.iter().map(|it| OVERHEAD + it.name.len());
-        let all = texts.into_iter().chain(optional).chain(people);
+        let texts = texts.into_iter().chain(optional);
+        let all = texts.chain(people).chain(approvals);
         OVERHEAD + all.map(String::len).sum::<usize>() + links.sum::<usize>()
     }
 }
 
 fn reference_to(check: &CheckSeen, object: &ObjectSeen, reference: ObservedObject) -> CheckRef {
-    let mut approved_by = object.approved_by.clone();
-    approved_by.truncate(MOST_PEOPLE);
+    let ObjectSeen {
+        approved_by,
+        approvals,
+        ..
+    } = short(object);
     CheckRef {
         name: check.name.clone(),
         ref_: Some(reference),
-        status: Some(status(
-            Some(&object.state),
-            &object.reason,
-            &object.message,
-            &approved_by,
-        )),
+        status: Some(CheckRefStatus {
+            approved_by,
+            approvals,
+            ..status(Some(&object.state), &object.reason, &object.message)
+        }),
         lineage: object.lineage.clone(),
     }
 }
 
-fn status(
-    state: Option<&str>,
-    reason: &str,
-    message: &str,
-    approved_by: &[String],
-) -> CheckRefStatus {
+fn status(state: Option<&str>, reason: &str, message: &str) -> CheckRefStatus {
     let given = |text: &str| (!text.is_empty()).then(|| shortened(text.to_owned()));
     CheckRefStatus {
         state: state.and_then(given),
         reason: given(reason),
         message: given(message),
-        approved_by: approved_by.to_vec(),
+        ..CheckRefStatus::default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use connectors_api::{
     AccessRequest, Permission,
     access_policy::{Limits, Match},
-    access_request::{GrantedRule, ObservedObject},
+    access_request::{Approval, GrantedRule, ObservedObject},
     check_selector::CompiledPolicy,
     config::Config,
     labels, names,
@@ -224,6 +224,8 @@ pub struct ObjectSeen {
     pub message: String,
     /// The approvers.
     pub approved_by: Vec<String>,
+    /// The groups and messages of approvers with one.
+    pub approvals: Vec<Approval>,
     /// The objects that prove that it belongs to the pod's run, as many as a status lists.
     pub lineage: Vec<ObservedObject>,
 }

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use connectors_api::{
     AccessRequest,
     access_policy::{Check, Latch, Match},
-    access_request::{CheckRef, GrantedRule, MatchedPolicy, ObservedObject},
+    access_request::{Approval, CheckRef, GrantedRule, MatchedPolicy, ObservedObject},
     check_verdict,
     judge::{ProofNeeded, proof_needed},
     lineage::RunKind,
     reason::AccessCheckReady,
 };
 use evaluation_api::{
-    v1::{EvaluateChecksResponse, LineageObject, ObjectResult},
+    v1::{self, EvaluateChecksResponse, LineageObject, ObjectResult},
     verdict::from_wire,
 };
 
@@ -187,7 +187,17 @@ fn object(said: &ObjectResult) -> ObjectSeen {
         reason: said.reason.clone(),
         message: said.message.clone(),
         approved_by: said.approved_by.clone(),
+        approvals: said.approvals.iter().map(approval).collect(),
         lineage: said.lineage.iter().take(MOST_LINKS).map(link).collect(),
+    }
+}
+
+fn approval(said: &v1::Approval) -> Approval {
+    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+    Approval {
+        user: said.user.clone(),
+        group: given(&said.group),
+        message: given(&said.message),
     }
 }
 

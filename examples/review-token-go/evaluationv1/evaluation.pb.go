@@ -2046,7 +2046,9 @@ type ObjectResult struct {
 	ApprovedBy []string `protobuf:"bytes,11,rep,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
 	// What proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the approval's CustomRun,
 	// and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none.
-	Lineage       []*LineageObject `protobuf:"bytes,12,rep,name=lineage,proto3" json:"lineage,omitempty"`
+	Lineage []*LineageObject `protobuf:"bytes,12,rep,name=lineage,proto3" json:"lineage,omitempty"`
+	// The groups and messages of those who approved with one: the first of them by name.
+	Approvals     []*Approval `protobuf:"bytes,13,rep,name=approvals,proto3" json:"approvals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2165,6 +2167,77 @@ func (x *ObjectResult) GetLineage() []*LineageObject {
 	return nil
 }
 
+func (x *ObjectResult) GetApprovals() []*Approval {
+	if x != nil {
+		return x.Approvals
+	}
+	return nil
+}
+
+// An approval by one user.
+type Approval struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The user.
+	User string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	// The group as whose member the user approved; empty for an approval of its own.
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// The user's message, or its beginning.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Approval) Reset() {
+	*x = Approval{}
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Approval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Approval) ProtoMessage() {}
+
+func (x *Approval) ProtoReflect() protoreflect.Message {
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Approval.ProtoReflect.Descriptor instead.
+func (*Approval) Descriptor() ([]byte, []int) {
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Approval) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Approval) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Approval) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // An object between a pod and an approval, in the version that was judged.
 type LineageObject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2186,7 +2259,7 @@ type LineageObject struct {
 
 func (x *LineageObject) Reset() {
 	*x = LineageObject{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[22]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +2271,7 @@ func (x *LineageObject) String() string {
 func (*LineageObject) ProtoMessage() {}
 
 func (x *LineageObject) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[22]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +2284,7 @@ func (x *LineageObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LineageObject.ProtoReflect.Descriptor instead.
 func (*LineageObject) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{22}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LineageObject) GetApiVersion() string {
@@ -2270,7 +2343,7 @@ type GrantedRule struct {
 
 func (x *GrantedRule) Reset() {
 	*x = GrantedRule{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[23]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2355,7 @@ func (x *GrantedRule) String() string {
 func (*GrantedRule) ProtoMessage() {}
 
 func (x *GrantedRule) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[23]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2368,7 @@ func (x *GrantedRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantedRule.ProtoReflect.Descriptor instead.
 func (*GrantedRule) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{23}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GrantedRule) GetVerbs() []string {
@@ -2327,7 +2400,7 @@ type WhoCanRequest struct {
 
 func (x *WhoCanRequest) Reset() {
 	*x = WhoCanRequest{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[24]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2412,7 @@ func (x *WhoCanRequest) String() string {
 func (*WhoCanRequest) ProtoMessage() {}
 
 func (x *WhoCanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[24]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2425,7 @@ func (x *WhoCanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoCanRequest.ProtoReflect.Descriptor instead.
 func (*WhoCanRequest) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{24}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WhoCanRequest) GetConnector() *Connector {
@@ -2395,7 +2468,7 @@ type WhoCanResponse struct {
 
 func (x *WhoCanResponse) Reset() {
 	*x = WhoCanResponse{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[25]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2407,7 +2480,7 @@ func (x *WhoCanResponse) String() string {
 func (*WhoCanResponse) ProtoMessage() {}
 
 func (x *WhoCanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[25]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2420,7 +2493,7 @@ func (x *WhoCanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoCanResponse.ProtoReflect.Descriptor instead.
 func (*WhoCanResponse) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{25}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WhoCanResponse) GetStanding() []*StandingAccess {
@@ -2477,7 +2550,7 @@ type StandingAccess struct {
 
 func (x *StandingAccess) Reset() {
 	*x = StandingAccess{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[26]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2562,7 @@ func (x *StandingAccess) String() string {
 func (*StandingAccess) ProtoMessage() {}
 
 func (x *StandingAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[26]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2575,7 @@ func (x *StandingAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingAccess.ProtoReflect.Descriptor instead.
 func (*StandingAccess) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{26}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StandingAccess) GetSubject() isStandingAccess_Subject {
@@ -2588,7 +2661,7 @@ type PodAccess struct {
 
 func (x *PodAccess) Reset() {
 	*x = PodAccess{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[27]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2600,7 +2673,7 @@ func (x *PodAccess) String() string {
 func (*PodAccess) ProtoMessage() {}
 
 func (x *PodAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[27]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2613,7 +2686,7 @@ func (x *PodAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodAccess.ProtoReflect.Descriptor instead.
 func (*PodAccess) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{27}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PodAccess) GetSubject() *ServiceAccount {
@@ -2662,7 +2735,7 @@ type ReviewTokenRequest struct {
 
 func (x *ReviewTokenRequest) Reset() {
 	*x = ReviewTokenRequest{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[28]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2674,7 +2747,7 @@ func (x *ReviewTokenRequest) String() string {
 func (*ReviewTokenRequest) ProtoMessage() {}
 
 func (x *ReviewTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[28]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2687,7 +2760,7 @@ func (x *ReviewTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewTokenRequest.ProtoReflect.Descriptor instead.
 func (*ReviewTokenRequest) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{28}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReviewTokenRequest) GetToken() string {
@@ -2733,7 +2806,7 @@ type ReviewTokenResponse struct {
 
 func (x *ReviewTokenResponse) Reset() {
 	*x = ReviewTokenResponse{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[29]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2745,7 +2818,7 @@ func (x *ReviewTokenResponse) String() string {
 func (*ReviewTokenResponse) ProtoMessage() {}
 
 func (x *ReviewTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[29]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2758,7 +2831,7 @@ func (x *ReviewTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewTokenResponse.ProtoReflect.Descriptor instead.
 func (*ReviewTokenResponse) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{29}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReviewTokenResponse) GetSubject() *ServiceAccount {
@@ -2793,7 +2866,7 @@ type ValidatePolicyRequest struct {
 
 func (x *ValidatePolicyRequest) Reset() {
 	*x = ValidatePolicyRequest{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[30]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +2878,7 @@ func (x *ValidatePolicyRequest) String() string {
 func (*ValidatePolicyRequest) ProtoMessage() {}
 
 func (x *ValidatePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[30]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +2891,7 @@ func (x *ValidatePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidatePolicyRequest.ProtoReflect.Descriptor instead.
 func (*ValidatePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{30}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ValidatePolicyRequest) GetPolicy() []byte {
@@ -2839,7 +2912,7 @@ type ValidatePolicyResponse struct {
 
 func (x *ValidatePolicyResponse) Reset() {
 	*x = ValidatePolicyResponse{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[31]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +2924,7 @@ func (x *ValidatePolicyResponse) String() string {
 func (*ValidatePolicyResponse) ProtoMessage() {}
 
 func (x *ValidatePolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[31]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +2937,7 @@ func (x *ValidatePolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidatePolicyResponse.ProtoReflect.Descriptor instead.
 func (*ValidatePolicyResponse) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{31}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ValidatePolicyResponse) GetFindings() []*Finding {
@@ -2893,7 +2966,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[32]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +2978,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[32]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +2991,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{32}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Finding) GetPath() string {
@@ -2973,7 +3046,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[33]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2985,7 +3058,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[33]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2998,7 +3071,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{33}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExplainRequest) GetSubject() *ServiceAccount {
@@ -3046,7 +3119,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[34]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3058,7 +3131,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[34]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3071,7 +3144,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{34}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainResponse) GetAnswer() *AccessAnswer {
@@ -3130,7 +3203,7 @@ type PolicyExplanation struct {
 
 func (x *PolicyExplanation) Reset() {
 	*x = PolicyExplanation{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[35]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3215,7 @@ func (x *PolicyExplanation) String() string {
 func (*PolicyExplanation) ProtoMessage() {}
 
 func (x *PolicyExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[35]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3228,7 @@ func (x *PolicyExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyExplanation.ProtoReflect.Descriptor instead.
 func (*PolicyExplanation) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{35}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PolicyExplanation) GetName() string {
@@ -3242,7 +3315,7 @@ type CheckExplanation struct {
 
 func (x *CheckExplanation) Reset() {
 	*x = CheckExplanation{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[36]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3254,7 +3327,7 @@ func (x *CheckExplanation) String() string {
 func (*CheckExplanation) ProtoMessage() {}
 
 func (x *CheckExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[36]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3267,7 +3340,7 @@ func (x *CheckExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckExplanation.ProtoReflect.Descriptor instead.
 func (*CheckExplanation) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{36}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CheckExplanation) GetCheck() string {
@@ -3334,14 +3407,20 @@ type CheckedObject struct {
 	// The same as a sentence.
 	Message string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
 	// Who approved.
-	ApprovedBy    []string `protobuf:"bytes,10,rep,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
+	ApprovedBy []string `protobuf:"bytes,10,rep,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
+	// The groups and messages of those who approved with one: the first of them by name.
+	Approvals []*Approval `protobuf:"bytes,11,rep,name=approvals,proto3" json:"approvals,omitempty"`
+	// The chain that proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the approval's
+	// CustomRun, and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none
+	// yet; then the message names the object that is missing or contradicts.
+	Lineage       []*LineageObject `protobuf:"bytes,12,rep,name=lineage,proto3" json:"lineage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CheckedObject) Reset() {
 	*x = CheckedObject{}
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[37]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3432,7 @@ func (x *CheckedObject) String() string {
 func (*CheckedObject) ProtoMessage() {}
 
 func (x *CheckedObject) ProtoReflect() protoreflect.Message {
-	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[37]
+	mi := &file_connectors_evaluation_v1_evaluation_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3445,7 @@ func (x *CheckedObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckedObject.ProtoReflect.Descriptor instead.
 func (*CheckedObject) Descriptor() ([]byte, []int) {
-	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{37}
+	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CheckedObject) GetApiVersion() string {
@@ -3435,6 +3514,20 @@ func (x *CheckedObject) GetMessage() string {
 func (x *CheckedObject) GetApprovedBy() []string {
 	if x != nil {
 		return x.ApprovedBy
+	}
+	return nil
+}
+
+func (x *CheckedObject) GetApprovals() []*Approval {
+	if x != nil {
+		return x.Approvals
+	}
+	return nil
+}
+
+func (x *CheckedObject) GetLineage() []*LineageObject {
+	if x != nil {
+		return x.Lineage
 	}
 	return nil
 }
@@ -3547,7 +3640,7 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\averdict\x18\x02 \x01(\x0e2&.connectors.evaluation.v1.CheckVerdictR\averdict\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12@\n" +
-	"\aobjects\x18\x05 \x03(\v2&.connectors.evaluation.v1.ObjectResultR\aobjects\"\xa0\x03\n" +
+	"\aobjects\x18\x05 \x03(\v2&.connectors.evaluation.v1.ObjectResultR\aobjects\"\xe2\x03\n" +
 	"\fObjectResult\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\x12\n" +
@@ -3563,7 +3656,12 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	" \x01(\tR\amessage\x12\x1f\n" +
 	"\vapproved_by\x18\v \x03(\tR\n" +
 	"approvedBy\x12A\n" +
-	"\alineage\x18\f \x03(\v2'.connectors.evaluation.v1.LineageObjectR\alineage\"\xb3\x01\n" +
+	"\alineage\x18\f \x03(\v2'.connectors.evaluation.v1.LineageObjectR\alineage\x12@\n" +
+	"\tapprovals\x18\r \x03(\v2\".connectors.evaluation.v1.ApprovalR\tapprovals\"N\n" +
+	"\bApproval\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xb3\x01\n" +
 	"\rLineageObject\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\x12\n" +
@@ -3649,7 +3747,7 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12A\n" +
 	"\aobjects\x18\x04 \x03(\v2'.connectors.evaluation.v1.CheckedObjectR\aobjects\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\x9c\x02\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xa1\x03\n" +
 	"\rCheckedObject\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\x12\n" +
@@ -3663,7 +3761,9 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\amessage\x18\t \x01(\tR\amessage\x12\x1f\n" +
 	"\vapproved_by\x18\n" +
 	" \x03(\tR\n" +
-	"approvedBy*S\n" +
+	"approvedBy\x12@\n" +
+	"\tapprovals\x18\v \x03(\v2\".connectors.evaluation.v1.ApprovalR\tapprovals\x12A\n" +
+	"\alineage\x18\f \x03(\v2'.connectors.evaluation.v1.LineageObjectR\alineage*S\n" +
 	"\vRequestable\x12\x1b\n" +
 	"\x17REQUESTABLE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREQUESTABLE_NO\x10\x01\x12\x13\n" +
@@ -3735,7 +3835,7 @@ func file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP() []byte {
 }
 
 var file_connectors_evaluation_v1_evaluation_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_connectors_evaluation_v1_evaluation_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_connectors_evaluation_v1_evaluation_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_connectors_evaluation_v1_evaluation_proto_goTypes = []any{
 	(Requestable)(0),                 // 0: connectors.evaluation.v1.Requestable
 	(Gating)(0),                      // 1: connectors.evaluation.v1.Gating
@@ -3767,24 +3867,25 @@ var file_connectors_evaluation_v1_evaluation_proto_goTypes = []any{
 	(*EvaluateChecksResponse)(nil),   // 27: connectors.evaluation.v1.EvaluateChecksResponse
 	(*CheckResult)(nil),              // 28: connectors.evaluation.v1.CheckResult
 	(*ObjectResult)(nil),             // 29: connectors.evaluation.v1.ObjectResult
-	(*LineageObject)(nil),            // 30: connectors.evaluation.v1.LineageObject
-	(*GrantedRule)(nil),              // 31: connectors.evaluation.v1.GrantedRule
-	(*WhoCanRequest)(nil),            // 32: connectors.evaluation.v1.WhoCanRequest
-	(*WhoCanResponse)(nil),           // 33: connectors.evaluation.v1.WhoCanResponse
-	(*StandingAccess)(nil),           // 34: connectors.evaluation.v1.StandingAccess
-	(*PodAccess)(nil),                // 35: connectors.evaluation.v1.PodAccess
-	(*ReviewTokenRequest)(nil),       // 36: connectors.evaluation.v1.ReviewTokenRequest
-	(*ReviewTokenResponse)(nil),      // 37: connectors.evaluation.v1.ReviewTokenResponse
-	(*ValidatePolicyRequest)(nil),    // 38: connectors.evaluation.v1.ValidatePolicyRequest
-	(*ValidatePolicyResponse)(nil),   // 39: connectors.evaluation.v1.ValidatePolicyResponse
-	(*Finding)(nil),                  // 40: connectors.evaluation.v1.Finding
-	(*ExplainRequest)(nil),           // 41: connectors.evaluation.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 42: connectors.evaluation.v1.ExplainResponse
-	(*PolicyExplanation)(nil),        // 43: connectors.evaluation.v1.PolicyExplanation
-	(*CheckExplanation)(nil),         // 44: connectors.evaluation.v1.CheckExplanation
-	(*CheckedObject)(nil),            // 45: connectors.evaluation.v1.CheckedObject
-	nil,                              // 46: connectors.evaluation.v1.Refusal.MetadataEntry
-	(*timestamppb.Timestamp)(nil),    // 47: google.protobuf.Timestamp
+	(*Approval)(nil),                 // 30: connectors.evaluation.v1.Approval
+	(*LineageObject)(nil),            // 31: connectors.evaluation.v1.LineageObject
+	(*GrantedRule)(nil),              // 32: connectors.evaluation.v1.GrantedRule
+	(*WhoCanRequest)(nil),            // 33: connectors.evaluation.v1.WhoCanRequest
+	(*WhoCanResponse)(nil),           // 34: connectors.evaluation.v1.WhoCanResponse
+	(*StandingAccess)(nil),           // 35: connectors.evaluation.v1.StandingAccess
+	(*PodAccess)(nil),                // 36: connectors.evaluation.v1.PodAccess
+	(*ReviewTokenRequest)(nil),       // 37: connectors.evaluation.v1.ReviewTokenRequest
+	(*ReviewTokenResponse)(nil),      // 38: connectors.evaluation.v1.ReviewTokenResponse
+	(*ValidatePolicyRequest)(nil),    // 39: connectors.evaluation.v1.ValidatePolicyRequest
+	(*ValidatePolicyResponse)(nil),   // 40: connectors.evaluation.v1.ValidatePolicyResponse
+	(*Finding)(nil),                  // 41: connectors.evaluation.v1.Finding
+	(*ExplainRequest)(nil),           // 42: connectors.evaluation.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 43: connectors.evaluation.v1.ExplainResponse
+	(*PolicyExplanation)(nil),        // 44: connectors.evaluation.v1.PolicyExplanation
+	(*CheckExplanation)(nil),         // 45: connectors.evaluation.v1.CheckExplanation
+	(*CheckedObject)(nil),            // 46: connectors.evaluation.v1.CheckedObject
+	nil,                              // 47: connectors.evaluation.v1.Refusal.MetadataEntry
+	(*timestamppb.Timestamp)(nil),    // 48: google.protobuf.Timestamp
 }
 var file_connectors_evaluation_v1_evaluation_proto_depIdxs = []int32{
 	9,  // 0: connectors.evaluation.v1.AccessQuestion.subject:type_name -> connectors.evaluation.v1.ServiceAccount
@@ -3793,7 +3894,7 @@ var file_connectors_evaluation_v1_evaluation_proto_depIdxs = []int32{
 	2,  // 3: connectors.evaluation.v1.AccessAnswer.decision:type_name -> connectors.evaluation.v1.AccessDecision
 	13, // 4: connectors.evaluation.v1.AccessAnswer.binding:type_name -> connectors.evaluation.v1.Binding
 	14, // 5: connectors.evaluation.v1.AccessAnswer.request:type_name -> connectors.evaluation.v1.Request
-	47, // 6: connectors.evaluation.v1.AccessAnswer.fresh_as_of:type_name -> google.protobuf.Timestamp
+	48, // 6: connectors.evaluation.v1.AccessAnswer.fresh_as_of:type_name -> google.protobuf.Timestamp
 	1,  // 7: connectors.evaluation.v1.AccessAnswer.gating:type_name -> connectors.evaluation.v1.Gating
 	0,  // 8: connectors.evaluation.v1.AccessAnswer.requestable:type_name -> connectors.evaluation.v1.Requestable
 	3,  // 9: connectors.evaluation.v1.Request.phase:type_name -> connectors.evaluation.v1.RequestPhase
@@ -3803,7 +3904,7 @@ var file_connectors_evaluation_v1_evaluation_proto_depIdxs = []int32{
 	2,  // 13: connectors.evaluation.v1.BatchCheckAccessResponse.decisions:type_name -> connectors.evaluation.v1.AccessDecision
 	12, // 14: connectors.evaluation.v1.BatchCheckAccessResponse.answers:type_name -> connectors.evaluation.v1.AccessAnswer
 	19, // 15: connectors.evaluation.v1.BatchCheckAccessResponse.refusals:type_name -> connectors.evaluation.v1.BatchRefusal
-	47, // 16: connectors.evaluation.v1.BatchCheckAccessResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	48, // 16: connectors.evaluation.v1.BatchCheckAccessResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
 	1,  // 17: connectors.evaluation.v1.BatchCheckAccessResponse.gating:type_name -> connectors.evaluation.v1.Gating
 	24, // 18: connectors.evaluation.v1.BatchRefusal.refusal:type_name -> connectors.evaluation.v1.Refusal
 	21, // 19: connectors.evaluation.v1.WatchAccessRequest.subscribe:type_name -> connectors.evaluation.v1.Subscribe
@@ -3811,64 +3912,67 @@ var file_connectors_evaluation_v1_evaluation_proto_depIdxs = []int32{
 	8,  // 21: connectors.evaluation.v1.Subscribe.question:type_name -> connectors.evaluation.v1.AccessQuestion
 	12, // 22: connectors.evaluation.v1.WatchAccessResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
 	24, // 23: connectors.evaluation.v1.WatchAccessResponse.refusal:type_name -> connectors.evaluation.v1.Refusal
-	46, // 24: connectors.evaluation.v1.Refusal.metadata:type_name -> connectors.evaluation.v1.Refusal.MetadataEntry
+	47, // 24: connectors.evaluation.v1.Refusal.metadata:type_name -> connectors.evaluation.v1.Refusal.MetadataEntry
 	26, // 25: connectors.evaluation.v1.EvaluateChecksRequest.candidates:type_name -> connectors.evaluation.v1.Candidates
 	4,  // 26: connectors.evaluation.v1.EvaluateChecksRequest.stage:type_name -> connectors.evaluation.v1.EvaluationStage
-	47, // 27: connectors.evaluation.v1.EvaluateChecksRequest.creators_since:type_name -> google.protobuf.Timestamp
+	48, // 27: connectors.evaluation.v1.EvaluateChecksRequest.creators_since:type_name -> google.protobuf.Timestamp
 	5,  // 28: connectors.evaluation.v1.EvaluateChecksResponse.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
 	28, // 29: connectors.evaluation.v1.EvaluateChecksResponse.checks:type_name -> connectors.evaluation.v1.CheckResult
-	31, // 30: connectors.evaluation.v1.EvaluateChecksResponse.rules:type_name -> connectors.evaluation.v1.GrantedRule
+	32, // 30: connectors.evaluation.v1.EvaluateChecksResponse.rules:type_name -> connectors.evaluation.v1.GrantedRule
 	5,  // 31: connectors.evaluation.v1.CheckResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
 	29, // 32: connectors.evaluation.v1.CheckResult.objects:type_name -> connectors.evaluation.v1.ObjectResult
 	5,  // 33: connectors.evaluation.v1.ObjectResult.verdict:type_name -> connectors.evaluation.v1.CheckVerdict
-	30, // 34: connectors.evaluation.v1.ObjectResult.lineage:type_name -> connectors.evaluation.v1.LineageObject
-	10, // 35: connectors.evaluation.v1.WhoCanRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	34, // 36: connectors.evaluation.v1.WhoCanResponse.standing:type_name -> connectors.evaluation.v1.StandingAccess
-	35, // 37: connectors.evaluation.v1.WhoCanResponse.pods:type_name -> connectors.evaluation.v1.PodAccess
-	47, // 38: connectors.evaluation.v1.WhoCanResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	9,  // 39: connectors.evaluation.v1.StandingAccess.service_account:type_name -> connectors.evaluation.v1.ServiceAccount
-	13, // 40: connectors.evaluation.v1.StandingAccess.binding:type_name -> connectors.evaluation.v1.Binding
-	9,  // 41: connectors.evaluation.v1.PodAccess.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	11, // 42: connectors.evaluation.v1.PodAccess.pod:type_name -> connectors.evaluation.v1.Pod
-	13, // 43: connectors.evaluation.v1.PodAccess.binding:type_name -> connectors.evaluation.v1.Binding
-	14, // 44: connectors.evaluation.v1.PodAccess.request:type_name -> connectors.evaluation.v1.Request
-	10, // 45: connectors.evaluation.v1.ReviewTokenRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	9,  // 46: connectors.evaluation.v1.ReviewTokenResponse.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	11, // 47: connectors.evaluation.v1.ReviewTokenResponse.pod:type_name -> connectors.evaluation.v1.Pod
-	12, // 48: connectors.evaluation.v1.ReviewTokenResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	40, // 49: connectors.evaluation.v1.ValidatePolicyResponse.findings:type_name -> connectors.evaluation.v1.Finding
-	6,  // 50: connectors.evaluation.v1.Finding.severity:type_name -> connectors.evaluation.v1.FindingSeverity
-	9,  // 51: connectors.evaluation.v1.ExplainRequest.subject:type_name -> connectors.evaluation.v1.ServiceAccount
-	10, // 52: connectors.evaluation.v1.ExplainRequest.connector:type_name -> connectors.evaluation.v1.Connector
-	11, // 53: connectors.evaluation.v1.ExplainRequest.pod:type_name -> connectors.evaluation.v1.Pod
-	12, // 54: connectors.evaluation.v1.ExplainResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
-	43, // 55: connectors.evaluation.v1.ExplainResponse.policies:type_name -> connectors.evaluation.v1.PolicyExplanation
-	47, // 56: connectors.evaluation.v1.ExplainResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
-	7,  // 57: connectors.evaluation.v1.PolicyExplanation.standing:type_name -> connectors.evaluation.v1.PolicyApplies
-	7,  // 58: connectors.evaluation.v1.PolicyExplanation.checked:type_name -> connectors.evaluation.v1.PolicyApplies
-	44, // 59: connectors.evaluation.v1.PolicyExplanation.checks:type_name -> connectors.evaluation.v1.CheckExplanation
-	45, // 60: connectors.evaluation.v1.CheckExplanation.objects:type_name -> connectors.evaluation.v1.CheckedObject
-	15, // 61: connectors.evaluation.v1.Evaluation.CheckAccess:input_type -> connectors.evaluation.v1.CheckAccessRequest
-	17, // 62: connectors.evaluation.v1.Evaluation.BatchCheckAccess:input_type -> connectors.evaluation.v1.BatchCheckAccessRequest
-	20, // 63: connectors.evaluation.v1.Evaluation.WatchAccess:input_type -> connectors.evaluation.v1.WatchAccessRequest
-	25, // 64: connectors.evaluation.v1.Evaluation.EvaluateChecks:input_type -> connectors.evaluation.v1.EvaluateChecksRequest
-	38, // 65: connectors.evaluation.v1.Evaluation.ValidatePolicy:input_type -> connectors.evaluation.v1.ValidatePolicyRequest
-	41, // 66: connectors.evaluation.v1.Evaluation.Explain:input_type -> connectors.evaluation.v1.ExplainRequest
-	32, // 67: connectors.evaluation.v1.Evaluation.WhoCan:input_type -> connectors.evaluation.v1.WhoCanRequest
-	36, // 68: connectors.evaluation.v1.Evaluation.ReviewToken:input_type -> connectors.evaluation.v1.ReviewTokenRequest
-	16, // 69: connectors.evaluation.v1.Evaluation.CheckAccess:output_type -> connectors.evaluation.v1.CheckAccessResponse
-	18, // 70: connectors.evaluation.v1.Evaluation.BatchCheckAccess:output_type -> connectors.evaluation.v1.BatchCheckAccessResponse
-	23, // 71: connectors.evaluation.v1.Evaluation.WatchAccess:output_type -> connectors.evaluation.v1.WatchAccessResponse
-	27, // 72: connectors.evaluation.v1.Evaluation.EvaluateChecks:output_type -> connectors.evaluation.v1.EvaluateChecksResponse
-	39, // 73: connectors.evaluation.v1.Evaluation.ValidatePolicy:output_type -> connectors.evaluation.v1.ValidatePolicyResponse
-	42, // 74: connectors.evaluation.v1.Evaluation.Explain:output_type -> connectors.evaluation.v1.ExplainResponse
-	33, // 75: connectors.evaluation.v1.Evaluation.WhoCan:output_type -> connectors.evaluation.v1.WhoCanResponse
-	37, // 76: connectors.evaluation.v1.Evaluation.ReviewToken:output_type -> connectors.evaluation.v1.ReviewTokenResponse
-	69, // [69:77] is the sub-list for method output_type
-	61, // [61:69] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	31, // 34: connectors.evaluation.v1.ObjectResult.lineage:type_name -> connectors.evaluation.v1.LineageObject
+	30, // 35: connectors.evaluation.v1.ObjectResult.approvals:type_name -> connectors.evaluation.v1.Approval
+	10, // 36: connectors.evaluation.v1.WhoCanRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	35, // 37: connectors.evaluation.v1.WhoCanResponse.standing:type_name -> connectors.evaluation.v1.StandingAccess
+	36, // 38: connectors.evaluation.v1.WhoCanResponse.pods:type_name -> connectors.evaluation.v1.PodAccess
+	48, // 39: connectors.evaluation.v1.WhoCanResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	9,  // 40: connectors.evaluation.v1.StandingAccess.service_account:type_name -> connectors.evaluation.v1.ServiceAccount
+	13, // 41: connectors.evaluation.v1.StandingAccess.binding:type_name -> connectors.evaluation.v1.Binding
+	9,  // 42: connectors.evaluation.v1.PodAccess.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	11, // 43: connectors.evaluation.v1.PodAccess.pod:type_name -> connectors.evaluation.v1.Pod
+	13, // 44: connectors.evaluation.v1.PodAccess.binding:type_name -> connectors.evaluation.v1.Binding
+	14, // 45: connectors.evaluation.v1.PodAccess.request:type_name -> connectors.evaluation.v1.Request
+	10, // 46: connectors.evaluation.v1.ReviewTokenRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	9,  // 47: connectors.evaluation.v1.ReviewTokenResponse.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	11, // 48: connectors.evaluation.v1.ReviewTokenResponse.pod:type_name -> connectors.evaluation.v1.Pod
+	12, // 49: connectors.evaluation.v1.ReviewTokenResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	41, // 50: connectors.evaluation.v1.ValidatePolicyResponse.findings:type_name -> connectors.evaluation.v1.Finding
+	6,  // 51: connectors.evaluation.v1.Finding.severity:type_name -> connectors.evaluation.v1.FindingSeverity
+	9,  // 52: connectors.evaluation.v1.ExplainRequest.subject:type_name -> connectors.evaluation.v1.ServiceAccount
+	10, // 53: connectors.evaluation.v1.ExplainRequest.connector:type_name -> connectors.evaluation.v1.Connector
+	11, // 54: connectors.evaluation.v1.ExplainRequest.pod:type_name -> connectors.evaluation.v1.Pod
+	12, // 55: connectors.evaluation.v1.ExplainResponse.answer:type_name -> connectors.evaluation.v1.AccessAnswer
+	44, // 56: connectors.evaluation.v1.ExplainResponse.policies:type_name -> connectors.evaluation.v1.PolicyExplanation
+	48, // 57: connectors.evaluation.v1.ExplainResponse.fresh_as_of:type_name -> google.protobuf.Timestamp
+	7,  // 58: connectors.evaluation.v1.PolicyExplanation.standing:type_name -> connectors.evaluation.v1.PolicyApplies
+	7,  // 59: connectors.evaluation.v1.PolicyExplanation.checked:type_name -> connectors.evaluation.v1.PolicyApplies
+	45, // 60: connectors.evaluation.v1.PolicyExplanation.checks:type_name -> connectors.evaluation.v1.CheckExplanation
+	46, // 61: connectors.evaluation.v1.CheckExplanation.objects:type_name -> connectors.evaluation.v1.CheckedObject
+	30, // 62: connectors.evaluation.v1.CheckedObject.approvals:type_name -> connectors.evaluation.v1.Approval
+	31, // 63: connectors.evaluation.v1.CheckedObject.lineage:type_name -> connectors.evaluation.v1.LineageObject
+	15, // 64: connectors.evaluation.v1.Evaluation.CheckAccess:input_type -> connectors.evaluation.v1.CheckAccessRequest
+	17, // 65: connectors.evaluation.v1.Evaluation.BatchCheckAccess:input_type -> connectors.evaluation.v1.BatchCheckAccessRequest
+	20, // 66: connectors.evaluation.v1.Evaluation.WatchAccess:input_type -> connectors.evaluation.v1.WatchAccessRequest
+	25, // 67: connectors.evaluation.v1.Evaluation.EvaluateChecks:input_type -> connectors.evaluation.v1.EvaluateChecksRequest
+	39, // 68: connectors.evaluation.v1.Evaluation.ValidatePolicy:input_type -> connectors.evaluation.v1.ValidatePolicyRequest
+	42, // 69: connectors.evaluation.v1.Evaluation.Explain:input_type -> connectors.evaluation.v1.ExplainRequest
+	33, // 70: connectors.evaluation.v1.Evaluation.WhoCan:input_type -> connectors.evaluation.v1.WhoCanRequest
+	37, // 71: connectors.evaluation.v1.Evaluation.ReviewToken:input_type -> connectors.evaluation.v1.ReviewTokenRequest
+	16, // 72: connectors.evaluation.v1.Evaluation.CheckAccess:output_type -> connectors.evaluation.v1.CheckAccessResponse
+	18, // 73: connectors.evaluation.v1.Evaluation.BatchCheckAccess:output_type -> connectors.evaluation.v1.BatchCheckAccessResponse
+	23, // 74: connectors.evaluation.v1.Evaluation.WatchAccess:output_type -> connectors.evaluation.v1.WatchAccessResponse
+	27, // 75: connectors.evaluation.v1.Evaluation.EvaluateChecks:output_type -> connectors.evaluation.v1.EvaluateChecksResponse
+	40, // 76: connectors.evaluation.v1.Evaluation.ValidatePolicy:output_type -> connectors.evaluation.v1.ValidatePolicyResponse
+	43, // 77: connectors.evaluation.v1.Evaluation.Explain:output_type -> connectors.evaluation.v1.ExplainResponse
+	34, // 78: connectors.evaluation.v1.Evaluation.WhoCan:output_type -> connectors.evaluation.v1.WhoCanResponse
+	38, // 79: connectors.evaluation.v1.Evaluation.ReviewToken:output_type -> connectors.evaluation.v1.ReviewTokenResponse
+	72, // [72:80] is the sub-list for method output_type
+	64, // [64:72] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_connectors_evaluation_v1_evaluation_proto_init() }
@@ -3884,7 +3988,7 @@ func file_connectors_evaluation_v1_evaluation_proto_init() {
 		(*WatchAccessResponse_Answer)(nil),
 		(*WatchAccessResponse_Refusal)(nil),
 	}
-	file_connectors_evaluation_v1_evaluation_proto_msgTypes[26].OneofWrappers = []any{
+	file_connectors_evaluation_v1_evaluation_proto_msgTypes[27].OneofWrappers = []any{
 		(*StandingAccess_ServiceAccount)(nil),
 		(*StandingAccess_User)(nil),
 		(*StandingAccess_Group)(nil),
@@ -3895,7 +3999,7 @@ func file_connectors_evaluation_v1_evaluation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_connectors_evaluation_v1_evaluation_proto_rawDesc), len(file_connectors_evaluation_v1_evaluation_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -271,6 +271,7 @@ pub(super) fn said(
                 reason: "Word".to_owned(),
                 message: state.to_owned(),
                 approved_by: vec![],
+                approvals: vec![],
                 lineage: vec![],
             }],
         }],

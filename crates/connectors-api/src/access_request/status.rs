@@ -213,4 +213,27 @@ pub struct CheckRefStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(max = 512)))]
     pub approved_by: Vec<String>,
+    /// The groups and messages of those who approved with one: the first of them by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub approvals: Vec<Approval>,
+}
+
+/// An approval by one user.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "camelCase")]
+pub struct Approval {
+    /// The user.
+    #[schemars(length(max = 512))]
+    pub user: String,
+    /// The group as whose member the user approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub group: Option<String>,
+    /// The user's message, or its beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub message: Option<String>,
 }

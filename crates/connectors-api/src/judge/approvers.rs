@@ -7,6 +7,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::access_policy::Approvers;
+use crate::access_request::Approval;
 use crate::names::LONGEST_USER;
 
 /// The input of an approver that means approval.
@@ -18,9 +19,33 @@ const MOST_AWAITED: usize = 4;
 /// The limit of names in a status.
 const MOST_NAMES: usize = 100;
 
-/// The approving users, each with the groups that they approved for as members.
+/// The limit of approvals with a group or a message in a status.
+const MOST_APPROVALS: usize = 16;
+/// The longest message in a status, in characters.
+const LONGEST_MESSAGE: usize = 256;
+
+/// The approving users.
 #[derive(Debug, Default)]
-pub(super) struct Approvals(BTreeMap<String, BTreeSet<String>>);
+pub(super) struct Approvals(BTreeMap<String, Said>);
+
+/// What a user added to an approval.
+#[derive(Debug, Default)]
+struct Said {
+    /// The groups as whose member the user approved.
+    groups: BTreeSet<String>,
+    message: Option<String>,
+}
+
+impl Said {
+    /// The message of the first entry that has one counts.
+    fn hear(&mut self, entry: &Value) {
+        let message = entry.get("message").and_then(Value::as_str);
+        if self.message.is_none() {
+            let shown = message.map(|it| it.chars().take(LONGEST_MESSAGE).collect());
+            self.message = shown.filter(|it: &String| !it.is_empty());
+        }
+    }
+}
 
 /// The number of approvals is too low.
 #[derive(Debug)]
@@ -61,14 +86,19 @@ pub(super) fn of(object: &Value) -> Approvals {
             None | Some("" | "User")
                 if approver.get("type").is_none_or(Value::is_string) && says_yes(approver) =>
             {
-                approvals.0.entry(name.to_owned()).or_default();
+                approvals
+                    .0
+                    .entry(name.to_owned())
+                    .or_default()
+                    .hear(approver);
             }
             // An approval by the group entry itself identifies no user; those of its members do.
             Some("Group") => {
                 for member in list(approver.get("users")).filter(|member| says_yes(member)) {
                     if let Some(person) = self::name(member) {
-                        let groups = approvals.0.entry(person.to_owned()).or_default();
-                        groups.insert(name.to_owned());
+                        let said = approvals.0.entry(person.to_owned()).or_default();
+                        said.groups.insert(name.to_owned());
+                        said.hear(member);
                     }
                 }
             }
@@ -122,10 +152,10 @@ impl Approvals {
             not_requester,
         } = wanted;
         let counts_for_all = *not_requester && users.is_empty() && groups.is_empty();
-        let counts = |(person, for_groups): &(&String, &BTreeSet<String>)| {
+        let counts = |(person, said): &(&String, &Said)| {
             let is_wanted = counts_for_all
                 || users.contains(person)
-                || groups.iter().any(|group| for_groups.contains(group));
+                || groups.iter().any(|group| said.groups.contains(group));
             is_wanted && excluded != Some(person.as_str())
         };
         let have = self.0.iter().filter(counts).count();
@@ -142,8 +172,16 @@ impl Approvals {
         }
     }
 
-    /// All approving users, ordered by name.
-    pub(super) fn everybody(self) -> Vec<String> {
-        self.0.into_keys().take(MOST_NAMES).collect()
+    /// The names of the approving users, and the approvals with a group or a message, both ordered by name.
+    pub(super) fn told(self) -> (Vec<String>, Vec<Approval>) {
+        let names = self.0.keys().take(MOST_NAMES).cloned().collect();
+        let approval = |(user, said): (String, Said)| Approval {
+            user,
+            group: said.groups.into_iter().next(),
+            message: said.message,
+        };
+        let approvals = self.0.into_iter().map(approval);
+        let approvals = approvals.filter(|it| it.group.is_some() || it.message.is_some());
+        (names, approvals.take(MOST_APPROVALS).collect())
     }
 }

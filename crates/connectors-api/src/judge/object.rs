@@ -10,6 +10,7 @@ use super::candidate::Selection;
 use super::creator::Creator;
 use super::{JudgeReason, ObjectJudgement, Reason, RegoAnswer, RegoFailure, Stage, verdict};
 use crate::access_policy::{Check, ObjectKind};
+use crate::access_request::Approval;
 use crate::approval_kind::records_approvers;
 use crate::check_state::{CheckOutcome, ObjectState, StateError};
 use crate::lineage::{self, Unproven, Verdict};
@@ -42,6 +43,7 @@ pub(super) struct Judged {
     reason: Reason,
     message: String,
     approved_by: Vec<String>,
+    approvals: Vec<Approval>,
     lineage: Vec<ObjectRef>,
 }
 
@@ -161,12 +163,14 @@ impl Object {
             );
             (outcome, reason.into(), message)
         };
+        let (approved_by, approvals) = approvals.map(Approvals::told).unwrap_or_default();
         Judged {
             state: state.as_str().to_owned(),
             outcome,
             reason,
             message,
-            approved_by: approvals.map(Approvals::everybody).unwrap_or_default(),
+            approved_by,
+            approvals,
             lineage: self.lineage(),
             identity,
         }
@@ -216,6 +220,7 @@ impl Object {
             reason,
             message,
             approved_by: Vec::new(),
+            approvals: Vec::new(),
             lineage: Vec::new(),
             identity,
         }
@@ -353,6 +358,7 @@ impl Judged {
             reason,
             message,
             approved_by: Vec::new(),
+            approvals: Vec::new(),
             lineage: Vec::new(),
         }
     }
@@ -375,6 +381,7 @@ impl Judged {
             reason,
             message,
             approved_by,
+            approvals,
             lineage,
         } = self;
         ObjectJudgement {
@@ -384,6 +391,7 @@ impl Judged {
             reason,
             message,
             approved_by,
+            approvals,
             lineage,
         }
     }

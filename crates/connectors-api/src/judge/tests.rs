@@ -116,6 +116,7 @@ fn an_approved_object_passes_and_the_pod_gets_its_rule() {
         reason: JudgeReason::Approved.into(),
         message: "ConfigMap devops/a is approved".to_owned(),
         approved_by: vec![],
+        approvals: vec![],
         lineage: vec![],
     };
     let expected = Judgement {

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::object::{Object, Owner, is_set, text};
 use super::results::Values;
-use super::{Absent, Approver, LineageReason, Missing, RunKind, Step, Stop, refused};
+use super::{Absent, LineageReason, Missing, RunKind, Step, Stop, refused};
+use crate::access_request::Approval;
 
 /// Group and version of the kind.
 pub(super) const API_VERSION: &str = "openshift-pipelines.org/v1alpha1";
@@ -192,7 +193,7 @@ fn parameter<'a>(custom_run: &Object<'a>, name: &str) -> Option<&'a Value> {
 }
 
 /// The decision of the approvers.
-pub(super) fn decision(approval: &Object<'_>) -> Step<Vec<Approver>> {
+pub(super) fn decision(approval: &Object<'_>) -> Step<Vec<Approval>> {
     match approval.text("/status/state") {
         "approved" => quorum(approval),
         "rejected" => rejection(approval),
@@ -229,7 +230,7 @@ fn rejection<T>(approval: &Object<'_>) -> Step<T> {
 
 /// Enough different users said yes, and none said no: counted from what each of them wrote. An entry of a group counts
 /// through its members alone, each once.
-fn quorum(approval: &Object<'_>) -> Step<Vec<Approver>> {
+fn quorum(approval: &Object<'_>) -> Step<Vec<Approval>> {
     let approvers = approving(approval);
     let have = u64::try_from(approvers.len()).unwrap_or(0);
     let need = count(approval).unwrap_or(u64::MAX).max(1);
@@ -269,7 +270,7 @@ fn says_no(approval: &Object<'_>) -> usize {
 }
 
 /// The approving users. The members of a group count when the group's own entry says yes, as in the gate.
-fn approving(approval: &Object<'_>) -> BTreeMap<String, Approver> {
+fn approving(approval: &Object<'_>) -> BTreeMap<String, Approval> {
     let mut approving = BTreeMap::new();
     let mut add = |entry: &Value, group: Option<&str>| {
         let name = text(entry, "/name");
@@ -277,8 +278,8 @@ fn approving(approval: &Object<'_>) -> BTreeMap<String, Approver> {
             return;
         }
         let message = text(entry, "/message");
-        let approver = Approver {
-            name: name.to_owned(),
+        let approver = Approval {
+            user: name.to_owned(),
             group: group.map(str::to_owned),
             message: (!message.is_empty()).then(|| message.to_owned()),
         };

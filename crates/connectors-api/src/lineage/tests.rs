@@ -71,12 +71,12 @@ fn an_honest_run_is_proven_with_every_object_and_approver() {
             .iter()
             .all(|it| !it.uid.is_empty() && !it.resource_version.is_empty())
     );
-    let approver = &evidence.approvers[0];
+    let approval = &evidence.approvals[0];
     assert_eq!(
-        (approver.name.as_str(), approver.group.as_deref()),
+        (approval.user.as_str(), approval.group.as_deref()),
         ("alice", None)
     );
-    assert_eq!(approver.message.as_deref(), Some("fine"));
+    assert_eq!(approval.message.as_deref(), Some("fine"));
 }
 
 /// A collector needs no knowledge of Tekton: it reads what the judge misses.

@@ -371,6 +371,22 @@ pub struct ObjectResult {
     /// and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none.
     #[prost(message, repeated, tag = "12")]
     pub lineage: ::prost::alloc::vec::Vec<LineageObject>,
+    /// The groups and messages of those who approved with one: the first of them by name.
+    #[prost(message, repeated, tag = "13")]
+    pub approvals: ::prost::alloc::vec::Vec<Approval>,
+}
+/// An approval by one user.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Approval {
+    /// The user.
+    #[prost(string, tag = "1")]
+    pub user: ::prost::alloc::string::String,
+    /// The group as whose member the user approved; empty for an approval of its own.
+    #[prost(string, tag = "2")]
+    pub group: ::prost::alloc::string::String,
+    /// The user's message, or its beginning.
+    #[prost(string, tag = "3")]
+    pub message: ::prost::alloc::string::String,
 }
 /// An object between a pod and an approval, in the version that was judged.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -629,7 +645,7 @@ pub struct CheckExplanation {
     pub message: ::prost::alloc::string::String,
 }
 /// One object that decides a check.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CheckedObject {
     /// Group and version.
     #[prost(string, tag = "1")]
@@ -661,6 +677,14 @@ pub struct CheckedObject {
     /// Who approved.
     #[prost(string, repeated, tag = "10")]
     pub approved_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The groups and messages of those who approved with one: the first of them by name.
+    #[prost(message, repeated, tag = "11")]
+    pub approvals: ::prost::alloc::vec::Vec<Approval>,
+    /// The chain that proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the approval's
+    /// CustomRun, and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none
+    /// yet; then the message names the object that is missing or contradicts.
+    #[prost(message, repeated, tag = "12")]
+    pub lineage: ::prost::alloc::vec::Vec<LineageObject>,
 }
 /// Whether a policy of the connector's namespace could accept a request of the asker. It grants nothing: a request
 /// is judged anew by whoever grants.

@@ -252,7 +252,9 @@ fn checks_are_told_object_by_object_as_the_request_shows_them() {
         {
             "policy": {"metadata": {"name": "p", "uid": "uid-p"}},
             "checkRefs": [
-                {"name": "gate", "ref": {"apiVersion": "v1", "kind": "ConfigMap", "name": "one", "uid": "1"}, "status": {"state": "approved", "reason": "Approved", "message": "m", "approvedBy": ["alice"]}},
+                {"name": "gate", "ref": {"apiVersion": "v1", "kind": "ConfigMap", "name": "one", "uid": "1"}, "status": {"state": "approved", "reason": "Approved", "message": "m", "approvedBy": ["alice"],
+                    "approvals": [{"user": "alice", "group": "qa", "message": "go"}]},
+                    "lineage": [{"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "run", "uid": "7"}]},
                 {"name": "gate", "ref": {"apiVersion": "v1", "kind": "ConfigMap", "name": "two", "uid": "2"}, "status": {"state": "pending", "reason": "Pending"}},
                 {"name": "old", "status": {"reason": "NothingFound", "message": "nothing yet"}},
             ],
@@ -293,6 +295,16 @@ fn checks_are_told_object_by_object_as_the_request_shows_them() {
         objects,
         [("one", "approved", &alice[..]), ("two", "pending", &[])]
     );
+    let [one, two] = &gate.objects[..] else {
+        panic!("{gate:?}");
+    };
+    let said = &one.approvals[0];
+    let said = [&said.user, &said.group, &said.message];
+    assert_eq!(said, ["alice", "qa", "go"]);
+    let link = &one.lineage[0];
+    let link = [&link.kind, &link.name, &link.uid];
+    assert_eq!(link, ["PipelineRun", "run", "7"]);
+    assert!(two.approvals.is_empty() && two.lineage.is_empty());
     assert_eq!(
         (gate.kind.as_str(), gate.reason.as_str()),
         ("ConfigMap", "")

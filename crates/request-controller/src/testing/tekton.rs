@@ -146,6 +146,7 @@ impl Cluster {
     pub(crate) fn approve(&self) {
         self.server.change("approvaltasks", "run-wait", |approval| {
             approval["spec"]["approvers"][0]["input"] = "approve".into();
+            approval["spec"]["approvers"][0]["message"] = "go".into();
             approval["status"]["state"] = "approved".into();
         });
     }

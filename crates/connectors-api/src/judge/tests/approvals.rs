@@ -164,6 +164,59 @@ fn approvals_are_counted_from_what_each_approver_said() {
     }
 }
 
+/// What an object says of approvals beyond the names: user, group and message.
+fn told(approvers: &Value) -> Vec<(String, Option<String>, Option<String>)> {
+    let judgement = about_tasks(question())
+        .found([task(approvers, "approved")])
+        .judged();
+    let approvals = judgement.only().objects[0].approvals.iter();
+    let approvals = approvals.cloned();
+    approvals
+        .map(|it| (it.user, it.group, it.message))
+        .collect()
+}
+
+#[test]
+fn an_approval_is_told_with_its_group_and_its_message() {
+    let user = |name: &str, more: Value| {
+        let mut user = json!({"name": name, "type": "User", "input": "approve"});
+        user.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        user
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let member = user("bob", json!({"message": "as qa"}));
+    let group = json!({"name": "qa", "type": "Group", "input": "approve", "users": [member]});
+    let with_words = user("alice", json!({"message": "go"}));
+    assert_eq!(
+        told(&json!([group, with_words])),
+        [
+            ("alice".to_owned(), None, some("go")),
+            ("bob".to_owned(), some("qa"), some("as qa")),
+        ]
+    );
+    for nothing in [
+        json!({}),
+        json!({"message": ""}),
+        json!({"message": null}),
+        json!({"message": 7}),
+    ] {
+        assert_eq!(told(&json!([user("alice", nothing)])), []);
+    }
+    let refused = json!({"name": "alice", "type": "User", "input": "reject", "message": "no"});
+    assert_eq!(told(&json!([refused])), []);
+}
+
+#[test]
+fn sixteen_approvals_are_told_with_the_beginning_of_their_messages() {
+    let user = |number: usize| json!({"name": format!("u{number:03}"), "input": "approve", "message": "\u{e9}".repeat(1000)});
+    let told = told(&(0..200).map(user).collect());
+    assert_eq!(told.len(), 16);
+    assert_eq!(told[15].0, "u015");
+    assert_eq!(told[0].2, Some("\u{e9}".repeat(256)));
+}
+
 #[test]
 fn approvals_in_no_form_of_a_list_are_none() {
     for approvers in [

@@ -154,7 +154,7 @@ fn f8_an_honest_run_is_proven_and_names_its_approvers_for_the_policy() {
     let super::Verdict::Proven(evidence) = attacker().judged() else {
         panic!("an honest run");
     };
-    assert_eq!(evidence.approvers[0].name, "mallory");
+    assert_eq!(evidence.approvals[0].user, "mallory");
 }
 
 #[test]

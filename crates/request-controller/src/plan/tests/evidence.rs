@@ -5,7 +5,7 @@ use std::sync::Arc;
 use connectors_api::{
     AccessPolicy,
     access_policy::{CheckState, Match},
-    access_request::{AccessRequestStatus, Phase},
+    access_request::{AccessRequestStatus, Approval, Phase},
     check_selector::CompiledPolicy,
     policy_order::MOST_PER_CONNECTOR,
     reason::AccessCheckReady::{
@@ -121,6 +121,14 @@ fn objects_that_are_awaited_or_refuse_are_counted_where_they_do_not_fit() {
     }
 }
 
+fn long_approval() -> Approval {
+    Approval {
+        user: "x".repeat(512),
+        group: Some("g".repeat(512)),
+        message: Some("m".repeat(256)),
+    }
+}
+
 #[test]
 fn the_lists_of_many_policies_fit_into_one_status() {
     for verdict in [Pending, Rejected] {
@@ -128,6 +136,7 @@ fn the_lists_of_many_policies_fit_into_one_status() {
         said.checks = vec![check("a", Match::All, &answer(verdict), 600)];
         let people = vec!["x".repeat(512); 100];
         said.checks[0].objects[0].approved_by = people;
+        said.checks[0].objects[0].approvals = vec![long_approval(); 16];
         let names: Vec<_> = (0..MOST_PER_CONNECTOR).map(|it| format!("p{it}")).collect();
         let scene = names.iter().fold(Scene::new(), |scene, name| {
             scene.limited(name, &json!({}), Judged::Answered(said.clone()))
@@ -269,6 +278,7 @@ fn no_more_objects_of_an_answer_are_kept_than_a_status_lists() {
         let people: Vec<_> = (0..5000).map(|it| format!("person-{it}")).collect();
         for it in said.checks.iter_mut().flat_map(|it| &mut it.objects) {
             it.approved_by.clone_from(&people);
+            it.approvals = vec![Approval::default(); 17];
         }
         let (verdict, all) = (said.verdict, said.clone());
         let kept = listable(said, ListRoom::shared_by(64));
@@ -279,7 +289,7 @@ fn no_more_objects_of_an_answer_are_kept_than_a_status_lists() {
         let most = if verdict == Passed { MOST_OBJECTS } else { 64 };
         assert!(objects(&kept) <= most, "{verdict}: {}", objects(&kept));
         let mut people = kept.checks.iter().flat_map(|it| &it.objects);
-        assert!(people.all(|it| it.approved_by.len() <= 100));
+        assert!(people.all(|it| it.approved_by.len() <= 100 && it.approvals.len() <= 16));
     }
 }
 
