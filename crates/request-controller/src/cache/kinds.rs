@@ -349,12 +349,16 @@ impl State {
         }
     }
 
-    /// A request depends on no other objects than these any more.
+    /// A request depends on no other objects than these any more. When no request depends on objects of a namespace, they
+    /// fit again.
     pub fn depends_on(&mut self, request: &Name, is_needed: impl Fn(&Link) -> bool) {
         for Link { kind, name } in self.links.retain(request, is_needed) {
             let cache = self.kinds.get_mut(&kind);
             if let Some(cache) = cache.filter(|it| it.keeps == Keeps::Linked) {
                 cache.forget(&name);
+                if !self.links.are_in(&kind, &name.namespace) {
+                    cache.namespaces.remove(&name.namespace);
+                }
             }
         }
     }

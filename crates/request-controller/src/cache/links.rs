@@ -116,6 +116,17 @@ impl Links {
         self.of_link.get(&link).into_iter().flatten()
     }
 
+    /// True when a request depends on an object of a kind in a namespace.
+    pub(super) fn are_in(&self, kind: &ObjectKind, namespace: &str) -> bool {
+        let first = Link {
+            kind: kind.clone(),
+            name: Name::new(namespace, ""),
+        };
+        let mut links = self.of_link.range(first..);
+        let next = links.next();
+        next.is_some_and(|(it, _)| it.kind == *kind && it.name.namespace == namespace)
+    }
+
     /// The numbers of entries.
     #[cfg(test)]
     pub(super) fn census(&self) -> [usize; 3] {
@@ -156,6 +167,30 @@ mod tests {
         another_kind.kind.kind = "CustomRun".to_owned();
         let requests = links.of_object(&another_kind.kind, &another_kind.name);
         assert_eq!(requests.count(), 0);
+    }
+
+    #[test]
+    fn links_are_found_by_kind_and_whole_namespace() {
+        let mut links = Links::default();
+        let request = Name::new("tools", "one");
+        let in_namespace = |namespace: &str| {
+            let mut link = link("a");
+            link.name.namespace = namespace.to_owned();
+            link
+        };
+        assert!(links.add(&request, ["apps", "apps-2", "z"].map(in_namespace)));
+        let kind = link("a").kind;
+        let found = ["", "app", "apps", "apps-", "apps-2", "b", "z", "zz"];
+        let found: Vec<_> = found
+            .into_iter()
+            .filter(|it| links.are_in(&kind, it))
+            .collect();
+        assert_eq!(found, ["apps", "apps-2", "z"]);
+        for other in ["CustomRun", "TaskRuns", "A"] {
+            let mut kind = kind.clone();
+            kind.kind = other.to_owned();
+            assert!(!links.are_in(&kind, "apps"), "{other}");
+        }
     }
 
     #[test]

@@ -147,6 +147,20 @@ fn linked_objects_have_the_share_of_their_namespace() {
     let weight = state.kinds[&kind()].weight();
     assert!(weight <= MOST_OF_NAMESPACE, "{weight}");
     assert_eq!(said(&state, "1"), "not kept");
+    // As long as a request depends on any of them, it is not known whether they fit.
+    state.depends_on(&request(), |it| it.name == run("1"));
+    watched(&mut state, "1", Some("1"));
+    assert_eq!(said(&state, "1"), "not kept");
+    state.depends_on(&request(), |_| false);
+    assert!(state.links.add(
+        &request(),
+        [Link {
+            kind: kind(),
+            name: run("1")
+        }]
+    ));
+    watched(&mut state, "1", Some("2"));
+    assert_eq!(said(&state, "1"), "2");
 }
 
 #[test]
