@@ -67,6 +67,8 @@ words! {
         KindNotReadable,
         /// The checks need a proof of lineage that this version cannot give, so nothing ever passes.
         ProofUnavailable,
+        /// A check excludes the creators of pipeline runs, and no admission rule says who they are, so it never passes.
+        CreatorsUnknown,
         /// A service that is needed to judge them does not answer.
         ChecksNotJudged,
         /// The policy cannot be read.
@@ -136,7 +138,7 @@ mod tests {
         assert_eq!(
             words(ChecksValid::ALL.iter().map(|it| it.as_str()).collect()),
             "ChecksValid NoChecks ChecksForgeable ChecksDeletable RequestersOpen ChecksInvalid TooManyPolicies KindMissing KindNotNamespaced \
-             KindNotReadable ProofUnavailable ChecksNotJudged PolicyUnreadable"
+             KindNotReadable ProofUnavailable CreatorsUnknown ChecksNotJudged PolicyUnreadable"
         );
         assert_eq!(
             words(Ready::ALL.iter().map(|it| it.as_str()).collect()),

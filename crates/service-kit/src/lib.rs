@@ -11,6 +11,7 @@
 //! not held, an object that cannot be read is never mistaken for its last readable version.
 
 pub mod admin;
+pub mod admission;
 pub mod args;
 pub mod byte_budget;
 pub mod cache;

@@ -174,7 +174,9 @@ fn violation(right: &Right<'_>) -> Option<String> {
         "writes RBAC in another way than its permissions are written"
     } else if has(&groups, &["admissionregistration.k8s.io"])
         && !only(&["connectors-approval"])
-        && !(right.account == "request-controller" && verbs == ["get"] && only(&[CREATOR_RULE]))
+        && !(CONTROLLERS.contains(&right.account.as_str())
+            && verbs == ["get"]
+            && only(&[CREATOR_RULE]))
     {
         "reaches the webhooks of others"
     } else if has(

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use connectors_api::{access_policy::ObjectKind, approval_kind::may_approve};
+use connectors_api::{access_policy::ObjectKind, approval_kind::may_approve, names::CREATOR_RULE};
 use evaluation_api::{
     client::{CallError as EvaluationError, Client as EvaluationClient},
     v1::{Finding, FindingSeverity},
@@ -17,6 +17,7 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessRevie
 use kube::Client;
 use serde_json::Value;
 use service_kit::{
+    admission::rule_since,
     kinds::{self, Served},
     report,
     retry::Policy,
@@ -28,7 +29,7 @@ use tracing::{debug, warn};
 use super::{
     rights::RightsChanges,
     suspects::Suspects,
-    verdict::{Holders, KindFound, MOST_NAMED, Resource},
+    verdict::{CreatorRule, Holders, KindFound, MOST_NAMED, Resource},
 };
 
 /// Who reads the objects of checks.
@@ -145,6 +146,18 @@ impl Facts {
         Ok(wrong
             .map(|it| format!("{}: {}", it.path, it.message))
             .collect())
+    }
+
+    /// Whether a rule keeps the creators of pipeline runs true.
+    pub async fn creators(&self) -> CreatorRule {
+        match rule_since(&self.client, &self.policy, CREATOR_RULE).await {
+            Ok(Some(_)) => CreatorRule::InForce,
+            Ok(None) => CreatorRule::Missing,
+            Err(error) => {
+                debug!(error = report(&error), "rule about creators not read");
+                CreatorRule::Unknown
+            }
+        }
     }
 
     /// Whether a kind can be read, and which of the suspects have the rights that matter.

@@ -71,6 +71,7 @@ impl Inspection {
             ChecksValid::KindMissing
             | ChecksValid::KindNotNamespaced
             | ChecksValid::KindNotReadable
+            | ChecksValid::CreatorsUnknown
             | ChecksValid::TooManyPolicies => AFTER_WRONG,
             ChecksValid::ChecksValid
             | ChecksValid::NoChecks
@@ -254,6 +255,9 @@ impl Inspector {
         };
         found.extent = suspects.extent;
         let checks = &granted.spec.checks;
+        if checks.iter().any(verdict::excludes_creators) {
+            found.creators = self.facts.creators().await;
+        }
         for (kind, asked) in kinds(checks) {
             let of_kind = self.facts.kind(&kind, &suspects, asked).await;
             found.kinds.insert(kind, of_kind);

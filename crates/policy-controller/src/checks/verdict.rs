@@ -40,8 +40,30 @@ pub struct CheckFindings {
     pub kinds: BTreeMap<ObjectKind, KindFound>,
     /// Pods of every namespace may ask: who says so.
     pub open: Option<OpenBy>,
+    /// The rule that keeps the creators of pipeline runs true.
+    pub creators: CreatorRule,
     /// How far the look at accounts went.
     pub extent: Extent,
+}
+
+/// What was found out about the rule that keeps the creators of pipeline runs true.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CreatorRule {
+    /// No check excludes creators.
+    #[default]
+    NotNeeded,
+    /// It is in force.
+    InForce,
+    /// It is not.
+    Missing,
+    /// The API server does not answer.
+    Unknown,
+}
+
+/// True for a check that excludes the creator of the pod's run from its approvers.
+pub(super) fn excludes_creators(check: &Check) -> bool {
+    let approvers = check.approvers.as_ref();
+    approvers.is_some_and(|it| it.not_requester)
 }
 
 /// Who lets pods of every namespace ask.
@@ -143,11 +165,21 @@ pub fn verdict(checks: &[Check], found: &CheckFindings) -> ChecksVerdict {
             return verdict;
         }
     }
+    if found.creators == CreatorRule::Missing {
+        let index = checks.iter().position(excludes_creators);
+        let message = format!(
+            "spec.checkGrantedPermission.spec.checks[{}].approvers.notRequester: no admission rule keeps the creators of \
+             pipeline runs true, so the check never passes; ask the administrator to set the chart value \
+             tekton.creators.enabled",
+            index.unwrap_or_default()
+        );
+        return says(ChecksValid::CreatorsUnknown, message);
+    }
     if let Some(why) = &found.unread {
         return says(ChecksValid::ChecksNotJudged, why.clone());
     }
     let is_unknown = |it: &KindFound| matches!(it, KindFound::Unknown);
-    if found.kinds.values().any(is_unknown) {
+    if found.kinds.values().any(is_unknown) || found.creators == CreatorRule::Unknown {
         let message = "the API server does not say what may be read and written".to_owned();
         return says(ChecksValid::ChecksNotJudged, message);
     }

@@ -260,6 +260,7 @@ impl Summary {
             | ChecksValid::KindNotNamespaced
             | ChecksValid::KindNotReadable
             | ChecksValid::ProofUnavailable
+            | ChecksValid::CreatorsUnknown
             | ChecksValid::PolicyUnreadable => False,
         };
         (TYPE, status, reason.as_str(), message)

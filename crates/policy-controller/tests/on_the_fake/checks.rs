@@ -139,6 +139,83 @@ async fn a_kind_comes_and_may_be_read_and_the_status_follows() {
     );
 }
 
+fn kind(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Kind {
+    Kind {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+        namespaced,
+        status: namespaced,
+    }
+}
+
+/// The admission rule about creators, which begins with its binding.
+fn put_rule(cluster: &Cluster, kind: &str, spec: Value) {
+    cluster.put(json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+        "metadata": {"name": "pipelinerun-creators.connectors.alauda.io"}, "spec": spec,
+    }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_excludes_creators_learns_whether_a_rule_says_who_they_are() {
+    let cluster = Cluster::new();
+    let gate = "openshift-pipelines.org";
+    let rules = "admissionregistration.k8s.io";
+    let policies = "ValidatingAdmissionPolicy";
+    let bindings = "ValidatingAdmissionPolicyBinding";
+    for kind in [
+        kind(gate, "v1alpha1", "ApprovalTask", "approvaltasks", true),
+        kind("tekton.dev", "v1", "PipelineRun", "pipelineruns", true),
+        kind("tekton.dev", "v1", "TaskRun", "taskruns", true),
+        kind("tekton.dev", "v1beta1", "CustomRun", "customruns", true),
+        kind(rules, "v1", policies, "validatingadmissionpolicies", false),
+        kind(
+            rules,
+            "v1",
+            bindings,
+            "validatingadmissionpolicybindings",
+            false,
+        ),
+    ] {
+        cluster.server.register(kind);
+    }
+    cluster.put(json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": "read"},
+        "rules": [{"apiGroups": [gate, "tekton.dev"], "resources": ["*"], "verbs": ["get", "list", "watch"]}],
+    }));
+    cluster.put(json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "read"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "read"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": SYSTEMS[0], "name": "request-controller"}],
+    }));
+    policy(&cluster, "p", json!({}));
+    cluster.edit("p", |spec| {
+        let check = &mut spec["checkGrantedPermission"]["spec"]["checks"][0];
+        check["selector"]["objectRef"] =
+            json!({"apiVersion": format!("{gate}/v1alpha1"), "kind": "ApprovalTask"});
+        check["approvers"] = json!({"notRequester": true});
+    });
+    let _process = cluster.start("one");
+    soon().await;
+    let missing = "False CreatorsUnknown, ready False CreatorsUnknown";
+    assert_eq!(checks(&cluster, "p").0, missing);
+    put_rule(&cluster, policies, json!({}));
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(checks(&cluster, "p").0, missing, "without its binding");
+    put_rule(
+        &cluster,
+        bindings,
+        json!({"policyName": "x", "validationActions": ["Deny"]}),
+    );
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(
+        checks(&cluster, "p").0,
+        "True ChecksValid, ready True Ready"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn whoever_asks_and_could_approve_himself_is_named_when_rights_change() {
     let (cluster, _process) = started().await;

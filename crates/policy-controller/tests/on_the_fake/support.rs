@@ -108,6 +108,11 @@ impl Cluster {
                 {"apiGroups": [RBAC], "resources": ["clusterroles", "clusterrolebindings"], "verbs": read},
                 {"apiGroups": [""], "resources": ["namespaces", "serviceaccounts"], "verbs": read},
                 {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+                {
+                    "apiGroups": ["admissionregistration.k8s.io"], "verbs": ["get"],
+                    "resources": ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+                    "resourceNames": ["pipelinerun-creators.connectors.alauda.io"],
+                },
                 {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
             ],
         }));

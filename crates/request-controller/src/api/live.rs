@@ -2,21 +2,20 @@
 //! newest state.
 
 use connectors_api::{AccessPolicy, AccessRequest, connector, names};
-use futures::try_join;
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     core::v1::{Namespace, Pod, ServiceAccount},
     rbac::v1::{Role, RoleBinding},
 };
 use kube::{
-    Api, Client, Resource, ResourceExt as _,
+    Api, Client, Resource,
     api::{DynamicObject, ListParams},
     core::ApiResource,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use service_kit::{
+    admission::rule_since,
     lists::{self, Pages},
     retry::{CallError, Policy},
     watches::{Guarded, Labelled, Named, Parse, Plain, Unreadable},
@@ -181,34 +180,7 @@ impl Live {
 
     /// Since when an admission rule keeps the creators of pipeline runs true. None if no such rule refuses anything.
     pub async fn creators_since(&self) -> Result<Option<Timestamp>, CallError> {
-        let name = names::CREATOR_RULE;
-        let policies: Api<ValidatingAdmissionPolicy> = Api::all(self.client.clone());
-        let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(self.client.clone());
-        let (policy, binding) = try_join!(
-            self.policy
-                .call(format!("get validatingadmissionpolicy {name}"), || {
-                    policies.get_opt(name)
-                }),
-            self.policy.call(
-                format!("get validatingadmissionpolicybinding {name}"),
-                || { bindings.get_opt(name) }
-            ),
-        )?;
-        let (Some(policy), Some(binding)) = (policy, binding) else {
-            return Ok(None);
-        };
-        let actions = binding
-            .spec
-            .as_ref()
-            .and_then(|it| it.validation_actions.as_ref());
-        let refuses = actions.is_some_and(|it| it.iter().any(|action| action == "Deny"));
-        let created = policy
-            .creation_timestamp()
-            .max(binding.creation_timestamp());
-        let is_going = [policy.meta(), binding.meta()]
-            .iter()
-            .any(|it| it.deletion_timestamp.is_some());
-        Ok(created.map(|it| it.0).filter(|_| refuses && !is_going))
+        rule_since(&self.client, &self.policy, names::CREATOR_RULE).await
     }
 
     /// An object of any kind.

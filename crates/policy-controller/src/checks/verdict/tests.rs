@@ -181,6 +181,33 @@ fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
 }
 
 #[test]
+fn a_check_that_excludes_creators_needs_the_rule_that_says_who_they_are() {
+    let mut checks = sign_off();
+    assert!(!checks.iter().any(excludes_creators));
+    for not_requester in [false, true] {
+        let approvers = serde_json::json!({"users": ["alice"], "notRequester": not_requester});
+        checks[0].approvers = serde_json::from_value(approvers).unwrap();
+        assert_eq!(checks.iter().any(excludes_creators), not_requester);
+    }
+    for (creators, expected) in [
+        (CreatorRule::InForce, ChecksValid::ChecksValid),
+        (CreatorRule::Missing, ChecksValid::CreatorsUnknown),
+        (CreatorRule::Unknown, ChecksValid::ChecksNotJudged),
+    ] {
+        let found = CheckFindings {
+            creators,
+            ..CheckFindings::default()
+        };
+        let verdict = verdict(&checks, &found);
+        assert_eq!(verdict.reason, expected, "{}", verdict.message);
+        if creators == CreatorRule::Missing {
+            let place = "spec.checkGrantedPermission.spec.checks[0].approvers.notRequester: ";
+            assert!(verdict.message.starts_with(place), "{}", verdict.message);
+        }
+    }
+}
+
+#[test]
 fn a_check_that_can_never_pass_is_named_with_its_place() {
     let tekton = |provenance| checks(&[("tekton.dev/v1", "PipelineRun", provenance)]);
     let found = CheckFindings::default();

@@ -257,6 +257,7 @@ fn what_was_found_about_the_checks_decides_whether_it_is_ready() {
             | ChecksValid::KindNotNamespaced
             | ChecksValid::KindNotReadable
             | ChecksValid::ProofUnavailable
+            | ChecksValid::CreatorsUnknown
             | ChecksValid::PolicyUnreadable => [
                 format!("ChecksValid=False {reason}"),
                 format!("Ready=False {reason}"),
