@@ -31,18 +31,27 @@ impl RequestTuple {
 }
 
 /// The one that decides: a granted, rejected, revoked or ended one, else the oldest, then the smaller UID.
-/// Of several that were granted, rejected, revoked or ended, again the oldest.
+/// Of several that were granted, rejected, revoked or ended, again the oldest. An invalid one decides only alone.
 pub fn deciding<'a>(
     requests: impl IntoIterator<Item = &'a AccessRequest>,
 ) -> Option<&'a AccessRequest> {
     requests.into_iter().min_by_key(|request| Rank::of(request))
 }
 
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Decided,
+    Open,
+    /// Nothing becomes of it, so it must not hide one of which something may.
+    Invalid,
+}
+
 /// The rank of a request among those of its tuple: the smallest decides.
 // The order of the fields is the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank<'a> {
-    is_undecided: bool,
+    standing: Standing,
     // A request without a creation timestamp is not stored yet, so it is the youngest.
     is_unstored: bool,
     created: Option<Timestamp>,
@@ -57,12 +66,15 @@ impl<'a> Rank<'a> {
         created: Option<Timestamp>,
         uid: Option<&'a str>,
     ) -> Self {
-        let is_undecided = match phase {
-            Some(Phase::Granted | Phase::Rejected | Phase::Revoked | Phase::Ended) => false,
-            Some(Phase::Pending | Phase::Invalid) | None => true,
+        let standing = match phase {
+            Some(Phase::Granted | Phase::Rejected | Phase::Revoked | Phase::Ended) => {
+                Standing::Decided
+            }
+            Some(Phase::Pending) | None => Standing::Open,
+            Some(Phase::Invalid) => Standing::Invalid,
         };
         Self {
-            is_undecided,
+            standing,
             is_unstored: created.is_none(),
             created,
             uid,
@@ -105,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_was_decided_decides_then_age_then_uid() {
-        for (first, second) in [
+        let cases = vec![
             (
                 request("b", LATE, Some("Granted")),
                 request("a", EARLY, None),
@@ -131,12 +143,21 @@ mod tests {
                 request("a", LATE, Some("Pending")),
             ),
             (
+                request("b", LATE, None),
+                request("a", EARLY, Some("Invalid")),
+            ),
+            (
+                request("b", LATE, Some("Pending")),
+                request("a", EARLY, Some("Invalid")),
+            ),
+            (
                 request("b", EARLY, Some("Invalid")),
-                request("a", LATE, None),
+                request("a", LATE, Some("Invalid")),
             ),
             (request("a", EARLY, None), request("b", EARLY, None)),
             (request("b", LATE, None), request("a", None, None)),
-        ] {
+        ];
+        for (first, second) in cases {
             let name = |found: Option<&AccessRequest>| found.unwrap().metadata.uid.clone();
             assert_eq!(name(deciding([&first, &second])), first.metadata.uid);
             assert_eq!(name(deciding([&second, &first])), first.metadata.uid);

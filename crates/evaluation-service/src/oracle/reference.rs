@@ -202,7 +202,8 @@ pub(super) fn is_about(request: &Value, question: &Question) -> bool {
         && object["uid"] == *uid
 }
 
-/// Of several requests of one tuple the decided ones come first, then the oldest, then the smaller UID.
+/// Of several requests of one tuple the decided ones come first and the invalid ones last, then the oldest, then the
+/// smaller UID.
 pub(super) fn deciding<'a>(requests: impl IntoIterator<Item = &'a Value>) -> Option<&'a Value> {
     let text =
         |request: &'a Value, field: &str| request["metadata"][field].as_str().unwrap_or_default();
@@ -211,6 +212,7 @@ pub(super) fn deciding<'a>(requests: impl IntoIterator<Item = &'a Value>) -> Opt
         let is_decided = ["Granted", "Rejected", "Revoked", "Ended"].contains(&phase);
         (
             !is_decided,
+            phase == "Invalid",
             text(request, "creationTimestamp"),
             text(request, "uid"),
         )
