@@ -1,4 +1,6 @@
 //! The settings of an installation that can change at run time, in one ConfigMap.
+//!
+//! Services follow it by a watch. When it is deleted, the last known values stay.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -233,11 +233,14 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
         let objects = candidates.remove(&of.check.name).unwrap_or_default();
         let mut objects: Vec<Object> = objects.into_iter().map(Object::read).collect();
         objects.sort_by_cached_key(Object::order);
-        if let ProofNeeded::By(Lineage::Tekton) = proof_needed(&of.check) {
-            for object in &mut objects {
-                object.prove(&pod, &lineage, stage, &mut steps);
-                object.find_creator(creators_since, stage);
+        match proof_needed(&of.check) {
+            ProofNeeded::By(Lineage::Tekton) => {
+                for object in &mut objects {
+                    object.prove(&pod, &lineage, stage, &mut steps);
+                    object.find_creator(creators_since, stage);
+                }
             }
+            ProofNeeded::No | ProofNeeded::Unavailable => {}
         }
         found.push(objects);
     }

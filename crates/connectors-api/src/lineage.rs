@@ -41,7 +41,7 @@
 //! * The TaskRuns that produced a result are proven like the child that consumes it.
 //! * Gracefully cancelled or stopped runs count as cancelled, although their finally tasks may still run.
 
-mod approval;
+pub(crate) mod approval;
 mod child;
 mod content;
 mod matrix;

@@ -1,6 +1,6 @@
 //! The reasons of the conditions of an `AccessRequest`.
 //!
-//! There is one enum per condition. Conditions and gRPC details are rendered from them. The words of Ready
+//! There is one enum per condition, the only place of its words; docs/troubleshooting.md explains each. Conditions and gRPC details are rendered from them. The words of Ready
 //! are also the `action` of events, a log field and a metric label, so an operator can search for one word in
 //! all of them.
 

@@ -1,7 +1,8 @@
 //! The reasons why the service refuses a call or a question, as words for programs.
 //!
 //! Every refusal of the service carries a `google.rpc.ErrorInfo`: one word of [`Reason`], the domain
-//! [`DOMAIN`], and if applicable the field or the namespace that caused it.
+//! [`DOMAIN`], and if applicable the field or the namespace that caused it. Which refusal has which gRPC code is decided
+//! in `error` of the evaluation service.
 
 use std::collections::HashMap;
 use std::time::Duration;

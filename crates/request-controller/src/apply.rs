@@ -1,7 +1,8 @@
 //! All writes, in an order in which a crash between any two leaves less access, never more.
 //!
 //! A grant: status (evidence) → Role → RoleBinding → live read of the request → status (Granted).
-//! A revocation: status (ended) → RoleBinding → Role → both confirmed gone → status (revokedAt).
+//! A revocation: status (ended) → RoleBinding → Role → both confirmed gone → status (revokedAt). The plan orders the
+//! removals, by the order of `GrantKind`.
 
 mod removal;
 mod writes;

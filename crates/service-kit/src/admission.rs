@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{Api, Client, Resource, ResourceExt};
 
 use crate::retry::{CallError, Policy};
@@ -28,14 +29,42 @@ pub async fn rule_since(
     let (Some(policy), Some(binding)) = try_join!(policy, binding)? else {
         return Ok(None);
     };
-    let actions = binding.spec.as_ref();
-    let actions = actions.and_then(|it| it.validation_actions.as_ref());
-    let refuses = actions.is_some_and(|it| it.iter().any(|action| action == "Deny"));
+    let is_strict = is_strict(&policy) && refuses_everywhere(&binding, name);
     let is_going = [policy.meta(), binding.meta()]
         .iter()
         .any(|it| it.deletion_timestamp.is_some());
     let created = policy
         .creation_timestamp()
         .max(binding.creation_timestamp());
-    Ok(created.map(|it| it.0).filter(|_| refuses && !is_going))
+    Ok(created.map(|it| it.0).filter(|_| is_strict && !is_going))
+}
+
+/// True when the policy looks at every object of its kinds, and refuses where it cannot look.
+fn is_strict(policy: &ValidatingAdmissionPolicy) -> bool {
+    policy.spec.as_ref().is_some_and(|spec| {
+        let kinds = spec.match_constraints.as_ref();
+        let is_limited = kinds.is_some_and(|it| {
+            it.namespace_selector
+                .as_ref()
+                .is_some_and(|it| *it != LabelSelector::default())
+                || it
+                    .object_selector
+                    .as_ref()
+                    .is_some_and(|it| *it != LabelSelector::default())
+                || it.exclude_resource_rules.is_some()
+        });
+        let fails = spec.failure_policy.as_deref().unwrap_or("Fail") == "Fail";
+        fails && !is_limited && spec.match_conditions.is_none()
+    })
+}
+
+/// True when the binding refuses what the policy of this name says, in every namespace.
+fn refuses_everywhere(binding: &ValidatingAdmissionPolicyBinding, name: &str) -> bool {
+    binding.spec.as_ref().is_some_and(|spec| {
+        let mut actions = spec.validation_actions.iter().flatten();
+        spec.policy_name.as_deref() == Some(name)
+            && spec.match_resources.is_none()
+            && spec.param_ref.is_none()
+            && actions.any(|action| action == "Deny")
+    })
 }

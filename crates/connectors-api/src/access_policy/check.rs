@@ -35,8 +35,8 @@ pub struct Check {
     pub latch: Latch,
     /// Whether pod and object must be proven to belong to one pipeline run, which labels cannot
     /// prove. `Auto` (the default): for ApprovalTasks and for kinds of `tekton.dev`. `Required`: always; a kind
-    /// that no proof is known for is refused. `None`: never, labels are believed. This version has no such proof: a
-    /// check that needs one never passes.
+    /// that no proof is known for is refused. `None`: never, labels are believed. For ApprovalTasks there is a proof; a
+    /// check on a kind of `tekton.dev` that needs one never passes.
     #[serde(default)]
     pub provenance: Provenance,
     /// Whose approvals count. Absent: those of whoever the object itself accepts, which the author

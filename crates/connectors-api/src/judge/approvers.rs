@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::access_policy::Approvers;
 use crate::access_request::Approval;
+use crate::lineage::approval::is_unambiguous;
 use crate::names::LONGEST_USER;
 
 /// The input of an approver that means approval.
@@ -41,7 +42,12 @@ impl Said {
     fn hear(&mut self, entry: &Value) {
         let message = entry.get("message").and_then(Value::as_str);
         if self.message.is_none() {
-            let shown = message.map(|it| it.chars().take(LONGEST_MESSAGE).collect());
+            // Control characters would reach the terminals of those who read a status.
+            let shown = |it: &str| {
+                let shown = it.chars().filter(|it| !it.is_control());
+                shown.take(LONGEST_MESSAGE).collect()
+            };
+            let shown = message.map(shown);
             self.message = shown.filter(|it: &String| !it.is_empty());
         }
     }
@@ -77,6 +83,9 @@ impl fmt::Display for Short {
 /// The approvals that an object records. Entries in another form are ignored.
 pub(super) fn of(object: &Value) -> Approvals {
     let mut approvals = Approvals::default();
+    if !is_unambiguous(object) {
+        return approvals;
+    }
     for approver in list(object.pointer("/spec/approvers")) {
         let Some(name) = name(approver) else {
             continue;

@@ -18,17 +18,12 @@ pub(super) enum Creator {
     Known(String),
     /// Nothing guarantees who it is. The text says why, and what helps.
     Unknown(&'static str),
-    /// The run is gone after a grant. Its creator was known when access was granted.
-    Gone,
 }
 
 impl Creator {
     pub(super) fn of(origin: Option<&Origin>, rule_since: Option<Timestamp>, stage: Stage) -> Self {
         let Some(Origin { created, creator }) = origin else {
-            return match stage {
-                Stage::BeforeGrant => Self::Unknown("its pipeline run is not known"),
-                Stage::AfterGrant => Self::Gone,
-            };
+            return Self::Unknown("its pipeline run is not there any more");
         };
         if stage == Stage::BeforeGrant {
             let Some(since) = rule_since else {
@@ -106,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_grant_the_annotation_alone_counts_and_a_run_that_is_gone_excludes_nobody() {
+    fn after_the_grant_the_annotation_alone_counts_and_of_a_run_that_is_gone_nothing_is_known() {
         let created = "2026-01-01T12:00:00Z";
         let after = Stage::AfterGrant;
         assert!(is_known(&of(created, Some("carol"), None, after)));
@@ -114,6 +109,9 @@ mod tests {
             of(created, None, None, after),
             Creator::Unknown(_)
         ));
-        assert_eq!(Creator::of(None, None, after), Creator::Gone);
+        assert!(matches!(
+            Creator::of(None, None, after),
+            Creator::Unknown(_)
+        ));
     }
 }

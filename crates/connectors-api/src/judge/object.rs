@@ -163,7 +163,11 @@ impl Object {
             );
             (outcome, reason.into(), message)
         };
-        let (approved_by, approvals) = approvals.map(Approvals::told).unwrap_or_default();
+        let (approved_by, mut approvals) = approvals.map(Approvals::told).unwrap_or_default();
+        if is_foreign {
+            // Messages and groups are of the pod's namespace alone.
+            approvals.clear();
+        }
         Judged {
             state: state.as_str().to_owned(),
             outcome,
@@ -260,7 +264,6 @@ fn by_state(
                 let excluded = match creator {
                     _ if !wanted.not_requester => None,
                     Creator::Known(creator) => Some(creator.as_str()),
-                    Creator::Gone => None,
                     Creator::Unknown(why) => {
                         let message = format!("{identity}: notRequester: {why}");
                         return (None, JudgeReason::CreatorUnknown, message);

@@ -114,14 +114,14 @@ fn has_approvers(approval: &Object<'_>, custom_run: &Object<'_>) -> Step {
 }
 
 /// The approvers of the parameters, in the gate's reading: the first of two equal names counts, whether it is a user's
-/// or a group's.
-fn wanted_approvers<'a>(custom_run: &Object<'a>) -> Option<BTreeSet<Listed<'a>>> {
+/// or a group's. The gate keeps their order; its webhook compares entries by their place.
+fn wanted_approvers<'a>(custom_run: &Object<'a>) -> Option<Vec<Listed<'a>>> {
     let names = parameter(custom_run, "approvers")?.as_array()?;
     if !(1..=MOST_APPROVERS).contains(&names.len()) {
         return None;
     }
     let mut seen = BTreeSet::new();
-    let mut wanted = BTreeSet::new();
+    let mut wanted = Vec::new();
     for name in names {
         let text = name.as_str()?;
         if seen.contains(text) {
@@ -132,25 +132,27 @@ fn wanted_approvers<'a>(custom_run: &Object<'a>) -> Option<BTreeSet<Listed<'a>>>
             None => (false, text),
         };
         if seen.insert(listed.1) {
-            wanted.insert(listed);
+            wanted.push(listed);
         }
     }
     Some(wanted)
 }
 
 /// The approvers of the object; none when an entry cannot be read or comes twice.
-fn listed_approvers<'a>(approval: &Object<'a>) -> Option<BTreeSet<Listed<'a>>> {
+fn listed_approvers<'a>(approval: &Object<'a>) -> Option<Vec<Listed<'a>>> {
     let entries = approval.list("/spec/approvers");
     if entries.len() > MOST_APPROVERS {
         return None;
     }
-    let mut listed = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    let mut listed = Vec::new();
     for entry in entries {
         let name = text(entry, "/name");
-        let is_new = !name.is_empty() && listed.insert((is_group(entry)?, name));
-        if !is_new {
+        let approver = (is_group(entry)?, name);
+        if name.is_empty() || !seen.insert(approver) {
             return None;
         }
+        listed.push(approver);
     }
     Some(listed)
 }
@@ -192,8 +194,41 @@ fn parameter<'a>(custom_run: &Object<'a>, name: &str) -> Option<&'a Value> {
     values.get(name)
 }
 
+/// True when the approvers are not told with names that differ in nothing but case.
+///
+/// The gate's webhook takes the names of fields in any case, and the last of several counts. The API server keeps all of
+/// them. An approver could show the webhook one list, and everybody else another.
+pub(crate) fn is_unambiguous(approval: &Value) -> bool {
+    let spec = approval.get("spec");
+    let approvers = super::object::list(approval, "/spec/approvers").iter();
+    let entries = approvers.flat_map(|entry| {
+        let members = super::object::list(entry, "/users").iter();
+        std::iter::once(entry).chain(members)
+    });
+    let mut parts = std::iter::once(approval).chain(spec).chain(entries);
+    parts.all(|part| {
+        let mut seen = BTreeSet::new();
+        let mut keys = part.as_object().into_iter().flat_map(|it| it.keys());
+        keys.all(|key| seen.insert(folded(key)))
+    })
+}
+
+/// A name as Go compares names of fields: in lower case, with the two letters beyond ASCII that fold into it.
+fn folded(key: &str) -> String {
+    let fold = |letter| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        letter => letter.to_ascii_lowercase(),
+    };
+    key.chars().map(fold).collect()
+}
+
 /// The decision of the approvers.
 pub(super) fn decision(approval: &Object<'_>) -> Step<Vec<Approval>> {
+    if !is_unambiguous(approval.value) {
+        let message = format!("{approval} has fields that differ in nothing but case");
+        return refused(LineageReason::AmbiguousFields, message);
+    }
     match approval.text("/status/state") {
         "approved" => quorum(approval),
         "rejected" => rejection(approval),

@@ -81,6 +81,8 @@ words! {
         CustomRunEnded,
         /// The ApprovalTask has other approvers than the CustomRun's parameters.
         OtherApprovers,
+        /// Fields of the ApprovalTask differ in nothing but case, so the gate's webhook may have judged others than these.
+        AmbiguousFields,
         /// The ApprovalTask wants another number of approvals than the CustomRun's parameters.
         OtherApprovalCount,
         /// The status says approved, but too few approvers said so, or one said no.

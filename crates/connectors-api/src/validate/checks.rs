@@ -215,9 +215,15 @@ fn look_at_approvers(findings: &mut Findings, path: &str, check: &Check) {
         minimum,
         not_requester,
     } = approvers;
-    if users.is_empty() && groups.is_empty() && !not_requester {
-        let fix = "name users, groups or both, or set notRequester";
-        findings.missing(&at, fix);
+    if users.is_empty() && groups.is_empty() {
+        if *not_requester {
+            let message = "the author of the pipeline chooses the approvers, who can be another account of the author";
+            let fix = "name users, groups or both beside notRequester";
+            findings.warning(&at, FindingCode::ApproversOpen, message, fix);
+        } else {
+            let fix = "name users, groups or both, or set notRequester";
+            findings.missing(&at, fix);
+        }
     }
     if *not_requester && records && proof_needed(check).lineage().is_none() {
         let message = "the creator of a pipeline run is known only from a proof of lineage";

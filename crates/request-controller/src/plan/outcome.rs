@@ -1,6 +1,6 @@
-//! The new status: the table of the design, row by row.
+//! The new status. A final request only ages, until it is deleted. Of all others, `decide` says what becomes of them.
 
-mod draft;
+mod decide;
 mod standing;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -26,7 +26,7 @@ use crate::{
     seen::{Held, Observed, PodSeen},
     snapshot,
 };
-use draft::Draft;
+use decide::Draft;
 use service_kit::clock::Now;
 
 /// The delay for a request that waits for the permission to write or for a repair, because no event wakes it.

@@ -1,4 +1,5 @@
-//! The status after an action: a grant was written, removed, or could not be written.
+//! The status after an action: a grant was written, removed, or could not be written. When a request is deleted is
+//! decided in `outcome`.
 
 use connectors_api::{
     AccessRequest,

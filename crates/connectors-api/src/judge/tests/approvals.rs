@@ -206,6 +206,18 @@ fn an_approval_is_told_with_its_group_and_its_message() {
     }
     let refused = json!({"name": "alice", "type": "User", "input": "reject", "message": "no"});
     assert_eq!(told(&json!([refused])), []);
+    let red = user("alice", json!({"message": "\u{1b}[31mgo\n"}));
+    assert_eq!(told(&json!([red]))[0].2, some("[31mgo"));
+}
+
+#[test]
+fn approvals_with_fields_that_differ_in_nothing_but_case_are_none() {
+    let alice = json!({"name": "alice", "type": "User", "input": "approve", "Input": "pending"});
+    let judgement = about_tasks(question())
+        .with(|it| it.check()["approvers"] = json!({"users": ["alice"]}))
+        .found([task(&json!([alice]), "approved")])
+        .judged();
+    assert_eq!(judgement.said(), (Failed, JudgeReason::QuorumNotMet));
 }
 
 #[test]

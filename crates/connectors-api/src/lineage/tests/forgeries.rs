@@ -238,3 +238,39 @@ fn f22_a_pod_that_a_forged_status_names_is_refused() {
     world.task_run()["status"]["podName"] = "evil".into();
     assert_eq!(world.refused(), LineageReason::PodNotCurrent);
 }
+
+/// F24: the gate's webhook takes the names of fields in any case, and the last of several counts.
+#[test]
+fn f24_fields_that_differ_in_nothing_but_case_are_refused() {
+    type Change = fn(&mut serde_json::Value);
+    let changes: [Change; 6] = [
+        |it| it["spec"]["approver\u{17f}"] = it["spec"]["approvers"].clone(),
+        |it| it["spec"]["Approvers"] = it["spec"]["approvers"].clone(),
+        |it| it["\u{17f}pec"] = it["spec"].clone(),
+        |it| it["spec"]["approvers"][0]["Name"] = "bob".into(),
+        |it| it["spec"]["approvers"][1]["u\u{17f}ers"] = serde_json::json!([]),
+        |it| {
+            it["spec"]["approvers"][1]["users"] =
+                serde_json::json!([{"name": "bob", "input": "approve", "INPUT": "pending"}]);
+        },
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut world = World::honest();
+        world.approval["spec"]["approvers"][1]["users"] = serde_json::json!([]);
+        change(&mut world.approval);
+        assert_eq!(world.refused(), LineageReason::AmbiguousFields, "{number}");
+    }
+    let mut world = World::honest();
+    world.approval["spec"]["other"] = "a".into();
+    world.approval["metadata"]["annotations"] = serde_json::json!({"a": "1", "A": "2"});
+    assert!(world.is_proven());
+}
+
+/// F25: the gate's webhook compares entries by their place, so an approver could change names instead of inputs.
+#[test]
+fn f25_approvers_in_another_order_are_refused() {
+    let mut world = World::honest();
+    let approvers = world.approval["spec"]["approvers"].as_array_mut().unwrap();
+    approvers.reverse();
+    assert_eq!(world.refused(), LineageReason::OtherApprovers);
+}

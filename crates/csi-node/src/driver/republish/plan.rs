@@ -1,4 +1,5 @@
-//! What becomes of a volume that is there, decided from what was heard about access.
+//! What becomes of a volume that is there, decided from what was heard about access. It counts while mounts are gated;
+//! `republish` decides about a switch that is off or unknown.
 
 use connectors_api::{access_request::Phase, config::OnEnable};
 use evaluation_api::access::{RequestSeen, Requestable};

@@ -45,6 +45,13 @@ pub(super) const ROWS: &[Row] = &[
     (R::OtherApprovers, "a type that is none", plain, |it| {
         it.approval["spec"]["approvers"][0]["type"] = "Robot".into();
     }),
+    (R::OtherApprovers, "another order", plain, |it| {
+        let approvers = it.approval["spec"]["approvers"].as_array_mut();
+        approvers.unwrap().reverse();
+    }),
+    (R::AmbiguousFields, "a list in another case", plain, |it| {
+        it.approval["spec"]["Approvers"] = serde_json::Value::Null;
+    }),
     (
         R::OtherApprovalCount,
         "less",

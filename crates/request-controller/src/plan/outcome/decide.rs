@@ -1,4 +1,6 @@
-//! The status under construction: each branch ends in a row of the table.
+//! What becomes of a request that is not final: its pod ended or is going, its account is another, an older request
+//! decides, its connector or its policies, in this order. The first that applies decides whether it is granted, waits or
+//! is revoked.
 
 use std::time::Duration;
 
