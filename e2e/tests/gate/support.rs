@@ -1,5 +1,6 @@
 //! What the scenarios share: a connector behind an approval, pods that mount it, and what can be seen of it all.
 
+mod creators;
 mod installation;
 mod objects;
 pub(crate) mod pipelines;
@@ -23,6 +24,7 @@ use objects::{of_pod, reason_of};
 use turns::Turn;
 use watched::{Recording, Watched};
 
+pub(crate) use creators::wait_until_creators_are_believed;
 pub(crate) use installation::Installation;
 pub(crate) use objects::{
     Approval, check_of, condition, definition_of, name, policy, timestamp, uid, volume,

@@ -4,8 +4,11 @@
 //! `cargo xtask test tekton --kubeconfig FILE` runs them, and nothing else does: the tests in `lineage` play both
 //! controllers. What they wrote in one such run is kept beside the judge, in `lineage/tests/live` of `connectors-api`.
 
+mod authors;
+mod creators;
 mod forged;
 mod forgeries;
 mod live;
 mod pipelines;
 mod runs;
+mod statuses;

@@ -134,9 +134,10 @@ impl<'a> Pipelines<'a> {
         }
     }
 
-    /// An approver answers, and the gate counts.
+    /// An approver answers, and the gate counts. Its webhook lets nobody answer once there are enough.
     pub(crate) fn answer(&self, approval: &str, approver: &str, input: &str) {
         let task = self.gate.object(APPROVAL_TASK, approval);
+        assert_eq!(counted(&task["spec"]), "pending", "{approval} is final");
         let mut approvers = task["spec"]["approvers"].clone();
         for entry in approvers.as_array_mut().unwrap() {
             if entry["name"] == approver {

@@ -12,11 +12,19 @@ pub(super) fn labels(task: &str) -> Value {
     })
 }
 
+/// The same for a child that Tekton is to adopt: it also looks for the UID of the run.
+fn labels_of(task: &str, owners: &Value) -> Value {
+    match owners[0]["uid"].as_str() {
+        Some(uid) => with(labels(task), json!({"tekton.dev/pipelineRunUID": uid})),
+        None => labels(task),
+    }
+}
+
 /// A `CustomRun` whose approver is its author.
 pub(super) fn custom_run(name: &str, owners: &Value) -> Value {
     json!({
         "apiVersion": "tekton.dev/v1beta1", "kind": "CustomRun",
-        "metadata": {"name": name, "labels": labels("wait"), "ownerReferences": owners},
+        "metadata": {"name": name, "labels": labels_of("wait", owners), "ownerReferences": owners},
         "spec": {
             "customRef": {"apiVersion": GATE, "kind": "ApprovalTask"}, "serviceAccountName": "default",
             "params": [
@@ -31,7 +39,7 @@ pub(super) fn task_run(name: &str, owners: &Value) -> Value {
     let step = with(deploying(), json!({"name": "evil"}));
     json!({
         "apiVersion": "tekton.dev/v1", "kind": "TaskRun",
-        "metadata": {"name": name, "labels": labels("deploy"), "ownerReferences": owners},
+        "metadata": {"name": name, "labels": labels_of("deploy", owners), "ownerReferences": owners},
         "spec": {"serviceAccountName": "default", "taskSpec": with(spec(), json!({"steps": [step]}))},
     })
 }

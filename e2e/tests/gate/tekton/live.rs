@@ -10,7 +10,7 @@ use e2e::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    Gate,
+    Gate, check_of,
     pipelines::{owned_by, policy_of_runs},
 };
 
@@ -24,8 +24,14 @@ pub(super) struct Live {
 
 impl Live {
     pub(super) fn new(test: &str) -> Self {
-        let gate = Gate::new(test);
-        gate.scene().apply(&policy_of_runs()).unwrap();
+        Self::asking(Gate::new(test), |_| ())
+    }
+
+    /// The same with another check.
+    pub(super) fn asking(gate: Gate, change: impl FnOnce(&mut Value)) -> Self {
+        let mut policy = policy_of_runs();
+        change(check_of(&mut policy));
+        gate.scene().apply(&policy).unwrap();
         Self { gate }
     }
 

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 pub(super) use crate::support::pipelines::{GATE, wait_for};
 use crate::support::{CONNECTOR, MOUNT, volume};
 
+/// The pod of the task that deploys.
+pub(super) const POD_NAME: &str = "run-deploy-pod";
+
 /// The image of the tests' pods; the run may name another one.
 fn image() -> String {
     std::env::var("E2E_WORKLOAD_IMAGE").unwrap_or_else(|_| Image::Workload.reference())
@@ -92,4 +95,9 @@ pub(super) fn run(tasks: &Value) -> Value {
         "apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "metadata": {"name": "run"},
         "spec": {"pipelineSpec": {"tasks": tasks}},
     })
+}
+
+/// The honest run. The pod that deploys is there before the approval.
+pub(super) fn honest() -> Value {
+    run(&json!([wait(&json!(["alice"])), deploy_with(json!({}))]))
 }
