@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use connectors_api::names::CREATOR_RULE;
 use evaluation_api::v1::{Finding, FindingSeverity};
 use serde_json::{Value, json};
 use testkit::Kind;
@@ -154,7 +155,7 @@ fn kind(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) 
 fn put_rule(cluster: &Cluster, kind: &str, spec: Value) {
     cluster.put(json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-        "metadata": {"name": "pipelinerun-creators.connectors.alauda.io"}, "spec": spec,
+        "metadata": {"name": CREATOR_RULE}, "spec": spec,
     }));
 }
 
@@ -207,7 +208,7 @@ async fn a_policy_that_excludes_creators_learns_whether_a_rule_says_who_they_are
     put_rule(
         &cluster,
         bindings,
-        json!({"policyName": "x", "validationActions": ["Deny"]}),
+        json!({"policyName": CREATOR_RULE, "validationActions": ["Deny"]}),
     );
     sleep(Duration::from_mins(1)).await;
     assert_eq!(
