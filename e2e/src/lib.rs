@@ -18,6 +18,8 @@ pub mod harness;
 mod hex;
 pub mod images;
 pub mod install;
+#[cfg(feature = "harness")]
+pub mod pipelines;
 mod progress;
 mod target;
 pub mod tekton;
