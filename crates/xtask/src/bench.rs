@@ -4,16 +4,22 @@
 
 use std::{ffi::OsStr, fs, process, thread};
 
+use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use e2e::{Cluster, ClusterName, Launcher, Progress, Tool};
+use e2e::{
+    Cluster, ClusterName, Launcher, Progress, Target, Tool,
+    images::{self, Image, Profile},
+    install,
+};
+use serde_json::json;
 
 /// Figures belong to a machine: nothing else should run on it meanwhile
 #[derive(Args)]
 pub(crate) struct BenchArgs {
     /// What is measured
     subject: Subject,
-    /// A local cluster that is up, for what needs one; it stays, with its objects, and without an audit log.
-    /// Otherwise a new one is made for the run
+    /// A local cluster that is up, for what needs one; it stays, with its objects, and without an audit log. For
+    /// `requests` the chart is installed on it. Otherwise a new cluster is made for the run
     #[arg(long, value_name = "NAME")]
     cluster: Option<ClusterName>,
 }
@@ -26,6 +32,8 @@ enum Subject {
     Evaluation,
     /// The policy-controller beside a real API server
     Policies,
+    /// From an approval to the grant, with the chart installed: what the proof of a pipeline run adds
+    Requests,
     /// The webhook, alone and behind a real API server
     Webhook,
     /// Checks that Rego decides: in the process, over the wire, and by a real OPA
@@ -53,6 +61,7 @@ const AUTHZ: [Program; 2] = [
 /// They start release programs.
 const EVALUATION: [Program; 1] = [Program::beside_an_api_server("evaluation")];
 const POLICIES: [Program; 1] = [Program::beside_an_api_server("policies")];
+const REQUESTS: [Program; 1] = [Program::beside_an_api_server("requests")];
 const WEBHOOK: [Program; 1] = [Program::beside_an_api_server("webhook")];
 const REGO: [Program; 1] = [Program::beside_an_api_server("rego")];
 
@@ -65,18 +74,57 @@ impl Subject {
             Self::Authz => &AUTHZ,
             Self::Evaluation => &EVALUATION,
             Self::Policies => &POLICIES,
+            Self::Requests => &REQUESTS,
             Self::Webhook => &WEBHOOK,
             Self::Rego => &REGO,
         }
     }
 
-    /// The service that is measured beside an API server.
-    const fn service(self) -> Option<&'static str> {
+    /// What is on the cluster that it is measured on; nothing when there is none.
+    const fn measured(self) -> Option<Measured> {
         match self {
             Self::Authz => None,
-            Self::Evaluation | Self::Rego => Some("evaluation-service"),
-            Self::Policies => Some("policy-controller"),
-            Self::Webhook => Some("webhook"),
+            Self::Evaluation | Self::Rego => Some(Measured::Service("evaluation-service")),
+            Self::Policies => Some(Measured::Service("policy-controller")),
+            Self::Requests => Some(Measured::Installation),
+            Self::Webhook => Some(Measured::Service("webhook")),
+        }
+    }
+}
+
+/// What is measured on a cluster, from release builds.
+#[derive(Clone, Copy)]
+enum Measured {
+    /// A service that the program starts beside the API server.
+    Service(&'static str),
+    /// The chart, with every service in a pod.
+    Installation,
+}
+
+impl Measured {
+    fn build(self) -> anyhow::Result<()> {
+        match self {
+            Self::Service(service) => build(service),
+            Self::Installation => Ok(images::build(&Image::SERVICES, Profile::Release).map(drop)?),
+        }
+    }
+
+    /// Prepares a cluster that is up.
+    fn set(self, cluster: &ClusterName) -> anyhow::Result<()> {
+        match self {
+            Self::Service(_) => Ok(()),
+            Self::Installation => {
+                let cluster = Cluster::find(cluster)?;
+                let target = Target::of(cluster.context("the cluster is not up")?);
+                let values = json!({"approval": {"enabled": true}, "checks": {"configMaps": true}});
+                let progress = Progress::default();
+                Ok(install::install(
+                    &target,
+                    Profile::Release,
+                    &values,
+                    &progress,
+                )?)
+            }
         }
     }
 }
@@ -90,17 +138,18 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
         // Now, and not between the rows of a table or inside the network of a cluster.
         e2e::cluster::opa(&Progress::default())?;
     }
-    match (args.subject.service(), &args.cluster) {
-        (None, None) => print(programs, None),
-        (None, Some(_)) => anyhow::bail!("what is measured needs no cluster"),
-        (Some(service), Some(cluster)) => {
-            build(service)?;
-            print(programs, Some(on(cluster)))
-        }
-        (Some(service), None) => {
-            build(service)?;
-            on_own_cluster(|cluster| print(programs, Some(on(cluster))))
-        }
+    let Some(measured) = args.subject.measured() else {
+        anyhow::ensure!(args.cluster.is_none(), "what is measured needs no cluster");
+        return print(programs, None);
+    };
+    measured.build()?;
+    let run = |cluster: &ClusterName| {
+        measured.set(cluster)?;
+        print(programs, Some(on(cluster)))
+    };
+    match &args.cluster {
+        Some(cluster) => run(cluster),
+        None => on_own_cluster(run),
     }
 }
 
@@ -155,7 +204,7 @@ impl Program {
     fn run(&self, more: &[&str], beside: Option<Beside<'_>>) -> anyhow::Result<()> {
         let Self { package, name } = self;
         let mut cargo = Tool::ending_with_us(env!("CARGO")).dir(e2e::repository());
-        let bench = ["bench", "--locked", "--quiet"];
+        let bench = ["bench", "--locked", "--quiet", "--all-features"];
         let which = ["--package", package, "--bench", name];
         if let Some((variable, it)) = beside {
             cargo = cargo.env(variable, it);

@@ -12,13 +12,19 @@ pub(crate) trait Caller: Clone + Send + 'static {
     fn call(&self, number: usize) -> impl Future<Output = ()> + Send;
 }
 
-/// Times of answers.
+/// Times of answers, in microseconds.
 #[derive(Clone, Default)]
-pub(crate) struct Times(Vec<Duration>);
+pub(crate) struct Times(Vec<f64>);
 
 impl Times {
     pub(crate) fn add(&mut self, time: Duration) {
-        self.0.push(time);
+        self.0.push(time.as_secs_f64() * 1e6);
+    }
+
+    /// By how much each time is longer than the other one of the same round; less than nothing where it is shorter.
+    pub(crate) fn beyond(&self, others: &Self) -> Self {
+        let pairs = self.0.iter().zip(&others.0);
+        Self(pairs.map(|(time, other)| time - other).collect())
     }
 
     pub(crate) fn extend(&mut self, more: Self) {
@@ -32,9 +38,8 @@ impl Times {
     /// The time that so many of a thousand answers took at most, in microseconds.
     pub(crate) fn micros(&self, of_thousand: usize) -> f64 {
         let mut times = self.0.clone();
-        times.sort_unstable();
-        let at = (times.len() * of_thousand / 1000).min(times.len() - 1);
-        times[at].as_secs_f64() * 1e6
+        times.sort_unstable_by(f64::total_cmp);
+        times[(times.len() * of_thousand / 1000).min(times.len() - 1)]
     }
 
     pub(crate) fn median(&self) -> f64 {
