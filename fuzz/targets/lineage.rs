@@ -1,4 +1,4 @@
-//! Inputs for [`fuzz::lineage`].
+//! Inputs for [`input_properties::lineage`].
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::lineage::check(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| input_properties::lineage::check(data));

@@ -1,4 +1,4 @@
-//! Inputs for [`fuzz::protobuf`].
+//! Inputs for [`input_properties::protobuf`].
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::protobuf::check(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| input_properties::protobuf::check(data));

@@ -1,4 +1,4 @@
-//! Inputs for [`fuzz::template`].
+//! Inputs for [`input_properties::template`].
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::template::check(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| input_properties::template::check(data));

@@ -51,7 +51,7 @@ const SERVICES: [&str; 6] = [
 ];
 
 /// Never part of a program that ships.
-const FOR_TESTS: [&str; 3] = ["campaign", "e2e", "testkit"];
+const FOR_TESTS: [&str; 4] = ["campaign", "e2e", "input-properties", "testkit"];
 /// The only crates that may use those: they do not ship either.
 const DEVELOPMENT: [&str; 4] = ["campaign", "e2e", "testkit", "xtask"];
 

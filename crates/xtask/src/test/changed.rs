@@ -71,7 +71,7 @@ fn choose(members: &Members, root: &Path, files: &[PathBuf]) -> Choice {
         if begins("Cargo.lock") || begins("deny.toml") {
             choice.left.insert(Part::Deny);
         }
-        if begins("fuzz") {
+        if begins("fuzz") || begins("crates/input-properties") {
             choice.left.insert(Part::Fuzz);
         }
         if begins("charts")

@@ -1,6 +1,6 @@
 //! What must hold for every input of the evaluators.
 //!
-//! Owns: one module per target, each with a function that takes any bytes and panics when something
+//! Owns: one module per target of the fuzzer, each with a function that takes any bytes and panics when something
 //! does not hold. Refuses to know: how inputs are found, and for how long; `cargo xtask fuzz` does.
 //!
 //! Invariant: no input makes an evaluator panic, hang past its limit, or turn an error into a yes.

@@ -97,6 +97,7 @@ fn lets_in_only_by_a_yes(source: &str, answer: Result<RegoAnswer, RegoFailure>) 
         candidates: BTreeMap::from([("gate".to_owned(), vec![config_map()])]),
         shared: BTreeMap::new(),
         lineage: Vec::new(),
+        creators_since: None,
         stage: Stage::BeforeGrant,
     };
     // A policy holds no module that is longer than a module may be.

@@ -14,6 +14,7 @@ use evaluation_api::access::{
 use evaluation_api::refusal::Refusal;
 use evaluation_api::v1::{self, AccessDecision};
 use evaluation_api::verdict;
+use jiff::Timestamp;
 use prost::Message;
 use serde_json::Value;
 
@@ -37,7 +38,7 @@ pub fn check(data: &[u8]) {
         b'd' => decoded(message, comes_back::<v1::WhoCanRequest, AccessTarget>),
         b'e' => decoded(message, comes_back::<v1::ReviewTokenRequest, TokenQuestion>),
         b'f' => decoded(message, explain),
-        b'g' => decoded(message, evaluate),
+        b'g' => decoded(message, |it| evaluate(&it)),
         b'h' => decoded(message, |it: v1::ValidatePolicyRequest| look_at(&it)),
         b'i' => decoded(message, |it: v1::CheckAccessResponse| {
             it.answer.into_iter().for_each(answer);
@@ -161,7 +162,7 @@ fn token_answer(wire: v1::ReviewTokenResponse) {
 }
 
 /// As the service reads it, but for the namespaces of callers.
-fn evaluate(request: v1::EvaluateChecksRequest) {
+fn evaluate(request: &v1::EvaluateChecksRequest) {
     let json = |bytes: &Vec<u8>| serde_json::from_slice::<Value>(bytes).ok();
     let stage = match v1::EvaluationStage::try_from(request.stage) {
         Ok(v1::EvaluationStage::BeforeGrant) => Stage::BeforeGrant,
@@ -193,6 +194,11 @@ fn evaluate(request: v1::EvaluateChecksRequest) {
     let Some(lineage) = lineage.collect::<Option<Vec<_>>>() else {
         return;
     };
+    let since = request.creators_since;
+    let since = since.map(|it| Timestamp::new(it.seconds, it.nanos));
+    let Ok(creators_since) = since.transpose() else {
+        return;
+    };
     let connector = request.connector.clone();
     let question = Question {
         policy,
@@ -201,6 +207,7 @@ fn evaluate(request: v1::EvaluateChecksRequest) {
         candidates,
         shared,
         lineage,
+        creators_since,
         stage,
     };
     let Ok(prepared) = question.read().and_then(prepare) else {

@@ -32,7 +32,7 @@ pub fn check(data: &[u8]) {
         Verdict::Proven(evidence) => {
             links(&pod, &approval, &objects);
             let wanted = approval["spec"]["numberOfApprovalsRequired"].as_u64();
-            let people: BTreeSet<_> = evidence.approvers.iter().map(|it| &it.name).collect();
+            let people: BTreeSet<_> = evidence.approvals.iter().map(|it| &it.user).collect();
             let have = u64::try_from(people.len()).expect("a number of approvers");
             assert!(wanted.is_some_and(|it| it > 0 && it <= have));
             lacking(&pod, &approval, &objects);
