@@ -62,6 +62,7 @@ table! {
     CLUSTER_ROLE: "rbac.authorization.k8s.io/v1" "ClusterRole" "clusterroles" Cluster,
     CLUSTER_ROLE_BINDING: "rbac.authorization.k8s.io/v1" "ClusterRoleBinding" "clusterrolebindings" Cluster,
     DEFINITION: "apiextensions.k8s.io/v1" "CustomResourceDefinition" "customresourcedefinitions" Cluster,
+    ADMISSION_BINDING: "admissionregistration.k8s.io/v1" "ValidatingAdmissionPolicyBinding" "validatingadmissionpolicybindings" Cluster,
     ADMISSION_POLICY: "admissionregistration.k8s.io/v1" "ValidatingAdmissionPolicy" "validatingadmissionpolicies" Cluster,
     MUTATING_WEBHOOKS: "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "mutatingwebhookconfigurations" Cluster,
     VALIDATING_WEBHOOKS: "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "validatingwebhookconfigurations" Cluster,
