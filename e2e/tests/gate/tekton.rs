@@ -4,6 +4,7 @@
 //! `cargo xtask test tekton --kubeconfig FILE` runs them, and nothing else does: the tests in `lineage` play both
 //! controllers. What they wrote in one such run is kept beside the judge, in `lineage/tests/live` of `connectors-api`.
 
+mod answers;
 mod authors;
 mod creators;
 mod forged;

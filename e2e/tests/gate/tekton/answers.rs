@@ -1,0 +1,116 @@
+//! The answers of approvers, which the gate's webhook should keep apart and does not.
+//!
+//! It compares approvers by their place and by their input alone, and takes the names of fields in any case.
+//! `tekton.admission` lets each approver write the own answer only.
+
+use e2e::{
+    ApiError, ApiUser,
+    api::kinds::{ADMISSION_POLICY, APPROVAL_TASK},
+};
+use serde_json::{Value, json};
+
+use super::live::Live;
+use super::pipelines::{POD_NAME, deploy_with, run, wait_for};
+use crate::support::{Gate, pipelines::wait_for_word};
+
+/// The rule of `tekton.admission` about answers.
+const RULE: &str = "approval-answers.connectors.alauda.io";
+
+/// A run that waits for so many of these approvers, and the policy for one of them.
+fn begun(test: &str, approvers: &Value, needed: &str, wanted: &str) -> Live {
+    let live = Live::asking(Gate::new(test), |check| {
+        check["approvers"] = json!({"users": [wanted]});
+    });
+    live.create(&run(&json!([
+        wait_for(approvers, needed),
+        deploy_with(json!({}))
+    ])));
+    live.wait_for_both();
+    live.pod("run-deploy");
+    live.wait_for_approval("run-wait");
+    live
+}
+
+fn has_rule(live: &Live) -> bool {
+    let rule = live.gate.api().get(ADMISSION_POLICY, RULE);
+    rule.unwrap().is_some()
+}
+
+fn write(live: &Live, user: &str, spec: &Value) -> Result<(), ApiError> {
+    let api = live.gate.api().acting_as(&ApiUser::named(user));
+    api.patch(APPROVAL_TASK, "run-wait", &json!({"spec": spec}))
+        .map(drop)
+}
+
+fn approver(name: &str, input: &str) -> Value {
+    json!({"name": name, "type": "User", "input": input})
+}
+
+/// True when the write was refused, by the rule.
+fn is_refused(written: Result<(), ApiError>, rule: bool, message: &str) -> bool {
+    match written {
+        Ok(()) => {
+            assert!(!rule, "the rules of tekton.admission let it through");
+            false
+        }
+        Err(refusal) => {
+            assert!(refusal.to_string().contains(message), "{refusal}");
+            assert!(rule, "{refusal}");
+            true
+        }
+    }
+}
+
+/// F24: the webhook takes the second list for the approvers, and everybody else the first.
+#[test]
+fn an_approver_shows_the_webhook_another_list_and_nobody_is_let_in() {
+    let live = begun("tk-two-lists", &json!(["mallory", "alice"]), "1", "alice");
+    let (rule, long_s) = (has_rule(&live), "approver\u{17f}");
+    let lists = json!({
+        "approvers": [approver("mallory", "pending"), approver("alice", "approve")],
+        long_s: [approver("mallory", "approve"), approver("alice", "pending")],
+    });
+    let written = write(&live, "mallory", &lists);
+    if !is_refused(
+        written,
+        rule,
+        "only the approval gate changes anything else",
+    ) {
+        wait_for_word(&live.gate, POD_NAME, &["AmbiguousFields"]);
+    }
+    live.gate.assert_held(POD_NAME);
+}
+
+/// F25: two approvers rename two others and name them back, so the answer of one of these counts as that of the other.
+/// Without the rule it is believed, as the threat model says.
+#[test]
+fn approvers_who_rename_others_for_a_while_are_stopped_by_the_rule_alone() {
+    let names = json!(["mallory", "bob", "carol", "alice"]);
+    let live = begun("tk-renamed", &names, "3", "carol");
+    let rule = has_rule(&live);
+    let renamed = json!({"approvers": [
+        approver("mallory", "approve"), approver("bob", "pending"),
+        approver("alice", "pending"), approver("carol", "pending"),
+    ]});
+    let written = write(&live, "mallory", &renamed);
+    if is_refused(written, rule, "only the approval gate changes who approves") {
+        live.answer("run-wait", "mallory", None, "approve").unwrap();
+        live.answer("run-wait", "alice", None, "approve").unwrap();
+        live.answer("run-wait", "bob", None, "approve").unwrap();
+        wait_for_word(&live.gate, POD_NAME, &["QuorumNotMet"]);
+        live.gate.assert_held(POD_NAME);
+        return;
+    }
+    live.answer("run-wait", "alice", None, "approve").unwrap();
+    let back = json!({"approvers": [
+        approver("mallory", "approve"), approver("bob", "approve"),
+        approver("carol", "approve"), approver("alice", "pending"),
+    ]});
+    write(&live, "bob", &back).unwrap();
+    let request = live.gate.wait_for_phase(POD_NAME, "Granted");
+    let check = &request["status"]["policies"][0]["checkRefs"][0];
+    assert_eq!(
+        check["status"]["approvedBy"],
+        json!(["bob", "carol", "mallory"])
+    );
+}
