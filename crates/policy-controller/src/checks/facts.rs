@@ -69,6 +69,9 @@ const WRITING_STATUS: &[Right] = &[("update", "status"), ("patch", "status")];
 /// Each of these is enough to delete one.
 const DELETING: &[Right] = &[("delete", ""), ("deletecollection", "")];
 
+/// Each of these rights on pods is enough to use what an approved pod may use. No proof sees that.
+const ENTERING: &[Right] = &[("create", "exec"), ("patch", "ephemeralcontainers")];
+
 /// Who looks at Rego. Tests ask somebody simpler than the evaluation service.
 pub trait Validator: Send + Sync {
     /// Everything that is to be said about a policy.
@@ -203,6 +206,16 @@ impl Facts {
             Ok::<_, Unanswered>(KindFound::Readable { forgers, deleters })
         };
         found.await.unwrap_or(KindFound::Unknown)
+    }
+
+    /// Which of the suspects may enter running pods. Nobody, if the API server does not answer: it is only a hint.
+    pub async fn intruders(&self, suspects: &Suspects) -> Holders {
+        let pods = Resource {
+            group: String::new(),
+            plural: "pods".to_owned(),
+        };
+        let found = self.holders(ENTERING, &pods, suspects).await;
+        found.unwrap_or_default()
     }
 
     /// The first of the suspects that have one of the rights.

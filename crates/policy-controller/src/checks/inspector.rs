@@ -258,6 +258,9 @@ impl Inspector {
         if checks.iter().any(verdict::excludes_creators) {
             found.creators = self.facts.creators().await;
         }
+        if checks.iter().any(|it| proof_needed(it).lineage().is_some()) {
+            found.intruders = self.facts.intruders(&suspects).await;
+        }
         for (kind, asked) in kinds(checks) {
             let of_kind = self.facts.kind(&kind, &suspects, asked).await;
             found.kinds.insert(kind, of_kind);

@@ -42,6 +42,8 @@ pub struct CheckFindings {
     pub open: Option<OpenBy>,
     /// The rule that keeps the creators of pipeline runs true.
     pub creators: CreatorRule,
+    /// These could use the access of an approved pod, if the checks need a proof.
+    pub intruders: Holders,
     /// How far the look at accounts went.
     pub extent: Extent,
 }
@@ -264,12 +266,13 @@ fn of_accounts(found: &CheckFindings) -> ChecksVerdict {
         );
         return says(ChecksValid::ChecksDeletable, message);
     }
-    let message = if found.extent.is_whole() {
-        String::new()
-    } else {
-        format!("{}: none of them could write an approval", found.extent)
-    };
-    says(ChecksValid::ChecksValid, message)
+    let extent = (!found.extent.is_whole())
+        .then(|| format!("{}: none of them could write an approval", found.extent));
+    let hint = said([&found.intruders]).map(|intruders| {
+        format!("hint: {intruders}: it can use what an approved pod may use, which no proof sees")
+    });
+    let parts: Vec<_> = extent.into_iter().chain(hint).collect();
+    says(ChecksValid::ChecksValid, parts.join("; "))
 }
 
 fn rule_for(Resource { group, plural }: &Resource) -> String {
@@ -286,9 +289,14 @@ fn rule_for(Resource { group, plural }: &Resource) -> String {
 
 /// The first holders of a right on any of the kinds; none if nobody has it.
 fn named(found: &CheckFindings, of: impl Fn(&KindFound) -> Option<&Holders>) -> Option<String> {
+    said(found.kinds.values().filter_map(of))
+}
+
+/// The first of all holders, as one sentence; none if there are none.
+fn said<'a>(all: impl IntoIterator<Item = &'a Holders>) -> Option<String> {
     let mut named = Vec::new();
     let mut may_be_more = false;
-    for holders in found.kinds.values().filter_map(of) {
+    for holders in all {
         named.extend(holders.first.iter().map(String::as_str));
         may_be_more |= holders.may_be_more && !holders.first.is_empty();
     }

@@ -159,18 +159,45 @@ fn put_rule(cluster: &Cluster, kind: &str, spec: Value) {
     }));
 }
 
+const GATE: &str = "openshift-pipelines.org";
+
+/// A cluster with Tekton and its approval gate, and a policy that asks for an approval of the pod's own run.
+fn cluster_with_pipelines(approvers: Value) -> Cluster {
+    let cluster = Cluster::new();
+    for kind in [
+        kind(GATE, "v1alpha1", "ApprovalTask", "approvaltasks", true),
+        kind("tekton.dev", "v1", "PipelineRun", "pipelineruns", true),
+        kind("tekton.dev", "v1", "TaskRun", "taskruns", true),
+        kind("tekton.dev", "v1beta1", "CustomRun", "customruns", true),
+    ] {
+        cluster.server.register(kind);
+    }
+    cluster.put(json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": "read"},
+        "rules": [{"apiGroups": [GATE, "tekton.dev"], "resources": ["*"], "verbs": ["get", "list", "watch"]}],
+    }));
+    cluster.put(json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "read"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "read"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": SYSTEMS[0], "name": "request-controller"}],
+    }));
+    policy(&cluster, "p", json!({}));
+    cluster.edit("p", |spec| {
+        let check = &mut spec["checkGrantedPermission"]["spec"]["checks"][0];
+        check["selector"]["objectRef"] =
+            json!({"apiVersion": format!("{GATE}/v1alpha1"), "kind": "ApprovalTask"});
+        check["approvers"] = approvers;
+    });
+    cluster
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_excludes_creators_learns_whether_a_rule_says_who_they_are() {
-    let cluster = Cluster::new();
-    let gate = "openshift-pipelines.org";
+    let cluster = cluster_with_pipelines(json!({"notRequester": true}));
     let rules = "admissionregistration.k8s.io";
     let policies = "ValidatingAdmissionPolicy";
     let bindings = "ValidatingAdmissionPolicyBinding";
     for kind in [
-        kind(gate, "v1alpha1", "ApprovalTask", "approvaltasks", true),
-        kind("tekton.dev", "v1", "PipelineRun", "pipelineruns", true),
-        kind("tekton.dev", "v1", "TaskRun", "taskruns", true),
-        kind("tekton.dev", "v1beta1", "CustomRun", "customruns", true),
         kind(rules, "v1", policies, "validatingadmissionpolicies", false),
         kind(
             rules,
@@ -182,22 +209,6 @@ async fn a_policy_that_excludes_creators_learns_whether_a_rule_says_who_they_are
     ] {
         cluster.server.register(kind);
     }
-    cluster.put(json!({
-        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": "read"},
-        "rules": [{"apiGroups": [gate, "tekton.dev"], "resources": ["*"], "verbs": ["get", "list", "watch"]}],
-    }));
-    cluster.put(json!({
-        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "read"},
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "read"},
-        "subjects": [{"kind": "ServiceAccount", "namespace": SYSTEMS[0], "name": "request-controller"}],
-    }));
-    policy(&cluster, "p", json!({}));
-    cluster.edit("p", |spec| {
-        let check = &mut spec["checkGrantedPermission"]["spec"]["checks"][0];
-        check["selector"]["objectRef"] =
-            json!({"apiVersion": format!("{gate}/v1alpha1"), "kind": "ApprovalTask"});
-        check["approvers"] = json!({"notRequester": true});
-    });
     let _process = cluster.start("one");
     soon().await;
     let missing = "False CreatorsUnknown, ready False CreatorsUnknown";
@@ -215,6 +226,43 @@ async fn a_policy_that_excludes_creators_learns_whether_a_rule_says_who_they_are
         checks(&cluster, "p").0,
         "True ChecksValid, ready True Ready"
     );
+}
+
+/// An account that may enter an approved pod uses the pod's access, and no proof sees that.
+#[tokio::test(start_paused = true)]
+async fn who_may_enter_approved_pods_is_told_as_a_hint_where_checks_need_a_proof() {
+    let (proven, believed) = (
+        cluster_with_pipelines(json!({"users": ["alice"]})),
+        started().await,
+    );
+    let _process = proven.start("one");
+    soon().await;
+    let well = "True ChecksValid, ready True Ready";
+    assert_eq!(checks(&proven, "p"), (well.to_owned(), String::new()));
+    for (resource, verb) in [("exec", "create"), ("ephemeralcontainers", "patch")] {
+        for cluster in [&proven, &believed.0] {
+            cluster.put(json!({
+                "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": verb},
+                "rules": [{"apiGroups": [""], "resources": [format!("pods/{resource}")], "verbs": [verb]}],
+            }));
+            cluster.put(json!({
+                "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": verb},
+                "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": verb},
+                "subjects": [group("system:serviceaccounts:tools")],
+            }));
+        }
+        sleep(Duration::from_secs(90)).await;
+        let (line, message) = checks(&proven, "p");
+        assert_eq!(line, well);
+        let hint = format!(
+            "hint: system:serviceaccounts:tools may {verb} pods ({resource}) in namespace tools: it can use what an \
+             approved pod may use"
+        );
+        assert!(message.starts_with(&hint), "{message}");
+        let of_others = checks(&believed.0, "p");
+        assert_eq!(of_others, (well.to_owned(), String::new()));
+        proven.server.delete("clusterrolebindings", "", verb);
+    }
 }
 
 #[tokio::test(start_paused = true)]

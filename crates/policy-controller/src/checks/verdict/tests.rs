@@ -113,6 +113,31 @@ fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
             "only approvers may write; looked at 50 of 80 accounts",
         ),
         (
+            CheckFindings {
+                intruders: holders(&["x may enter"], false),
+                ..with(readable(&[], true))
+            },
+            ChecksValid::ChecksValid,
+            "hint: x may enter: it can use what an approved pod may use",
+        ),
+        (
+            CheckFindings {
+                extent: PART,
+                intruders: holders(&["a", "b", "c", "d"], false),
+                ..with(readable(&[], true))
+            },
+            ChecksValid::ChecksValid,
+            "could write an approval; hint: a; b; c, and perhaps others: it can",
+        ),
+        (
+            CheckFindings {
+                intruders: holders(&["x may enter"], false),
+                ..with(readable(&["x may"], true))
+            },
+            ChecksValid::ChecksForgeable,
+            "x may",
+        ),
+        (
             with(deletable(&["x may delete it"])),
             ChecksValid::ChecksDeletable,
             "x may delete it: with latch Auto",
