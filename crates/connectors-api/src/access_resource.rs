@@ -15,7 +15,7 @@ use crate::names::{CONNECTORS, is_dns_label, is_dns_subdomain};
 /// An access as RBAC names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AccessResource {
-    /// The capability that is accessed.
+    /// The permission of the access.
     pub permission: Permission,
     /// The only object that may use it; without one, every bound subject may, at any time.
     pub context: Option<Context>,

@@ -3,7 +3,7 @@
 //!
 //! To add a kind, add a row to the file of its system. To add a system, add a file and name it in [`SYSTEMS`]. To add a
 //! lineage, add a variant of [`Lineage`] with its kinds: the compiler then asks for its proof (`judge`) and for the
-//! collector of its objects (request-controller, `observe::judge`). The schema of a check repeats which kind records
+//! collector of its objects (request-controller, `observe::checks`). The schema of a check repeats which kind records
 //! approvers.
 //!
 //! The row of a kind is found by group and kind, never by version. Groups are compared in lower case, as the API

@@ -1,4 +1,4 @@
-//! The capabilities of a connector that are gated.
+//! The permissions that a connector has: `apis` and `proxy`.
 
 use std::fmt;
 

@@ -35,7 +35,7 @@ pub struct Wanted<'a> {
     pub connector: &'a str,
     /// Its labels.
     pub labels: &'a Labels,
-    /// The capability.
+    /// The permission that is asked for.
     pub permission: Permission,
 }
 
@@ -46,7 +46,7 @@ pub enum Applies {
     Yes,
     /// It grants nothing under checks.
     NoChecks,
-    /// It is for another capability.
+    /// It is for another permission.
     OtherPermission,
     /// It does not select the connector.
     OtherConnector,

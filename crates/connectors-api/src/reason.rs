@@ -1,8 +1,9 @@
 //! The reasons of the conditions of an `AccessRequest`.
 //!
-//! There is one enum per condition, the only place of its words; docs/troubleshooting.md explains each. Conditions and gRPC details are rendered from them. The words of Ready
-//! are also the `action` of events, a log field and a metric label, so an operator can search for one word in
-//! all of them.
+//! Each condition has one enum, and its words are defined nowhere else. Conditions and gRPC details are rendered from
+//! it; docs/troubleshooting.md explains each word. The words of Ready are also the `action` of events, a log field and a
+//! metric label, so an operator can search for one word in all of them. The reasons of events (`AccessGranted` …) are
+//! not here: they are in `plan/tell.rs` of each controller and in csi-node `kubernetes.rs`.
 
 use crate::{AccessRequestCondition, words::words};
 

@@ -7,14 +7,14 @@ use crate::{Permission, hex};
 
 /// The subject of one decision. The connector is in the request's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestTuple<'a> {
+pub struct RequestIdentity<'a> {
     /// Namespace of the ServiceAccount.
     pub subject_namespace: &'a str,
     /// Name of the ServiceAccount.
     pub subject_name: &'a str,
     /// Name of the connector.
     pub connector: &'a str,
-    /// The capability that is asked for.
+    /// The permission that is asked for.
     pub permission: Permission,
     /// UID of the pod.
     pub pod_uid: &'a str,
@@ -29,7 +29,7 @@ const DIGEST_BYTES: usize = 16;
 /// So that prefix, hyphen and digest together fit into a label value.
 const LONGEST_PREFIX: usize = 63 - 1 - 2 * DIGEST_BYTES;
 
-impl RequestTuple<'_> {
+impl RequestIdentity<'_> {
     /// The name: as much of the connector's name as fits, for people, and a digest of the whole tuple.
     #[must_use]
     pub fn name(&self) -> String {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::names::is_dns_label;
 
-    const TUPLE: RequestTuple<'_> = RequestTuple {
+    const TUPLE: RequestIdentity<'_> = RequestIdentity {
         subject_namespace: "devops-ns1",
         subject_name: "pipeline-sa",
         connector: "prod-harbor",
@@ -103,33 +103,33 @@ mod tests {
     fn every_field_counts() {
         let names = [
             TUPLE,
-            RequestTuple {
+            RequestIdentity {
                 subject_namespace: "devops-ns2",
                 ..TUPLE
             },
-            RequestTuple {
+            RequestIdentity {
                 subject_name: "pipeline-sb",
                 ..TUPLE
             },
-            RequestTuple {
+            RequestIdentity {
                 connector: "prod-harbor2",
                 ..TUPLE
             },
-            RequestTuple {
+            RequestIdentity {
                 permission: Permission::Proxy,
                 ..TUPLE
             },
-            RequestTuple {
+            RequestIdentity {
                 pod_uid: "7d4c2a1e-0000-4000-8000-000000000002",
                 ..TUPLE
             },
             // The same text, split at another position.
-            RequestTuple {
+            RequestIdentity {
                 subject_namespace: "devops-ns1p",
                 subject_name: "ipeline-sa",
                 ..TUPLE
             },
-            RequestTuple {
+            RequestIdentity {
                 subject_namespace: "",
                 subject_name: "devops-ns1pipeline-sa",
                 ..TUPLE
@@ -153,7 +153,7 @@ mod tests {
             ("", ""),
             ("...", ""),
         ] {
-            let name = RequestTuple { connector, ..TUPLE }.name();
+            let name = RequestIdentity { connector, ..TUPLE }.name();
             assert_eq!(name.len(), readable.len() + 32, "{name}");
             assert!(name.starts_with(readable) && is_dns_label(&name), "{name}");
         }
@@ -169,7 +169,7 @@ mod tests {
     fn name(
         ([namespace, subject, connector, uid], permission): &([String; 4], Permission),
     ) -> String {
-        let tuple = RequestTuple {
+        let tuple = RequestIdentity {
             subject_namespace: namespace,
             subject_name: subject,
             connector,
@@ -187,7 +187,7 @@ mod tests {
 
         #[test]
         fn a_name_is_always_valid(connector in "\\PC{0,80}", uid in "\\PC{0,40}") {
-            let name = RequestTuple { connector: &connector, pod_uid: &uid, ..TUPLE }.name();
+            let name = RequestIdentity { connector: &connector, pod_uid: &uid, ..TUPLE }.name();
             prop_assert!(is_dns_label(&name), "{name}");
         }
     }

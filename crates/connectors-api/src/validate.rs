@@ -4,6 +4,9 @@
 //! templates, and the parts that can never grant or never match. Rego modules are only returned
 //! ([`Validated::modules`]): they may run only in processes that can be killed.
 //!
+//! One file for each part: `connector`, `rules`, `subjects`, `checks`. `shape` splits the policy, and validates `limits`,
+//! for which no other rule exists.
+//!
 //! Knows nothing of the cluster: whether a kind exists, a subject has rights or a connector exists.
 //!
 //! Invariant: every service can parse a policy without a finding of [`Severity::Error`] through

@@ -15,11 +15,11 @@ use evaluation_api::access::{AccessAnswer, Decision, RequestSeen, Requestable};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
-    asked::Asked,
     error::{PublishError, Trouble, awaited, quota_full, refused},
     evaluator::{Answers, Evaluator, question},
     event_cache::{EventCache, Topic},
     kubernetes::{Kubernetes, Word, review},
+    request_quota::RequestQuota,
     volume::{ConnectorKey, Wish},
 };
 use making::{Attempt, Making};
@@ -74,7 +74,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
     pub(crate) fn new(
         evaluator: &'a E,
         kubernetes: &'a K,
-        (events, asked): (&'a EventCache, &'a Asked),
+        (events, asked): (&'a EventCache, &'a RequestQuota),
         wish: &'a Wish,
         connector: &'a ConnectorKey,
     ) -> Self {

@@ -22,7 +22,6 @@ use tonic::{Code, Status};
 use tracing::{error, info, warn};
 
 use crate::{
-    asked::Asked,
     caller::prove,
     content::Record,
     error::{PublishError, Trouble},
@@ -35,6 +34,7 @@ use crate::{
     metrics::Metrics,
     mounter::{MountError, Mounter, OnDisk},
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
+    request_quota::RequestQuota,
     switch::{DriverObject, Switch},
     volume::{PodsDir, Publish, VolumePath, VolumePathError, Wish},
 };
@@ -68,7 +68,7 @@ pub(crate) struct Driver<E, K, M> {
     /// For calls that are held.
     pub(crate) holds: HoldQuota,
     /// Requests that were made for pods.
-    pub(crate) asked: Asked,
+    pub(crate) asked: RequestQuota,
     pub(crate) events: EventCache,
     /// Volumes that have content without a permission.
     pub(crate) kept: ExemptVolumes,

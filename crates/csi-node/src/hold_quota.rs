@@ -1,6 +1,6 @@
 //! How many calls may be held: on the node, for each namespace of pods, and for each pod.
 
-use connectors_api::access_request::MOST_OF_A_POD as MOST_REQUESTS;
+use connectors_api::access_request::MOST_OF_A_POD;
 use service_kit::{
     fair::{TenantTurn, TenantTurns},
     quota::{Exceeded, Permit, Quota},
@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::volume::Pod;
 
 /// Held volumes of one pod. A pod that has more waits for its own.
-const MOST_OF_A_POD: usize = 16;
+const MOST_VOLUMES_OF_A_POD: usize = 16;
 
 /// How many calls may be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +53,12 @@ pub(crate) enum Full {
     Namespace(usize),
     /// For the pod.
     #[error(
-        "too many volumes of this pod wait for access (at most {MOST_OF_A_POD}); this one is tried again later"
+        "too many volumes of this pod wait for access (at most {MOST_VOLUMES_OF_A_POD}); this one is tried again later"
     )]
     Pod,
     /// The pod asked for as much as a pod may ask for.
     #[error(
-        "this pod needs an AccessRequest for more than {MOST_REQUESTS} connectors, and a pod has at most {MOST_REQUESTS}; split the pod, or give it standing permissions"
+        "this pod needs an AccessRequest for more than {MOST_OF_A_POD} connectors, and a pod has at most {MOST_OF_A_POD}; split the pod, or give it standing permissions"
     )]
     Requests,
 }
@@ -68,7 +68,7 @@ impl HoldQuota {
     pub(crate) fn new(limits: HoldLimits) -> Self {
         Self {
             limits,
-            pods: TenantTurns::of(MOST_OF_A_POD),
+            pods: TenantTurns::of(MOST_VOLUMES_OF_A_POD),
             node: Quota::new(limits.node, limits.namespace),
         }
     }
@@ -120,9 +120,9 @@ mod tests {
 
     #[test]
     fn one_pod_takes_its_share_and_leaves_the_rest_to_others() {
-        let quota = quota(MOST_OF_A_POD + 1, MOST_OF_A_POD + 1);
+        let quota = quota(MOST_VOLUMES_OF_A_POD + 1, MOST_VOLUMES_OF_A_POD + 1);
         let (greedy, other) = (pod("shop", "greedy"), pod("shop", "other"));
-        let mut held: Vec<_> = (0..MOST_OF_A_POD)
+        let mut held: Vec<_> = (0..MOST_VOLUMES_OF_A_POD)
             .map(|_| quota.take(&greedy).unwrap())
             .collect();
         assert_eq!(quota.take(&greedy).err(), Some(Full::Pod));
@@ -131,7 +131,10 @@ mod tests {
         held.pop();
         held.push(quota.take(&greedy).unwrap());
         drop((held, of_other));
-        assert_eq!((quota.census(), quota.free()), (0, MOST_OF_A_POD + 1));
+        assert_eq!(
+            (quota.census(), quota.free()),
+            (0, MOST_VOLUMES_OF_A_POD + 1)
+        );
     }
 
     #[test]

@@ -11,7 +11,6 @@
 
 mod access;
 mod args;
-mod asked;
 mod caller;
 mod content;
 mod driver;
@@ -26,6 +25,7 @@ mod metrics;
 mod mounter;
 #[cfg(test)]
 mod oracle;
+mod request_quota;
 mod server;
 mod service;
 mod switch;

@@ -22,7 +22,6 @@ use tracing::info;
 
 use crate::{
     Args,
-    asked::Asked,
     driver::{Driver, Settings},
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
@@ -31,6 +30,7 @@ use crate::{
     locks::Locks,
     metrics::{Metrics, SwitchMetrics},
     mounter::Linux,
+    request_quota::RequestQuota,
     server::{DriverIdentity, DriverNode, Registered, Registrar, serve_csi, serve_registration},
     switch::{DriverObject, Switch, check_driver, follow_config},
     volume::PodsDir,
@@ -75,7 +75,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
             node: limit(max_held),
             namespace: limit(max_held_per_namespace),
         }),
-        asked: Asked::default(),
+        asked: RequestQuota::default(),
         events: EventCache::default(),
         locks: Locks::default(),
         settings: Settings {

@@ -31,7 +31,6 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
-    asked::Asked,
     content::{Facts, Record},
     driver::{Driver, Settings},
     error::DriverProblem,
@@ -47,6 +46,7 @@ use crate::{
         NodePublishVolumeRequest, VolumeCapability,
         volume_capability::{AccessType, MountVolume},
     },
+    request_quota::RequestQuota,
     volume::{AUDIENCE, ConnectorKey, Pod, PodsDir, Token, VolumePath, Wish},
 };
 
@@ -636,7 +636,7 @@ impl<M: Mounter> World<M> {
                 // All pods are of one namespace.
                 namespace: held + 1,
             }),
-            asked: Asked::default(),
+            asked: RequestQuota::default(),
             events: EventCache::default(),
             locks: Locks::default(),
         };

@@ -122,7 +122,7 @@ fn rego_timeout(text: &str) -> Result<Duration, String> {
 
 /// A quiet API server says something on a watch about once a minute.
 const LEAST_STALENESS: Duration = Duration::from_secs(90);
-/// What was taken away an hour ago nobody calls a permission any more.
+/// A higher limit would let a removed permission count for more than an hour.
 const MOST_STALENESS: Duration = Duration::from_hours(1);
 
 fn max_staleness(text: &str) -> Result<Duration, String> {

@@ -1,8 +1,8 @@
 //! How much each caller may have of the service at the same time. A caller that wants more is refused or waits, and no
 //! other caller notices.
 //!
-//! Owns: which connections and tokens count as one caller, and how many calls, streams, messages and questions to the
-//! API server each caller has. Refuses to know: who may ask about what.
+//! Owns: how many calls, streams, messages and questions to the API server each caller has. Refuses to know: which
+//! connections and tokens count as one caller (`caller_identity`), and who may ask about what.
 //!
 //! Invariant: what a caller takes is given back when the last thing that it was taken for is gone, however that ended.
 
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::caller_identity::CallerIdentity;
 use crate::error::Refused;
 use crate::metrics::Metrics;
-use crate::stream_memory::{Memory, StreamMemory};
+use crate::stream_memory::{StreamBudget, StreamMemory};
 
 /// Messages with objects that are in memory at the same time: of all callers, and of one. One has fewer than may be
 /// evaluated before a grant, so that others find a place.
@@ -77,7 +77,7 @@ struct Inner {
     messages: Quota<Arc<CallerIdentity>>,
     batches: Quota<Arc<CallerIdentity>>,
     questions: Quota<Arc<CallerIdentity>>,
-    memory: Arc<Mutex<Memory>>,
+    memory: Arc<Mutex<StreamBudget>>,
 }
 
 /// The quotas of one caller.

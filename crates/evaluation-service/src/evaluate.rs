@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use crate::error::Refused;
-use crate::json_memory::Memory;
+use crate::json_memory::JsonMemory;
 use crate::rego::{Outcome, Pool};
 use crate::slots::Slot;
 use policies::Found;
@@ -149,7 +149,7 @@ pub(crate) async fn judge(
     asked: &Arc<EvaluateChecksRequest>,
     pool: &Pool,
     slot: &Slot<'_>,
-    memory: &Memory,
+    memory: &JsonMemory,
 ) -> Result<Judged, Refused> {
     let is_short = asked.encoded_len() <= SHORT;
     let (policy, prepared, _memory) = if is_short {

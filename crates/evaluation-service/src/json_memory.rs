@@ -26,12 +26,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Memory for questions.
 #[derive(Debug)]
-pub struct Memory {
+pub struct JsonMemory {
     new: Arc<Semaphore>,
     granted: Arc<Semaphore>,
 }
 
-impl Default for Memory {
+impl Default for JsonMemory {
     fn default() -> Self {
         Self {
             new: Arc::new(Semaphore::new(NEW / UNIT)),
@@ -40,7 +40,7 @@ impl Default for Memory {
     }
 }
 
-impl Memory {
+impl JsonMemory {
     /// Waits for so much memory, but not for long. The permit goes where the objects go: they are read to the end, even
     /// if no caller waits for that any more.
     pub(crate) async fn take(
@@ -65,7 +65,7 @@ impl Memory {
 }
 
 #[cfg(test)]
-impl Memory {
+impl JsonMemory {
     /// Whether nothing is taken of it.
     pub(crate) fn is_free(&self) -> bool {
         let Self { new, granted } = self;
@@ -81,7 +81,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_finds_no_room_comes_again_and_what_was_granted_has_its_own() {
-        let memory = Memory::default();
+        let memory = JsonMemory::default();
         let too_much = memory.take(MOST + 1, Purpose::New).await;
         assert!(matches!(too_much, Err(Refused::TooMuchMemory)));
         let mut taken = Vec::new();

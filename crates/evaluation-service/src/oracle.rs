@@ -1,7 +1,7 @@
 //! Scenarios under fault, judged by somebody who shares nothing with the service.
 //!
 //! A history that follows from a seed happens to an API server; the service watches it through pages, events and
-//! failures, and is asked meanwhile. [`reference`] says from DESIGN.md and the rules of RBAC what holds, and
+//! failures, and is asked meanwhile. [`reference`] says from the documents and the rules of RBAC what holds, and
 //! [`judge`] whether what was said could be said: true at a moment that its freshness admits, to somebody who might
 //! ask, on a stream that follows what changes.
 //!

@@ -31,7 +31,7 @@ use crate::error::Refused;
 use crate::evaluate::Judged;
 use crate::evaluate::answer_cache::AnswerCache;
 use crate::evaluate::policies::Policies;
-use crate::json_memory::Memory;
+use crate::json_memory::JsonMemory;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::rego::Pool;
@@ -58,7 +58,7 @@ pub struct Service {
     /// Policies that were read before.
     pub policies: Arc<Policies>,
     /// What questions may take of memory.
-    pub memory: Arc<Memory>,
+    pub memory: Arc<JsonMemory>,
     /// Whether the caches are complete.
     pub readiness: Readiness,
     /// What is counted.

@@ -24,9 +24,9 @@ pub(crate) const UNPROVEN: usize = 64 * 1024;
 
 /// What all streams take, by caller.
 #[derive(Debug)]
-pub(crate) struct Memory(ByteBudget<Arc<CallerIdentity>>);
+pub(crate) struct StreamBudget(ByteBudget<Arc<CallerIdentity>>);
 
-impl Default for Memory {
+impl Default for StreamBudget {
     fn default() -> Self {
         Self(ByteBudget::new(ALL / FREE, ALL))
     }
@@ -35,14 +35,14 @@ impl Default for Memory {
 /// What one stream takes, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct StreamMemory {
-    all: Arc<Mutex<Memory>>,
+    all: Arc<Mutex<StreamBudget>>,
     caller: Arc<CallerIdentity>,
     weight: usize,
     is_proven: bool,
 }
 
 impl StreamMemory {
-    pub(crate) const fn new(all: Arc<Mutex<Memory>>, caller: Arc<CallerIdentity>) -> Self {
+    pub(crate) const fn new(all: Arc<Mutex<StreamBudget>>, caller: Arc<CallerIdentity>) -> Self {
         Self {
             all,
             caller,
@@ -54,7 +54,7 @@ impl StreamMemory {
     /// Takes so much more, or nothing.
     pub(crate) fn grow(&mut self, weight: usize) -> bool {
         let is_room = if self.is_proven {
-            let Memory(all) = &mut *lock(&self.all);
+            let StreamBudget(all) = &mut *lock(&self.all);
             let free = ALL.saturating_sub(all.total() + weight);
             let is_room = all.of(&self.caller) + weight <= free / FREE;
             all.add(&self.caller, if is_room { weight } else { 0 });
@@ -98,7 +98,7 @@ impl Drop for StreamMemory {
     }
 }
 
-fn lock(all: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
+fn lock(all: &Mutex<StreamBudget>) -> MutexGuard<'_, StreamBudget> {
     // Counts change by single steps.
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -107,15 +107,15 @@ fn lock(all: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
 mod tests {
     use super::*;
 
-    fn stream(all: &Arc<Mutex<Memory>>, user: u32) -> StreamMemory {
+    fn stream(all: &Arc<Mutex<StreamBudget>>, user: u32) -> StreamMemory {
         StreamMemory::new(Arc::clone(all), Arc::new(CallerIdentity::Local(user)))
     }
 
-    fn taken(all: &Mutex<Memory>) -> usize {
+    fn taken(all: &Mutex<StreamBudget>) -> usize {
         lock(all).0.total()
     }
 
-    fn proven(all: &Arc<Mutex<Memory>>, user: u32) -> StreamMemory {
+    fn proven(all: &Arc<Mutex<StreamBudget>>, user: u32) -> StreamMemory {
         let mut memory = stream(all, user);
         memory.prove();
         memory

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::Refused;
 use crate::evaluate::{ALL_REGO, namespace_in, policy_in};
-use crate::json_memory::Memory;
+use crate::json_memory::JsonMemory;
 use crate::rego::{Pool, Sound};
 use crate::slots::{Purpose, Slots};
 
@@ -40,7 +40,7 @@ pub(crate) async fn validate(
     policy: UnreadPolicy,
     pool: &Pool,
     slots: &Slots,
-    memory: &Memory,
+    memory: &JsonMemory,
 ) -> Result<ValidatePolicyResponse, Refused> {
     let UnreadPolicy { text, namespace } = policy;
     let (of, taken) = (

@@ -7,9 +7,9 @@
 //! Refuses to know: approvals, requests and the switch. A standing permission is held whether or not approvals are
 //! enabled. Of a policy's checks it says whether they can be judged ([`checks`]), and never what they say.
 //!
-//! Invariant: at no time does anybody hold by a policy what neither the old nor the new state of the world
-//! gives him. Nothing is given but on live reads that are at most five seconds old, and every write is about
-//! the one version that was read.
+//! Invariant: a policy never gives a subject a permission that neither the old nor the new state of the cluster gives.
+//! A permission is given only on live reads that are at most five seconds old, and every write names the version that
+//! was read.
 
 #![allow(
     clippy::doc_markdown,

@@ -1,4 +1,4 @@
-//! The kinds that are never checks, even if a policy names them.
+//! The refusal of a check whose kind cannot be an approval. `connectors_api::approval_kind` decides which kinds can.
 //!
 //! The controller reads some kinds for its own work. A policy of one namespace must not be able to use that to learn
 //! about such objects of another namespace, so these kinds are never read for a check.

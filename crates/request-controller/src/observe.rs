@@ -1,8 +1,8 @@
 //! All reads of one reconciliation: from the caches first, and from the API server before a decision that needs live
 //! reads.
 
+mod checks;
 mod creators;
-mod judge;
 mod lineage;
 mod links;
 mod list_turns;
@@ -30,8 +30,8 @@ use thiserror::Error;
 use tokio::task::yield_now;
 use tracing::warn;
 
+use checks::WholePod;
 use creators::CreatorRule;
-use judge::WholePod;
 use links::LinksRead;
 use objects::{CheckObjects, Look};
 use policy_lists::PolicyLists;
@@ -126,7 +126,7 @@ impl Observer {
             answers: Answers::default(),
             pods: Pods::default(),
             creator_rule: CreatorRule::default(),
-            turns: TenantTurns::of(judge::ASKED_FOR_ONE),
+            turns: TenantTurns::of(checks::ASKED_FOR_ONE),
         }
     }
 

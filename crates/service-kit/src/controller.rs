@@ -1,8 +1,8 @@
 //! What every controller is made of: a queue of jobs, workers, watches that fill it, and the order in which a leader
 //! begins.
 //!
-//! Owns: when a job is looked at, by how many workers, and after which pauses. Refuses to know: what a job is, and what
-//! a look at it does.
+//! Owns: the order in which jobs are looked at, and that shares and pauses are kept. Each controller gives the numbers of
+//! workers, shares and pauses in its own `controller.rs`. Refuses to know: what a job is, and what a look at it does.
 //!
 //! Invariant: one worker looks at a job at a time; a job that comes up meanwhile is looked at once more; an urgent job
 //! never waits for a job that is not.

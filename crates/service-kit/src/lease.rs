@@ -1,14 +1,12 @@
 //! The leader lease: of all replicas one leads, by a Lease object of `coordination.k8s.io`.
 //!
-//! No clock reading of one machine is ever compared with one of another. A candidate takes the lease
-//! from its holder when *it* has seen the record unchanged for the lease's duration, on its own
-//! monotonic clock; a holder stops leading when its own monotonic clock says that it sent its last
-//! successful renewal too long ago, which is sooner, because the others cannot have seen that renewal
-//! before it was sent. The times in the record are for people. Writes carry the resource version that
-//! the decision was made from, so that a takeover and a renewal exclude each other.
+//! Clock readings of two machines are never compared. A candidate takes over when it has seen an unchanged record for
+//! the lease's duration, by its own monotonic clock. A holder stops earlier: it counts from the moment it *sent* its last
+//! successful renewal, which the others can only have seen later. The times in the record are for people. Writes carry
+//! the resource version that the decision was made from, so that a takeover and a renewal exclude each other.
 //!
-//! [`Leadership::is_leader`] compares with the clock on every call: a process that was frozen, or whose
-//! lease task is late, is no leader once its time is up, though nobody has told it yet.
+//! [`Leadership::is_leader`] compares with the clock on every call. A process that was frozen, or whose lease task is
+//! late, is no leader once its time is up, also when no event has told it yet.
 //!
 //! One gap is left: when somebody deletes the object, a replica that starts just then finds no trace of
 //! a holder. It leads at once, for otherwise every first installation would wait. One that was told that

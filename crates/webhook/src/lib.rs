@@ -1,14 +1,15 @@
 //! Admission of what people write in our API group, and the certificates of the installation.
 //!
-//! Owns: what the API server asks before an `AccessRequest` is created, before an `AccessPolicy` is written and about
-//! the class labels of a `Connector`; and the one certificate authority of the installation with the serving
-//! certificates of webhook and evaluation service.
+//! Owns: what the API server asks before an `AccessRequest` is created, before an `AccessPolicy` is written, about the
+//! class labels of a `Connector` and the creator of a `PipelineRun`; and the one certificate authority of the
+//! installation with the serving certificates of webhook and evaluation service.
 //!
-//! Refuses to know what policies come to, approvals and grants: what is admitted has been granted nothing, and the
-//! controllers check again everything but who wrote it.
+//! Refuses to know what policies come to, approvals and grants: an admitted object has been granted nothing, and the
+//! controllers check again everything but its author.
 //!
-//! Invariant: what cannot be judged is refused; nobody hands out what he may not change himself; whoever may not get a
-//! pod learns nothing about it; no certificate is in use before those who have to trust it were told.
+//! Invariant: an object that cannot be judged is refused. A policy gives no access to a connector that its author may
+//! not change. A user who may not get a pod learns nothing about it. A certificate is used only after its authority was
+//! published.
 
 mod admission;
 mod args;

@@ -46,7 +46,7 @@ words! {
         GrantsNothing,
         /// A rule names another API group than the connectors'.
         WrongApiGroup,
-        /// A rule names another capability than the policy.
+        /// A rule names another permission than the policy.
         WrongPermission,
         /// A resource that is not allowed in a rule here.
         InvalidResource,

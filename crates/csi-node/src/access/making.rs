@@ -10,9 +10,9 @@ use evaluation_api::access::Requestable;
 use tokio::time::Instant;
 
 use crate::{
-    asked::Asked,
     hold_quota::Full,
     kubernetes::{Created, Kubernetes, Lookup, asks_the_same, request},
+    request_quota::RequestQuota,
     volume::{ConnectorKey, Wish},
 };
 
@@ -43,7 +43,7 @@ pub(super) enum Attempt {
 /// The request of one case.
 pub(super) struct Making<'a, K> {
     kubernetes: &'a K,
-    asked: &'a Asked,
+    asked: &'a RequestQuota,
     wish: &'a Wish,
     connector: &'a ConnectorKey,
     /// The request that we would make.
@@ -58,7 +58,7 @@ impl<'a, K: Kubernetes> Making<'a, K> {
     /// Not made yet.
     pub(super) fn new(
         kubernetes: &'a K,
-        asked: &'a Asked,
+        asked: &'a RequestQuota,
         wish: &'a Wish,
         connector: &'a ConnectorKey,
     ) -> Self {

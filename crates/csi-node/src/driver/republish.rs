@@ -47,7 +47,7 @@ enum Answer {
 }
 
 fn admitted(request: String) -> Heard {
-    Heard::Held(Admitted {
+    Heard::Allowed(Admitted {
         request,
         since: Instant::now(),
     })
@@ -138,7 +138,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             Answer::Yes { pod_form, request } => {
                 self.held(wish, connector, emptied, pod_form, request).await
             }
-            Answer::No(request) => Heard::Over(request),
+            Answer::No(request) => Heard::NotAllowed(request),
         }
     }
 

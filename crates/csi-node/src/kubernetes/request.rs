@@ -7,7 +7,7 @@ use connectors_api::{
         RequestSubject, RequestSubjectKind,
     },
     labels,
-    request_name::RequestTuple,
+    request_name::RequestIdentity,
 };
 use kube::core::ObjectMeta;
 
@@ -18,7 +18,7 @@ pub(crate) fn request(wish: &Wish, connector: &ConnectorKey) -> AccessRequest {
     let Wish {
         pod, permission, ..
     } = wish;
-    let name = RequestTuple {
+    let name = RequestIdentity {
         subject_namespace: &pod.namespace,
         subject_name: &pod.service_account,
         connector: &connector.name,

@@ -28,7 +28,6 @@ use super::{
     truth::Asker,
 };
 use crate::{
-    asked::Asked,
     driver::{Driver, Settings, UnpublishError},
     error::PublishError,
     event_cache::EventCache,
@@ -37,6 +36,7 @@ use crate::{
     locks::Locks,
     metrics::Metrics,
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
+    request_quota::RequestQuota,
     testing::{KUBELET, NODE},
     volume::{PodsDir, VolumePath},
 };
@@ -149,7 +149,7 @@ impl Process {
             metrics,
             stop,
             holds: HoldQuota::new(ROOM),
-            asked: Asked::default(),
+            asked: RequestQuota::default(),
             events: EventCache::default(),
             locks: Locks::default(),
         };

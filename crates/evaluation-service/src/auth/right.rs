@@ -1,4 +1,4 @@
-//! What callers may be allowed to ask.
+//! The rights that a caller can have. Each call asks for its own where it is answered: `service`, `batch`, `stream`.
 
 /// A right, which is a verb of RBAC: to `create` evaluations in a namespace, or a part of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -37,7 +37,7 @@ fn asked(length: usize) -> EvaluateChecksRequest {
 
 #[tokio::test]
 async fn what_a_large_question_takes_is_taken_until_it_is_judged() {
-    let (memory, slots) = (Memory::default(), Slots::new(1));
+    let (memory, slots) = (JsonMemory::default(), Slots::new(1));
     let pool = Pool::without_workers();
     let slot = slots.take("tools", Purpose::New).await.unwrap();
     let asked = Arc::new(asked(2 * SHORT));
@@ -56,7 +56,11 @@ async fn what_a_large_question_takes_is_taken_until_it_is_judged() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_lacks_modules_is_not_told_again_for_the_same_question() {
     // The namespace has its workers busy until the time of the call is over.
-    let (memory, slots, pool) = (Memory::default(), Slots::new(1), Pool::without_workers());
+    let (memory, slots, pool) = (
+        JsonMemory::default(),
+        Slots::new(1),
+        Pool::without_workers(),
+    );
     let slot = slots.take("tools", Purpose::New).await.unwrap();
     let _busy = slot.worker().await;
     let asked = Arc::new(asked(1));

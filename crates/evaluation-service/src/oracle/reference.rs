@@ -1,4 +1,4 @@
-//! Who may do what, naively: the rules of RBAC and of DESIGN.md over objects as they are stored.
+//! Who may do what, naively: the rules of RBAC and of the documents over objects as they are stored.
 //!
 //! Nothing here uses what the service decides with.
 

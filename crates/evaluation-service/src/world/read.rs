@@ -1,4 +1,4 @@
-//! How the text of an object is read, without what nobody here looks at.
+//! Parsers of watched objects that skip the fields which this service does not use, such as `managedFields`.
 //!
 //! More than half of a stored object tells who wrote which of its fields. Read like the rest, that becomes the
 //! larger part of the work and of the memory of a start.

@@ -1,8 +1,8 @@
 //! The writes that lead from what is there to what is wanted, in their order.
 //!
-//! At each moment in between, whoever holds something holds it in what was there or in what is wanted, and
-//! what is in both is held throughout. First everything is taken back that is to be taken back:
-//! 1. RoleBindings lose who must not be in them, before their Role says anything new. What refers to another
+//! After each write, a subject has only permissions that the old or the wanted objects give it. A permission that both
+//! give is never interrupted. Removals come first:
+//! 1. RoleBindings lose the subjects that must not be in them, before their Role says anything new. What refers to another
 //!    Role, or to a Role with rules that are not wanted any more and a name that is not either, goes.
 //! 2. Roles get their rules, those that lose something first. A RoleBinding whose Role stays as it is changes
 //!    in one write.

@@ -1,4 +1,5 @@
-//! The state of one policy for one request. Policies are independent of each other.
+//! The state of one policy for one request, and when the policy must be looked at again (`due`). Policies are independent
+//! of each other.
 
 use connectors_api::{
     access_policy::Limits,

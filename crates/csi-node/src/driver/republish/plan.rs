@@ -10,9 +10,9 @@ use crate::{access::Admitted, mounter::Passage, volume::ConnectorKey};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// It is allowed.
-    Held(Admitted),
+    Allowed(Admitted),
     /// It is not. The phase is that of the pod's request, if there is one that says its phase.
-    Over(Request),
+    NotAllowed(Request),
     /// There is no answer.
     Unknown,
 }
@@ -75,8 +75,8 @@ pub(super) fn plan(heard: &[(ConnectorKey, Heard)], content: Content, on_enable:
     let mut over = Vec::new();
     for (connector, heard) in heard {
         match heard {
-            Heard::Held(admitted) => held.push(admitted.clone()),
-            Heard::Over(request) => over.push((connector, *request)),
+            Heard::Allowed(admitted) => held.push(admitted.clone()),
+            Heard::NotAllowed(request) => over.push((connector, *request)),
             Heard::Unknown => {}
         }
     }
@@ -133,7 +133,7 @@ mod tests {
     use crate::testing::{key, seen};
 
     fn held() -> Heard {
-        Held(Admitted {
+        Allowed(Admitted {
             request: String::new(),
             since: Instant::now(),
         })
@@ -153,8 +153,8 @@ mod tests {
         );
         let to_ask = |name: &&str| (key(name), Requestable::Yes);
         let ask = |names: &[&str]| Act::Ask(names.iter().map(to_ask).collect());
-        let missing = Over(Missing(Requestable::Yes));
-        let (waits, decided) = (Over(Waits), Over(Decided));
+        let missing = NotAllowed(Missing(Requestable::Yes));
+        let (waits, decided) = (NotAllowed(Waits), NotAllowed(Decided));
         let none = [missing.clone(), missing.clone()];
         let mixed = [held(), missing.clone()];
         let late = [waits.clone(), missing.clone()];
@@ -205,9 +205,9 @@ mod tests {
     fn any_heard() -> impl Strategy<Value = Heard> {
         prop_oneof![
             Just(held()),
-            Just(Over(Missing(Requestable::No))),
-            Just(Over(Waits)),
-            Just(Over(Decided)),
+            Just(NotAllowed(Missing(Requestable::No))),
+            Just(NotAllowed(Waits)),
+            Just(NotAllowed(Decided)),
             Just(Unknown),
         ]
     }
@@ -221,7 +221,7 @@ mod tests {
             on_enable in prop::sample::select(OnEnable::ALL.to_vec()),
         ) {
             let act = planned(&heard, content, on_enable);
-            let over = heard.iter().any(|it| matches!(it, Over(_)));
+            let over = heard.iter().any(|it| matches!(it, NotAllowed(_)));
             prop_assert_eq!(over, matches!(act, Act::Empty(_, Gated)));
             prop_assert!(!matches!(act, Act::Keep(..) | Act::Ask(_) | Act::Empty(_, WhileOff)));
         }
@@ -233,7 +233,7 @@ mod tests {
             on_enable in prop::sample::select(OnEnable::ALL.to_vec()),
         ) {
             let act = planned(&heard, content, on_enable);
-            let all = heard.iter().all(|it| matches!(it, Held(_)));
+            let all = heard.iter().all(|it| matches!(it, Allowed(_)));
             prop_assert_eq!(matches!(act, Act::Refill(_)), all && content == Gone);
             prop_assert_eq!(act == Act::Fine, all && content != Gone);
         }

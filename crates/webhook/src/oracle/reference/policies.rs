@@ -1,4 +1,4 @@
-//! Access policies: DESIGN §4.2, docs/policies.md "Who may write what" and "What is refused".
+//! Access policies: as docs/policies.md describes them in "Who may write what" and "What is refused".
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Access requests: DESIGN §4.3, docs/policies.md "What is refused".
+//! Access requests: as docs/policies.md describes them in "What is refused".
 
 use std::collections::BTreeSet;
 

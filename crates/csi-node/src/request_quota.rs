@@ -1,8 +1,7 @@
-//! Which connectors the pods of this node wait for: one pod, one price.
+//! How many access requests the pods of this node may cause: at most `MOST_OF_A_POD` for a pod, over all its volumes and
+//! calls.
 //!
-//! A request lives in the namespace of its connector, and so with somebody else; a wait without one is followed
-//! all the same. Both are counted for a pod, over all its volumes and calls. A process that restarts begins anew:
-//! the webhook counts as well.
+//! A wait without a request counts too. The count is lost at a restart; the webhook has its own.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,7 +21,7 @@ const IDLE: Duration = Duration::from_mins(30);
 
 /// The requests of pods that wait, or waited lately.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(Mutex<HashMap<String, OfPod>>);
+pub(crate) struct RequestQuota(Mutex<HashMap<String, OfPod>>);
 
 #[derive(Debug)]
 struct OfPod {
@@ -30,7 +29,7 @@ struct OfPod {
     last: Instant,
 }
 
-impl Asked {
+impl RequestQuota {
     /// Counts a request of a pod before it is made, or would be. One that was counted already may be made again.
     pub(crate) fn count(
         &self,
@@ -95,7 +94,7 @@ mod tests {
         key(&format!("tools/c{number}"))
     }
 
-    fn full(asked: &Asked, pod: &str) -> usize {
+    fn full(asked: &RequestQuota, pod: &str) -> usize {
         (0..100)
             .take_while(|number| {
                 let connector = connector(*number);
@@ -106,7 +105,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pod_asks_for_its_share_and_for_that_as_often_as_it_likes() {
-        let asked = Asked::default();
+        let asked = RequestQuota::default();
         assert_eq!(full(&asked, "greedy"), MOST_OF_A_POD);
         let again = asked.count("greedy", &connector(0), Permission::Apis);
         assert_eq!(again, Ok(()));
@@ -117,7 +116,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pod_is_forgotten_when_its_volumes_go_or_when_it_is_idle_for_long() {
-        let asked = Asked::default();
+        let asked = RequestQuota::default();
         full(&asked, "unpublished");
         full(&asked, "idle");
         full(&asked, "waiting");
@@ -139,7 +138,7 @@ mod tests {
     /// The kubelet's longest pause, for ten lifetimes of what is remembered, while other pods come and go.
     #[tokio::test(start_paused = true)]
     async fn a_pod_that_asks_without_pause_has_its_share_once_however_long_that_is() {
-        let asked = Asked::default();
+        let asked = RequestQuota::default();
         assert_eq!(full(&asked, "greedy"), MOST_OF_A_POD);
         for round in 0..150 {
             advance(Duration::from_mins(2)).await;
@@ -162,7 +161,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_only_alike_is_counted_apart() {
-        let asked = Asked::default();
+        let asked = RequestQuota::default();
         for pod in ["uid-1", "uid-10", "UID-1"] {
             assert_eq!(full(&asked, pod), MOST_OF_A_POD, "{pod}");
         }
@@ -181,7 +180,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_memory_has_an_end() {
-        let asked = Asked::default();
+        let asked = RequestQuota::default();
         for pod in 0..MOST_PODS {
             let pod = pod.to_string();
             asked.count(&pod, &connector(0), Permission::Apis).unwrap();

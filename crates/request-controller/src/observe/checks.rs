@@ -1,4 +1,4 @@
-//! Judges the checks of a policy: collects their objects, and asks the evaluation service.
+//! Collects the objects of a policy's checks, and asks the evaluation service to judge them.
 
 use std::{
     collections::BTreeMap,
