@@ -134,11 +134,12 @@ fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Te
             ..Outcome::plain(status)
         };
     };
+    // A request is kept until its grants are confirmed gone. The failure of a removal repeats the look, and no time does.
+    let is_confirmed = old.phase != Some(Phase::Revoked) || old.revoked_at.is_some();
     let due = since.checked_add(kept_for(&old, terms)).ok();
+    let due = due.filter(|_| is_confirmed);
     Outcome {
-        // A request is kept until its grants are confirmed gone.
-        delete: due.is_some_and(|due| now >= due)
-            && (old.phase != Some(Phase::Revoked) || old.revoked_at.is_some()),
+        delete: due.is_some_and(|due| now >= due),
         due,
         ..Outcome::plain(old)
     }

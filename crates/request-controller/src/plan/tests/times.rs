@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::scene::{Scene, answer};
+use crate::plan::Action;
 use crate::seen::{Judged, PodSeen, StandingSeen};
 
 fn lasting(scene: Scene, name: &str, limit: &str) -> Scene {
@@ -135,4 +136,34 @@ fn what_is_granted_again_ends_when_it_would_have_ended() {
         (2, end)
     );
     assert_eq!(due(&again), Some(50));
+}
+
+/// The retention is over, and a Role that cannot be deleted keeps the request: the look is repeated because the removal
+/// failed, and not because of a time that is past.
+#[test]
+fn a_request_whose_grant_is_not_confirmed_gone_is_neither_deleted_nor_looked_at_because_of_the_time()
+ {
+    let gone = Scene::granted()
+        .with(|seen| seen.pod = PodSeen::Gone)
+        .carried_out();
+    let at = gone.status().ended_at;
+    let old = |revoked_at| {
+        let gone = gone
+            .clone()
+            .carried_out()
+            .after(SignedDuration::from_hours(1000));
+        let plan = gone
+            .with(|seen| {
+                let status = seen.request.status.as_mut().unwrap();
+                assert_eq!(status.phase, Some(Phase::Revoked));
+                status.revoked_at = revoked_at;
+            })
+            .plan();
+        (
+            plan.actions.contains(&Action::DeleteRequest),
+            plan.requeue.is_some(),
+        )
+    };
+    assert_eq!(old(None), (false, false));
+    assert!(old(at).0);
 }
