@@ -118,6 +118,8 @@ pub struct Evidence {
 /// Where a pipeline run comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
+    /// The name of the run.
+    pub run: String,
     /// When the run was created.
     pub created: Timestamp,
     /// Who created it, by its annotation. It is true only where an admission rule keeps it so.
@@ -337,7 +339,10 @@ fn prove<'a>(question: &Question<'a>, left: &'a mut usize) -> Step<Evidence> {
     let of_task_run = proof.child(RunKind::TaskRun, &task_run);
     let of_pod = pod::check(&pod, &task_run);
     let of_custom_run = proof.child(RunKind::CustomRun, &custom_run);
-    let of_approval = approval::check(&approval, &custom_run);
+    let of_approval = both(
+        approval::check(&approval, &custom_run),
+        proof.is_labelled(&approval),
+    );
     let pod_side = both(of_task_run, of_pod);
     both(pod_side, both(of_custom_run, of_approval))?;
     let approvals = approval::decision(&approval)?;

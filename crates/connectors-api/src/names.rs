@@ -29,6 +29,8 @@ pub const CREATOR: &str = "connectors.alauda.io/creator";
 
 /// The `ValidatingAdmissionPolicy` that keeps [`CREATOR`] true, and its binding.
 pub const CREATOR_RULE: &str = "pipelinerun-creators.connectors.alauda.io";
+/// The `ValidatingAdmissionPolicy` that keeps the answers of approvers apart, and its binding.
+pub const ANSWER_RULE: &str = "approval-answers.connectors.alauda.io";
 
 /// True for a valid name of a namespace.
 #[must_use]

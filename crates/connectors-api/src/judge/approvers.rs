@@ -76,7 +76,9 @@ impl fmt::Display for Short {
         if *without_creator {
             f.write_str(", and that of the creator of the run does not count")?;
         }
-        Ok(())
+        f.write_str(
+            "; the gate takes no more answers: start a new run that asks for more approvals",
+        )
     }
 }
 
@@ -91,9 +93,12 @@ pub(super) fn of(object: &Value) -> Approvals {
             continue;
         };
         match approver.get("type").and_then(Value::as_str) {
-            // Objects from before groups existed have no type.
+            // Objects from before groups existed have no type; the gate reads null in the same way.
             None | Some("" | "User")
-                if approver.get("type").is_none_or(Value::is_string) && says_yes(approver) =>
+                if approver
+                    .get("type")
+                    .is_none_or(|it| it.is_string() || it.is_null())
+                    && says_yes(approver) =>
             {
                 approvals
                     .0
@@ -151,34 +156,44 @@ fn says_yes(approver: &Value) -> bool {
     approver.get("input").and_then(Value::as_str) == Some(YES)
 }
 
+/// True when a user is one of the wanted approvers, and not excluded.
+fn counts(wanted: &Approvers, excluded: Option<&str>, person: &str, said: &Said) -> bool {
+    let Approvers {
+        users,
+        groups,
+        minimum: _,
+        not_requester,
+    } = wanted;
+    let is_anybody = *not_requester && users.is_empty() && groups.is_empty();
+    let is_wanted = is_anybody
+        || users.iter().any(|it| it == person)
+        || groups.iter().any(|group| said.groups.contains(group));
+    is_wanted && excluded != Some(person)
+}
+
 impl Approvals {
     /// Checks that enough of the wanted users approved. Each user counts once, and an excluded user not at all.
     pub(super) fn meet(&self, wanted: &Approvers, excluded: Option<&str>) -> Result<(), Short> {
-        let Approvers {
-            users,
-            groups,
-            minimum,
-            not_requester,
-        } = wanted;
-        let counts_for_all = *not_requester && users.is_empty() && groups.is_empty();
-        let counts = |(person, said): &(&String, &Said)| {
-            let is_wanted = counts_for_all
-                || users.contains(person)
-                || groups.iter().any(|group| said.groups.contains(group));
-            is_wanted && excluded != Some(person.as_str())
-        };
+        let counts = |(person, said): &(&String, &Said)| counts(wanted, excluded, person, said);
         let have = self.0.iter().filter(counts).count();
         // Without any approval it is never enough, whatever the policy says.
-        let need = usize::try_from(*minimum).unwrap_or(1).max(1);
+        let need = usize::try_from(wanted.minimum).unwrap_or(1).max(1);
         if have >= need {
             Ok(())
         } else {
             Err(Short {
                 have,
                 need,
-                without_creator: *not_requester,
+                without_creator: wanted.not_requester,
             })
         }
+    }
+
+    /// The approvals of the wanted users alone.
+    pub(super) fn counted(mut self, wanted: &Approvers, excluded: Option<&str>) -> Self {
+        self.0
+            .retain(|person, said| counts(wanted, excluded, person, said));
+        self
     }
 
     /// The names of the approving users, and the approvals with a group or a message, both ordered by name.

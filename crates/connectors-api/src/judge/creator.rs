@@ -17,34 +17,41 @@ pub(super) enum Creator {
     /// This user.
     Known(String),
     /// Nothing guarantees who it is. The text says why, and what helps.
-    Unknown(&'static str),
+    Unknown(String),
 }
 
 impl Creator {
     pub(super) fn of(origin: Option<&Origin>, rule_since: Option<Timestamp>, stage: Stage) -> Self {
-        let Some(Origin { created, creator }) = origin else {
-            return Self::Unknown("its pipeline run is not there any more");
+        let Some(Origin {
+            run,
+            created,
+            creator,
+        }) = origin
+        else {
+            return Self::Unknown("its pipeline run is not there any more".to_owned());
         };
         if stage == Stage::BeforeGrant {
             let Some(since) = rule_since else {
                 return Self::Unknown(
                     "no admission rule keeps the creators of pipeline runs true: ask the administrator to set the \
-                     chart value tekton.creators.enabled, and start the run anew",
+                     chart value tekton.creators.enabled, and start the run anew"
+                        .to_owned(),
                 );
             };
             if created.duration_since(since) <= RULE_STARTS {
-                return Self::Unknown(
-                    "the pipeline run is older than the admission rule that keeps creators true: start the run anew",
-                );
+                return Self::Unknown(format!(
+                    "PipelineRun {run} was created before the admission rule that keeps creators true, or within a \
+                     minute after it: start it anew"
+                ));
             }
         }
-        creator.clone().map_or(
-            Self::Unknown(
-                "the pipeline run does not say who created it, because the webhook did not answer in time: start \
-                 the run anew",
-            ),
-            Self::Known,
-        )
+        let unnamed = || {
+            Self::Unknown(format!(
+                "PipelineRun {run} names no creator, because the webhook gave no answer in time or the name of the user \
+                 has more than 512 bytes: start it anew"
+            ))
+        };
+        creator.clone().map_or_else(unnamed, Self::Known)
     }
 }
 
@@ -54,6 +61,7 @@ mod tests {
 
     fn of(created: &str, creator: Option<&str>, since: Option<&str>, stage: Stage) -> Creator {
         let origin = Origin {
+            run: "run".to_owned(),
             created: created.parse().unwrap(),
             creator: creator.map(str::to_owned),
         };

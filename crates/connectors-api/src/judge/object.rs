@@ -68,7 +68,7 @@ impl Object {
             value,
             seen: None,
             proof: None,
-            creator: Creator::Unknown("no proof of lineage leads to its pipeline run"),
+            creator: Creator::Unknown("no proof of lineage leads to its pipeline run".to_owned()),
         }
     }
 
@@ -163,6 +163,7 @@ impl Object {
             );
             (outcome, reason.into(), message)
         };
+        let approvals = approvals.map(|it| self.counted(it, check));
         let (approved_by, mut approvals) = approvals.map(Approvals::told).unwrap_or_default();
         if is_foreign {
             // Messages and groups are of the pod's namespace alone.
@@ -227,6 +228,18 @@ impl Object {
             approvals: Vec::new(),
             lineage: Vec::new(),
             identity,
+        }
+    }
+
+    /// The approvals that count for a check. All of them, while nothing says which do.
+    fn counted(&self, approvals: Approvals, check: &Check) -> Approvals {
+        let Some(wanted) = &check.approvers else {
+            return approvals;
+        };
+        match &self.creator {
+            _ if !wanted.not_requester => approvals.counted(wanted, None),
+            Creator::Known(creator) => approvals.counted(wanted, Some(creator)),
+            Creator::Unknown(_) => approvals,
         }
     }
 

@@ -252,11 +252,15 @@ fn is_text_or_absent(approval: &Object<'_>) -> bool {
     state.is_none_or(|it| it.is_string() || it.is_null())
 }
 
-/// A rejection without an approver who said no, and without a response, is the gate's timeout.
+/// A rejection that no approver gave is the gate's timeout.
 fn rejection<T>(approval: &Object<'_>) -> Step<T> {
-    let has_no_answer =
-        says_no(approval) == 0 && approval.list("/status/approversResponse").is_empty();
-    if has_no_answer {
+    // The gate records who said yes before the time was over.
+    let mut responses = approval.list("/status/approversResponse").iter();
+    let was_refused = responses.any(|it| {
+        let mut members = super::object::list(it, "/groupMembers").iter();
+        responds_no(it) || members.any(responds_no)
+    });
+    if says_no(approval) == 0 && !was_refused {
         let message = format!("{approval} timed out: its approvers did not decide in time");
         return refused(LineageReason::TimedOut, message);
     }
@@ -277,6 +281,10 @@ fn quorum(approval: &Object<'_>) -> Step<Vec<Approval>> {
         return refused(LineageReason::QuorumNotMet, message);
     }
     Ok(approvers.into_values().collect())
+}
+
+fn responds_no(response: &Value) -> bool {
+    text(response, "/response") == "rejected"
 }
 
 fn says(entry: &Value, word: &str) -> bool {

@@ -77,6 +77,28 @@ impl<'a> Proof<'a> {
         self.not_listed(kind, owner.name)
     }
 
+    /// The labels by which policies select an approval are those of its run and pipeline task. The gate's webhook lets
+    /// every approver change them.
+    pub(super) fn is_labelled(&self, approval: &Object<'_>) -> Step {
+        let mut entries = self.entries(RunKind::CustomRun, approval.name);
+        let task = entries.next().map(|it| text(it, "/pipelineTaskName"));
+        let labels = [
+            ("tekton.dev/pipelineRun", Some(self.run.name)),
+            ("tekton.dev/pipelineRunUID", Some(self.run.uid)),
+            ("tekton.dev/pipelineTask", task),
+        ];
+        let all = approval.value.pointer("/metadata/labels");
+        for (label, own) in labels {
+            let said = all.and_then(|it| it.get(label)).and_then(Value::as_str);
+            if said.is_some_and(|it| Some(it) != own) {
+                let message =
+                    format!("{approval} has the label {label} of another run or pipeline task");
+                return refused(LineageReason::OtherLabels, message);
+            }
+        }
+        Ok(())
+    }
+
     /// The pipeline tasks whose children may have a name. The names of a matrix end in numbers, of which there may be
     /// any.
     fn makers(&self, kind: RunKind, child: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {

@@ -85,6 +85,8 @@ words! {
         AmbiguousFields,
         /// The ApprovalTask wants another number of approvals than the CustomRun's parameters.
         OtherApprovalCount,
+        /// The ApprovalTask carries labels of another run or pipeline task.
+        OtherLabels,
         /// The status says approved, but too few approvers said so, or one said no.
         QuorumNotMet,
         /// An approver said no.

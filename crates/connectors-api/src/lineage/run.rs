@@ -24,6 +24,7 @@ pub(super) fn origin(run: &Object<'_>) -> Origin {
     let annotations = run.value.pointer("/metadata/annotations");
     let creator = annotations.and_then(|it| it.get(CREATOR)?.as_str());
     Origin {
+        run: run.name.to_owned(),
         created: run.created,
         creator: creator.filter(|it| !it.is_empty()).map(str::to_owned),
     }

@@ -297,12 +297,17 @@ pub(super) fn no_policy(request: &AccessRequest, near: &[NearMiss]) -> String {
 }
 
 /// The message of a rejection: that it is final, and the remedy. The reason is cut rather than the remedy.
-pub(super) fn for_good(request: &AccessRequest, reason: &str) -> String {
+pub(super) fn for_good(request: &AccessRequest, reason: &str, is_of_a_run: bool) -> String {
     let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
     let name = request.metadata.name.as_deref().unwrap_or_default();
-    let help = format!(
-        "; this is final for this pod: start a new pod, or a user who may delete requests runs kubectl -n {namespace} delete areq {name}"
-    );
+    let help = if is_of_a_run {
+        // The approval of a run is final, and users start no pods of runs.
+        "; this is final for this pipeline run: start a new one".to_owned()
+    } else {
+        format!(
+            "; this is final for this pod: start a new pod, or a user who may delete requests runs kubectl -n {namespace} delete areq {name}"
+        )
+    };
     let room = evidence::LONGEST.saturating_sub(help.len());
     format!("{}{help}", evidence::cut(reason.to_owned(), room))
 }

@@ -314,7 +314,11 @@ impl Draft<'_> {
             .is_true(AccessPolicyMatched::AccessPolicyMatched, "");
         self.conditions
             .is_false(AccessCheckReady::AccessCheckRejected, message.clone());
-        let message = tell::for_good(&self.seen.request, &message);
+        let is_of_a_run = decided.is_some_and(|it| {
+            let mut refs = it.entry.check_refs.iter();
+            refs.any(|it| !it.lineage.is_empty())
+        });
+        let message = tell::for_good(&self.seen.request, &message, is_of_a_run);
         Outcome {
             at_pod: at_pod(decided),
             ..self.end(Phase::Rejected, reason, message)

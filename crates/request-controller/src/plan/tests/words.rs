@@ -33,8 +33,12 @@ fn each_reason_has_its_sentence() {
             "no AccessPolicy of this namespace with checkGrantedPermission selects connector harbor for permission apis and accepts ServiceAccount apps/builder; kubectl get apol lists them",
         ),
         (
-            tell::for_good(&request, "policy p: check c: no"),
+            tell::for_good(&request, "policy p: check c: no", false),
             "policy p: check c: no; this is final for this pod: start a new pod, or a user who may delete requests runs kubectl -n apps delete areq harbor-1",
+        ),
+        (
+            tell::for_good(&request, "policy p: check c: no", true),
+            "policy p: check c: no; this is final for this pipeline run: start a new one",
         ),
         (
             tell::wrong_subject(&request),

@@ -52,6 +52,15 @@ pub(super) const ROWS: &[Row] = &[
     (R::AmbiguousFields, "a list in another case", plain, |it| {
         it.approval["spec"]["Approvers"] = serde_json::Value::Null;
     }),
+    (R::OtherLabels, "another pipeline task", plain, |it| {
+        it.approval["metadata"]["labels"]["tekton.dev/pipelineTask"] = "deploy".into();
+    }),
+    (R::OtherLabels, "another run", plain, |it| {
+        it.approval["metadata"]["labels"]["tekton.dev/pipelineRun"] = "other".into();
+    }),
+    (R::OtherLabels, "the UID of another run", plain, |it| {
+        it.approval["metadata"]["labels"]["tekton.dev/pipelineRunUID"] = "other".into();
+    }),
     (
         R::OtherApprovalCount,
         "less",
@@ -98,8 +107,18 @@ pub(super) const ROWS: &[Row] = &[
         it.approval["status"] = json!({"state": "rejected"});
     }),
     (R::Rejected, "with a response", plain, |it| {
-        it.approval["status"] =
-            json!({"state": "rejected", "approversResponse": [{"name": "alice"}]});
+        it.approval["status"] = json!({"state": "rejected", "approversResponse": [{"name": "alice", "response": "rejected"}]});
+    }),
+    (R::Rejected, "in the response of a member", plain, |it| {
+        let members = json!([{"name": "bob", "response": "rejected"}]);
+        it.approval["status"] = json!({
+            "state": "rejected", "approversResponse": [{"name": "qa", "response": "", "groupMembers": members}],
+        });
+    }),
+    (R::TimedOut, "after a yes", plain, |it| {
+        it.approval["status"] = json!({
+            "state": "rejected", "approversResponse": [{"name": "alice", "response": "approved"}],
+        });
     }),
     (R::TimedOut, "without a response", plain, |it| {
         it.approval["status"] = json!({"state": "rejected", "approversResponse": []});
