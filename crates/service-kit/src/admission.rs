@@ -10,13 +10,36 @@ use kube::{Api, Client, Resource, ResourceExt};
 
 use crate::retry::{CallError, Policy};
 
-/// Since when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects. None if they
-/// do not.
+/// Since when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects of every author.
+/// None if they do not.
 pub async fn rule_since(
     client: &Client,
     calls: &Policy,
     name: &str,
 ) -> Result<Option<Timestamp>, CallError> {
+    let rule = rule(client, calls, name).await?;
+    Ok(rule.and_then(|(policy, binding)| {
+        let created = policy
+            .creation_timestamp()
+            .max(binding.creation_timestamp());
+        let conditions = policy.spec.as_ref().map(|it| &it.match_conditions);
+        let is_of_all = conditions.is_some_and(Option::is_none);
+        created.map(|it| it.0).filter(|_| is_of_all)
+    }))
+}
+
+/// True when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects. The conditions of
+/// the policy may except authors.
+pub async fn is_in_force(client: &Client, calls: &Policy, name: &str) -> Result<bool, CallError> {
+    Ok(rule(client, calls, name).await?.is_some())
+}
+
+/// The policy and its binding, if both are there to stay and refuse objects in every namespace.
+async fn rule(
+    client: &Client,
+    calls: &Policy,
+    name: &str,
+) -> Result<Option<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)>, CallError> {
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client.clone());
     let policy = calls.call(format!("get validatingadmissionpolicy {name}"), || {
@@ -33,10 +56,7 @@ pub async fn rule_since(
     let is_going = [policy.meta(), binding.meta()]
         .iter()
         .any(|it| it.deletion_timestamp.is_some());
-    let created = policy
-        .creation_timestamp()
-        .max(binding.creation_timestamp());
-    Ok(created.map(|it| it.0).filter(|_| is_strict && !is_going))
+    Ok((is_strict && !is_going).then_some((policy, binding)))
 }
 
 /// True when the policy looks at every object of its kinds, and refuses where it cannot look.
@@ -54,7 +74,7 @@ fn is_strict(policy: &ValidatingAdmissionPolicy) -> bool {
                 || it.exclude_resource_rules.is_some()
         });
         let fails = spec.failure_policy.as_deref().unwrap_or("Fail") == "Fail";
-        fails && !is_limited && spec.match_conditions.is_none()
+        fails && !is_limited
     })
 }
 

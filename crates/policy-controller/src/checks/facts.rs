@@ -7,7 +7,11 @@ use std::{
     time::Duration,
 };
 
-use connectors_api::{access_policy::ObjectKind, approval_kind::may_approve, names::CREATOR_RULE};
+use connectors_api::{
+    access_policy::ObjectKind,
+    approval_kind::may_approve,
+    names::{ANSWER_RULE, CREATOR_RULE},
+};
 use evaluation_api::{
     client::{CallError as EvaluationError, Client as EvaluationClient},
     v1::{Finding, FindingSeverity},
@@ -17,7 +21,7 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessRevie
 use kube::Client;
 use serde_json::Value;
 use service_kit::{
-    admission::rule_since,
+    admission::{is_in_force, rule_since},
     kinds::{self, Served},
     report,
     retry::Policy,
@@ -29,7 +33,7 @@ use tracing::{debug, warn};
 use super::{
     rights::RightsChanges,
     suspects::Suspects,
-    verdict::{CreatorRule, Holders, KindFound, MOST_NAMED, Resource},
+    verdict::{AdmissionRule, Holders, KindFound, MOST_NAMED, Resource},
 };
 
 /// Who reads the objects of checks.
@@ -70,7 +74,14 @@ const WRITING_STATUS: &[Right] = &[("update", "status"), ("patch", "status")];
 const DELETING: &[Right] = &[("delete", ""), ("deletecollection", "")];
 
 /// Each of these rights on pods is enough to use what an approved pod may use. No proof sees that.
-const ENTERING: &[Right] = &[("create", "exec"), ("patch", "ephemeralcontainers")];
+const ENTERING: &[Right] = &[
+    ("create", "exec"),
+    ("get", "exec"),
+    ("create", "attach"),
+    ("patch", "ephemeralcontainers"),
+    ("update", ""),
+    ("patch", ""),
+];
 
 /// Who looks at Rego. Tests ask somebody simpler than the evaluation service.
 pub trait Validator: Send + Sync {
@@ -152,13 +163,25 @@ impl Facts {
     }
 
     /// Whether a rule keeps the creators of pipeline runs true.
-    pub async fn creators(&self) -> CreatorRule {
+    pub async fn creators(&self) -> AdmissionRule {
         match rule_since(&self.client, &self.policy, CREATOR_RULE).await {
-            Ok(Some(_)) => CreatorRule::InForce,
-            Ok(None) => CreatorRule::Missing,
+            Ok(Some(_)) => AdmissionRule::InForce,
+            Ok(None) => AdmissionRule::Missing,
             Err(error) => {
                 debug!(error = report(&error), "rule about creators not read");
-                CreatorRule::Unknown
+                AdmissionRule::Unknown
+            }
+        }
+    }
+
+    /// Whether a rule keeps the answers of approvers apart.
+    pub async fn answers(&self) -> AdmissionRule {
+        match is_in_force(&self.client, &self.policy, ANSWER_RULE).await {
+            Ok(true) => AdmissionRule::InForce,
+            Ok(false) => AdmissionRule::Missing,
+            Err(error) => {
+                debug!(error = report(&error), "rule about answers not read");
+                AdmissionRule::Unknown
             }
         }
     }

@@ -258,6 +258,9 @@ impl Inspector {
         if checks.iter().any(verdict::excludes_creators) {
             found.creators = self.facts.creators().await;
         }
+        if checks.iter().any(|it| it.approvers.is_some()) {
+            found.answers = self.facts.answers().await;
+        }
         if checks.iter().any(|it| proof_needed(it).lineage().is_some()) {
             found.intruders = self.facts.intruders(&suspects).await;
         }

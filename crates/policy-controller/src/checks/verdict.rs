@@ -41,17 +41,19 @@ pub struct CheckFindings {
     /// Pods of every namespace may ask: who says so.
     pub open: Option<OpenBy>,
     /// The rule that keeps the creators of pipeline runs true.
-    pub creators: CreatorRule,
+    pub creators: AdmissionRule,
+    /// The rule that keeps the answers of approvers apart.
+    pub answers: AdmissionRule,
     /// These could use the access of an approved pod, if the checks need a proof.
     pub intruders: Holders,
     /// How far the look at accounts went.
     pub extent: Extent,
 }
 
-/// What was found out about the rule that keeps the creators of pipeline runs true.
+/// What was found out about an admission rule of the chart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CreatorRule {
-    /// No check excludes creators.
+pub enum AdmissionRule {
+    /// No check rests on it.
     #[default]
     NotNeeded,
     /// It is in force.
@@ -167,7 +169,7 @@ pub fn verdict(checks: &[Check], found: &CheckFindings) -> ChecksVerdict {
             return verdict;
         }
     }
-    if found.creators == CreatorRule::Missing {
+    if found.creators == AdmissionRule::Missing {
         let index = checks.iter().position(excludes_creators);
         let message = format!(
             "spec.checkGrantedPermission.spec.checks[{}].approvers.notRequester: no admission rule keeps the creators of \
@@ -181,7 +183,7 @@ pub fn verdict(checks: &[Check], found: &CheckFindings) -> ChecksVerdict {
         return says(ChecksValid::ChecksNotJudged, why.clone());
     }
     let is_unknown = |it: &KindFound| matches!(it, KindFound::Unknown);
-    if found.kinds.values().any(is_unknown) || found.creators == CreatorRule::Unknown {
+    if found.kinds.values().any(is_unknown) || found.creators == AdmissionRule::Unknown {
         let message = "the API server does not say what may be read and written".to_owned();
         return says(ChecksValid::ChecksNotJudged, message);
     }
@@ -271,7 +273,12 @@ fn of_accounts(found: &CheckFindings) -> ChecksVerdict {
     let hint = said([&found.intruders]).map(|intruders| {
         format!("hint: {intruders}: it can use what an approved pod may use, which no proof sees")
     });
-    let parts: Vec<_> = extent.into_iter().chain(hint).collect();
+    let answers = (found.answers == AdmissionRule::Missing).then(|| {
+        "hint: no admission rule keeps the answers of approvers apart, so one approver can give the answer of another; ask \
+         the administrator to set the chart value tekton.admission.enabled"
+            .to_owned()
+    });
+    let parts: Vec<_> = extent.into_iter().chain(hint).chain(answers).collect();
     says(ChecksValid::ChecksValid, parts.join("; "))
 }
 

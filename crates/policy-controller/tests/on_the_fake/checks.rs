@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use connectors_api::names::CREATOR_RULE;
+use connectors_api::names::{ANSWER_RULE, CREATOR_RULE};
 use evaluation_api::v1::{Finding, FindingSeverity};
 use serde_json::{Value, json};
 use testkit::Kind;
@@ -152,14 +152,17 @@ fn kind(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) 
 }
 
 /// The admission rule about creators, which begins with its binding.
-fn put_rule(cluster: &Cluster, kind: &str, spec: Value) {
+fn put_rule(cluster: &Cluster, kind: &str, name: &str, spec: Value) {
     cluster.put(json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-        "metadata": {"name": CREATOR_RULE}, "spec": spec,
+        "metadata": {"name": name}, "spec": spec,
     }));
 }
 
 const GATE: &str = "openshift-pipelines.org";
+const RULES: &str = "admissionregistration.k8s.io";
+const RULE: &str = "ValidatingAdmissionPolicy";
+const RULE_BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
 /// A cluster with Tekton and its approval gate, and a policy that asks for an approval of the pod's own run.
 fn cluster_with_pipelines(approvers: Value) -> Cluster {
@@ -169,6 +172,14 @@ fn cluster_with_pipelines(approvers: Value) -> Cluster {
         kind("tekton.dev", "v1", "PipelineRun", "pipelineruns", true),
         kind("tekton.dev", "v1", "TaskRun", "taskruns", true),
         kind("tekton.dev", "v1beta1", "CustomRun", "customruns", true),
+        kind(RULES, "v1", RULE, "validatingadmissionpolicies", false),
+        kind(
+            RULES,
+            "v1",
+            RULE_BINDING,
+            "validatingadmissionpolicybindings",
+            false,
+        ),
     ] {
         cluster.server.register(kind);
     }
@@ -194,31 +205,17 @@ fn cluster_with_pipelines(approvers: Value) -> Cluster {
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_excludes_creators_learns_whether_a_rule_says_who_they_are() {
     let cluster = cluster_with_pipelines(json!({"notRequester": true}));
-    let rules = "admissionregistration.k8s.io";
-    let policies = "ValidatingAdmissionPolicy";
-    let bindings = "ValidatingAdmissionPolicyBinding";
-    for kind in [
-        kind(rules, "v1", policies, "validatingadmissionpolicies", false),
-        kind(
-            rules,
-            "v1",
-            bindings,
-            "validatingadmissionpolicybindings",
-            false,
-        ),
-    ] {
-        cluster.server.register(kind);
-    }
     let _process = cluster.start("one");
     soon().await;
     let missing = "False CreatorsUnknown, ready False CreatorsUnknown";
     assert_eq!(checks(&cluster, "p").0, missing);
-    put_rule(&cluster, policies, json!({}));
+    put_rule(&cluster, RULE, CREATOR_RULE, json!({}));
     sleep(Duration::from_mins(1)).await;
     assert_eq!(checks(&cluster, "p").0, missing, "without its binding");
     put_rule(
         &cluster,
-        bindings,
+        RULE_BINDING,
+        CREATOR_RULE,
         json!({"policyName": CREATOR_RULE, "validationActions": ["Deny"]}),
     );
     sleep(Duration::from_mins(1)).await;
@@ -238,7 +235,24 @@ async fn who_may_enter_approved_pods_is_told_as_a_hint_where_checks_need_a_proof
     let _process = proven.start("one");
     soon().await;
     let well = "True ChecksValid, ready True Ready";
-    assert_eq!(checks(&proven, "p"), (well.to_owned(), String::new()));
+    let (line, message) = checks(&proven, "p");
+    assert_eq!(line, well);
+    let no_rule = "hint: no admission rule keeps the answers of approvers apart";
+    assert!(message.starts_with(no_rule), "{message}");
+    // Its conditions except Tekton and the gate.
+    let by_others = json!([{"name": "by-others", "expression": "true"}]);
+    put_rule(
+        &proven,
+        RULE,
+        ANSWER_RULE,
+        json!({"matchConditions": by_others}),
+    );
+    put_rule(
+        &proven,
+        RULE_BINDING,
+        ANSWER_RULE,
+        json!({"policyName": ANSWER_RULE, "validationActions": ["Deny"]}),
+    );
     for (resource, verb) in [("exec", "create"), ("ephemeralcontainers", "patch")] {
         for cluster in [&proven, &believed.0] {
             cluster.put(json!({

@@ -111,7 +111,7 @@ impl Cluster {
                 {
                     "apiGroups": ["admissionregistration.k8s.io"], "verbs": ["get"],
                     "resources": ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
-                    "resourceNames": ["pipelinerun-creators.connectors.alauda.io"],
+                    "resourceNames": ["pipelinerun-creators.connectors.alauda.io", "approval-answers.connectors.alauda.io"],
                 },
                 {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
             ],

@@ -131,6 +131,15 @@ fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
         ),
         (
             CheckFindings {
+                answers: AdmissionRule::Missing,
+                intruders: holders(&["x may enter"], false),
+                ..with(readable(&[], true))
+            },
+            ChecksValid::ChecksValid,
+            "which no proof sees; hint: no admission rule keeps the answers of approvers apart",
+        ),
+        (
+            CheckFindings {
                 intruders: holders(&["x may enter"], false),
                 ..with(readable(&["x may"], true))
             },
@@ -215,9 +224,9 @@ fn a_check_that_excludes_creators_needs_the_rule_that_says_who_they_are() {
         assert_eq!(checks.iter().any(excludes_creators), not_requester);
     }
     for (creators, expected) in [
-        (CreatorRule::InForce, ChecksValid::ChecksValid),
-        (CreatorRule::Missing, ChecksValid::CreatorsUnknown),
-        (CreatorRule::Unknown, ChecksValid::ChecksNotJudged),
+        (AdmissionRule::InForce, ChecksValid::ChecksValid),
+        (AdmissionRule::Missing, ChecksValid::CreatorsUnknown),
+        (AdmissionRule::Unknown, ChecksValid::ChecksNotJudged),
     ] {
         let found = CheckFindings {
             creators,
@@ -225,7 +234,7 @@ fn a_check_that_excludes_creators_needs_the_rule_that_says_who_they_are() {
         };
         let verdict = verdict(&checks, &found);
         assert_eq!(verdict.reason, expected, "{}", verdict.message);
-        if creators == CreatorRule::Missing {
+        if creators == AdmissionRule::Missing {
             let place = "spec.checkGrantedPermission.spec.checks[0].approvers.notRequester: ";
             assert!(verdict.message.starts_with(place), "{}", verdict.message);
         }
