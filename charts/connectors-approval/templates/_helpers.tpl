@@ -177,7 +177,7 @@ request.userInfo.username == '{{ include "connectors.user" . }}'
 'system:kube-controller-manager']
 {{- end }}
 
-{{/* What puts a ValidatingAdmissionPolicy in force: (dict "root" $ "name" …). */}}
+{{/* What puts a ValidatingAdmissionPolicy in force: (dict "root" $ "name" …), with other "actions" than Deny if given. */}}
 {{- define "connectors.binding" -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -187,5 +187,5 @@ metadata:
     {{- include "connectors.labels" (dict "root" .root) | nindent 4 }}
 spec:
   policyName: {{ .name }}
-  validationActions: [Deny]
+  validationActions: {{ toJson (.actions | default (list "Deny")) }}
 {{- end }}

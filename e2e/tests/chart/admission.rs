@@ -57,7 +57,27 @@ fn the_rules_about_tekton_are_off_unless_the_values_say_so() {
     let objects = defaults();
     let all = of_kind(&objects, "ValidatingAdmissionPolicy");
     let mut names = all.iter().map(|it| name(it));
-    assert!(!names.any(|it| it.starts_with("tekton-") || it.starts_with("pipelinerun")));
+    let prefixes = ["tekton-", "pipelinerun", "approval-"];
+    assert!(!names.any(|it| prefixes.iter().any(|prefix| it.starts_with(prefix))));
+}
+
+/// A wrong account name is found by warnings before it stops a pipeline.
+#[test]
+fn the_rules_about_tekton_may_only_warn() {
+    let values = json!({"tekton": {"admission": {"enabled": true, "actions": ["Warn", "Audit"]}}});
+    let objects = with(values);
+    let bindings = of_kind(&objects, "ValidatingAdmissionPolicyBinding");
+    let warning: BTreeSet<&str> = bindings
+        .into_iter()
+        .filter(|it| it["spec"]["validationActions"] == json!(["Warn", "Audit"]))
+        .map(name)
+        .collect();
+    let expected = [
+        "approval-answers.connectors.alauda.io",
+        "tekton-children.connectors.alauda.io",
+        "tekton-links.connectors.alauda.io",
+    ];
+    assert_eq!(warning, BTreeSet::from(expected));
 }
 
 /// The webhook and the rule that keeps its work true come together. Without an answer pipelines go on.

@@ -144,7 +144,8 @@ impl Case {
     }
 }
 
-/// Writes out `TEXT_OF_<number>`, which stands for a text of so many characters.
+/// Writes out `TEXT_OF_<number>`, which stands for a text of so many characters, and `{times: <number>, of: <item>}` in a
+/// list, which stands for so many items, each with its number in place of `NUMBER`.
 pub(crate) fn write_out(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -152,10 +153,23 @@ pub(crate) fn write_out(value: &mut Value) {
                 *text = "x".repeat(length.parse().unwrap());
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(write_out),
+        Value::Array(items) => {
+            *items = items.drain(..).flat_map(repeated).collect();
+            items.iter_mut().for_each(write_out);
+        }
         Value::Object(fields) => fields.values_mut().for_each(write_out),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+fn repeated(item: Value) -> Vec<Value> {
+    let Some(times) = item["times"].as_u64() else {
+        return vec![item];
+    };
+    let text = item["of"].to_string();
+    let numbered = (1..=times).map(|number| text.replace("NUMBER", &number.to_string()));
+    let parsed = numbered.map(|text| serde_json::from_str(&text).unwrap());
+    parsed.collect()
 }
 
 fn nothing() -> Value {

@@ -36,14 +36,24 @@ fn has_rule(live: &Live) -> bool {
     rule.unwrap().is_some()
 }
 
-fn write(live: &Live, user: &str, spec: &Value) -> Result<(), ApiError> {
-    let api = live.gate.api().acting_as(&ApiUser::named(user));
+fn write(live: &Live, user: &ApiUser, spec: &Value) -> Result<(), ApiError> {
+    let api = live.gate.api().acting_as(user);
     api.patch(APPROVAL_TASK, "run-wait", &json!({"spec": spec}))
         .map(drop)
 }
 
 fn approver(name: &str, input: &str) -> Value {
     json!({"name": name, "type": "User", "input": input})
+}
+
+fn group(name: &str) -> Value {
+    json!({"name": name, "type": "Group", "input": "pending"})
+}
+
+/// Whose yes counted for the pod, once it is let in.
+fn counted(live: &Live) -> Value {
+    let request = live.gate.wait_for_phase(POD_NAME, "Granted");
+    request["status"]["policies"][0]["checkRefs"][0]["status"]["approvedBy"].clone()
 }
 
 /// True when the write was refused, by the rule.
@@ -70,7 +80,7 @@ fn an_approver_shows_the_webhook_another_list_and_nobody_is_let_in() {
         "approvers": [approver("mallory", "pending"), approver("alice", "approve")],
         long_s: [approver("mallory", "approve"), approver("alice", "pending")],
     });
-    let written = write(&live, "mallory", &lists);
+    let written = write(&live, &ApiUser::named("mallory"), &lists);
     if !is_refused(
         written,
         rule,
@@ -92,7 +102,7 @@ fn approvers_who_rename_others_for_a_while_are_stopped_by_the_rule_alone() {
         approver("mallory", "approve"), approver("bob", "pending"),
         approver("alice", "pending"), approver("carol", "pending"),
     ]});
-    let written = write(&live, "mallory", &renamed);
+    let written = write(&live, &ApiUser::named("mallory"), &renamed);
     if is_refused(written, rule, "only the approval gate changes who approves") {
         live.answer("run-wait", "mallory", None, "approve").unwrap();
         live.answer("run-wait", "alice", None, "approve").unwrap();
@@ -106,11 +116,35 @@ fn approvers_who_rename_others_for_a_while_are_stopped_by_the_rule_alone() {
         approver("mallory", "approve"), approver("bob", "approve"),
         approver("carol", "approve"), approver("alice", "pending"),
     ]});
-    write(&live, "bob", &back).unwrap();
-    let request = live.gate.wait_for_phase(POD_NAME, "Granted");
-    let check = &request["status"]["policies"][0]["checkRefs"][0];
-    assert_eq!(
-        check["status"]["approvedBy"],
-        json!(["bob", "carol", "mallory"])
-    );
+    write(&live, &ApiUser::named("bob"), &back).unwrap();
+    assert_eq!(counted(&live), json!(["carol"]));
+}
+
+/// F25: one member of a group exchanges the entries of the group and of a user, and so answers for that user.
+/// Without the rule it is believed, as the threat model says.
+#[test]
+fn a_member_of_a_group_who_answers_for_a_user_is_stopped_by_the_rule_alone() {
+    let names = json!(["group:qa", "carol"]);
+    let live = begun("tk-exchanged", &names, "1", "carol");
+    let mallory = ApiUser::named("mallory").in_group("qa");
+    let mallory = mallory.in_group("system:authenticated");
+    let mut in_place_of_the_group = approver("carol", "pending");
+    // The gate's webhook wants an answer of the member, and the gate counts none of these.
+    in_place_of_the_group["users"] = json!([{"name": "mallory", "input": "approve"}]);
+    let exchanged = json!({"approvers": [in_place_of_the_group, group("qa")]});
+    let written = write(&live, &mallory, &exchanged);
+    if is_refused(
+        written,
+        has_rule(&live),
+        "only the approval gate changes who approves",
+    ) {
+        live.answer("run-wait", "mallory", Some("qa"), "approve")
+            .unwrap();
+        wait_for_word(&live.gate, POD_NAME, &["QuorumNotMet"]);
+        live.gate.assert_held(POD_NAME);
+        return;
+    }
+    let back = json!({"approvers": [group("qa"), approver("carol", "approve")]});
+    write(&live, &mallory, &back).unwrap();
+    assert_eq!(counted(&live), json!(["carol"]));
 }
