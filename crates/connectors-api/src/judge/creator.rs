@@ -47,8 +47,8 @@ impl Creator {
         }
         let unnamed = || {
             Self::Unknown(format!(
-                "PipelineRun {run} names no creator, because the webhook gave no answer in time or the name of the user \
-                 has more than 512 bytes: start it anew"
+                "PipelineRun {run} names no creator: another run created it, the webhook gave no answer in time, or the \
+                 name of the user has more than 512 bytes; start it anew"
             ))
         };
         creator.clone().map_or_else(unnamed, Self::Known)

@@ -1,7 +1,7 @@
 //! The creator of a pipeline run as an annotation, by which a check can exclude the creator's own approval: pure.
 
 use connectors_api::names::{CREATOR, LONGEST_USER};
-use json_patch::{AddOperation, Patch, PatchOperation, jsonptr::PointerBuf};
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, jsonptr::PointerBuf};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::json;
 
@@ -15,19 +15,52 @@ struct Read {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Metadata {
     /// Null is absent.
     #[serde(default)]
-    annotations: Option<IgnoredAny>,
+    annotations: Option<Annotations>,
+    #[serde(default)]
+    owner_references: Option<Vec<OwnerReference>>,
 }
 
-/// What makes a run name its creator, whatever it says so far. Nothing for an object that cannot be read, and for a name
-/// that no policy could hold.
+#[derive(Deserialize)]
+struct Annotations {
+    #[serde(default, rename = "connectors.alauda.io/creator")]
+    creator: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnerReference {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+}
+
+impl Metadata {
+    /// Tekton creates the child of a run, and copies the annotations of that run. A child that loses its owner later must
+    /// not look like a run of Tekton.
+    fn is_of_a_run(&self) -> bool {
+        let mut owners = self.owner_references.iter().flatten();
+        owners.any(|it| it.kind == "PipelineRun" && it.api_version.starts_with("tekton.dev/"))
+    }
+}
+
+/// What makes a run name its creator, whatever it says so far. The child of a run names none. Nothing for an object that
+/// cannot be read, and for a name that no policy could hold.
 pub(crate) fn stamped(run: &str, creator: &str) -> Option<Patch> {
     if creator.is_empty() || creator.len() > LONGEST_USER {
         return None;
     }
     let Read { metadata } = serde_json::from_str(run).ok()?;
+    if metadata.is_of_a_run() {
+        metadata.annotations?.creator?;
+        let path = PointerBuf::from_tokens(["metadata", "annotations", CREATOR]);
+        let remove = PatchOperation::Remove(RemoveOperation { path });
+        return Some(Patch(vec![remove]));
+    }
     let mut path = vec!["metadata", "annotations"];
     let value = if metadata.annotations.is_some() {
         path.push(CREATOR);
@@ -63,6 +96,25 @@ mod tests {
         assert_eq!(annotations(&json!({"annotations": {}})), alone);
         let forged = json!({"annotations": {CREATOR: "bob", "note": "x"}});
         assert_eq!(annotations(&forged), json!({CREATOR: "alice", "note": "x"}));
+    }
+
+    /// Its creator is Tekton, and an owner can be taken away later.
+    #[test]
+    fn the_child_of_a_run_names_nobody() {
+        let child = |annotations: Value| {
+            let owner = json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "parent", "uid": "1"});
+            json!({"metadata": {"annotations": annotations, "ownerReferences": [owner]}})
+        };
+        let mut copied = child(json!({CREATOR: "bob", "note": "x"}));
+        let patch = stamped(&copied.to_string(), "tekton").unwrap();
+        json_patch::patch(&mut copied, &patch).unwrap();
+        assert_eq!(copied, child(json!({"note": "x"})));
+        for annotations in [json!(null), json!({}), json!({"note": "x"})] {
+            assert_eq!(stamped(&child(annotations).to_string(), "tekton"), None);
+        }
+        let mut of_a_trigger = child(json!({}));
+        of_a_trigger["metadata"]["ownerReferences"][0]["kind"] = "EventListener".into();
+        assert!(stamped(&of_a_trigger.to_string(), "alice").is_some());
     }
 
     #[test]
