@@ -70,6 +70,7 @@ pub(crate) enum Verb {
     Update,
     Status,
     ApplyStatus,
+    EphemeralContainers,
     Delete,
     DeleteCollection,
 }

@@ -1,7 +1,7 @@
 //! Who may do what after an installation, computed from what the chart renders: least power, and a planted
 //! violation of each rule.
 
-use connectors_api::names::CREATOR_RULE;
+use connectors_api::names::{ANSWER_RULE, CREATOR_RULE};
 use serde_json::{Value, json};
 
 use crate::rendered::{defaults, items, name, of_kind, texts, with};
@@ -176,7 +176,7 @@ fn violation(right: &Right<'_>) -> Option<String> {
         && !only(&["connectors-approval"])
         && !(CONTROLLERS.contains(&right.account.as_str())
             && verbs == ["get"]
-            && only(&[CREATOR_RULE]))
+            && only(&[ANSWER_RULE, CREATOR_RULE]))
     {
         "reaches the webhooks of others"
     } else if has(

@@ -146,6 +146,12 @@ impl Server {
             Verb::Status => {
                 path.replace_subresource("status", name(&object), &dry_run, bytes(&object))
             }
+            Verb::EphemeralContainers => path.replace_subresource(
+                "ephemeralcontainers",
+                name(&object),
+                &dry_run,
+                bytes(&object),
+            ),
             Verb::ApplyStatus => {
                 let fields = ["apiVersion", "kind", "status"];
                 let fields = fields.map(|field| (field.to_owned(), object[field].clone()));

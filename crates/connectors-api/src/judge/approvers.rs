@@ -106,8 +106,9 @@ pub(super) fn of(object: &Value) -> Approvals {
                     .or_default()
                     .hear(approver);
             }
-            // An approval by the group entry itself identifies no user; those of its members do.
-            Some("Group") => {
+            // An approval by the group entry itself identifies no user; those of its members do, once the group says yes,
+            // as in the gate.
+            Some("Group") if says_yes(approver) => {
                 for member in list(approver.get("users")).filter(|member| says_yes(member)) {
                     if let Some(person) = self::name(member) {
                         let said = approvals.0.entry(person.to_owned()).or_default();

@@ -231,7 +231,7 @@ impl Object {
         }
     }
 
-    /// The approvals that count for a check. All of them, while nothing says which do.
+    /// The approvals that count for a check.
     fn counted(&self, approvals: Approvals, check: &Check) -> Approvals {
         let Some(wanted) = &check.approvers else {
             return approvals;
@@ -239,7 +239,7 @@ impl Object {
         match &self.creator {
             _ if !wanted.not_requester => approvals.counted(wanted, None),
             Creator::Known(creator) => approvals.counted(wanted, Some(creator)),
-            Creator::Unknown(_) => approvals,
+            Creator::Unknown(_) => Approvals::default(),
         }
     }
 

@@ -86,6 +86,7 @@ impl<'a> Proof<'a> {
             ("tekton.dev/pipelineRun", Some(self.run.name)),
             ("tekton.dev/pipelineRunUID", Some(self.run.uid)),
             ("tekton.dev/pipelineTask", task),
+            ("tekton.dev/customRun", Some(approval.name)),
         ];
         let all = approval.value.pointer("/metadata/labels");
         for (label, own) in labels {

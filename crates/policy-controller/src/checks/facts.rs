@@ -78,6 +78,8 @@ const ENTERING: &[Right] = &[
     ("create", "exec"),
     ("get", "exec"),
     ("create", "attach"),
+    ("get", "attach"),
+    ("update", "ephemeralcontainers"),
     ("patch", "ephemeralcontainers"),
     ("update", ""),
     ("patch", ""),

@@ -261,12 +261,14 @@ impl Inspector {
         if checks.iter().any(|it| it.approvers.is_some()) {
             found.answers = self.facts.answers().await;
         }
-        if checks.iter().any(|it| proof_needed(it).lineage().is_some()) {
-            found.intruders = self.facts.intruders(&suspects).await;
-        }
         for (kind, asked) in kinds(checks) {
             let of_kind = self.facts.kind(&kind, &suspects, asked).await;
             found.kinds.insert(kind, of_kind);
+        }
+        // It is only a hint, so it is asked about where nothing else is to be said.
+        let needs_proof = checks.iter().any(|it| proof_needed(it).lineage().is_some());
+        if needs_proof && verdict::verdict(checks, &found).reason == ChecksValid::ChecksValid {
+            found.intruders = self.facts.intruders(&suspects).await;
         }
         Inspected {
             places: suspects.places.into_keys().collect(),

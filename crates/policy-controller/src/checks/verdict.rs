@@ -275,7 +275,7 @@ fn of_accounts(found: &CheckFindings) -> ChecksVerdict {
     });
     let answers = (found.answers == AdmissionRule::Missing).then(|| {
         "hint: no admission rule keeps the answers of approvers apart, so one approver can give the answer of another; ask \
-         the administrator to set the chart value tekton.admission.enabled"
+         the administrator to set the chart values tekton.admission.enabled and tekton.admission.actions: [Deny]"
             .to_owned()
     });
     let parts: Vec<_> = extent.into_iter().chain(hint).chain(answers).collect();

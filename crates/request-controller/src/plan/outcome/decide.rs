@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use connectors_api::{
     AccessRequestCondition as Is,
-    access_request::{AccessRequestStatus, GrantState, Phase},
+    access_policy::ObjectKind,
+    access_request::{AccessRequestStatus, CheckRef, GrantState, Phase},
+    approval_kind::records_approvers,
     reason::{
         AccessCheckReady, AccessPermissionSync, AccessPolicyMatched, ConnectorResolved,
         ContextObjectValid, Ready,
@@ -314,10 +316,7 @@ impl Draft<'_> {
             .is_true(AccessPolicyMatched::AccessPolicyMatched, "");
         self.conditions
             .is_false(AccessCheckReady::AccessCheckRejected, message.clone());
-        let is_of_a_run = decided.is_some_and(|it| {
-            let mut refs = it.entry.check_refs.iter();
-            refs.any(|it| !it.lineage.is_empty())
-        });
+        let is_of_a_run = decided.is_some_and(|it| it.entry.check_refs.iter().any(closes_a_run));
         let message = tell::for_good(&self.seen.request, &message, is_of_a_run);
         Outcome {
             at_pod: at_pod(decided),
@@ -419,6 +418,18 @@ impl Draft<'_> {
             ..Outcome::plain(self.status)
         }
     }
+}
+
+/// True for an `ApprovalTask` that said no: nobody can answer it any more, and a new pod of its run changes nothing.
+fn closes_a_run(found: &CheckRef) -> bool {
+    let is_task = found.ref_.as_ref().is_some_and(|it| {
+        records_approvers(&ObjectKind {
+            api_version: it.api_version.clone(),
+            kind: it.kind.clone(),
+        })
+    });
+    let reason = found.status.as_ref().and_then(|it| it.reason.as_deref());
+    is_task && matches!(reason, Some("Rejected" | "TimedOut"))
 }
 
 /// The text about the deciding policy for a pod of another namespace.

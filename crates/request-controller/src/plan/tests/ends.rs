@@ -215,3 +215,28 @@ fn what_has_ended_expires_no_more_and_its_grant_says_when_it_would_have() {
         assert_eq!(status.policies[0].grant.as_ref().unwrap().expires_at, end);
     }
 }
+
+/// Nobody can answer a closed `ApprovalTask`, so a new pod of the same run would be refused again.
+#[test]
+fn a_rejection_by_the_approvers_of_a_run_asks_for_a_new_run() {
+    for (kind, reason, expected) in [
+        ("ApprovalTask", "Rejected", "start a new one"),
+        ("ApprovalTask", "TimedOut", "start a new one"),
+        ("ApprovalTask", "Pending", "start a new pod"),
+        ("ConfigMap", "Rejected", "start a new pod"),
+    ] {
+        let mut said = answer(Rejected);
+        let object = &mut said.checks[0].objects[0];
+        object.object.api_version = "openshift-pipelines.org/v1alpha1".to_owned();
+        object.object.kind = kind.to_owned();
+        object.reason = reason.to_owned();
+        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+        let status = scene.planned();
+        let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
+        assert!(
+            ready.message.contains(expected),
+            "{kind} {reason}: {}",
+            ready.message
+        );
+    }
+}

@@ -55,6 +55,9 @@ pub(super) const ROWS: &[Row] = &[
     (R::OtherLabels, "another pipeline task", plain, |it| {
         it.approval["metadata"]["labels"]["tekton.dev/pipelineTask"] = "deploy".into();
     }),
+    (R::OtherLabels, "another custom run", plain, |it| {
+        it.approval["metadata"]["labels"]["tekton.dev/customRun"] = "run-other".into();
+    }),
     (R::OtherLabels, "another run", plain, |it| {
         it.approval["metadata"]["labels"]["tekton.dev/pipelineRun"] = "other".into();
     }),
