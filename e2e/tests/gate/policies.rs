@@ -232,7 +232,7 @@ fn without_the_webhook_only_what_the_custom_resource_holds_is_held() {
         assert!(refusal.contains("failed calling webhook"), "{refusal}");
     }
     let _gone = installation.without_webhook_configurations();
-    // The API server learns a moment later that nobody has to be asked.
+    // The API server notices the deletion a moment later, and calls the webhook until then.
     let mut by_webhook = cases
         .cases
         .iter()

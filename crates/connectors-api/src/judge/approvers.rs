@@ -173,10 +173,9 @@ fn counts(wanted: &Approvers, excluded: Option<&str>, person: &str, said: &Said)
 }
 
 impl Approvals {
-    /// Checks that enough of the wanted users approved. Each user counts once, and an excluded user not at all.
-    pub(super) fn meet(&self, wanted: &Approvers, excluded: Option<&str>) -> Result<(), Short> {
-        let counts = |(person, said): &(&String, &Said)| counts(wanted, excluded, person, said);
-        let have = self.0.iter().filter(counts).count();
+    /// Checks that there are enough approvals. All of them have to count: see [`Self::counted`].
+    pub(super) fn meet(&self, wanted: &Approvers) -> Result<(), Short> {
+        let have = self.0.len();
         // Without any approval it is never enough, whatever the policy says.
         let need = usize::try_from(wanted.minimum).unwrap_or(1).max(1);
         if have >= need {
@@ -190,7 +189,7 @@ impl Approvals {
         }
     }
 
-    /// The approvals of the wanted users alone.
+    /// The approvals of the wanted users alone. Each user counts once, and an excluded user not at all.
     pub(super) fn counted(mut self, wanted: &Approvers, excluded: Option<&str>) -> Self {
         self.0
             .retain(|person, said| counts(wanted, excluded, person, said));

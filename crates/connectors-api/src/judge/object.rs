@@ -137,7 +137,7 @@ impl Object {
     ) -> Judged {
         let identity = self.identity.clone().unwrap_or_default();
         let kind = &check.selector.object_ref;
-        let approvals = records_approvers(kind).then(|| approvers::of(&self.value));
+        let approvals = records_approvers(kind).then(|| self.approvals(check));
         let (state, words) = match rego {
             None => match ObjectState::of(&self.value) {
                 Ok(state) => (state, None),
@@ -163,7 +163,6 @@ impl Object {
             );
             (outcome, reason.into(), message)
         };
-        let approvals = approvals.map(|it| self.counted(it, check));
         let (approved_by, mut approvals) = approvals.map(Approvals::told).unwrap_or_default();
         if is_foreign {
             // Messages and groups are of the pod's namespace alone.
@@ -232,7 +231,8 @@ impl Object {
     }
 
     /// The approvals that count for a check.
-    fn counted(&self, approvals: Approvals, check: &Check) -> Approvals {
+    fn approvals(&self, check: &Check) -> Approvals {
+        let approvals = approvers::of(&self.value);
         let Some(wanted) = &check.approvers else {
             return approvals;
         };
@@ -274,15 +274,13 @@ fn by_state(
     match outcome {
         CheckOutcome::Passed => {
             if let (Some(wanted), Some((approvals, creator))) = (&check.approvers, approvals) {
-                let excluded = match creator {
-                    _ if !wanted.not_requester => None,
-                    Creator::Known(creator) => Some(creator.as_str()),
-                    Creator::Unknown(why) => {
-                        let message = format!("{identity}: notRequester: {why}");
-                        return (None, JudgeReason::CreatorUnknown, message);
-                    }
-                };
-                if let Err(short) = approvals.meet(wanted, excluded) {
+                if wanted.not_requester
+                    && let Creator::Unknown(why) = creator
+                {
+                    let message = format!("{identity}: notRequester: {why}");
+                    return (None, JudgeReason::CreatorUnknown, message);
+                }
+                if let Err(short) = approvals.meet(wanted) {
                     let message = format!("{identity} {short}");
                     return (None, JudgeReason::QuorumNotMet, message);
                 }

@@ -233,7 +233,7 @@ impl Facts {
         found.await.unwrap_or(KindFound::Unknown)
     }
 
-    /// Which of the suspects may enter running pods. Nobody, if the API server does not answer: it is only a hint.
+    /// The suspects that may enter running pods. Empty if the API server does not answer, because it is only a hint.
     pub async fn intruders(&self, suspects: &Suspects) -> Holders {
         let pods = Resource {
             group: String::new(),

@@ -3,18 +3,13 @@
 //! It compares approvers by their place and by their input alone, and takes the names of fields in any case.
 //! `tekton.admission` lets each approver write the own answer only.
 
-use e2e::{
-    ApiError, ApiUser,
-    api::kinds::{ADMISSION_POLICY, APPROVAL_TASK},
-};
+use connectors_api::names::ANSWER_RULE;
+use e2e::{ApiError, ApiUser, api::kinds::APPROVAL_TASK};
 use serde_json::{Value, json};
 
 use super::live::Live;
 use super::pipelines::{POD_NAME, deploy_with, run, wait_for};
 use crate::support::{Gate, pipelines::wait_for_word};
-
-/// The rule of `tekton.admission` about answers.
-const RULE: &str = "approval-answers.connectors.alauda.io";
 
 /// A run that waits for so many of these approvers, and the policy for one of them.
 fn begun(test: &str, approvers: &Value, needed: &str, wanted: &str) -> Live {
@@ -29,11 +24,6 @@ fn begun(test: &str, approvers: &Value, needed: &str, wanted: &str) -> Live {
     live.pod("run-deploy");
     live.wait_for_approval("run-wait");
     live
-}
-
-fn has_rule(live: &Live) -> bool {
-    let rule = live.gate.api().get(ADMISSION_POLICY, RULE);
-    rule.unwrap().is_some()
 }
 
 fn write(live: &Live, user: &ApiUser, spec: &Value) -> Result<(), ApiError> {
@@ -75,7 +65,7 @@ fn is_refused(written: Result<(), ApiError>, rule: bool, message: &str) -> bool 
 #[test]
 fn an_approver_shows_the_webhook_another_list_and_nobody_is_let_in() {
     let live = begun("tk-two-lists", &json!(["mallory", "alice"]), "1", "alice");
-    let (rule, long_s) = (has_rule(&live), "approver\u{17f}");
+    let (rule, long_s) = (live.has_rule(ANSWER_RULE), "approver\u{17f}");
     let lists = json!({
         "approvers": [approver("mallory", "pending"), approver("alice", "approve")],
         long_s: [approver("mallory", "approve"), approver("alice", "pending")],
@@ -97,7 +87,7 @@ fn an_approver_shows_the_webhook_another_list_and_nobody_is_let_in() {
 fn approvers_who_rename_others_for_a_while_are_stopped_by_the_rule_alone() {
     let names = json!(["mallory", "bob", "carol", "alice"]);
     let live = begun("tk-renamed", &names, "3", "carol");
-    let rule = has_rule(&live);
+    let rule = live.has_rule(ANSWER_RULE);
     let renamed = json!({"approvers": [
         approver("mallory", "approve"), approver("bob", "pending"),
         approver("alice", "pending"), approver("carol", "pending"),
@@ -135,7 +125,7 @@ fn a_member_of_a_group_who_answers_for_a_user_is_stopped_by_the_rule_alone() {
     let written = write(&live, &mallory, &exchanged);
     if is_refused(
         written,
-        has_rule(&live),
+        live.has_rule(ANSWER_RULE),
         "only the approval gate changes who approves",
     ) {
         live.answer("run-wait", "mallory", Some("qa"), "approve")

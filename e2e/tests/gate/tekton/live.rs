@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use e2e::{
     ApiClient, ApiError, ApiUser, Deadline,
-    api::kinds::{APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, ResourceKind, TASK_RUN},
+    api::kinds::{
+        ADMISSION_POLICY, APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, ResourceKind, TASK_RUN,
+    },
     poll,
 };
 use serde_json::{Value, json};
@@ -33,6 +35,12 @@ impl Live {
         change(check_of(&mut policy));
         gate.scene().apply(&policy).unwrap();
         Self { gate }
+    }
+
+    /// True where the chart has this rule of `tekton.admission`.
+    pub(super) fn has_rule(&self, rule: &str) -> bool {
+        let found = self.gate.api().get(ADMISSION_POLICY, rule);
+        found.unwrap().is_some()
     }
 
     /// Creates an object as the administrator.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use e2e::{
     ApiClient, ApiError,
-    api::kinds::{ACCESS_POLICY, ADMISSION_POLICY, CUSTOM_RUN},
+    api::kinds::{ACCESS_POLICY, CUSTOM_RUN},
 };
 use serde_json::{Value, json};
 
@@ -64,12 +64,7 @@ fn nobody_writes_the_status_of_an_approval_while_its_custom_run_refers_to_someth
     let tenant = live.tenant();
     live.create(&honest());
     live.wait_for_both();
-    let has_rule = live
-        .gate
-        .api()
-        .get(ADMISSION_POLICY, RULE)
-        .unwrap()
-        .is_some();
+    let has_rule = live.has_rule(RULE);
     for walk_around in [there_and_back, afterwards] {
         if let Err(refusal) = walk_around(&tenant) {
             let text = refusal.to_string();

@@ -9,6 +9,7 @@ use connectors_api::{
     access_policy::ObjectKind,
     access_request::{AccessRequestStatus, CheckRef, GrantState, Phase},
     approval_kind::records_approvers,
+    lineage::LineageReason,
     reason::{
         AccessCheckReady, AccessPermissionSync, AccessPolicyMatched, ConnectorResolved,
         ContextObjectValid, Ready,
@@ -420,7 +421,8 @@ impl Draft<'_> {
     }
 }
 
-/// True for an `ApprovalTask` that said no: nobody can answer it any more, and a new pod of its run changes nothing.
+/// True for an `ApprovalTask` that is rejected. The gate takes no more answers for it, so a new pod of the same run is
+/// refused again.
 fn closes_a_run(found: &CheckRef) -> bool {
     let is_task = found.ref_.as_ref().is_some_and(|it| {
         records_approvers(&ObjectKind {
@@ -429,7 +431,8 @@ fn closes_a_run(found: &CheckRef) -> bool {
         })
     });
     let reason = found.status.as_ref().and_then(|it| it.reason.as_deref());
-    is_task && matches!(reason, Some("Rejected" | "TimedOut"))
+    let refusals = [LineageReason::Rejected, LineageReason::TimedOut];
+    is_task && refusals.iter().any(|it| Some(it.as_str()) == reason)
 }
 
 /// The text about the deciding policy for a pod of another namespace.

@@ -216,7 +216,7 @@ fn what_has_ended_expires_no_more_and_its_grant_says_when_it_would_have() {
     }
 }
 
-/// Nobody can answer a closed `ApprovalTask`, so a new pod of the same run would be refused again.
+/// The gate takes no more answers for a rejected `ApprovalTask`, so a new pod of the same run would be refused again.
 #[test]
 fn a_rejection_by_the_approvers_of_a_run_asks_for_a_new_run() {
     for (kind, reason, expected) in [
