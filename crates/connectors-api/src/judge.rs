@@ -127,6 +127,8 @@ pub struct ObjectJudgement {
     pub approvals: Vec<Approval>,
     /// The objects that prove that it belongs to the pod's run; empty without a proof.
     pub lineage: Vec<ObjectRef>,
+    /// The creator of the pod's run, if the check excludes that user from its approvers.
+    pub run_creator: Option<String>,
 }
 
 /// A question to a Rego module. The module has not been parsed.

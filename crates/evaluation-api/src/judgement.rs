@@ -71,6 +71,7 @@ fn object(judgement: ObjectJudgement) -> v1::ObjectResult {
         approved_by,
         approvals,
         lineage,
+        run_creator,
     } = judgement;
     v1::ObjectResult {
         api_version: object.api_version,
@@ -86,6 +87,7 @@ fn object(judgement: ObjectJudgement) -> v1::ObjectResult {
         approved_by,
         lineage: lineage.into_iter().map(link).collect(),
         approvals: approvals.into_iter().map(approval).collect(),
+        run_creator: run_creator.unwrap_or_default(),
     }
 }
 

@@ -367,6 +367,7 @@ fn look_at_object(check: &mut CheckExplanation, check_ref: &CheckRef) {
         approved_by: status.approved_by,
         approvals: status.approvals.into_iter().map(approval).collect(),
         lineage: check_ref.lineage.iter().cloned().map(link).collect(),
+        run_creator: status.run_creator.unwrap_or_default(),
     });
 }
 

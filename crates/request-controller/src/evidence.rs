@@ -98,6 +98,7 @@ fn short(object: &ObjectSeen) -> ObjectSeen {
         approved_by: people.cloned().collect(),
         approvals: approvals.cloned().collect(),
         lineage: object.lineage.clone(),
+        run_creator: object.run_creator.clone(),
     }
 }
 
@@ -298,7 +299,8 @@ impl ListLine<'_> {
             return OVERHEAD + check.name.len() + check.reason.len() + check.message.len();
         };
         let object = &seen.object;
-        let optional = [&object.namespace, &object.uid].into_iter().flatten();
+        let optional = [&object.namespace, &object.uid, &seen.run_creator];
+        let optional = optional.into_iter().flatten();
         let texts = [
             &self.check.name,
             &object.api_version,
@@ -325,6 +327,7 @@ fn reference_to(check: &CheckSeen, object: &ObjectSeen, reference: ObservedObjec
     let ObjectSeen {
         approved_by,
         approvals,
+        run_creator,
         ..
     } = short(object);
     CheckRef {
@@ -333,6 +336,7 @@ fn reference_to(check: &CheckSeen, object: &ObjectSeen, reference: ObservedObjec
         status: Some(CheckRefStatus {
             approved_by,
             approvals,
+            run_creator,
             ..status(Some(&object.state), &object.reason, &object.message)
         }),
         lineage: object.lineage.clone(),

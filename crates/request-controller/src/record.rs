@@ -85,6 +85,7 @@ fn approval(check: &CheckRef) -> Value {
         "approvedBy": approved_by.iter().take(MOST_APPROVERS).map(|it| short(it)).collect::<Vec<_>>(),
         "approvers": approved_by.len(),
         "run": check.lineage.first().map(object),
+        "runCreator": status.and_then(|it| it.run_creator.as_ref()).map(|it| short(it)),
     })
 }
 
@@ -121,7 +122,7 @@ mod tests {
     fn policy(approvals: usize) -> Value {
         let approval = json!({
             "name": "gate", "ref": {"apiVersion": "a/v1", "kind": "ApprovalTask", "name": "run-wait", "uid": "a-uid"},
-            "status": {"state": "approved", "approvedBy": ["alice"], "message": "not told"},
+            "status": {"state": "approved", "approvedBy": ["alice"], "message": "not told", "runCreator": "carol"},
             "lineage": [{"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "run", "uid": "run-uid"}],
         });
         json!({
@@ -149,6 +150,7 @@ mod tests {
             ("/policies/0/approvals/0/object/uid", json!("a-uid")),
             ("/policies/0/approvals/0/approvedBy", json!(["alice"])),
             ("/policies/0/approvals/0/run/uid", json!("run-uid")),
+            ("/policies/0/approvals/0/runCreator", json!("carol")),
         ] {
             assert_eq!(record.pointer(pointer), Some(&expected), "{pointer}");
         }

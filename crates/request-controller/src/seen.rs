@@ -228,6 +228,8 @@ pub struct ObjectSeen {
     pub approvals: Vec<Approval>,
     /// The objects that prove that it belongs to the pod's run, as many as a status lists.
     pub lineage: Vec<ObservedObject>,
+    /// The creator of the pod's run, if the check excludes that user from its approvers.
+    pub run_creator: Option<String>,
 }
 
 /// A policy that has granted before.

@@ -189,6 +189,7 @@ fn object(said: &ObjectResult) -> ObjectSeen {
         approved_by: said.approved_by.clone(),
         approvals: said.approvals.iter().map(approval).collect(),
         lineage: said.lineage.iter().take(MOST_LINKS).map(link).collect(),
+        run_creator: given(&said.run_creator),
     }
 }
 

@@ -49,5 +49,6 @@ fn the_creator_of_a_run_does_not_approve_it_whatever_the_run_says() {
     let request = gate.wait_for_phase(other, "Granted");
     let proof = &request["status"]["policies"][0]["checkRefs"][0];
     assert_eq!(proof["status"]["approvedBy"], json!(["alice"]));
+    assert_eq!(proof["status"]["runCreator"], creator);
     gate.assert_held(POD_NAME);
 }

@@ -2048,7 +2048,9 @@ type ObjectResult struct {
 	// and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none.
 	Lineage []*LineageObject `protobuf:"bytes,12,rep,name=lineage,proto3" json:"lineage,omitempty"`
 	// The groups and messages of those who approved with one: the first of them by name.
-	Approvals     []*Approval `protobuf:"bytes,13,rep,name=approvals,proto3" json:"approvals,omitempty"`
+	Approvals []*Approval `protobuf:"bytes,13,rep,name=approvals,proto3" json:"approvals,omitempty"`
+	// Who created the pod's pipeline run, where the check does not count that user's approval. Empty otherwise.
+	RunCreator    string `protobuf:"bytes,14,opt,name=run_creator,json=runCreator,proto3" json:"run_creator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2172,6 +2174,13 @@ func (x *ObjectResult) GetApprovals() []*Approval {
 		return x.Approvals
 	}
 	return nil
+}
+
+func (x *ObjectResult) GetRunCreator() string {
+	if x != nil {
+		return x.RunCreator
+	}
+	return ""
 }
 
 // An approval by one user.
@@ -3413,7 +3422,9 @@ type CheckedObject struct {
 	// The chain that proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the approval's
 	// CustomRun, and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none
 	// yet; then the message names the object that is missing or contradicts.
-	Lineage       []*LineageObject `protobuf:"bytes,12,rep,name=lineage,proto3" json:"lineage,omitempty"`
+	Lineage []*LineageObject `protobuf:"bytes,12,rep,name=lineage,proto3" json:"lineage,omitempty"`
+	// Who created the pod's pipeline run, where the check does not count that user's approval. Empty otherwise.
+	RunCreator    string `protobuf:"bytes,13,opt,name=run_creator,json=runCreator,proto3" json:"run_creator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3532,6 +3543,13 @@ func (x *CheckedObject) GetLineage() []*LineageObject {
 	return nil
 }
 
+func (x *CheckedObject) GetRunCreator() string {
+	if x != nil {
+		return x.RunCreator
+	}
+	return ""
+}
+
 var File_connectors_evaluation_v1_evaluation_proto protoreflect.FileDescriptor
 
 const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
@@ -3640,7 +3658,7 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\averdict\x18\x02 \x01(\x0e2&.connectors.evaluation.v1.CheckVerdictR\averdict\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12@\n" +
-	"\aobjects\x18\x05 \x03(\v2&.connectors.evaluation.v1.ObjectResultR\aobjects\"\xe2\x03\n" +
+	"\aobjects\x18\x05 \x03(\v2&.connectors.evaluation.v1.ObjectResultR\aobjects\"\x83\x04\n" +
 	"\fObjectResult\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\x12\n" +
@@ -3657,7 +3675,9 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\vapproved_by\x18\v \x03(\tR\n" +
 	"approvedBy\x12A\n" +
 	"\alineage\x18\f \x03(\v2'.connectors.evaluation.v1.LineageObjectR\alineage\x12@\n" +
-	"\tapprovals\x18\r \x03(\v2\".connectors.evaluation.v1.ApprovalR\tapprovals\"N\n" +
+	"\tapprovals\x18\r \x03(\v2\".connectors.evaluation.v1.ApprovalR\tapprovals\x12\x1f\n" +
+	"\vrun_creator\x18\x0e \x01(\tR\n" +
+	"runCreator\"N\n" +
 	"\bApproval\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x18\n" +
@@ -3747,7 +3767,7 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12A\n" +
 	"\aobjects\x18\x04 \x03(\v2'.connectors.evaluation.v1.CheckedObjectR\aobjects\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xa1\x03\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xc2\x03\n" +
 	"\rCheckedObject\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\x12\n" +
@@ -3763,7 +3783,9 @@ const file_connectors_evaluation_v1_evaluation_proto_rawDesc = "" +
 	" \x03(\tR\n" +
 	"approvedBy\x12@\n" +
 	"\tapprovals\x18\v \x03(\v2\".connectors.evaluation.v1.ApprovalR\tapprovals\x12A\n" +
-	"\alineage\x18\f \x03(\v2'.connectors.evaluation.v1.LineageObjectR\alineage*S\n" +
+	"\alineage\x18\f \x03(\v2'.connectors.evaluation.v1.LineageObjectR\alineage\x12\x1f\n" +
+	"\vrun_creator\x18\r \x01(\tR\n" +
+	"runCreator*S\n" +
 	"\vRequestable\x12\x1b\n" +
 	"\x17REQUESTABLE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREQUESTABLE_NO\x10\x01\x12\x13\n" +

@@ -273,6 +273,7 @@ pub(super) fn said(
                 approved_by: vec![],
                 approvals: vec![],
                 lineage: vec![],
+                run_creator: String::new(),
             }],
         }],
         rules: if passed {

@@ -217,6 +217,10 @@ pub struct CheckRefStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub approvals: Vec<Approval>,
+    /// Who created the pod's pipeline run, where the check does not count that user's approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub run_creator: Option<String>,
 }
 
 /// An approval by one user.

@@ -45,6 +45,7 @@ pub(super) struct Judged {
     approved_by: Vec<String>,
     approvals: Vec<Approval>,
     lineage: Vec<ObjectRef>,
+    run_creator: Option<String>,
 }
 
 impl Object {
@@ -176,6 +177,7 @@ impl Object {
             approved_by,
             approvals,
             lineage: self.lineage(),
+            run_creator: self.excluded(check).map(str::to_owned),
             identity,
         }
     }
@@ -226,6 +228,7 @@ impl Object {
             approved_by: Vec::new(),
             approvals: Vec::new(),
             lineage: Vec::new(),
+            run_creator: None,
             identity,
         }
     }
@@ -247,6 +250,15 @@ impl Object {
     /// may be another one.
     fn awaiting(&self, selection: &Selection) -> Option<&Value> {
         selection.is_by_policy().then_some(&self.value)
+    }
+
+    /// The creator of the run, if the check does not count that user's approval.
+    fn excluded(&self, check: &Check) -> Option<&str> {
+        let excludes = check.approvers.as_ref().is_some_and(|it| it.not_requester);
+        match &self.creator {
+            Creator::Known(creator) if excludes => Some(creator),
+            Creator::Known(_) | Creator::Unknown(_) => None,
+        }
     }
 
     /// The objects between pod and approval.
@@ -374,6 +386,7 @@ impl Judged {
             approved_by: Vec::new(),
             approvals: Vec::new(),
             lineage: Vec::new(),
+            run_creator: None,
         }
     }
 
@@ -397,6 +410,7 @@ impl Judged {
             approved_by,
             approvals,
             lineage,
+            run_creator,
         } = self;
         ObjectJudgement {
             object: identity,
@@ -407,6 +421,7 @@ impl Judged {
             approved_by,
             approvals,
             lineage,
+            run_creator,
         }
     }
 }

@@ -118,6 +118,7 @@ fn an_approved_object_passes_and_the_pod_gets_its_rule() {
         approved_by: vec![],
         approvals: vec![],
         lineage: vec![],
+        run_creator: None,
     };
     let expected = Judgement {
         verdict: Passed,

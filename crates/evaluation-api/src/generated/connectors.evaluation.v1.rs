@@ -374,6 +374,9 @@ pub struct ObjectResult {
     /// The groups and messages of those who approved with one: the first of them by name.
     #[prost(message, repeated, tag = "13")]
     pub approvals: ::prost::alloc::vec::Vec<Approval>,
+    /// Who created the pod's pipeline run, where the check does not count that user's approval. Empty otherwise.
+    #[prost(string, tag = "14")]
+    pub run_creator: ::prost::alloc::string::String,
 }
 /// An approval by one user.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -685,6 +688,9 @@ pub struct CheckedObject {
     /// yet; then the message names the object that is missing or contradicts.
     #[prost(message, repeated, tag = "12")]
     pub lineage: ::prost::alloc::vec::Vec<LineageObject>,
+    /// Who created the pod's pipeline run, where the check does not count that user's approval. Empty otherwise.
+    #[prost(string, tag = "13")]
+    pub run_creator: ::prost::alloc::string::String,
 }
 /// Whether a policy of the connector's namespace could accept a request of the asker. It grants nothing: a request
 /// is judged anew by whoever grants.

@@ -253,7 +253,7 @@ fn checks_are_told_object_by_object_as_the_request_shows_them() {
             "policy": {"metadata": {"name": "p", "uid": "uid-p"}},
             "checkRefs": [
                 {"name": "gate", "ref": {"apiVersion": "v1", "kind": "ConfigMap", "name": "one", "uid": "1"}, "status": {"state": "approved", "reason": "Approved", "message": "m", "approvedBy": ["alice"],
-                    "approvals": [{"user": "alice", "group": "qa", "message": "go"}]},
+                    "approvals": [{"user": "alice", "group": "qa", "message": "go"}], "runCreator": "carol"},
                     "lineage": [{"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "run", "uid": "7"}]},
                 {"name": "gate", "ref": {"apiVersion": "v1", "kind": "ConfigMap", "name": "two", "uid": "2"}, "status": {"state": "pending", "reason": "Pending"}},
                 {"name": "old", "status": {"reason": "NothingFound", "message": "nothing yet"}},
@@ -305,6 +305,8 @@ fn checks_are_told_object_by_object_as_the_request_shows_them() {
     let link = [&link.kind, &link.name, &link.uid];
     assert_eq!(link, ["PipelineRun", "run", "7"]);
     assert!(two.approvals.is_empty() && two.lineage.is_empty());
+    let creators = [one, two].map(|it| it.run_creator.as_str());
+    assert_eq!(creators, ["carol", ""]);
     assert_eq!(
         (gate.kind.as_str(), gate.reason.as_str()),
         ("ConfigMap", "")

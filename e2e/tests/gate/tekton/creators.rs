@@ -59,6 +59,7 @@ fn the_creator_of_a_run_approves_it_and_another_approver_has_to_as_well() {
     let request = live.gate.wait_for_phase(POD_NAME, "Granted");
     let check = &request["status"]["policies"][0]["checkRefs"][0];
     assert_eq!(check["status"]["approvedBy"], json!(["alice"]));
+    assert_eq!(check["status"]["runCreator"], "mallory");
 }
 
 /// The gate closes an approval as soon as enough approvers said yes, whoever they are.

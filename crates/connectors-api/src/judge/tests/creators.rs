@@ -87,6 +87,22 @@ fn who_created_the_run_does_not_matter_unless_the_check_says_so() {
 }
 
 #[test]
+fn the_creator_is_named_where_the_check_excludes_that_user_and_is_known() {
+    let excluding = json!({"users": ["alice"], "notRequester": true});
+    let others = json!({"users": ["alice"]});
+    for (approvers, creator, expected) in [
+        (&excluding, Some("carol"), Some("carol")),
+        (&excluding, Some("alice"), Some("alice")),
+        (&excluding, None, None),
+        (&others, Some("carol"), None),
+    ] {
+        let judgement = asked_of(creator, approvers).judged();
+        let named = judgement.checks[0].objects[0].run_creator.as_deref();
+        assert_eq!(named, expected, "{approvers} {creator:?}");
+    }
+}
+
+#[test]
 fn a_creator_that_nothing_guarantees_excludes_the_grant() {
     let wanted = json!({"users": ["alice"], "notRequester": true});
     let honest = || asked_of(Some("carol"), &wanted);

@@ -100,6 +100,7 @@ pub(super) fn answer(verdict: AccessCheckReady) -> Answer {
         approved_by: vec!["ann".to_owned()],
         approvals: vec![],
         lineage: vec![],
+        run_creator: None,
     };
     let passed = verdict == AccessCheckReady::AccessCheckPassed;
     Answer {

@@ -60,6 +60,10 @@ async fn an_approval_of_another_user_than_the_creator_grants() {
         let cluster = approved(creator);
         install(&cluster, BEFORE);
         assert_eq!(looked(&cluster).await, expected, "{creator}");
+        let status = cluster.status();
+        let told = status.pointer("/policies/0/checkRefs/0/status/runCreator");
+        let expected = (expected == granted()).then_some(creator);
+        assert_eq!(told.and_then(Value::as_str), expected, "{status}");
     }
 }
 
