@@ -1,6 +1,7 @@
 //! All writes, in an order in which a crash between any two leaves less access, never more.
 //!
-//! A grant: status (evidence) → Role → RoleBinding → live read of the request → status (Granted).
+//! A grant: status (evidence) → Role → RoleBinding → status (Granted), written on the version of the evidence. After a
+//! conflict the request is read live, and the grant is removed unless the request still wants it.
 //! A revocation: status (ended) → RoleBinding → Role → both confirmed gone → status (revokedAt). The plan orders the
 //! removals, by the order of `GrantKind`.
 
@@ -28,7 +29,7 @@ pub use writes::Writes;
 /// The target of log lines for auditors.
 const RECORDS: &str = "decisions";
 
-/// The number of attempts to confirm that the request still wants its grant, when other clients change the request.
+/// The number of live reads that confirm that the request still wants its grant, when other clients change the request.
 const ASKED: usize = 3;
 
 /// The number of attempts to record an end when other clients change the request.
@@ -254,7 +255,9 @@ impl Applier {
         Err(ApplyError::NotExact(kind.as_str(), name))
     }
 
-    /// Reads the request again after the writes. The grant is removed unless the live request still wants it.
+    /// Confirms after the writes that the request still wants the grant. The first status is written on the version
+    /// that was decided on, so the API server compares. After a conflict the request is read live, and the grant is
+    /// removed unless the live request still wants it.
     async fn confirm(
         &self,
         decided: &AccessRequest,
@@ -262,24 +265,29 @@ impl Applier {
     ) -> Result<Vec<Told>, ApplyError> {
         let name = Name::of(decided);
         let mut conflict = ApplyError::Conflict(format!("request {name}"));
-        for _ in 0..ASKED {
-            let live = self.live.request(&name).await?.and_then(Result::ok);
-            match plan::granted(live.as_ref(), decided, grants, self.now()) {
+        let mut request = Some(decided.clone());
+        for reads in 0..=ASKED {
+            if reads > 0 {
+                request = self.live.request(&name).await?.and_then(Result::ok);
+            }
+            match plan::granted(request.as_ref(), decided, grants, self.now()) {
+                // Only a live read takes a grant back.
+                Err(_) if reads == 0 => {}
                 Err(problem) => {
                     warn!(request = %name, problem = report(&problem), "a grant is not wanted any more");
                     let mut all = Ok(0);
                     for grant in grants {
                         let name = Name::in_metadata(&grant.role.metadata);
-                        all = all.and(self.enforce(&name, live.as_ref()).await);
+                        all = all.and(self.enforce(&name, request.as_ref()).await);
                     }
                     all?;
                     return Err(problem.into());
                 }
                 Ok((status, events)) => {
-                    let Some(live) = live else { break };
-                    match self.writes.status(&live, status).await {
+                    let Some(request) = &request else { break };
+                    match self.writes.status(request, status).await {
                         Ok(now) => {
-                            self.decided(&live, &now);
+                            self.decided(request, &now);
                             info!(request = %name, "access granted");
                             return Ok(events);
                         }

@@ -8,7 +8,7 @@ use super::{
     tables::Planned,
 };
 
-/// The number of attempts to confirm with the request that the grant is still wanted.
+/// The number of reads of the request that confirm that the grant is still wanted.
 const ASKED: u8 = 3;
 
 /// The outcome of one call.
@@ -81,7 +81,7 @@ impl Protocol {
             Step::Confirm(asked) => self.confirm(state, &mut work, asked, call),
             Step::ConfirmWrite(asked, status) => {
                 match self.write(state, c, &mut work, status, call) {
-                    Wrote::Conflict if asked + 1 < ASKED => Some(Step::Confirm(asked + 1)),
+                    Wrote::Conflict if asked < ASKED => Some(Step::Confirm(asked + 1)),
                     Wrote::Yes | Wrote::Conflict | Wrote::Failed => None,
                 }
             }
@@ -244,17 +244,23 @@ impl Protocol {
         if call == Call::Unheard {
             Some(Step::NotWritten)
         } else {
-            Some(Self::after_create(plan, i, kind))
+            Some(self.after_create(state, work, plan, (i, kind)))
         }
     }
 
-    fn after_create(plan: &Planned, i: u8, kind: Kind) -> Step {
+    fn after_create(
+        &self,
+        state: &State,
+        work: &Applying,
+        plan: &Planned,
+        (i, kind): (u8, Kind),
+    ) -> Step {
         match kind {
             Kind::Role => Step::Create(i, Kind::Binding),
             Kind::Binding if usize::from(i) + 1 < plan.grants.len() => {
                 Step::Create(i + 1, Kind::Role)
             }
-            Kind::Binding => Step::Confirm(0),
+            Kind::Binding => self.confirm_unread(state, work),
         }
     }
 
@@ -275,7 +281,7 @@ impl Protocol {
             return None;
         }
         if self.is_as_granted(state, work, policy, kind) {
-            Some(Self::after_create(plan, i, kind))
+            Some(self.after_create(state, work, plan, (i, kind)))
         } else {
             Some(Step::Clear(i, Kind::Binding))
         }

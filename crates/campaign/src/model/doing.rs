@@ -162,7 +162,7 @@ pub(super) enum Step {
     DeleteRequest,
     /// Reads the request to confirm that it still wants the grant, for the n-th time.
     Confirm(u8),
-    /// Records the confirmed grant in the status.
+    /// Records the confirmed grant in the status, after so many reads of the request.
     ConfirmWrite(u8, u16),
     /// The grant is no longer wanted: one of its objects is checked against the rule about managed objects.
     Enforce(u8, Option<Stored>),

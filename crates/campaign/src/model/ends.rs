@@ -53,6 +53,21 @@ impl Protocol {
         }
     }
 
+    /// The first confirmation names the version that was decided on. It reads nothing, and takes nothing back.
+    pub(super) fn confirm_unread(&self, state: &State, work: &Applying) -> Step {
+        let decided = Some(Stored {
+            incarnation: work.id.incarnation,
+            status: work.current,
+        });
+        match self
+            .tables
+            .confirmed(decided, work.id, work.current, work.plan, state.late)
+        {
+            Ok(status) => Step::ConfirmWrite(0, status),
+            Err(_) => Step::Confirm(1),
+        }
+    }
+
     pub(super) fn confirm(
         &self,
         state: &State,

@@ -46,7 +46,7 @@ pub enum Mutation {
     GrantsFromCaches,
     /// The age of reads is not checked before a write.
     ForgetsAge,
-    /// The request is not read again after the write.
+    /// The confirmation of a grant compares nothing.
     SkipsConfirm,
     /// Managed objects are never checked against the rule about them.
     NeverEnforces,
