@@ -49,10 +49,27 @@ fn main() -> ExitCode {
             }
         }
     }
-    table(&times).end()
+    let bound = with_bind(&rounds);
+    table(&times, &bound).end()
 }
 
-fn table(times: &[Times; Way::ALL.len()]) -> Table {
+/// The first way once more, with the right to bind Roles.
+fn with_bind(rounds: &Rounds) -> Times {
+    rounds.allow_to_bind();
+    let mut times = Times::default();
+    for number in 0..BEFORE + MEASURED {
+        if number % 20 == 0 {
+            eprintln!("with bind: round {number} of {}", BEFORE + MEASURED);
+        }
+        let took = rounds.play(Way::Proof, BEFORE + MEASURED + number);
+        if number >= BEFORE {
+            times.add(took);
+        }
+    }
+    times
+}
+
+fn table(times: &[Times; Way::ALL.len()], bound: &Times) -> Table {
     let mut table = Table::default();
     for way in Way::ALL {
         let times = &times[way as usize];
@@ -60,6 +77,11 @@ fn table(times: &[Times; Way::ALL.len()]) -> Table {
             let what = format!("{}, {figure} of {MEASURED}", way.words());
             table.figure(&what, value / 1e3, "ms");
         }
+    }
+    for (figure, value) in [("p50", bound.median()), ("p99", bound.p99())] {
+        let words = Way::Proof.words();
+        let what = format!("{words} and `bindRoles`, {figure} of {MEASURED}");
+        table.figure(&what, value / 1e3, "ms");
     }
     let added = times[Way::Proof as usize].beyond(&times[Way::Labels as usize]);
     let [lower, upper] = [250, 750].map(|of_thousand| added.micros(of_thousand) / 1e3);

@@ -7,8 +7,8 @@ use connectors_api::access_request::{CheckRef, Phase};
 use connectors_api::labels::ACCESS_REQUEST_UID;
 use e2e::ApiClient;
 use e2e::api::kinds::{
-    ACCESS_REQUEST, APPROVAL_TASK, CONFIG_MAP, CUSTOM_RUN, PIPELINE_RUN, POD, ROLE, ROLE_BINDING,
-    SERVICE_ACCOUNT, TASK_RUN,
+    ACCESS_REQUEST, APPROVAL_TASK, CLUSTER_ROLE, CONFIG_MAP, CUSTOM_RUN, PIPELINE_RUN, POD, ROLE,
+    ROLE_BINDING, SERVICE_ACCOUNT, TASK_RUN,
 };
 use e2e::pipelines::{Pipelines, RUN_LABEL, selector_of_runs};
 use kube::ResourceExt;
@@ -20,6 +20,8 @@ use crate::support::place::Place;
 /// How long the API server may take to fill a new namespace.
 const PATIENCE: Duration = Duration::from_mins(1);
 const APPROVER: &str = "alice";
+/// The rights of the request-controller in the whole cluster.
+const CONTROLLER_ROLE: &str = "connectors-request-controller";
 
 /// What approves, and how it is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +107,20 @@ impl Rounds {
             api,
             follower: Follower::of(place),
         }
+    }
+
+    /// Gives the request-controller what the chart gives it with `requestController.bindRoles`.
+    pub(crate) fn allow_to_bind(&self) {
+        let role = self.api.get(CLUSTER_ROLE, CONTROLLER_ROLE).unwrap();
+        let role = role.expect("the chart is installed");
+        let mut rules = role["rules"].as_array().unwrap().clone();
+        rules.push(json!({
+            "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["bind"],
+        }));
+        let fields = json!({"rules": rules});
+        self.api
+            .patch(CLUSTER_ROLE, CONTROLLER_ROLE, &fields)
+            .unwrap();
     }
 
     /// One request from its beginning to its end. The time is that from its approval to its grant.

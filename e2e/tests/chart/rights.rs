@@ -224,6 +224,32 @@ fn no_service_holds_more_than_it_needs() {
     }
 }
 
+/// The admission policies that limit it are in every installation.
+#[test]
+fn binding_roles_is_one_right_more_of_one_service() {
+    let bind = json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["bind"]});
+    let chosen = with(json!({"requestController": {"bindRoles": true}}));
+    assert_eq!(
+        violations(&chosen),
+        [format!(
+            "request-controller: may hand out or borrow what it does not hold: {bind}"
+        )]
+    );
+    let all = |objects: &[Value]| -> Vec<String> {
+        let rights = rights(objects).unwrap();
+        let rights = rights.iter();
+        rights
+            .map(|right| format!("{} {:?} {}", right.account, right.namespace, right.rule))
+            .collect()
+    };
+    let before = all(&defaults());
+    let added: Vec<_> = all(&chosen)
+        .into_iter()
+        .filter(|it| !before.contains(it))
+        .collect();
+    assert_eq!(added, [format!("request-controller None {bind}")]);
+}
+
 /// What each service may write, which is what an intruder could.
 #[test]
 fn every_service_writes_what_the_design_says_and_nothing_else() {
