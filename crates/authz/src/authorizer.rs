@@ -4,7 +4,7 @@ use crate::Attributes;
 
 /// The decision of an authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Decision {
+pub enum AuthorizerDecision {
     /// The access is allowed.
     Allow,
     /// The access is refused, and no further authorizer is asked.
@@ -19,7 +19,7 @@ pub enum Decision {
 #[must_use]
 pub struct Verdict {
     /// The decision. [`Decision::Allow`] is the only yes.
-    pub decision: Decision,
+    pub decision: AuthorizerDecision,
     /// A text for people; empty when there is nothing to say. It never affects a decision.
     pub reason: String,
 }
@@ -28,7 +28,7 @@ impl Verdict {
     /// Allows the access.
     pub const fn allow(reason: String) -> Self {
         Self {
-            decision: Decision::Allow,
+            decision: AuthorizerDecision::Allow,
             reason,
         }
     }
@@ -36,7 +36,7 @@ impl Verdict {
     /// Refuses the access; later authorizers are not asked.
     pub const fn deny(reason: String) -> Self {
         Self {
-            decision: Decision::Deny,
+            decision: AuthorizerDecision::Deny,
             reason,
         }
     }
@@ -44,7 +44,7 @@ impl Verdict {
     /// Leaves the decision to later authorizers.
     pub const fn no_opinion(reason: String) -> Self {
         Self {
-            decision: Decision::NoOpinion,
+            decision: AuthorizerDecision::NoOpinion,
             reason,
         }
     }
@@ -52,7 +52,7 @@ impl Verdict {
     /// True for [`Decision::Allow`] only.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
-        matches!(self.decision, Decision::Allow)
+        matches!(self.decision, AuthorizerDecision::Allow)
     }
 }
 
@@ -74,8 +74,8 @@ impl Authorizer for Union<'_> {
         for authorizer in self.0 {
             let verdict = authorizer.authorize(attributes);
             match verdict.decision {
-                Decision::Allow | Decision::Deny => return verdict,
-                Decision::NoOpinion => {}
+                AuthorizerDecision::Allow | AuthorizerDecision::Deny => return verdict,
+                AuthorizerDecision::NoOpinion => {}
             }
             if !reasons.is_empty() && !verdict.reason.is_empty() {
                 reasons.push('\n');

@@ -22,7 +22,7 @@ mod pool;
 mod slab;
 
 pub use attributes::{Attributes, ResourceRequest, Target, User};
-pub use authorizer::{Authorizer, Decision, Union, Verdict};
+pub use authorizer::{Authorizer, AuthorizerDecision, Union, Verdict};
 pub use masters::SystemMasters;
-pub use rbac::{Binding, Grant, IndexError, Listing, RbacIndex, RbacObject, Subject, WhoCan};
-pub use rules::{NonResourceRule, ResolveError, ResourceRule, RuleResolver, Rules};
+pub use rbac::{AllowedBy, Binding, IndexError, Listing, RbacIndex, RbacObject, Subject, WhoCan};
+pub use rules::{NonResourceRule, ResolveError, ResourceRule, RuleResolver, UserRules};

@@ -8,12 +8,12 @@ use hashbrown::HashTable;
 use crate::hash::Hashing;
 
 #[derive(Debug)]
-pub(crate) struct Pool<T> {
+pub(crate) struct TextPool<T> {
     hashing: Hashing,
     values: HashTable<Arc<T>>,
 }
 
-impl<T> Default for Pool<T> {
+impl<T> Default for TextPool<T> {
     fn default() -> Self {
         Self {
             hashing: Hashing::default(),
@@ -22,7 +22,7 @@ impl<T> Default for Pool<T> {
     }
 }
 
-impl<T: Hash + Eq> Pool<T> {
+impl<T: Hash + Eq> TextPool<T> {
     /// The stored value that equals the draft; the draft must hash as the value does. If there is none, the
     /// value is made from the draft. A draft may borrow its content.
     pub(crate) fn share<D: Hash + PartialEq<T>>(
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn equal_values_are_one_until_the_last_is_given_back() {
-        let mut pool = Pool::<String>::default();
+        let mut pool = TextPool::<String>::default();
         let (one, same) = (
             pool.share("a", str::to_owned),
             pool.share("a", str::to_owned),

@@ -31,20 +31,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use thiserror::Error;
 
 pub use answer::WhoCan;
-pub use binding::{Binding, Grant};
+pub use binding::{AllowedBy, Binding};
 pub use listing::Listing;
 pub use object::RbacObject;
 pub use role::{RoleKind, RoleRef};
 pub use subject::Subject;
 
 use binding::Common;
-use object::{Content, Half};
+use object::{Half, RbacContent};
 use role::Role;
 use rule::Shape;
 use scopes::Scopes;
 
 use crate::hash::{HashSet, Hashing};
-use crate::pool::Pool;
+use crate::pool::TextPool;
 use crate::slab::Slab;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ pub struct RbacIndex {
     roles: Slab<Role>,
     bindings: Slab<Binding>,
     scopes: Scopes,
-    shapes: Pool<Shape>,
+    shapes: TextPool<Shape>,
     common: Common,
 }
 
@@ -135,8 +135,8 @@ impl RbacIndex {
         let metadata = object.metadata();
         let (namespace, name) = key::<K>(metadata)?;
         Ok(match object.content() {
-            Content::Rules(rules) => self.put_role(namespace, name, rules).0,
-            Content::Binding(role, subjects) => {
+            RbacContent::Rules(rules) => self.put_role(namespace, name, rules).0,
+            RbacContent::Binding(role, subjects) => {
                 let id = self.put_binding(namespace, name, metadata, role, subjects);
                 id.0
             }

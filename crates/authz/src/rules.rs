@@ -8,13 +8,13 @@ use crate::User;
 pub trait RuleResolver: Send + Sync {
     /// The rules that apply to a user in a namespace, including those of the whole cluster; only those of the
     /// whole cluster when the namespace is empty.
-    fn rules_for(&self, user: &User, namespace: &str) -> Rules;
+    fn rules_for(&self, user: &User, namespace: &str) -> UserRules;
 }
 
 /// The rules that apply to a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
-pub struct Rules {
+pub struct UserRules {
     /// Rules about objects of the API.
     pub resource: Vec<ResourceRule>,
     /// Rules about paths of the server.

@@ -16,7 +16,7 @@ use connectors_api::{
 };
 use evaluation_api::{
     access::AccessQuestion,
-    client::CallError,
+    client::EvaluationCallError,
     judgement,
     v1::{
         CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage, GrantedRule,
@@ -24,7 +24,7 @@ use evaluation_api::{
     verdict,
 };
 use evaluation_service::evaluate;
-use evaluation_service::evaluate::policies::Policies;
+use evaluation_service::evaluate::policies::ParsedPolicies;
 use futures::future::{BoxFuture, pending};
 use request_controller::{
     evaluator::{Evaluator, Unanswered},
@@ -278,7 +278,7 @@ impl Evaluator for Asked {
             let answer = answer.and_then(|it| match verdict::all_known(&it) {
                 Ok(()) => Ok(it),
                 // As the client reports it.
-                Err(unknown) => Err(CallError::from(unknown).into()),
+                Err(unknown) => Err(EvaluationCallError::from(unknown).into()),
             });
             if self.dead.load(Ordering::SeqCst) {
                 return pending().await;
@@ -369,7 +369,7 @@ fn approves(object: &[u8]) -> bool {
 }
 
 fn refusal(code: Code) -> Unanswered {
-    Unanswered::Call(CallError::Status {
+    Unanswered::Call(EvaluationCallError::Status {
         call: "evaluate checks",
         status: Box::new(Status::new(code, "under a spell")),
     })
@@ -378,7 +378,7 @@ fn refusal(code: Code) -> Unanswered {
 /// The answer of the evaluation service, without the network.
 fn truth(question: &EvaluateChecksRequest) -> Result<EvaluateChecksResponse, Unanswered> {
     let refused = || refusal(Code::InvalidArgument);
-    let policy = Policies::default().find(&question.policy);
+    let policy = ParsedPolicies::default().find(&question.policy);
     let policy = policy.map_err(|_| refused())?.read(&question.policy);
     let asked = evaluate::read(question).map_err(|_| refused())?;
     let asked = asked.about(policy.map_err(|_| refused())?);

@@ -16,7 +16,7 @@ use request_controller::controller::{self, Settings};
 use service_kit::{
     client::bounded,
     clock::{Clock, Now, whole_seconds},
-    lease::Terms,
+    lease::LeaseTerms,
     readiness::Readiness,
     shutdown::{Signal, Tasks},
 };
@@ -84,7 +84,7 @@ impl Processes {
             clock: self.clock(),
             namespace: namespace.to_owned(),
             identity: pod.to_owned(),
-            lease: Terms::default(),
+            lease: LeaseTerms::default(),
             sweep_every: SWEEP,
             retention: self.retention,
             most_waiting: 100,

@@ -22,7 +22,7 @@ pub struct ApprovalKind {
     /// Objects of the kind can be approvals.
     pub may_approve: bool,
     /// The proof that an object and the pod belong to one pipeline run.
-    pub proof: Proof,
+    pub proof: LineageKind,
     /// The object records its approvers as an ApprovalTask does.
     pub records_approvers: bool,
     /// The installation may read the kind without a setting of its administrator.
@@ -31,7 +31,7 @@ pub struct ApprovalKind {
 
 /// The proof that an object and the pod belong to one pipeline run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
+pub enum LineageKind {
     /// No lineage is known for the kind. Labels and state decide.
     Unknown,
     /// The lineage of a system proves it.
@@ -74,7 +74,7 @@ const SYSTEMS: [&[Row]; 2] = [kubernetes::ROWS, tekton::ROWS];
 /// A kind of a group that the table does not know. Its administrator decides whether it is read.
 const OTHER: ApprovalKind = ApprovalKind {
     may_approve: true,
-    proof: Proof::Unknown,
+    proof: LineageKind::Unknown,
     records_approvers: false,
     read_by_default: false,
 };
@@ -110,8 +110,8 @@ pub fn may_approve(kind: &ObjectKind) -> bool {
 #[must_use]
 pub fn has_lineage(kind: &ObjectKind) -> bool {
     match of(kind).proof {
-        Proof::By(_) | Proof::Unprovable => true,
-        Proof::Unknown => false,
+        LineageKind::By(_) | LineageKind::Unprovable => true,
+        LineageKind::Unknown => false,
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn group_and_kind_decide_which_lineage_proves_an_approval() {
-        use Proof::{By, Unknown, Unprovable};
+        use LineageKind::{By, Unknown, Unprovable};
         for (api_version, name, proof) in [
             (
                 "openshift-pipelines.org/v1alpha1",

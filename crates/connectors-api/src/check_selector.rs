@@ -14,7 +14,7 @@ use crate::{AccessPolicy, AccessPolicySpec};
 
 /// The selector of one check, independent of the asking pod.
 #[derive(Clone, Debug)]
-pub struct CheckSelector {
+pub struct SelectorTemplate {
     /// The labels, as templates.
     pub labels: Result<LabelTemplates, CheckSelectorError>,
     /// The fields, if the check names any.
@@ -41,28 +41,28 @@ pub struct CompiledPolicy {
     /// The policy.
     pub policy: AccessPolicy,
     /// In the order of its checks.
-    selectors: Arc<[CheckSelector]>,
+    selectors: Arc<[SelectorTemplate]>,
     /// The size of its spec as JSON.
     bytes: usize,
 }
 
 /// Parses the selectors of a policy's checks, in their order.
 #[must_use]
-pub fn selectors<'a>(checks: impl Iterator<Item = &'a Check> + Clone) -> Arc<[CheckSelector]> {
+pub fn selectors<'a>(checks: impl Iterator<Item = &'a Check> + Clone) -> Arc<[SelectorTemplate]> {
     let mut steps = 0;
     let mut selectors = Vec::new();
     for check in checks.clone() {
         let labels = LabelTemplates::parse(&check.selector.labels);
         steps += labels.as_ref().map_or(0, LabelTemplates::steps);
         if steps > MOST_STEPS_OF_POLICY {
-            let none = |_: &Check| CheckSelector {
+            let none = |_: &Check| SelectorTemplate {
                 labels: Err(CheckSelectorError::Steps),
                 fields: Ok(None),
             };
             return checks.map(none).collect();
         }
         let fields = check.selector.field_selector.as_ref();
-        selectors.push(CheckSelector {
+        selectors.push(SelectorTemplate {
             labels: labels.map_err(CheckSelectorError::from),
             fields: fields.map(FieldSelector::parse).transpose(),
         });
@@ -94,7 +94,7 @@ impl CompiledPolicy {
     }
 
     /// The checks, each with its selector.
-    pub fn checks(&self) -> impl Iterator<Item = (&Check, &CheckSelector)> {
+    pub fn checks(&self) -> impl Iterator<Item = (&Check, &SelectorTemplate)> {
         checks(&self.policy).zip(self.selectors.iter())
     }
 }

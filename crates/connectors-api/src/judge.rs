@@ -29,9 +29,9 @@ use serde_json::Value;
 
 pub use candidate::{ProofNeeded, not_shared, proof_needed, without_proof};
 pub use input::JudgeError;
-pub use policy::Policy;
-pub use reason::{JudgeReason, Reason, RulesReason};
-pub use rules::{GrantedRule, NoRules};
+pub use policy::GatedPolicy;
+pub use reason::{JudgeReason, ResultReason, RulesReason};
+pub use rules::{NoRules, RenderedRule};
 
 use crate::access_request::Approval;
 use crate::approval_kind::Lineage;
@@ -43,13 +43,13 @@ use crate::object_ref::ObjectRef;
 use crate::reason::AccessCheckReady;
 use crate::shared_fields::{FieldPath, seen_from_elsewhere};
 use crate::template::{Budget, TemplateData};
-use candidate::Selection;
+use candidate::CheckSelection;
 use object::Object;
 use policy::PolicyCheck;
 
 /// A policy, the asking pod, and the objects found for the policy's checks.
 #[derive(Clone, Debug)]
-pub struct Question<P = Value> {
+pub struct PolicyQuestion<P = Value> {
     /// The `AccessPolicy`, the copy of it that was kept when access was granted, or its parsed form.
     pub policy: P,
     /// The complete pod. The parts that the policy must not see are removed here.
@@ -90,7 +90,7 @@ pub struct Judgement {
     /// The result of each check, in the policy's order.
     pub checks: Vec<CheckJudgement>,
     /// The rules to grant: only before a grant, and only when all checks pass.
-    pub rules: Option<Result<Vec<GrantedRule>, NoRules>>,
+    pub rules: Option<Result<Vec<RenderedRule>, NoRules>>,
 }
 
 /// The result of one check.
@@ -101,7 +101,7 @@ pub struct CheckJudgement {
     /// Its verdict.
     pub verdict: AccessCheckReady,
     /// The reason, as one word.
-    pub reason: Reason,
+    pub reason: ResultReason,
     /// The reason, as a sentence with a remedy.
     pub message: String,
     /// The judged objects, ordered by name.
@@ -118,7 +118,7 @@ pub struct ObjectJudgement {
     /// The meaning of the state for the check.
     pub verdict: AccessCheckReady,
     /// The reason, as one word.
-    pub reason: Reason,
+    pub reason: ResultReason,
     /// The reason, as a sentence.
     pub message: String,
     /// The approvers, if the object records them.
@@ -163,7 +163,7 @@ pub enum RegoFailure {
 /// A parsed question that waits for the answers of its modules.
 #[derive(Debug)]
 pub struct Prepared {
-    policy: Arc<Policy>,
+    policy: Arc<GatedPolicy>,
     /// The pod as the policy may see it.
     data: TemplateData,
     /// The policy and the pod are in different namespaces.
@@ -176,13 +176,13 @@ pub struct Prepared {
 #[derive(Debug)]
 struct PreparedCheck {
     /// The error if the check fails whatever its objects say.
-    selection: Result<Selection, (JudgeReason, String)>,
+    selection: Result<CheckSelection, (JudgeReason, String)>,
     objects: Vec<Object>,
 }
 
-impl<P> Question<P> {
+impl<P> PolicyQuestion<P> {
     /// The same question with a parsed policy.
-    pub fn about(self, policy: Arc<Policy>) -> Question<Arc<Policy>> {
+    pub fn about(self, policy: Arc<GatedPolicy>) -> PolicyQuestion<Arc<GatedPolicy>> {
         let Self {
             policy: _,
             context,
@@ -193,7 +193,7 @@ impl<P> Question<P> {
             creators_since,
             stage,
         } = self;
-        Question {
+        PolicyQuestion {
             policy,
             context,
             connector,
@@ -206,18 +206,18 @@ impl<P> Question<P> {
     }
 }
 
-impl Question {
+impl PolicyQuestion {
     /// Parses the policy, for this question alone.
-    pub fn read(self) -> Result<Question<Arc<Policy>>, JudgeError> {
-        let policy = Policy::read(&self.policy)?;
+    pub fn read(self) -> Result<PolicyQuestion<Arc<GatedPolicy>>, JudgeError> {
+        let policy = GatedPolicy::read(&self.policy)?;
         Ok(self.about(Arc::new(policy)))
     }
 }
 
 /// Prepares the questions to Rego modules.
-pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> {
+pub fn prepare(question: PolicyQuestion<Arc<GatedPolicy>>) -> Result<Prepared, JudgeError> {
     let pod_namespace = input::check(&question)?;
-    let Question {
+    let PolicyQuestion {
         policy,
         context: pod,
         connector: _,
@@ -257,7 +257,7 @@ pub fn prepare(question: Question<Arc<Policy>>) -> Result<Prepared, JudgeError> 
                 object.seen = Some(seen_from_elsewhere(&object.value, labels(), shared));
             }
         }
-        let selection = Selection::of(selector, &pod_namespace, &data, &mut budget, stage);
+        let selection = CheckSelection::of(selector, &pod_namespace, &data, &mut budget, stage);
         PreparedCheck {
             selection: selection.and_then(|it| it.of_shared_fields(is_foreign, shared)),
             objects,
@@ -343,16 +343,17 @@ fn judge(
     let is_rego = prepared.module(of).is_some();
     let PreparedCheck { selection, objects } = prepared;
     let check = &of.check;
-    let judged: Vec<object::Judged> = match &selection {
+    let judged: Vec<object::JudgedObject> = match &selection {
         Err((reason, message)) => {
-            let failed =
-                |object| object::Judged::failed(object, Reason::Judge(*reason), message.clone());
+            let failed = |object| {
+                object::JudgedObject::failed(object, ResultReason::Judge(*reason), message.clone())
+            };
             objects.iter().map(failed).collect()
         }
         Ok(selection) => {
             let judge = |object| {
                 if let Some((reason, message)) = selection.problem_with(check, object) {
-                    return object::Judged::failed(object, reason.into(), message);
+                    return object::JudgedObject::failed(object, reason.into(), message);
                 }
                 if let Some(unproven) = object.unproven() {
                     return object.without_proof(check, selection, unproven);
@@ -366,13 +367,13 @@ fn judge(
             objects.iter().map(judge).collect()
         }
     };
-    let outcomes = judged.iter().map(object::Judged::outcome);
-    let was_misled = judged.iter().any(object::Judged::is_not_selected);
+    let outcomes = judged.iter().map(object::JudgedObject::outcome);
+    let was_misled = judged.iter().any(object::JudgedObject::is_not_selected);
     let verdict = match selection {
         Ok(_) if !was_misled => of_objects(check.match_, outcomes),
         Ok(_) | Err(_) => AccessCheckReady::AccessCheckFailed,
     };
-    let objects: Vec<_> = judged.into_iter().map(object::Judged::told).collect();
+    let objects: Vec<_> = judged.into_iter().map(object::JudgedObject::told).collect();
     let (reason, message) = match selection {
         Err((reason, message)) => (reason.into(), message),
         Ok(_) => message::of_check(check, verdict, &objects),

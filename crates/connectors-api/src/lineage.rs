@@ -69,7 +69,7 @@ pub use reason::LineageReason;
 
 use crate::access_request::Approval;
 use crate::object_ref::ObjectRef;
-use object::{Object, Store};
+use object::{LinkObjects, Object};
 use proof::Proof;
 
 /// The most objects between pod and approval.
@@ -82,7 +82,7 @@ pub const MOST_STEPS_OF_ALL: usize = 2_000_000;
 
 /// A pod, an approval, and the objects that link them, as the API server returned them.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct LineageQuestion<'a> {
     /// The asking pod.
     pub pod: &'a Value,
     /// The ApprovalTask.
@@ -94,13 +94,13 @@ pub struct Question<'a> {
 
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LineageVerdict {
     /// Approval and pod belong to one run, and the approval is given.
     Proven(Box<Evidence>),
     /// Nothing contradicts, but something is missing. It is never empty.
-    Waiting(Vec<Missing>),
+    Waiting(Vec<MissingLink>),
     /// Something contradicts.
-    Refused(Refusal),
+    Refused(LineageRefusal),
 }
 
 /// What a proof was made from.
@@ -128,7 +128,7 @@ pub struct Origin {
 
 /// What a proof lacks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Missing {
+pub struct MissingLink {
     /// Group and version.
     pub api_version: &'static str,
     /// Kind.
@@ -156,14 +156,14 @@ pub enum Absent {
 
 /// Why there is no proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct LineageRefusal {
     /// The reason, as one word.
     pub reason: LineageReason,
     /// The reason, as a sentence. It quotes names, never content.
     pub message: String,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, name, .. } = self;
         match self.what {
@@ -185,14 +185,14 @@ pub enum Unproven<'a> {
     /// Everything but the decision of the approvers is proven.
     Undecided,
     /// The first of what is missing.
-    Incomplete(&'a Missing),
+    Incomplete(&'a MissingLink),
     /// Everything but the decision is proven, and the approvers said no or did not answer in time.
-    Rejected(&'a Refusal),
+    Rejected(&'a LineageRefusal),
     /// Something contradicts.
-    Refused(&'a Refusal),
+    Refused(&'a LineageRefusal),
 }
 
-impl Verdict {
+impl LineageVerdict {
     /// The evidence, or why there is none.
     pub fn proof(&self) -> Result<&Evidence, Unproven<'_>> {
         match self {
@@ -213,7 +213,7 @@ impl Verdict {
     }
 
     /// The objects to read before the question is asked again.
-    pub fn to_read(&self) -> impl Iterator<Item = &Missing> {
+    pub fn to_read(&self) -> impl Iterator<Item = &MissingLink> {
         let missing = match self {
             Self::Waiting(missing) => missing.as_slice(),
             Self::Proven(_) | Self::Refused(_) => &[],
@@ -225,19 +225,19 @@ impl Verdict {
 /// Why a step of the proof goes no further.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stop {
-    Waiting(Vec<Missing>),
-    Refused(Refusal),
+    Waiting(Vec<MissingLink>),
+    Refused(LineageRefusal),
 }
 
-type Step<T = ()> = Result<T, Stop>;
+type LineageStep<T = ()> = Result<T, Stop>;
 
 /// A contradiction.
-fn refused<T>(reason: LineageReason, message: String) -> Step<T> {
-    Err(Stop::Refused(Refusal { reason, message }))
+fn refused<T>(reason: LineageReason, message: String) -> LineageStep<T> {
+    Err(Stop::Refused(LineageRefusal { reason, message }))
 }
 
 /// Both values, or what either step lacks; a contradiction precedes what is missing.
-fn both<A, B>(one: Step<A>, other: Step<B>) -> Step<(A, B)> {
+fn both<A, B>(one: LineageStep<A>, other: LineageStep<B>) -> LineageStep<(A, B)> {
     match (one, other) {
         (Ok(one), Ok(other)) => Ok((one, other)),
         (Err(Stop::Waiting(mut one)), Err(Stop::Waiting(other))) => {
@@ -253,13 +253,13 @@ fn both<A, B>(one: Step<A>, other: Step<B>) -> Step<(A, B)> {
 
 /// Judges whether the approval and the pod belong to one run, and whether the approval is given.
 #[must_use]
-pub fn judge(question: &Question<'_>) -> Verdict {
+pub fn judge(question: &LineageQuestion<'_>) -> LineageVerdict {
     let mut steps = MOST_STEPS;
     judge_within(question, &mut steps)
 }
 
 /// The same at the expense of a number of steps that several proofs share. Without any step left every proof is refused.
-pub fn judge_within(question: &Question<'_>, steps: &mut usize) -> Verdict {
+pub fn judge_within(question: &LineageQuestion<'_>, steps: &mut usize) -> LineageVerdict {
     let allowed = MOST_STEPS.min(*steps);
     let mut left = allowed;
     let proof = prove(question, &mut left);
@@ -268,7 +268,7 @@ pub fn judge_within(question: &Question<'_>, steps: &mut usize) -> Verdict {
 }
 
 /// Judges whether a pipeline run that a grant rests on still goes on.
-pub fn goes_on(run: &Value) -> Result<(), Refusal> {
+pub fn goes_on(run: &Value) -> Result<(), LineageRefusal> {
     match live_run(run) {
         Ok(_) | Err(Stop::Waiting(_)) => Ok(()),
         Err(Stop::Refused(refusal)) => Err(refusal),
@@ -276,7 +276,7 @@ pub fn goes_on(run: &Value) -> Result<(), Refusal> {
 }
 
 /// A PipelineRun that still goes on.
-fn live_run(run: &Value) -> Step<Object<'_>> {
+fn live_run(run: &Value) -> LineageStep<Object<'_>> {
     let run = Object::read(run)?;
     run::is_a_run(&run)?;
     run::is_alive(&run)?;
@@ -288,11 +288,11 @@ fn live_run(run: &Value) -> Step<Object<'_>> {
 /// `runs` are the PipelineRuns of the evidence, found by their UIDs. The caller finds out which of the objects of the
 /// evidence still exist.
 #[must_use]
-pub fn still_holds(approval: &Value, runs: &[Value]) -> Verdict {
+pub fn still_holds(approval: &Value, runs: &[Value]) -> LineageVerdict {
     let holds = || {
         let approval = Object::read(approval)?;
         approval::is_of_the_gate(&approval)?;
-        let runs = runs.iter().map(live_run).collect::<Step<Vec<_>>>()?;
+        let runs = runs.iter().map(live_run).collect::<LineageStep<Vec<_>>>()?;
         Ok(Evidence {
             objects: runs.iter().map(Object::reference).collect(),
             approvals: approval::decision(&approval)?,
@@ -302,22 +302,22 @@ pub fn still_holds(approval: &Value, runs: &[Value]) -> Verdict {
     verdict(holds())
 }
 
-fn verdict(proof: Step<Evidence>) -> Verdict {
+fn verdict(proof: LineageStep<Evidence>) -> LineageVerdict {
     match proof {
-        Ok(evidence) => Verdict::Proven(Box::new(evidence)),
-        Err(Stop::Refused(refusal)) => Verdict::Refused(refusal),
+        Ok(evidence) => LineageVerdict::Proven(Box::new(evidence)),
+        Err(Stop::Refused(refusal)) => LineageVerdict::Refused(refusal),
         Err(Stop::Waiting(mut missing)) => {
             missing.sort();
             missing.dedup();
-            Verdict::Waiting(missing)
+            LineageVerdict::Waiting(missing)
         }
     }
 }
 
-fn prove<'a>(question: &Question<'a>, left: &'a mut usize) -> Step<Evidence> {
+fn prove<'a>(question: &LineageQuestion<'a>, left: &'a mut usize) -> LineageStep<Evidence> {
     let pod = Object::read(question.pod)?;
     let approval = Object::read(question.approval)?;
-    let store = Store::read(question.objects, pod.namespace)?;
+    let store = LinkObjects::read(question.objects, pod.namespace)?;
     pod::is_a_pod(&pod)?;
     approval::is_of_the_gate(&approval)?;
     approval::is_beside(&approval, &pod)?;

@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use thiserror::Error;
 
-use node::{Node, Problem};
+use node::{Node, ValueProblem};
 
 /// The reason why an object cannot be deserialized.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -21,7 +21,7 @@ use node::{Node, Problem};
 pub struct ParseError {
     /// The field, as in `kubectl explain`, with list positions in brackets.
     pub path: String,
-    problem: Problem,
+    problem: ValueProblem,
 }
 
 impl ParseError {
@@ -59,7 +59,7 @@ pub(crate) fn bounded(spec: &Value) -> Result<(), ParseError> {
     }
     Err(ParseError {
         path: "spec".to_owned(),
-        problem: Problem::TooLong(found),
+        problem: ValueProblem::TooLong(found),
     })
 }
 
@@ -92,7 +92,7 @@ where
     K::Spec: DeserializeOwned,
 {
     let Some(inner) = object.get("spec") else {
-        let problem = Problem::Invalid("required".to_owned());
+        let problem = ValueProblem::Invalid("required".to_owned());
         return Err(ParseError {
             path: "spec".to_owned(),
             problem,
@@ -109,7 +109,7 @@ where
         let path = error.path().to_string();
         ParseError {
             path,
-            problem: Problem::Invalid(error.into_inner().to_string()),
+            problem: ValueProblem::Invalid(error.into_inner().to_string()),
         }
     })
 }
@@ -142,7 +142,7 @@ pub(crate) fn part<S: DeserializeOwned>(part: &Value, at: &str) -> Result<S, Par
 struct Path<'a> {
     at: &'a str,
     within: String,
-    problem: &'a Problem,
+    problem: &'a ValueProblem,
 }
 
 impl fmt::Display for Path<'_> {

@@ -11,7 +11,7 @@ use crate::config::DefaultRequesters;
 use crate::names::{is_dns_label, is_dns_subdomain};
 use crate::{AccessPolicySpec, NamespaceKeys, Permission};
 
-pub use requesters::{Accepts, Requesters};
+pub use requesters::{RequesterMatch, Requesters};
 
 type Labels = BTreeMap<String, String>;
 
@@ -30,7 +30,7 @@ pub struct Asker<'a> {
 
 /// The requested connector.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct WantedConnector<'a> {
     /// Its name.
     pub connector: &'a str,
     /// Its labels.
@@ -59,7 +59,7 @@ pub enum Applies {
 pub fn applies(
     policy: &AccessPolicySpec,
     policy_namespace: &str,
-    wanted: Wanted<'_>,
+    wanted: WantedConnector<'_>,
     asker: Asker<'_>,
     default_requesters: DefaultRequesters,
 ) -> Applies {
@@ -84,7 +84,7 @@ pub fn applies(
 pub fn gives_standing(
     policy: &AccessPolicySpec,
     policy_namespace: &str,
-    wanted: Wanted<'_>,
+    wanted: WantedConnector<'_>,
     asker: Asker<'_>,
     keys: &NamespaceKeys,
 ) -> Option<Applies> {
@@ -120,7 +120,7 @@ pub fn looks_at_labels(policy: &AccessPolicySpec) -> bool {
 
 /// True when a policy selects a connector, regardless of the permission.
 #[must_use]
-pub fn selects(policy: &AccessPolicySpec, wanted: Wanted<'_>) -> bool {
+pub fn selects(policy: &AccessPolicySpec, wanted: WantedConnector<'_>) -> bool {
     let selector = &policy.connector;
     let by_name = |names: &Vec<String>| names.iter().any(|name| name == wanted.connector);
     selector.names.as_ref().is_none_or(by_name)
@@ -245,7 +245,7 @@ mod tests {
             labels(&[("role", "builder")]),
             labels(&[("project", "devops")]),
         );
-        let wanted = Wanted {
+        let wanted = WantedConnector {
             connector: "prod",
             labels: &connector,
             permission: Permission::Apis,
@@ -272,7 +272,7 @@ mod tests {
         };
         let asked = |policy: &AccessPolicySpec, connector: &str, permission| {
             let none = labels(&[]);
-            let wanted = Wanted {
+            let wanted = WantedConnector {
                 connector,
                 labels: &none,
                 permission,
@@ -308,7 +308,7 @@ mod tests {
                 "roleTemplate": {"rules": []}, "bindingTemplate": {"subjects": subjects},
             }}))
             .unwrap();
-            let wanted = Wanted {
+            let wanted = WantedConnector {
                 connector: "prod",
                 labels: &none,
                 permission: Permission::Apis,
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(asked(&policy, "own", "sa"), Applies::Yes);
         assert_eq!(asked(&policy, "other", "sa"), Applies::OtherAsker);
         let (connector, none) = (labels(&[]), labels(&[]));
-        let wanted = Wanted {
+        let wanted = WantedConnector {
             connector: "prod",
             labels: &connector,
             permission: Permission::Apis,
@@ -532,7 +532,7 @@ mod tests {
         assert!(looks_at_labels(&policy));
         assert_eq!(asked(&policy, "own", "sa"), Applies::Yes);
         let none = labels(&[]);
-        let wanted = Wanted {
+        let wanted = WantedConnector {
             connector: "prod",
             labels: &none,
             permission: Permission::Apis,
@@ -574,7 +574,7 @@ mod tests {
                 labels(&[("role", "builder"), ("project", "devops")]),
                 labels(&[]),
             );
-            let wanted = Wanted {
+            let wanted = WantedConnector {
                 connector: "prod",
                 labels: &none,
                 permission: Permission::Apis,

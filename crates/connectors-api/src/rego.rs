@@ -23,7 +23,7 @@ use regorus::{Engine, LimitError, Value};
 use serde::Deserialize;
 use thiserror::Error;
 
-pub use answer::{Answer, AnswerError};
+pub use answer::{ModuleOutput, ModuleOutputError};
 use reads::Reads;
 
 /// The longest module that a policy can hold.
@@ -94,7 +94,7 @@ pub enum EvaluationError {
     Object(String),
     /// The output is not an answer.
     #[error(transparent)]
-    Answer(#[from] AnswerError),
+    Answer(#[from] ModuleOutputError),
 }
 
 impl CheckModule {
@@ -131,12 +131,16 @@ impl CheckModule {
         &self,
         object: &serde_json::Value,
         context: &serde_json::Value,
-    ) -> Result<Answer, EvaluationError> {
+    ) -> Result<ModuleOutput, EvaluationError> {
         self.ask(|| self.input.take(object), || Value::deserialize(context))
     }
 
     /// The same for unparsed objects. Of the first one, only the fields that the module reads are parsed.
-    pub fn evaluate_json(&self, object: &str, context: &str) -> Result<Answer, EvaluationError> {
+    pub fn evaluate_json(
+        &self,
+        object: &str,
+        context: &str,
+    ) -> Result<ModuleOutput, EvaluationError> {
         self.ask(
             || self.input.parse(object),
             || serde_json::from_str(context),
@@ -147,14 +151,14 @@ impl CheckModule {
         &self,
         object: impl FnOnce() -> serde_json::Result<Value>,
         context: impl FnOnce() -> serde_json::Result<Value>,
-    ) -> Result<Answer, EvaluationError> {
+    ) -> Result<ModuleOutput, EvaluationError> {
         let mut engine = self.engine.clone();
         engine.set_input(object().map_err(|error| unreadable(&error))?);
         if self.sees_context {
             add_context(&mut engine, context().map_err(|error| unreadable(&error))?)?;
         }
         let output = engine.eval_rule(OUTPUT.to_owned()).map_err(engine_error)?;
-        Ok(Answer::read(&output)?)
+        Ok(ModuleOutput::read(&output)?)
     }
 
     /// Evaluates empty objects. If no data is added, later evaluations reuse the compiled module.

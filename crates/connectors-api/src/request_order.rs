@@ -40,7 +40,7 @@ pub fn deciding<'a>(
 
 /// How far a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum RequestProgress {
     Decided,
     Open,
     /// Nothing becomes of it, so it must not hide one of which something may.
@@ -51,7 +51,7 @@ enum Standing {
 // The order of the fields is the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank<'a> {
-    standing: Standing,
+    standing: RequestProgress,
     // A request without a creation timestamp is not stored yet, so it is the youngest.
     is_unstored: bool,
     created: Option<Timestamp>,
@@ -68,10 +68,10 @@ impl<'a> Rank<'a> {
     ) -> Self {
         let standing = match phase {
             Some(Phase::Granted | Phase::Rejected | Phase::Revoked | Phase::Ended) => {
-                Standing::Decided
+                RequestProgress::Decided
             }
-            Some(Phase::Pending) | None => Standing::Open,
-            Some(Phase::Invalid) => Standing::Invalid,
+            Some(Phase::Pending) | None => RequestProgress::Open,
+            Some(Phase::Invalid) => RequestProgress::Invalid,
         };
         Self {
             standing,

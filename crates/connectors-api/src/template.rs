@@ -41,11 +41,11 @@ pub const MOST_STEPS_OF_POLICY: usize = 512;
 /// A text with paths in braces.
 #[derive(Clone, Debug)]
 pub struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 #[derive(Clone, Debug)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Path(Expression),
 }
@@ -115,8 +115,8 @@ impl Template {
     /// The fixed pieces of the text, in order.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Path(_) => None,
+            TemplatePart::Text(text) => Some(text.as_str()),
+            TemplatePart::Path(_) => None,
         })
     }
 
@@ -137,8 +137,8 @@ impl Template {
         let mut rendered = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => rendered.push_str(text),
-                Part::Path(expression) => rendered.push_str(expression.find(data, budget)?),
+                TemplatePart::Text(text) => rendered.push_str(text),
+                TemplatePart::Path(expression) => rendered.push_str(expression.find(data, budget)?),
             }
         }
         Ok(rendered)
@@ -146,8 +146,8 @@ impl Template {
 
     fn expressions(&self) -> impl Iterator<Item = &Expression> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Text(_) => None,
-            Part::Path(expression) => Some(expression),
+            TemplatePart::Text(_) => None,
+            TemplatePart::Path(expression) => Some(expression),
         })
     }
 }
@@ -189,8 +189,8 @@ impl fmt::Display for Template {
         for part in &self.parts {
             match part {
                 // A brace in a text would begin a path.
-                Part::Text(text) => f.write_str(&text.replace('{', "{'{'}"))?,
-                Part::Path(Expression { path, .. }) => write!(f, "{{{path}}}")?,
+                TemplatePart::Text(text) => f.write_str(&text.replace('{', "{'{'}"))?,
+                TemplatePart::Path(Expression { path, .. }) => write!(f, "{{{path}}}")?,
             }
         }
         Ok(())

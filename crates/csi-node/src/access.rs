@@ -15,8 +15,8 @@ use evaluation_api::access::{AccessAnswer, Decision, RequestSeen, Requestable};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
-    error::{PublishError, Trouble, awaited, quota_full, refused},
-    evaluator::{Answers, Evaluator, question},
+    error::{PublishError, Unreachable, awaited, quota_full, refused},
+    evaluator::{AnswerStream, Evaluator, question},
     event_cache::{EventCache, Topic},
     kubernetes::{Kubernetes, Word, review},
     request_quota::RequestQuota,
@@ -65,7 +65,7 @@ pub(crate) struct Case<'a, E, K> {
     seen: bool,
     /// Since when there is a permission that the API server does not see, and the next pause.
     unseen: Option<(Instant, Duration)>,
-    trouble: Option<Trouble>,
+    trouble: Option<Unreachable>,
     awaited: String,
 }
 
@@ -89,7 +89,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
             standing_refused: false,
             seen: false,
             unseen: None,
-            trouble: Some(Trouble::Evaluator),
+            trouble: Some(Unreachable::Evaluator),
             awaited: awaited(None, "", false),
         }
     }
@@ -167,7 +167,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
             ..
         }) = answer
         else {
-            return Ok(self.troubled(Trouble::Evaluator, None));
+            return Ok(self.troubled(Unreachable::Evaluator, None));
         };
         match decision {
             Decision::AllowedStanding(_) => self.confirm(false, request.as_ref()).await,
@@ -197,10 +197,10 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
     }
 
-    async fn may(&self, resource: &AccessResource) -> Result<bool, Trouble> {
+    async fn may(&self, resource: &AccessResource) -> Result<bool, Unreachable> {
         let question = review(&self.wish.pod, self.connector, resource);
         let answer = self.kubernetes.review_access(question).await;
-        answer.map_err(|_| Trouble::Kubernetes)
+        answer.map_err(|_| Unreachable::Kubernetes)
     }
 
     async fn denied(
@@ -292,7 +292,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
             Attempt::Blocked => Ok(Step::Wait {
                 again: Some(BLOCKED_PAUSE),
             }),
-            Attempt::NoAnswer => Ok(self.troubled(Trouble::Kubernetes, Some(TROUBLED_PAUSE))),
+            Attempt::NoAnswer => Ok(self.troubled(Unreachable::Kubernetes, Some(TROUBLED_PAUSE))),
             Attempt::Refused => Err(PublishError::RequestRefused {
                 connector: self.connector.clone(),
             }),
@@ -331,7 +331,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         error
     }
 
-    fn troubled(&mut self, trouble: Trouble, again: Option<Duration>) -> Step {
+    fn troubled(&mut self, trouble: Unreachable, again: Option<Duration>) -> Step {
         self.trouble = Some(trouble);
         Step::Wait { again }
     }

@@ -10,14 +10,14 @@ use service_kit::reviews::{
 };
 use thiserror::Error;
 
-use crate::volume::{AUDIENCE, Pod, TokenError};
+use crate::volume::{AUDIENCE, Pod, PodTokenError};
 
 /// Why the caller is not the pod that it is said to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum CallerError {
     /// There is no usable token.
     #[error(transparent)]
-    Token(#[from] TokenError),
+    Token(#[from] PodTokenError),
     /// The API server does not know the token, or its pod is gone.
     #[error("the pod's token is not valid")]
     NotAuthenticated,

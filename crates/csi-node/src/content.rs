@@ -7,7 +7,7 @@ use crate::volume::{ConnectorKey, Pod, VolumePath, Wish};
 
 /// The facts about one connector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct ConnectorFacts {
     /// The connector.
     pub(crate) connector: ConnectorKey,
     /// Where the tool is.
@@ -20,7 +20,7 @@ pub(crate) struct Facts {
     pub(crate) request: String,
 }
 
-impl Facts {
+impl ConnectorFacts {
     /// The folder of the facts.
     pub(crate) fn folder(&self) -> String {
         // Neither name can hold the character between them.

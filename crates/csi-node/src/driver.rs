@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 use crate::{
     caller::prove,
     content::Record,
-    error::{PublishError, Trouble},
+    error::{PublishError, Unreachable},
     evaluator::Evaluator,
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
@@ -270,7 +270,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         };
         let review = timeout_at(deadline, review)
             .await
-            .map_err(|_| PublishError::NotProven(Trouble::Kubernetes))?;
+            .map_err(|_| PublishError::NotProven(Unreachable::Kubernetes))?;
         prove(review, &wish.pod, &self.settings.node).map_err(PublishError::Caller)
     }
 

@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 
 use crate::{
     caller::CallerError,
-    hold_quota::Full,
+    hold_quota::HoldQuotaFull,
     volume::{ConnectorKey, VolumeError},
 };
 
@@ -40,7 +40,7 @@ pub(crate) enum PublishError {
     InFlight,
     /// Enough calls are held.
     #[error(transparent)]
-    Crowded(#[from] Full),
+    Crowded(#[from] HoldQuotaFull),
     /// The wait was as long as the kubelet's patience.
     #[error("connector {connector}: {awaited}")]
     Waiting {
@@ -88,11 +88,11 @@ pub(crate) enum PublishError {
         /// About which connector.
         connector: ConnectorKey,
         /// Who.
-        trouble: Trouble,
+        trouble: Unreachable,
     },
     /// The API server could not be asked whose the token is.
     #[error("{0}; nothing is mounted until it can be asked")]
-    NotProven(Trouble),
+    NotProven(Unreachable),
     /// The process ends.
     #[error("the driver is being restarted")]
     Stopping,
@@ -120,7 +120,7 @@ pub(crate) enum PublishError {
 
 /// Whom nobody could ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(crate) enum Trouble {
+pub(crate) enum Unreachable {
     /// The one who decides.
     #[error("the evaluation service cannot be asked at the moment")]
     Evaluator,
@@ -308,12 +308,12 @@ mod tests {
         let uncertain = [
             PublishError::Starting,
             PublishError::InFlight,
-            PublishError::Crowded(Full::Node(512)),
-            PublishError::Crowded(Full::Namespace(256)),
-            PublishError::Crowded(Full::Pod),
-            PublishError::Crowded(Full::Requests),
+            PublishError::Crowded(HoldQuotaFull::Node(512)),
+            PublishError::Crowded(HoldQuotaFull::Namespace(256)),
+            PublishError::Crowded(HoldQuotaFull::Pod),
+            PublishError::Crowded(HoldQuotaFull::Requests),
             PublishError::PodEnding,
-            PublishError::NotProven(Trouble::Kubernetes),
+            PublishError::NotProven(Unreachable::Kubernetes),
             PublishError::Stopping,
             PublishError::Cancelled,
             PublishError::OtherVolume,

@@ -12,7 +12,7 @@ use crate::volume::{ConnectorKey, Wish};
 /// Who answers questions about access.
 pub(crate) trait Evaluator: Send + Sync + 'static {
     /// What follows one question.
-    type Watch: Answers;
+    type Watch: AnswerStream;
 
     /// The answer of this moment; none when there is none.
     fn ask(&self, question: AccessQuestion) -> impl Future<Output = Option<AccessAnswer>> + Send;
@@ -22,7 +22,7 @@ pub(crate) trait Evaluator: Send + Sync + 'static {
 }
 
 /// The answers to one question.
-pub(crate) trait Answers: Send + 'static {
+pub(crate) trait AnswerStream: Send + 'static {
     /// The next answer, or none when the earlier ones do not hold any more. Nothing is lost when the
     /// future is dropped.
     fn next(&mut self) -> impl Future<Output = Option<AccessAnswer>> + Send;
@@ -46,7 +46,7 @@ impl Evaluator for Client {
     }
 }
 
-impl Answers for Subscription {
+impl AnswerStream for Subscription {
     async fn next(&mut self) -> Option<AccessAnswer> {
         match Self::next(self).await {
             Some(Event::Answer(answer)) => Some(*answer),

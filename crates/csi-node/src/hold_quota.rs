@@ -33,14 +33,14 @@ pub(crate) struct HoldQuota {
 
 /// A call that is held, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldCall {
     _pod: TenantTurn<String>,
     _node: Permit<String>,
 }
 
 /// Why a call cannot be held. Each names its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(crate) enum Full {
+pub(crate) enum HoldQuotaFull {
     /// On the node.
     #[error(
         "too many mounts of this node wait for access (csiNode.maxHeld: {0}); this one is tried again later"
@@ -74,15 +74,18 @@ impl HoldQuota {
     }
 
     /// Takes a place for a volume of a pod, if there is one.
-    pub(crate) fn take(&self, pod: &Pod) -> Result<Held, Full> {
+    pub(crate) fn take(&self, pod: &Pod) -> Result<HeldCall, HoldQuotaFull> {
         let HoldLimits { node, namespace } = self.limits;
-        let of_pod = self.pods.try_take(pod.uid.clone(), 1).ok_or(Full::Pod)?;
+        let of_pod = self
+            .pods
+            .try_take(pod.uid.clone(), 1)
+            .ok_or(HoldQuotaFull::Pod)?;
         let of_node = self.node.try_take(pod.namespace.clone(), 1);
         let of_node = of_node.map_err(|exceeded| match exceeded {
-            Exceeded::Share => Full::Namespace(namespace),
-            Exceeded::Total => Full::Node(node),
+            Exceeded::Share => HoldQuotaFull::Namespace(namespace),
+            Exceeded::Total => HoldQuotaFull::Node(node),
         })?;
-        Ok(Held {
+        Ok(HeldCall {
             _pod: of_pod,
             _node: of_node,
         })
@@ -125,7 +128,7 @@ mod tests {
         let mut held: Vec<_> = (0..MOST_VOLUMES_OF_A_POD)
             .map(|_| quota.take(&greedy).unwrap())
             .collect();
-        assert_eq!(quota.take(&greedy).err(), Some(Full::Pod));
+        assert_eq!(quota.take(&greedy).err(), Some(HoldQuotaFull::Pod));
         let of_other = quota.take(&other).unwrap();
         assert!(quota.take(&other).is_err());
         held.pop();
@@ -142,10 +145,10 @@ mod tests {
         let quota = quota(4, 2);
         let held = [1, 2].map(|uid| quota.take(&pod("shop", &uid.to_string())).unwrap());
         let refused = quota.take(&pod("shop", "3")).err();
-        assert_eq!(refused, Some(Full::Namespace(2)));
+        assert_eq!(refused, Some(HoldQuotaFull::Namespace(2)));
         let others = [4, 5].map(|uid| quota.take(&pod("bank", &uid.to_string())).unwrap());
         let refused = quota.take(&pod("mill", "6")).err();
-        assert_eq!(refused, Some(Full::Node(4)));
+        assert_eq!(refused, Some(HoldQuotaFull::Node(4)));
         drop(held);
         let again = quota.take(&pod("shop", "3")).unwrap();
         drop((others, again));
@@ -157,17 +160,24 @@ mod tests {
         let quota = quota(1, 1);
         let held = quota.take(&pod("shop", "a")).unwrap();
         for _ in 0..3 {
-            assert_eq!(quota.take(&pod("bank", "b")).err(), Some(Full::Node(1)));
+            assert_eq!(
+                quota.take(&pod("bank", "b")).err(),
+                Some(HoldQuotaFull::Node(1))
+            );
             assert_eq!(
                 quota.take(&pod("shop", "b")).err(),
-                Some(Full::Namespace(1))
+                Some(HoldQuotaFull::Namespace(1))
             );
         }
         assert_eq!((quota.pods.tenants(), quota.node.tenants()), (1, 1));
         drop(held);
         quota.take(&pod("bank", "b")).unwrap();
-        assert!(Full::Node(1).to_string().contains("csiNode.maxHeld: 1"));
-        let namespace = Full::Namespace(1).to_string();
+        assert!(
+            HoldQuotaFull::Node(1)
+                .to_string()
+                .contains("csiNode.maxHeld: 1")
+        );
+        let namespace = HoldQuotaFull::Namespace(1).to_string();
         assert!(namespace.contains("csiNode.maxHeldPerNamespace: 1"));
     }
 }

@@ -15,7 +15,7 @@ use thiserror::Error;
 pub(crate) use linux::Linux;
 
 use crate::{
-    content::{Facts, Record},
+    content::{ConnectorFacts, Record},
     volume::VolumePath,
 };
 
@@ -73,7 +73,7 @@ pub(crate) trait Mounter: Send + Sync + 'static {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[Facts],
+        facts: &[ConnectorFacts],
         passage: Passage,
     ) -> Result<(), MountError>;
 
@@ -88,7 +88,7 @@ pub(crate) trait Mounter: Send + Sync + 'static {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[Facts],
+        facts: &[ConnectorFacts],
     ) -> Result<(), MountError>;
 
     /// Removes what is there. Afterwards nothing is, or this is an error.

@@ -12,7 +12,7 @@ use std::{
 use connectors_api::{Permission, access_request::MOST_OF_A_POD};
 use tokio::time::Instant;
 
-use crate::{hold_quota::Full, volume::ConnectorKey};
+use crate::{hold_quota::HoldQuotaFull, volume::ConnectorKey};
 
 /// As many pods are remembered; the kubelet runs some hundreds.
 const MOST_PODS: usize = 4096;
@@ -36,7 +36,7 @@ impl RequestQuota {
         pod_uid: &str,
         connector: &ConnectorKey,
         permission: Permission,
-    ) -> Result<(), Full> {
+    ) -> Result<(), HoldQuotaFull> {
         let now = Instant::now();
         let mut pods = self.pods();
         if !pods.contains_key(pod_uid) {
@@ -49,7 +49,7 @@ impl RequestQuota {
         pod.last = now;
         let request = (connector.clone(), permission);
         if !pod.requests.contains(&request) && pod.requests.len() >= MOST_OF_A_POD {
-            return Err(Full::Requests);
+            return Err(HoldQuotaFull::Requests);
         }
         pod.requests.insert(request);
         Ok(())
@@ -110,7 +110,7 @@ mod tests {
         let again = asked.count("greedy", &connector(0), Permission::Apis);
         assert_eq!(again, Ok(()));
         let other_permission = asked.count("greedy", &connector(0), Permission::Proxy);
-        assert_eq!(other_permission, Err(Full::Requests));
+        assert_eq!(other_permission, Err(HoldQuotaFull::Requests));
         assert_eq!(full(&asked, "other"), MOST_OF_A_POD);
     }
 
@@ -153,7 +153,7 @@ mod tests {
             );
             assert_eq!(again, Ok(()), "{round}");
             let more = asked.count("greedy", &connector(99), Permission::Apis);
-            assert_eq!(more, Err(Full::Requests), "{round}");
+            assert_eq!(more, Err(HoldQuotaFull::Requests), "{round}");
         }
         // Those that asked once are gone.
         assert!(asked.census() <= 17, "{}", asked.census());
@@ -168,7 +168,7 @@ mod tests {
         asked.forget("uid-1");
         for pod in ["uid-10", "UID-1"] {
             let more = asked.count(pod, &connector(99), Permission::Apis);
-            assert_eq!(more, Err(Full::Requests), "{pod}");
+            assert_eq!(more, Err(HoldQuotaFull::Requests), "{pod}");
         }
         // The same name in another namespace is another connector.
         for namespace in ["tools", "tools-2"] {

@@ -20,7 +20,7 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use service_kit::{
-    serve::{self, Limits, UNLIMITED, UnixSocket},
+    serve::{self, ConnectionLimits, UNLIMITED, UnixSocket},
     shutdown::Stop,
 };
 use tonic::{body::Body, server::NamedService};
@@ -106,7 +106,7 @@ where
     S::Future: Send,
 {
     // The kubelet opens a connection for each call. Held mounts must leave one for the end of a pod.
-    let limits = Limits::unlimited();
+    let limits = ConnectionLimits::unlimited();
     serve::serve(socket, limits, stop.stopped(), |connection, _| {
         let service = TowerToHyperService::new(service.clone());
         let connection = http2::Builder::new(TokioExecutor::new())

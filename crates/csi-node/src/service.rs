@@ -9,10 +9,10 @@ use std::{
 
 use evaluation_api::{args::EvaluationArgs, client::Client as EvaluationClient};
 use service_kit::{
-    readiness::Part,
+    readiness::ReadinessPart,
     serve::{InUse, SocketError, UnixSocket},
     shell::{Shell, StartError},
-    shutdown::{Outcome, Stop},
+    shutdown::{ProcessEnd, Stop},
     tls::{ClientTls, TlsMetrics},
     watches::WatchMetrics,
 };
@@ -45,7 +45,7 @@ const DRAIN: Duration = Duration::from_secs(20);
 struct NotRegistered;
 
 /// Runs the driver until it is told to end.
-pub async fn run(args: Args) -> Result<Outcome, StartError> {
+pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let Args {
         common,
         namespace,
@@ -191,7 +191,7 @@ fn bind(path: &Path) -> Result<UnixSocket, SocketError> {
 /// Ends with an error, and the process with it, when the kubelet refuses.
 async fn await_registration(
     mut registered: Registered,
-    ready: Part,
+    ready: ReadinessPart,
     stop: Stop,
 ) -> Result<(), NotRegistered> {
     let mut ready = Some(ready);

@@ -9,8 +9,8 @@ use connectors_api::config::{CONFIG_MAP, Config, Knowledge};
 use k8s_openapi::api::storage::v1::CSIDriver;
 use kube::Client;
 use service_kit::{
-    config_map::{self, Heard},
-    readiness::Part,
+    config_map::{self, ConfigMapState},
+    readiness::ReadinessPart,
     shutdown::Stop,
     watches::WatchMetrics,
 };
@@ -40,7 +40,7 @@ pub(crate) async fn follow_config(
     client: Client,
     namespace: String,
     switch: watch::Sender<Option<Config>>,
-    ready: Part,
+    ready: ReadinessPart,
     metrics: (WatchMetrics, SwitchMetrics),
     stop: Stop,
 ) {
@@ -48,14 +48,14 @@ pub(crate) async fn follow_config(
     let mut knowledge = Knowledge::default();
     let mut ready = Some(ready);
     let hear = |heard| {
-        told.present.set((heard != Heard::Gone).into());
+        told.present.set((heard != ConfigMapState::Gone).into());
         match heard {
-            Heard::Data(data) => {
+            ConfigMapState::Data(data) => {
                 for problem in knowledge.learn(&data) {
                     warn!(%problem, "configuration");
                 }
             }
-            Heard::Unreadable | Heard::Gone => {}
+            ConfigMapState::Unreadable | ConfigMapState::Gone => {}
         }
         let Some(config) = knowledge.config() else {
             return;

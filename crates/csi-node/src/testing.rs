@@ -14,7 +14,7 @@ use connectors_api::{
     reason::Ready,
 };
 use evaluation_api::access::{
-    AccessAnswer, AccessQuestion, Binding, Decision, Gating, RequestSeen, Requestable,
+    AccessAnswer, AccessQuestion, BindingRef, Decision, Gating, RequestSeen, Requestable,
 };
 use futures::StreamExt;
 use k8s_openapi::api::{
@@ -31,10 +31,10 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
-    content::{Facts, Record},
+    content::{ConnectorFacts, Record},
     driver::{Driver, Settings},
     error::DriverProblem,
-    evaluator::{Answers, Evaluator},
+    evaluator::{AnswerStream, Evaluator},
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
     hold_quota::{HoldLimits, HoldQuota},
@@ -160,8 +160,8 @@ pub(crate) fn request_for(connectors: &str) -> NodePublishVolumeRequest {
     request
 }
 
-fn binding() -> Binding {
-    Binding {
+fn binding() -> BindingRef {
+    BindingRef {
         kind: "RoleBinding".to_owned(),
         namespace: "tools".to_owned(),
         name: "binding".to_owned(),
@@ -264,7 +264,7 @@ fn name(question: &AccessQuestion) -> String {
 
 pub(crate) struct FakeAnswers(watch::Receiver<Option<AccessAnswer>>);
 
-impl Answers for FakeAnswers {
+impl AnswerStream for FakeAnswers {
     async fn next(&mut self) -> Option<AccessAnswer> {
         self.0.changed().await.unwrap();
         self.0.borrow_and_update().clone()
@@ -439,7 +439,7 @@ pub(crate) struct Node {
     /// Places of volumes that were mounted while nothing was gated, and not emptied since.
     pub(crate) while_off: HashSet<VolumePath>,
     /// What was written last.
-    pub(crate) facts: Vec<Facts>,
+    pub(crate) facts: Vec<ConnectorFacts>,
     /// The next publication fails, and leaves something.
     pub(crate) publish_fails: bool,
     /// The next publication fails when everything but its last step was done.
@@ -489,7 +489,7 @@ impl Mounter for FakeMounter {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[Facts],
+        facts: &[ConnectorFacts],
         passage: Passage,
     ) -> Result<(), MountError> {
         let waits = {
@@ -544,7 +544,7 @@ impl Mounter for FakeMounter {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[Facts],
+        facts: &[ConnectorFacts],
     ) -> Result<(), MountError> {
         let mut node = self.node();
         node.found

@@ -17,7 +17,7 @@ use thiserror::Error;
 
 pub(crate) use attributes::AttributeError;
 pub(crate) use path::{PodsDir, VolumePath, VolumePathError};
-pub(crate) use token::{AUDIENCE, Token, TokenError};
+pub(crate) use token::{AUDIENCE, PodTokenError, Token};
 
 use crate::proto::csi::{
     NodePublishVolumeRequest, VolumeCapability, volume_capability::AccessType,
@@ -78,7 +78,7 @@ pub(crate) struct Publish {
     /// What is wanted.
     pub(crate) wish: Wish,
     /// What proves the pod. A volume that is there already needs none.
-    pub(crate) token: Result<Token, TokenError>,
+    pub(crate) token: Result<Token, PodTokenError>,
 }
 
 /// Why a call is not understood.

@@ -7,7 +7,7 @@ mod question;
 mod who_can;
 
 pub use answer::{
-    AccessAnswer, AnswerError, Binding, Decision, Gating, RequestSeen, Requestable, read_time,
+    AccessAnswer, AnswerError, BindingRef, Decision, Gating, RequestSeen, Requestable, read_time,
     wire_time,
 };
 pub(crate) use asked::written;
@@ -21,4 +21,4 @@ pub use question::{
 // Callers need these words and nothing else of that crate.
 pub use connectors_api::Permission;
 pub use connectors_api::access_request::Phase;
-pub use who_can::{Holder, PodAccess, StandingAccess, TokenAnswer, WhoCan};
+pub use who_can::{BindingSubject, PodAccess, StandingAccess, TokenAnswer, WhoCan};

@@ -43,9 +43,9 @@ use crate::verdict::{self, UnknownVerdict};
 use roots::Roots;
 use token::{Proof, TokenFile};
 
-pub use crate::refusal::Refusal;
+pub use crate::refusal::QuestionRefusal;
 pub use channel::UrlError;
-pub use token::TokenError;
+pub use token::CallerTokenError;
 pub use tonic::Code;
 pub use watcher::{AccessWatcher, Event, Subscription};
 
@@ -78,7 +78,7 @@ const TOLD: Duration = Duration::from_millis(500);
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Files {
+pub struct ClientFiles {
     /// `https://host:port`. The certificate of the service must name the host.
     pub url: String,
     /// The address to connect to, if it is not that of the URL: the near end of a `kubectl port-forward`.
@@ -104,10 +104,10 @@ pub struct Settings {
 
 /// The reason why a call has no answer. No variant counts as a yes.
 #[derive(Debug, Error)]
-pub enum CallError {
+pub enum EvaluationCallError {
     /// There is no token to send.
     #[error(transparent)]
-    Token(#[from] TokenError),
+    Token(#[from] CallerTokenError),
     /// The service could not be reached, or answered with an error.
     #[error("the evaluation service did not answer {call}: {} ({:?})", status.message(), status.code())]
     Status {
@@ -132,7 +132,7 @@ pub enum CallError {
     Verdict(#[from] UnknownVerdict),
 }
 
-impl CallError {
+impl EvaluationCallError {
     /// True when the same call may succeed later. A refusal of the content, or because of missing
     /// permissions, lasts until something is changed.
     #[must_use]
@@ -215,8 +215,8 @@ impl Client {
 
     /// The same with the files of a pod. Connects on first use, so the files need not exist yet. Must be
     /// called inside a tokio runtime.
-    pub fn from_files(files: Files) -> Result<Self, UrlError> {
-        let Files {
+    pub fn from_files(files: ClientFiles) -> Result<Self, UrlError> {
+        let ClientFiles {
             url,
             connect_to,
             roots_file,
@@ -249,7 +249,10 @@ impl Client {
     }
 
     /// May a subject use a connector now?
-    pub async fn check_access(&self, question: AccessQuestion) -> Result<AccessAnswer, CallError> {
+    pub async fn check_access(
+        &self,
+        question: AccessQuestion,
+    ) -> Result<AccessAnswer, EvaluationCallError> {
         let request = CheckAccessRequest {
             question: Some(question.into()),
         };
@@ -260,14 +263,17 @@ impl Client {
     }
 
     /// Who may use a connector now?
-    pub async fn who_can(&self, target: AccessTarget) -> Result<WhoCan, CallError> {
+    pub async fn who_can(&self, target: AccessTarget) -> Result<WhoCan, EvaluationCallError> {
         let call = self.call("WhoCan", CHECK_ACCESS, target.into());
         let response = call.ask(async |mut stub, it| stub.who_can(it).await);
         Ok(response.await?.try_into()?)
     }
 
     /// May the pod that shows a token use a connector now?
-    pub async fn review_token(&self, question: TokenQuestion) -> Result<TokenAnswer, CallError> {
+    pub async fn review_token(
+        &self,
+        question: TokenQuestion,
+    ) -> Result<TokenAnswer, EvaluationCallError> {
         let call = self.call("ReviewToken", REVIEW_TOKEN, question.into());
         let response = call.ask(async |mut stub, it| stub.review_token(it).await);
         Ok(response.await?.try_into()?)
@@ -277,7 +283,7 @@ impl Client {
     pub async fn evaluate_checks(
         &self,
         request: EvaluateChecksRequest,
-    ) -> Result<EvaluateChecksResponse, CallError> {
+    ) -> Result<EvaluateChecksResponse, EvaluationCallError> {
         let call = self.call("EvaluateChecks", EVALUATE_CHECKS, request);
         let response = call.ask(async |mut stub, it| stub.evaluate_checks(it).await);
         let response = response.await?;
@@ -289,7 +295,7 @@ impl Client {
     pub async fn validate_policy(
         &self,
         policy: Vec<u8>,
-    ) -> Result<ValidatePolicyResponse, CallError> {
+    ) -> Result<ValidatePolicyResponse, EvaluationCallError> {
         let request = ValidatePolicyRequest { policy };
         let call = self.call("ValidatePolicy", EVALUATE_CHECKS, request);
         call.ask(async |mut stub, it| stub.validate_policy(it).await)
@@ -297,7 +303,10 @@ impl Client {
     }
 
     /// Why may a service account, or a pod of it, mount a connector or not?
-    pub async fn explain(&self, request: ExplainRequest) -> Result<ExplainResponse, CallError> {
+    pub async fn explain(
+        &self,
+        request: ExplainRequest,
+    ) -> Result<ExplainResponse, EvaluationCallError> {
         let call = self.call("Explain", EXPLAIN, request);
         call.ask(async |mut stub, it| stub.explain(it).await).await
     }
@@ -331,7 +340,7 @@ impl<M> Call<M> {
     async fn ask<A>(
         self,
         send: impl AsyncFnOnce(Stub, Request<M>) -> Result<Response<A>, Status>,
-    ) -> Result<A, CallError> {
+    ) -> Result<A, EvaluationCallError> {
         let Self {
             service: Service { stub, proof, .. },
             name: call,
@@ -343,14 +352,17 @@ impl<M> Call<M> {
             answered(call, send(stub, request).await)
         };
         let answer = timeout(limit, answer).await;
-        answer.unwrap_or(Err(CallError::Deadline { call, limit }))
+        answer.unwrap_or(Err(EvaluationCallError::Deadline { call, limit }))
     }
 }
 
-fn answered<T>(call: &'static str, answer: Result<Response<T>, Status>) -> Result<T, CallError> {
+fn answered<T>(
+    call: &'static str,
+    answer: Result<Response<T>, Status>,
+) -> Result<T, EvaluationCallError> {
     match answer {
         Ok(response) => Ok(response.into_inner()),
-        Err(status) => Err(CallError::Status {
+        Err(status) => Err(EvaluationCallError::Status {
             call,
             status: Box::new(status),
         }),
@@ -358,7 +370,11 @@ fn answered<T>(call: &'static str, answer: Result<Response<T>, Status>) -> Resul
 }
 
 impl Proof {
-    fn shown_with<T>(&self, message: T, limit: Option<Duration>) -> Result<Request<T>, TokenError> {
+    fn shown_with<T>(
+        &self,
+        message: T,
+        limit: Option<Duration>,
+    ) -> Result<Request<T>, CallerTokenError> {
         let mut request = Request::new(message);
         if let Some(bearer) = self.bearer()? {
             request.metadata_mut().insert("authorization", bearer);

@@ -2,7 +2,7 @@
 
 use connectors_api::{
     access_request::Approval,
-    judge::{CheckJudgement, GrantedRule, Judgement, ObjectJudgement},
+    judge::{CheckJudgement, Judgement, ObjectJudgement, RenderedRule},
     object_ref::ObjectRef,
 };
 
@@ -37,7 +37,7 @@ pub fn to_wire(judgement: Judgement) -> v1::EvaluateChecksResponse {
     }
 }
 
-fn rule(GrantedRule { verbs, resources }: GrantedRule) -> v1::GrantedRule {
+fn rule(RenderedRule { verbs, resources }: RenderedRule) -> v1::GrantedRule {
     v1::GrantedRule {
         verbs,
         resources: resources.iter().map(ToString::to_string).collect(),

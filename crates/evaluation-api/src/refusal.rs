@@ -117,7 +117,7 @@ impl Reason {
 
 /// The reason why one question of several is not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct QuestionRefusal {
     /// The gRPC status code.
     pub code: Code,
     /// The reason as one word; none for one of another version.
@@ -126,7 +126,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-impl From<v1::Refusal> for Refusal {
+impl From<v1::Refusal> for QuestionRefusal {
     fn from(refusal: v1::Refusal) -> Self {
         let v1::Refusal {
             code,

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use service_kit::args::CommonArgs;
 
 use crate::caller_quotas::CallerLimits;
-use crate::rego::Limits;
+use crate::rego::ModuleLimits;
 
 /// Answers access questions from watch caches and evaluates approval checks; changes nothing.
 #[derive(Clone, Debug, Parser)]
@@ -98,9 +98,9 @@ impl Args {
 
     /// What a Rego module may use.
     #[must_use]
-    pub fn rego_limits(&self) -> Limits {
+    pub fn rego_limits(&self) -> ModuleLimits {
         let size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
-        Limits {
+        ModuleLimits {
             workers: self.rego_workers.into(),
             time: self.rego_timeout,
             memory: self.rego_memory * 1024 * 1024,
@@ -151,7 +151,7 @@ mod tests {
     fn the_declaration_is_sound_and_everything_has_a_default() {
         Args::command().debug_assert();
         let limits = parse(&[]).unwrap().rego_limits();
-        let expected = Limits {
+        let expected = ModuleLimits {
             workers: 2,
             time: Duration::from_secs(1),
             memory: 128 << 20,

@@ -24,7 +24,7 @@ use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube::Client;
 use service_kit::cache::Cache;
 use service_kit::fair::{TenantTurn, TenantTurns};
-use service_kit::retry::{CallError, Policy};
+use service_kit::retry::{CallError, RetryPolicy};
 use service_kit::reviews::{self, NoOwner};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
@@ -231,7 +231,7 @@ impl Inner {
 
     /// A call may need two reviews. If neither is answered, both end before the caller gives up, so that the caller
     /// gets the reason.
-    const POLICY: Policy = Policy {
+    const POLICY: RetryPolicy = RetryPolicy {
         attempts: 2,
         attempt: Duration::from_secs(2),
         total: Duration::from_secs(2),

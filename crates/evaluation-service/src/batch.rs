@@ -12,7 +12,7 @@ use futures::{StreamExt, stream};
 use jiff::Timestamp;
 
 use crate::auth::{Caller, Callers, Right};
-use crate::check::{self, Asked};
+use crate::check::{self, PreparedQuestion};
 use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::world::World;
@@ -90,7 +90,8 @@ impl<'a> Batch<'a> {
             let (decision, answer) = match question {
                 Ok(question) => {
                     let known = neighbour.of(question);
-                    let asked = Asked::new(question, &known.user).knowing(known.lacks_standing);
+                    let asked =
+                        PreparedQuestion::new(question, &known.user).knowing(known.lacks_standing);
                     let (decision, answer) = if self.details {
                         let answer = AccessAnswer::from(check::answer_asked(world, &asked, now));
                         (answer.decision(), answer)

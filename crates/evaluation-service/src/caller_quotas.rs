@@ -62,9 +62,9 @@ impl Rpc {
 }
 
 /// What a caller holds of one quota, until this is dropped.
-pub(crate) type Permit = quota::Permit<Arc<CallerIdentity>>;
+pub(crate) type CallerPermit = quota::Permit<Arc<CallerIdentity>>;
 /// One call or stream of a caller, until the last clone of this is dropped.
-pub(crate) type OpenCall = Arc<Permit>;
+pub(crate) type OpenCall = Arc<CallerPermit>;
 
 /// The quotas of all callers. Clones are the same ones.
 #[derive(Clone)]
@@ -125,17 +125,17 @@ impl CallerQuotas {
     }
 
     /// Waits for a message with objects, behind none but the caller's own.
-    pub(crate) async fn message(&self) -> Permit {
+    pub(crate) async fn message(&self) -> CallerPermit {
         self.all.0.messages.take(self.caller(), 1).await
     }
 
     /// Waits for a message with many questions, behind none but the caller's own.
-    pub(crate) async fn batch(&self) -> Permit {
+    pub(crate) async fn batch(&self) -> CallerPermit {
         self.all.0.batches.take(self.caller(), 1).await
     }
 
     /// Waits until the API server may be asked something for this caller, behind none but its own questions.
-    pub(crate) async fn question(&self) -> Result<Permit, Refused> {
+    pub(crate) async fn question(&self) -> Result<CallerPermit, Refused> {
         let question = self.all.0.questions.take(self.caller(), 1);
         let question = timeout(LONGEST_WAIT, question).await;
         question.map_err(|_| Refused::TooManyReviews)

@@ -6,22 +6,22 @@
 
 use std::cell::OnceCell;
 
-use authz::{Attributes, Grant, ResourceRequest, Target, User};
+use authz::{AllowedBy, Attributes, ResourceRequest, Target, User};
 use connectors_api::AccessResource;
 use connectors_api::access_request::{GrantState, Phase};
 use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, MANAGED_BY};
 use connectors_api::names::{self, CONNECTORS, GROUP};
 use evaluation_api::access::{
-    AccessAnswer, AccessQuestion, Binding, ConnectorName, Decision, PodRef, RequestSeen,
+    AccessAnswer, AccessQuestion, BindingRef, ConnectorName, Decision, PodRef, RequestSeen,
     Requestable, ServiceAccountName,
 };
 use evaluation_api::v1::AccessDecision;
 use jiff::Timestamp;
 
-use crate::world::{About, KnownPolicy, KnownRequest, World};
+use crate::world::{KnownPolicy, KnownRequest, TupleRef, World};
 
 /// A question with what is made of it once.
-pub(crate) struct Asked<'a> {
+pub(crate) struct PreparedQuestion<'a> {
     question: AccessQuestion<&'a str>,
     user: &'a User,
     /// A question that differs in its pod alone was found to have no standing permission.
@@ -30,7 +30,7 @@ pub(crate) struct Asked<'a> {
     pod_form: OnceCell<String>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> PreparedQuestion<'a> {
     /// The user is the subject of the question.
     pub(crate) const fn new(question: AccessQuestion<&'a str>, user: &'a User) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl<'a> Asked<'a> {
         &'b self,
         world: &'b World,
         subresource: &'b str,
-    ) -> impl Iterator<Item = Grant<'b>> + use<'b> {
+    ) -> impl Iterator<Item = AllowedBy<'b>> + use<'b> {
         world.rbac.allowing(&Attributes {
             user: self.user,
             verb: self.question.verb,
@@ -94,9 +94,9 @@ pub(crate) fn user(subject: ServiceAccountName<&str>) -> User {
 /// What a question comes to.
 pub(crate) enum AccessResult<'a> {
     /// A permission that holds at any time.
-    Standing(Grant<'a>),
+    Standing(AllowedBy<'a>),
     /// A permission of the pod.
-    Pod(Grant<'a>),
+    Pod(AllowedBy<'a>),
     /// None.
     No(Why),
 }
@@ -137,10 +137,14 @@ impl AccessResult<'_> {
 pub fn answer(world: &World, question: &AccessQuestion, now: Timestamp) -> AccessAnswer {
     let question = question.borrowed();
     let user = user(question.subject);
-    answer_asked(world, &Asked::new(question, &user), now)
+    answer_asked(world, &PreparedQuestion::new(question, &user), now)
 }
 
-pub(crate) fn answer_asked(world: &World, asked: &Asked<'_>, now: Timestamp) -> AccessAnswer {
+pub(crate) fn answer_asked(
+    world: &World,
+    asked: &PreparedQuestion<'_>,
+    now: Timestamp,
+) -> AccessAnswer {
     let deciding = deciding(world, &asked.question);
     let (decision, reason) = match decide(world, asked, || deciding, now) {
         AccessResult::Standing(grant) => {
@@ -161,7 +165,11 @@ pub(crate) fn answer_asked(world: &World, asked: &Asked<'_>, now: Timestamp) -> 
 }
 
 /// What a question comes to, from what is known, at this time.
-pub(crate) fn find<'a>(world: &'a World, asked: &'a Asked<'a>, now: Timestamp) -> AccessResult<'a> {
+pub(crate) fn find<'a>(
+    world: &'a World,
+    asked: &'a PreparedQuestion<'a>,
+    now: Timestamp,
+) -> AccessResult<'a> {
     decide(world, asked, || deciding(world, &asked.question), now)
 }
 
@@ -169,12 +177,12 @@ pub(crate) fn deciding<'a, T: AsRef<str>>(
     world: &'a World,
     question: &AccessQuestion<T>,
 ) -> Option<&'a KnownRequest> {
-    About::of_question(question).and_then(|about| world.requests.deciding(about))
+    TupleRef::of_question(question).and_then(|about| world.requests.deciding(about))
 }
 
 fn decide<'a>(
     world: &'a World,
-    asked: &'a Asked<'a>,
+    asked: &'a PreparedQuestion<'a>,
     deciding: impl FnOnce() -> Option<&'a KnownRequest>,
     now: Timestamp,
 ) -> AccessResult<'a> {
@@ -198,7 +206,8 @@ fn decide<'a>(
     let Some(request) = deciding() else {
         return AccessResult::No(Why::NoneHolds);
     };
-    let holds = |grant: &Grant<'_>| is_of(grant, request, question) && holds(grant, request, now);
+    let holds =
+        |grant: &AllowedBy<'_>| is_of(grant, request, question) && holds(grant, request, now);
     match grants.find(holds) {
         Some(grant) => AccessResult::Pod(grant),
         None => AccessResult::No(Why::NoneHolds),
@@ -216,8 +225,8 @@ pub(crate) fn is_ours_and_going(binding: &authz::Binding) -> bool {
 
 /// Whether the binding was written for this request, and the request lets this pod in now. A request
 /// that does not decide for its pod lets nobody in, whatever it says of itself.
-fn is_of(grant: &Grant<'_>, request: &KnownRequest, question: AccessQuestion<&str>) -> bool {
-    let Grant { binding, .. } = grant;
+fn is_of(grant: &AllowedBy<'_>, request: &KnownRequest, question: AccessQuestion<&str>) -> bool {
+    let AllowedBy { binding, .. } = grant;
     let uid = request.uid.as_deref().filter(|uid| !uid.is_empty());
     is_ours(binding)
         && !binding.is_deleting()
@@ -233,7 +242,7 @@ fn is_of(grant: &Grant<'_>, request: &KnownRequest, question: AccessQuestion<&st
 
 /// Whether the request, and of its policies the one that the binding was written for, still grant. The
 /// controller takes back what is over, but it may be late.
-fn holds(grant: &Grant<'_>, request: &KnownRequest, now: Timestamp) -> bool {
+fn holds(grant: &AllowedBy<'_>, request: &KnownRequest, now: Timestamp) -> bool {
     let is_over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
     let label = grant.binding.label(ACCESS_POLICY_UID);
     let Some(uid) = label.filter(|uid| !uid.is_empty()) else {
@@ -249,9 +258,9 @@ fn holds(grant: &Grant<'_>, request: &KnownRequest, now: Timestamp) -> bool {
         && entries.next().is_none()
 }
 
-pub(crate) fn binding(grant: &Grant<'_>) -> Binding {
-    let Grant { binding, .. } = grant;
-    Binding {
+pub(crate) fn binding(grant: &AllowedBy<'_>) -> BindingRef {
+    let AllowedBy { binding, .. } = grant;
+    BindingRef {
         kind: binding.kind().to_owned(),
         namespace: binding.namespace().unwrap_or_default().to_owned(),
         name: binding.name().to_owned(),
@@ -259,7 +268,7 @@ pub(crate) fn binding(grant: &Grant<'_>) -> Binding {
     }
 }
 
-fn reason(grant: &Grant<'_>) -> String {
+fn reason(grant: &AllowedBy<'_>) -> String {
     format!("RBAC: allowed by {grant}")
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use connectors_api::judge::{self, Policy, Prepared, Question, Stage};
+use connectors_api::judge::{self, GatedPolicy, PolicyQuestion, Prepared, Stage};
 use connectors_api::shared_fields::FieldPath;
 use evaluation_api::access::read_time;
 use evaluation_api::judgement;
@@ -26,9 +26,9 @@ use tracing::debug;
 
 use crate::error::Refused;
 use crate::json_memory::JsonMemory;
-use crate::rego::{Outcome, Pool};
+use crate::rego::{ModuleOutcome, WorkerPool};
 use crate::slots::Slot;
-use policies::Found;
+use policies::FoundPolicy;
 
 /// Rego evaluations of one call. A policy has at most 32 checks, and a request at most 512 objects.
 const MOST_REGO: usize = 512;
@@ -39,8 +39,8 @@ pub(crate) const ALL_REGO: Duration = Duration::from_secs(10);
 const SHORT: usize = 64 * 1024;
 
 /// An answer, the policy that it is about, and whether the same question would get it again.
-pub(crate) struct Judged {
-    pub(crate) policy: Arc<Policy>,
+pub(crate) struct JudgedQuestion {
+    pub(crate) policy: Arc<GatedPolicy>,
     pub(crate) answer: EvaluateChecksResponse,
     /// Every module gave an answer of its own: no limit and no accident was in play.
     pub(crate) is_certain: bool,
@@ -56,7 +56,7 @@ pub(crate) fn stage(request: &EvaluateChecksRequest) -> Result<Stage, Refused> {
 }
 
 /// What is asked about a policy.
-pub fn read(request: &EvaluateChecksRequest) -> Result<Question<()>, Refused> {
+pub fn read(request: &EvaluateChecksRequest) -> Result<PolicyQuestion<()>, Refused> {
     let EvaluateChecksRequest {
         policy: _,
         context_object,
@@ -85,7 +85,7 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<Question<()>, Refused> {
     }
     let lineage = lineage.iter().map(|object| json("lineage", object));
     let read_time = |time| read_time(time).ok_or(Refused::CreatorsSince);
-    Ok(Question {
+    Ok(PolicyQuestion {
         policy: (),
         context: json("context_object", context_object)?,
         connector: connector.clone(),
@@ -145,12 +145,12 @@ pub(crate) fn json(field: &str, bytes: &[u8]) -> Result<Value, Refused> {
 
 /// What the checks say, with the help of workers where there is Rego.
 pub(crate) async fn judge(
-    policy: Found,
+    policy: FoundPolicy,
     asked: &Arc<EvaluateChecksRequest>,
-    pool: &Pool,
+    pool: &WorkerPool,
     slot: &Slot<'_>,
     memory: &JsonMemory,
-) -> Result<Judged, Refused> {
+) -> Result<JudgedQuestion, Refused> {
     let is_short = asked.encoded_len() <= SHORT;
     let (policy, prepared, _memory) = if is_short {
         // There are so few of them at a time that whatever they come to is little.
@@ -173,7 +173,7 @@ pub(crate) async fn judge(
     }
     let answers = ask(&prepared, pool, slot).await?;
     let is_certain = answers.len() == jobs && answers.iter().all(Result::is_ok);
-    Ok(Judged {
+    Ok(JudgedQuestion {
         policy,
         answer: judgement::to_wire(prepared.finish(answers)),
         is_certain,
@@ -181,9 +181,9 @@ pub(crate) async fn judge(
 }
 
 fn prepare(
-    policy: Found,
+    policy: FoundPolicy,
     asked: &EvaluateChecksRequest,
-) -> Result<(Arc<Policy>, Prepared), Refused> {
+) -> Result<(Arc<GatedPolicy>, Prepared), Refused> {
     let policy = policy.read(&asked.policy)?;
     let question = read(asked)?.about(Arc::clone(&policy));
     Ok((policy, judge::prepare(question)?))
@@ -207,7 +207,11 @@ fn weight(asked: &EvaluateChecksRequest, is_new: bool) -> usize {
 
 /// The answers that come in time, in the order of the questions. The judge takes missing ones for
 /// failures. That nobody was free to look at one says nothing about the check.
-async fn ask(prepared: &Prepared, pool: &Pool, slot: &Slot<'_>) -> Result<Vec<Outcome>, Refused> {
+async fn ask(
+    prepared: &Prepared,
+    pool: &WorkerPool,
+    slot: &Slot<'_>,
+) -> Result<Vec<ModuleOutcome>, Refused> {
     let deadline = Instant::now() + ALL_REGO;
     let mut jobs: Vec<BoxFuture<'_, _>> = Vec::new();
     for job in prepared.rego_jobs() {

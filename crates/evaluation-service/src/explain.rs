@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use connectors_api::access_policy::{Check, MOST_SELECTORS, SubjectSpec};
 use connectors_api::access_request::{CheckRef, MatchedPolicy, ObservedObject};
 use connectors_api::config::{DEFAULT_REQUESTERS, DefaultRequesters};
-use connectors_api::policy_match::{self, Applies, Asker, Wanted};
+use connectors_api::policy_match::{self, Applies, Asker, WantedConnector};
 use connectors_api::policy_order::{MOST_PER_CONNECTOR, PolicyAge};
 use connectors_api::{AccessPolicySpec, AccessRequest, NamespaceKeys};
 use evaluation_api::access::{AccessQuestion, wire_time};
@@ -19,14 +19,14 @@ use evaluation_api::v1::{
 use jiff::Timestamp;
 
 use crate::check;
-use crate::world::{Labels, Policy, Said, World};
+use crate::world::{ExplainedPolicy, Labels, PolicyText, World};
 
 const NOT_KEPT: &str = "the policies of the namespace take more bytes than this service keeps, so that it is not known \
                         here what this one says: make them shorter, or spread them over namespaces";
 
 /// What was read live.
 #[derive(Debug, Default)]
-pub(crate) struct Read {
+pub(crate) struct ExplainReads {
     /// The labels of the service account, where they matter and there is one.
     pub(crate) account: Option<Labels>,
     /// The request that decides for the pod.
@@ -57,7 +57,7 @@ pub(crate) fn needs_account(world: &World, namespace: &str) -> bool {
 pub(crate) fn explain(
     world: &World,
     question: &AccessQuestion,
-    read: &Read,
+    read: &ExplainReads,
     now: Timestamp,
 ) -> ExplainResponse {
     let namespace = &question.connector.namespace;
@@ -65,7 +65,7 @@ pub(crate) fn explain(
     let no_labels = Labels::new();
     let sight = Sight {
         question,
-        wanted: Wanted {
+        wanted: WantedConnector {
             connector: &question.connector.name,
             labels: labels.unwrap_or(&no_labels),
             permission: question.permission,
@@ -127,7 +127,7 @@ fn metadata<'a>(matched: &'a MatchedPolicy, field: &str) -> &'a str {
 /// Who asks for what, as policies see it.
 struct Sight<'a> {
     question: &'a AccessQuestion,
-    wanted: Wanted<'a>,
+    wanted: WantedConnector<'a>,
     asker: Asker<'a>,
     /// Who may ask where a policy does not say.
     default: DefaultRequesters,
@@ -141,9 +141,9 @@ impl Sight<'_> {
     /// The policies with checks that do not count for the connector, because so many older ones select it.
     fn left_out<'p>(
         &self,
-        policies: impl Iterator<Item = (&'p String, &'p Policy)>,
+        policies: impl Iterator<Item = (&'p String, &'p ExplainedPolicy)>,
     ) -> BTreeSet<&'p String> {
-        let selects = |policy: &Policy| {
+        let selects = |policy: &ExplainedPolicy| {
             let spec = policy.spec().filter(|_| !policy.is_going);
             spec.is_some_and(|spec| {
                 spec.check_granted_permission.is_some()
@@ -160,21 +160,23 @@ impl Sight<'_> {
     fn policy(
         &self,
         name: &str,
-        policy: &Policy,
+        policy: &ExplainedPolicy,
         counts: bool,
         matched: Option<&MatchedPolicy>,
     ) -> PolicyExplanation {
         let (standing, checked, checks) = match &policy.said {
-            Said::Unreadable(problem) => {
+            PolicyText::Unreadable(problem) => {
                 let word = || (PolicyApplies::Unreadable, problem.clone());
                 (word(), word(), [].as_slice())
             }
-            Said::Kept(_) | Said::NotKept if policy.is_going => (going(), going(), [].as_slice()),
-            Said::NotKept => {
+            PolicyText::Kept(_) | PolicyText::NotKept if policy.is_going => {
+                (going(), going(), [].as_slice())
+            }
+            PolicyText::NotKept => {
                 let word = || (PolicyApplies::Unreadable, NOT_KEPT.to_owned());
                 (word(), word(), [].as_slice())
             }
-            Said::Kept(spec) => {
+            PolicyText::Kept(spec) => {
                 let granted = spec.check_granted_permission.as_ref();
                 let checks = granted.map(|granted| granted.spec.checks.as_slice());
                 (

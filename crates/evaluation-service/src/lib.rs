@@ -52,7 +52,7 @@ use clap::Parser;
 use service_kit::process::{self, Threads};
 use service_kit::serve::{self, InUse, UnixSocket};
 use service_kit::shell::{Shell, StartError};
-use service_kit::shutdown::Outcome;
+use service_kit::shutdown::ProcessEnd;
 use service_kit::tls::{ServerTls, TlsMetrics};
 use service_kit::watches::WatchMetrics;
 
@@ -60,7 +60,7 @@ use args::Args;
 use auth::Callers;
 use live::Live;
 use metrics::Metrics;
-use rego::Pool;
+use rego::WorkerPool;
 use service::Service;
 use slots::Slots;
 use world::{Follow, Shared};
@@ -86,7 +86,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Runs the service until it is told to end.
-pub async fn run(args: Args) -> Result<Outcome, StartError> {
+pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let limits = args.rego_limits();
     let caller_limits = args.caller_limits();
     let Args {
@@ -117,7 +117,7 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     let program = env::current_exe().map_err(StartError::because(
         "cannot find the program of this process",
     ))?;
-    let rego = Pool::start(program, limits, metrics.clone())
+    let rego = WorkerPool::start(program, limits, metrics.clone())
         .await
         .map_err(StartError::because("cannot run Rego"))?;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use connectors_api::AccessRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, Client};
-use service_kit::retry::{Backoff, Policy};
+use service_kit::retry::{Backoff, RetryPolicy};
 use service_kit::watches::Guarded;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -19,14 +19,14 @@ use crate::world::Strict;
 const READS: usize = 16;
 /// How long a read waits for its turn.
 const PLACE: Duration = Duration::from_secs(2);
-const POLICY: Policy = Policy {
+const POLICY: RetryPolicy = RetryPolicy {
     attempts: 2,
     attempt: Duration::from_secs(2),
     total: Duration::from_secs(4),
     pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(500)),
 };
 
-type Read = Guarded<AccessRequest, Strict>;
+type LiveRead = Guarded<AccessRequest, Strict>;
 
 /// Reads single objects. Clones share their turns.
 #[derive(Clone)]
@@ -69,7 +69,7 @@ impl Live {
         name: &str,
     ) -> Result<Option<AccessRequest>, Refused> {
         let _place = self.place().await?;
-        let api = Api::<Read>::namespaced(self.client.clone(), namespace);
+        let api = Api::<LiveRead>::namespaced(self.client.clone(), namespace);
         let found = POLICY
             .call("read an AccessRequest", || api.get_opt(name))
             .await;

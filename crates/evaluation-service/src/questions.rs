@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Refused;
 use crate::stream_memory::{StreamMemory, UNPROVEN};
-use crate::world::{About, Change};
+use crate::world::{TupleRef, WorldChange};
 
 /// Questions that a stream carries at the same time.
 pub(crate) const MOST_OPEN: usize = 10_000;
@@ -130,7 +130,7 @@ impl Questions {
         if !self.memory.grow(going + staying) {
             return Err(Refused::TooManyQuestions);
         }
-        if let Some(about) = About::of_question(&question) {
+        if let Some(about) = TupleRef::of_question(&question) {
             let hash = self.hashing.hash_one(about);
             self.by_tuple.entry(hash).or_default().insert(id);
         }
@@ -164,7 +164,7 @@ impl Questions {
         };
         let question = open.question;
         self.dirty.remove(&id);
-        if let Some(about) = About::of_question(&question) {
+        if let Some(about) = TupleRef::of_question(&question) {
             let hash = self.hashing.hash_one(about);
             remove(&mut self.by_tuple, &hash, id, |ids| ids);
         }
@@ -233,19 +233,19 @@ impl Questions {
     }
 
     /// Something changed.
-    pub(crate) fn touch(&mut self, change: &Change) {
+    pub(crate) fn touch(&mut self, change: &WorldChange) {
         match change {
-            Change::Tuple(tuple) => {
+            WorldChange::Tuple(tuple) => {
                 let hash = self.hashing.hash_one(tuple.about());
                 let ids = self.by_tuple.get(&hash).into_iter().flatten();
                 self.dirty.extend(ids);
             }
-            Change::Namespace(namespace) => {
+            WorldChange::Namespace(namespace) => {
                 let namespace = self.by_namespace.get(namespace);
                 self.dirty
                     .extend(namespace.into_iter().flat_map(|it| &it.ids));
             }
-            Change::Everything => self.dirty.extend(self.open.keys()),
+            WorldChange::Everything => self.dirty.extend(self.open.keys()),
         }
     }
 

@@ -10,5 +10,5 @@ mod pool;
 mod worker;
 
 pub use frame::Sound;
-pub use pool::{Limits, NoReply, Outcome, Pool, PoolError};
+pub use pool::{ModuleLimits, ModuleOutcome, NoReply, PoolError, WorkerPool};
 pub use worker::{ARGUMENT, run as run_worker};

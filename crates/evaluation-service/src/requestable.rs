@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use connectors_api::LabelSelector;
 use connectors_api::config::DefaultRequesters;
-use connectors_api::policy_match::{Accepts, Asker, Wanted, selects};
+use connectors_api::policy_match::{Asker, RequesterMatch, WantedConnector, selects};
 use evaluation_api::access::{AccessAnswer, AccessQuestion, Decision, Requestable};
 use jiff::Timestamp;
 
-use crate::world::{Policy, Said, World};
+use crate::world::{ExplainedPolicy, PolicyText, World};
 
 /// Comparisons of one look. Whoever writes policies chooses how many there are, and everybody pays: where so many
 /// are not enough, it is not known.
@@ -43,7 +43,7 @@ fn find(world: &World, question: &AccessQuestion) -> Requestable {
     let Some(labels) = world.catalog.connector(namespace, &connector.name) else {
         return Requestable::No;
     };
-    let wanted = Wanted {
+    let wanted = WantedConnector {
         connector: &connector.name,
         labels,
         permission: *permission,
@@ -59,7 +59,7 @@ fn find(world: &World, question: &AccessQuestion) -> Requestable {
     let mut left = COMPARISONS;
     let mut found = Requestable::No;
     for (_, policy) in world.catalog.policies(namespace) {
-        if policy.said == Said::NotKept && !policy.is_going {
+        if policy.said == PolicyText::NotKept && !policy.is_going {
             found = Requestable::Unknown;
         }
         let Some(weight) = weight(policy) else {
@@ -70,16 +70,16 @@ fn find(world: &World, question: &AccessQuestion) -> Requestable {
         };
         left = rest;
         match accepts(policy, namespace, wanted, asker, default) {
-            Accepts::Yes => return Requestable::Yes,
-            Accepts::Unknown => found = Requestable::Unknown,
-            Accepts::No => {}
+            RequesterMatch::Yes => return Requestable::Yes,
+            RequesterMatch::Unknown => found = Requestable::Unknown,
+            RequesterMatch::No => {}
         }
     }
     found
 }
 
 /// Comparisons that a policy may take; none where it accepts nobody.
-fn weight(policy: &Policy) -> Option<usize> {
+fn weight(policy: &ExplainedPolicy) -> Option<usize> {
     let spec = policy.spec().filter(|_| !policy.is_going)?;
     let requesters = policy.requesters.as_ref()?.weight();
     let names = spec.connector.names.as_ref().map_or(0, Vec::len);
@@ -88,17 +88,17 @@ fn weight(policy: &Policy) -> Option<usize> {
 }
 
 fn accepts(
-    policy: &Policy,
+    policy: &ExplainedPolicy,
     namespace: &str,
-    wanted: Wanted<'_>,
+    wanted: WantedConnector<'_>,
     asker: Asker<'_>,
     default: Option<DefaultRequesters>,
-) -> Accepts {
+) -> RequesterMatch {
     let (Some(spec), Some(requesters)) = (policy.spec(), &policy.requesters) else {
-        return Accepts::No;
+        return RequesterMatch::No;
     };
     if spec.permission != wanted.permission || !selects(spec, wanted) {
-        return Accepts::No;
+        return RequesterMatch::No;
     }
     requesters.accept(namespace, asker, default)
 }

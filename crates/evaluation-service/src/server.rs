@@ -11,7 +11,9 @@ use hyper::server::conn::http2::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
-use service_kit::serve::{self, Limits, Listener, UNLIMITED, UnixSocket, WhenFull, handshake};
+use service_kit::serve::{
+    self, ConnectionLimits, Listener, UNLIMITED, UnixSocket, WhenFull, handshake,
+};
 use service_kit::shutdown::Stop;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -47,9 +49,9 @@ pub async fn serve_tls(
     tls: Arc<ServerConfig>,
     stop: Stop,
 ) {
-    let limits = Limits {
+    let limits = ConnectionLimits {
         per_peer: CONNECTIONS_OF_PEER,
-        ..Limits::of(CONNECTIONS, WhenFull::Close)
+        ..ConnectionLimits::of(CONNECTIONS, WhenFull::Close)
     };
     let acceptor = TlsAcceptor::from(tls);
     serve(
@@ -71,7 +73,7 @@ pub async fn serve_tls(
 
 /// Serves a Unix socket in the same way. Its clients need no token.
 pub async fn serve_socket(socket: UnixSocket, service: Service, stop: Stop) {
-    let limits = Limits::of(CONNECTIONS, WhenFull::Close);
+    let limits = ConnectionLimits::of(CONNECTIONS, WhenFull::Close);
     serve(socket, limits, service, stop, |stream, user, gate, stop| {
         converse(stream, gate.for_user(user), stop)
     })
@@ -80,7 +82,7 @@ pub async fn serve_socket(socket: UnixSocket, service: Service, stop: Stop) {
 
 async fn serve<L: Listener, F>(
     listener: L,
-    limits: Limits<L::Peer>,
+    limits: ConnectionLimits<L::Peer>,
     service: Service,
     stop: Stop,
     converse: impl Fn(L::Stream, L::Peer, Gate, Stop) -> F,

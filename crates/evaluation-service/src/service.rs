@@ -28,13 +28,13 @@ use crate::auth::{Caller, Callers, Right, TokenOwner};
 use crate::batch::Batch;
 use crate::caller_quotas::OpenCall;
 use crate::error::Refused;
-use crate::evaluate::Judged;
+use crate::evaluate::JudgedQuestion;
 use crate::evaluate::answer_cache::AnswerCache;
-use crate::evaluate::policies::Policies;
+use crate::evaluate::policies::ParsedPolicies;
 use crate::json_memory::JsonMemory;
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::rego::Pool;
+use crate::rego::WorkerPool;
 use crate::slots::Slots;
 use crate::stream::{StreamContext, StreamMessage, UNSENT};
 use crate::world::{Shared, World};
@@ -52,11 +52,11 @@ pub struct Service {
     /// Whose turn it is.
     pub slots: Slots,
     /// Who runs Rego.
-    pub rego: Pool,
+    pub rego: WorkerPool,
     /// What was said about checks before.
     pub answers: Arc<AnswerCache>,
     /// Policies that were read before.
-    pub policies: Arc<Policies>,
+    pub policies: Arc<ParsedPolicies>,
     /// What questions may take of memory.
     pub memory: Arc<JsonMemory>,
     /// Whether the caches are complete.
@@ -184,7 +184,7 @@ impl Service {
         let is_new = policy.is_new();
         let slot = self.slots.take(&namespace, stage.into()).await?;
         let judged = evaluate::judge(policy, &asked, &self.rego, &slot, &self.memory).await?;
-        let Judged {
+        let JudgedQuestion {
             policy,
             answer,
             is_certain,
@@ -227,7 +227,7 @@ impl Service {
             (needs_account, explain::request(&world, &question))
         };
         let _asked = caller.quotas.question().await?;
-        let mut read = explain::Read::default();
+        let mut read = explain::ExplainReads::default();
         if needs_account {
             let subject = &question.subject;
             let labels = self.live.account_labels(&subject.namespace, &subject.name);

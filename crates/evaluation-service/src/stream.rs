@@ -26,7 +26,7 @@ use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::questions::Questions;
 use crate::requestable;
-use crate::world::{Change, Shared};
+use crate::world::{Shared, WorldChange};
 
 /// A stream ends between one and two times this, and the caller proves again who it is.
 const AGE: Duration = Duration::from_mins(5);
@@ -67,7 +67,7 @@ impl StreamContext {
 struct Running {
     context: StreamContext,
     questions: Questions,
-    changes: broadcast::Receiver<Change>,
+    changes: broadcast::Receiver<WorldChange>,
     said: mpsc::Sender<StreamMessage>,
     reviews: JoinSet<(String, Result<(), Refused>)>,
     everything: Together,
@@ -130,7 +130,7 @@ impl Running {
                 change = self.changes.recv() => self.touch(change)?,
                 () = sleep_until(everything), if self.everything.0.is_some() => {
                     self.everything = Together::default();
-                    self.questions.touch(&Change::Everything);
+                    self.questions.touch(&WorldChange::Everything);
                 }
                 place = unsaid.reserve(), if self.questions.is_dirty() => {
                     let Ok(place) = place else { return Ok(()) };
@@ -146,7 +146,7 @@ impl Running {
                 _ = authorize.tick() => {
                     self.review_again();
                     // A grant ends at its time even if nobody writes that down.
-                    self.questions.touch(&Change::Everything);
+                    self.questions.touch(&WorldChange::Everything);
                 }
                 // Whoever was told a yes must not go on believing it: the end of the stream takes it back.
                 () = sleep_until(fresh_until) => {
@@ -264,10 +264,12 @@ impl Running {
         timeout(UNREAD, send).await.map_err(|_| Refused::Unread)
     }
 
-    fn touch(&mut self, change: Result<Change, RecvError>) -> Result<(), Refused> {
+    fn touch(&mut self, change: Result<WorldChange, RecvError>) -> Result<(), Refused> {
         match concerned(change)? {
-            Change::Everything => self.everything.touch(Instant::now()),
-            change @ (Change::Tuple(_) | Change::Namespace(_)) => self.questions.touch(&change),
+            WorldChange::Everything => self.everything.touch(Instant::now()),
+            change @ (WorldChange::Tuple(_) | WorldChange::Namespace(_)) => {
+                self.questions.touch(&change)
+            }
         }
         Ok(())
     }
@@ -300,10 +302,10 @@ impl Running {
 }
 
 /// What a change may concern. The changes that a stream missed may concern every question.
-fn concerned(change: Result<Change, RecvError>) -> Result<Change, Refused> {
+fn concerned(change: Result<WorldChange, RecvError>) -> Result<WorldChange, Refused> {
     match change {
         Ok(change) => Ok(change),
-        Err(RecvError::Lagged(_)) => Ok(Change::Everything),
+        Err(RecvError::Lagged(_)) => Ok(WorldChange::Everything),
         Err(RecvError::Closed) => Err(Refused::NotReady),
     }
 }
@@ -325,12 +327,15 @@ mod tests {
     async fn a_stream_that_missed_changes_looks_at_everything() {
         let (changes, mut missed) = broadcast::channel(1);
         for namespace in ["a", "b", "c"] {
-            let _ = changes.send(Change::Namespace(namespace.into()));
+            let _ = changes.send(WorldChange::Namespace(namespace.into()));
         }
         let change = concerned(missed.recv().await);
-        assert!(matches!(change, Ok(Change::Everything)), "{change:?}");
+        assert!(matches!(change, Ok(WorldChange::Everything)), "{change:?}");
         let change = concerned(missed.recv().await);
-        assert!(matches!(change, Ok(Change::Namespace(_))), "{change:?}");
+        assert!(
+            matches!(change, Ok(WorldChange::Namespace(_))),
+            "{change:?}"
+        );
         drop(changes);
         let end = concerned(missed.recv().await);
         assert!(matches!(end, Err(Refused::NotReady)), "{end:?}");

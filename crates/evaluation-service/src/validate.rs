@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::Refused;
 use crate::evaluate::{ALL_REGO, namespace_in, policy_in};
 use crate::json_memory::JsonMemory;
-use crate::rego::{Pool, Sound};
+use crate::rego::{Sound, WorkerPool};
 use crate::slots::{Purpose, Slots};
 
 /// No API server stores more.
@@ -38,7 +38,7 @@ pub(crate) fn read(request: ValidatePolicyRequest) -> Result<UnreadPolicy, Refus
 /// Everything that is to be said about a policy.
 pub(crate) async fn validate(
     policy: UnreadPolicy,
-    pool: &Pool,
+    pool: &WorkerPool,
     slots: &Slots,
     memory: &JsonMemory,
 ) -> Result<ValidatePolicyResponse, Refused> {
@@ -82,7 +82,7 @@ async fn in_time(
 }
 
 /// That nobody has time for a module is not the module's fault.
-async fn look_at(module: &Module, pool: &Pool) -> Result<Option<Finding>, Refused> {
+async fn look_at(module: &Module, pool: &WorkerPool) -> Result<Option<Finding>, Refused> {
     let sound = pool.validate(&module.source).await;
     let sound = sound.map_err(|_| Refused::TooBusy)?;
     Ok(match sound {

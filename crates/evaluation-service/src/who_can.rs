@@ -2,11 +2,12 @@
 
 use authz::{Attributes, Binding, Subject, User};
 use evaluation_api::access::{
-    AccessTarget, Decision, Holder, PodAccess, PodRef, ServiceAccountName, StandingAccess, WhoCan,
+    AccessTarget, BindingSubject, Decision, PodAccess, PodRef, ServiceAccountName, StandingAccess,
+    WhoCan,
 };
 use jiff::Timestamp;
 
-use crate::check::{self, Asked};
+use crate::check::{self, PreparedQuestion};
 use crate::world::{KnownRequest, World};
 
 /// As many of each kind as an answer lists.
@@ -79,14 +80,16 @@ fn alone(subject: &Subject) -> User {
     User { name, groups }
 }
 
-fn holder(subject: &Subject) -> Holder {
+fn holder(subject: &Subject) -> BindingSubject {
     match subject {
-        Subject::User(name) => Holder::User(name.to_string()),
-        Subject::Group(name) => Holder::Group(name.to_string()),
-        Subject::ServiceAccount { namespace, name } => Holder::ServiceAccount(ServiceAccountName {
-            namespace: namespace.to_string(),
-            name: name.to_string(),
-        }),
+        Subject::User(name) => BindingSubject::User(name.to_string()),
+        Subject::Group(name) => BindingSubject::Group(name.to_string()),
+        Subject::ServiceAccount { namespace, name } => {
+            BindingSubject::ServiceAccount(ServiceAccountName {
+                namespace: namespace.to_string(),
+                name: name.to_string(),
+            })
+        }
     }
 }
 
@@ -130,7 +133,7 @@ fn pod(
     let question = target.clone().asked_by(subject, Some(pod));
     let asked = question.borrowed();
     let user = check::user(asked.subject);
-    let answer = check::answer_asked(world, &Asked::new(asked, &user), now);
+    let answer = check::answer_asked(world, &PreparedQuestion::new(asked, &user), now);
     let Decision::AllowedPod(binding) = answer.decision else {
         return None;
     };
@@ -218,7 +221,7 @@ mod tests {
             .iter()
             .map(|one| (format!("{:?}", one.holder), one.binding.name.as_str()))
             .collect();
-        let account = format!("{:?}", Holder::ServiceAccount(question().subject));
+        let account = format!("{:?}", BindingSubject::ServiceAccount(question().subject));
         let expected = BTreeSet::from([
             ("Group(\"admins\")".to_owned(), "any"),
             ("User(\"alice\")".to_owned(), "any"),

@@ -22,15 +22,15 @@ use tokio::sync::broadcast;
 
 use crate::error::Refused;
 
-use freshness::Freshness;
+use freshness::CacheTimes;
 
 pub use catalog::Catalog;
 pub(crate) use catalog::Labels;
 pub use follow::Follow;
 pub use freshness::fresh_for;
-pub use policies::{Policy, Said};
+pub use policies::{ExplainedPolicy, PolicyText};
 pub use read::Strict;
-pub use requests::{About, KnownPolicy, KnownRequest, Requests, Tuple};
+pub use requests::{KnownPolicy, KnownRequest, KnownRequests, Tuple, TupleRef};
 
 /// Changes that a stream has not looked at yet; a stream that is further behind looks at everything.
 const CHANGES: usize = 1024;
@@ -41,7 +41,7 @@ pub struct World {
     /// Roles and bindings.
     pub rbac: RbacIndex,
     /// Access requests.
-    pub requests: Requests,
+    pub requests: KnownRequests,
     /// What decisions do without.
     pub catalog: Catalog,
     /// What the installation was last told, once that has been known. No decision depends on it.
@@ -49,7 +49,7 @@ pub struct World {
     /// By which labels of namespaces policies may select subjects.
     pub namespace_keys: Arc<NamespaceKeys>,
     /// As of when each of the caches shows the cluster.
-    freshness: Freshness,
+    freshness: CacheTimes,
 }
 
 /// Roles, role bindings, cluster roles, cluster role bindings, access requests: what decides.
@@ -59,7 +59,7 @@ const SOURCES: usize = 8;
 
 /// What a change can make a difference to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum WorldChange {
     /// Questions about one subject, connector, permission and pod.
     Tuple(Tuple),
     /// Questions about the connectors of one namespace.
@@ -72,7 +72,7 @@ pub enum Change {
 #[derive(Debug)]
 pub struct Shared {
     world: RwLock<World>,
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<WorldChange>,
 }
 
 impl Default for Shared {
@@ -150,12 +150,12 @@ impl Shared {
 
     /// Every change from now on.
     #[must_use]
-    pub fn changes(&self) -> broadcast::Receiver<Change> {
+    pub fn changes(&self) -> broadcast::Receiver<WorldChange> {
         self.changes.subscribe()
     }
 
     /// Changes the world, then tells what it can make a difference to.
-    pub fn change(&self, change: impl FnOnce(&mut World) -> Vec<Change>) {
+    pub fn change(&self, change: impl FnOnce(&mut World) -> Vec<WorldChange>) {
         let changes = {
             let mut world = self.world.write().unwrap_or_else(PoisonError::into_inner);
             change(&mut world)
@@ -195,9 +195,17 @@ mod tests {
     fn who_listens_hears_of_a_change_when_it_can_be_seen() {
         let shared = Shared::default();
         let mut changes = shared.changes();
-        shared.change(|_| vec![Change::Namespace("a".to_owned()), Change::Everything]);
-        assert_eq!(changes.try_recv(), Ok(Change::Namespace("a".to_owned())));
-        assert_eq!(changes.try_recv(), Ok(Change::Everything));
+        shared.change(|_| {
+            vec![
+                WorldChange::Namespace("a".to_owned()),
+                WorldChange::Everything,
+            ]
+        });
+        assert_eq!(
+            changes.try_recv(),
+            Ok(WorldChange::Namespace("a".to_owned()))
+        );
+        assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));
         assert!(changes.try_recv().is_err());
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
 use evaluation_service::metrics::Metrics;
-use evaluation_service::rego::{Limits, NoReply, Pool, PoolError};
+use evaluation_service::rego::{ModuleLimits, NoReply, PoolError, WorkerPool};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,8 +23,8 @@ const STATE: &str =
 /// Longer than any worker lives that misbehaves, on a busy machine too.
 const SOON: Duration = Duration::from_secs(20);
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> ModuleLimits {
+    ModuleLimits {
         workers: 2,
         time: Duration::from_secs(1),
         memory: 128 << 20,
@@ -37,12 +37,12 @@ fn metrics() -> Metrics {
     Metrics::register(&prometheus::Registry::new()).unwrap()
 }
 
-async fn start(limits: Limits) -> Result<Pool, PoolError> {
+async fn start(limits: ModuleLimits) -> Result<WorkerPool, PoolError> {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_evaluation-service"));
-    Pool::start(program, limits, metrics()).await
+    WorkerPool::start(program, limits, metrics()).await
 }
 
-async fn ask(pool: &Pool, module: &str, input: &Value) -> Result<RegoAnswer, RegoFailure> {
+async fn ask(pool: &WorkerPool, module: &str, input: &Value) -> Result<RegoAnswer, RegoFailure> {
     let context = json!({"name": "pod"});
     let job = RegoJob {
         module,
@@ -62,7 +62,7 @@ fn text(doubled: usize) -> String {
 }
 
 /// The next job works, with the module of before and with its own objects.
-async fn works(pool: &Pool) {
+async fn works(pool: &WorkerPool) {
     for state in ["approved", "pending"] {
         let answer = ask(pool, STATE, &json!({"state": state})).await.unwrap();
         assert_eq!(answer.state.as_str(), state);
@@ -103,7 +103,7 @@ async fn what_a_module_does_is_over_in_time_and_the_next_job_works() {
 #[tokio::test]
 async fn memory_is_limited_however_much_time_there_is() {
     let time = Duration::from_secs(10);
-    let pool = start(Limits { time, ..limits() }).await.unwrap();
+    let pool = start(ModuleLimits { time, ..limits() }).await.unwrap();
     let little = ask(&pool, &text(10), &json!({})).await.unwrap();
     assert_eq!(little.state.as_str(), "approved");
     let answer = ask(&pool, &text(26), &json!({})).await;
@@ -122,7 +122,7 @@ fn large(number: usize) -> String {
 #[tokio::test]
 async fn what_others_left_in_a_worker_decides_nothing() {
     let time = Duration::from_secs(10);
-    let one = Limits {
+    let one = ModuleLimits {
         workers: 1,
         time,
         ..limits()
@@ -158,7 +158,7 @@ async fn a_module_that_misbehaves_keeps_nobody_from_a_free_worker() {
 
 #[tokio::test]
 async fn who_waits_for_a_worker_gets_one_in_turn() {
-    let pool = start(Limits {
+    let pool = start(ModuleLimits {
         workers: 1,
         ..limits()
     })
@@ -173,7 +173,7 @@ async fn who_waits_for_a_worker_gets_one_in_turn() {
 
 #[tokio::test]
 async fn a_job_that_nobody_waits_for_any_more_harms_nobody() {
-    let pool = start(Limits {
+    let pool = start(ModuleLimits {
         workers: 1,
         ..limits()
     })
@@ -194,7 +194,7 @@ async fn a_job_that_nobody_waits_for_any_more_harms_nobody() {
 
 #[tokio::test]
 async fn sizes_are_looked_at() {
-    let pool = start(Limits {
+    let pool = start(ModuleLimits {
         module: 100,
         output: 40,
         ..limits()
@@ -202,7 +202,7 @@ async fn sizes_are_looked_at() {
     .await;
     assert!(matches!(pool, Err(PoolError::Broken(_))), "{pool:?}");
 
-    let pool = start(Limits {
+    let pool = start(ModuleLimits {
         module: 100,
         output: 64,
         ..limits()
@@ -254,7 +254,7 @@ async fn what_is_no_module_is_a_failure_with_its_reason() {
 #[tokio::test]
 async fn a_program_that_is_no_worker_is_found_out_at_the_start() {
     for program in ["/no/such/program", "/bin/true"] {
-        let pool = Pool::start(program.into(), limits(), metrics()).await;
+        let pool = WorkerPool::start(program.into(), limits(), metrics()).await;
         assert!(pool.is_err(), "{program}");
     }
 }
@@ -333,11 +333,11 @@ fn mortal(place: &Path) -> PathBuf {
 #[tokio::test]
 async fn whoever_kills_a_worker_decides_nothing() {
     let place = tempfile::tempdir().unwrap();
-    let one = Limits {
+    let one = ModuleLimits {
         workers: 1,
         ..limits()
     };
-    let pool = Pool::start(mortal(place.path()), one, metrics());
+    let pool = WorkerPool::start(mortal(place.path()), one, metrics());
     let pool = pool.await.unwrap();
     let kill = || {
         let process = std::fs::read_to_string(place.path().join("process")).unwrap();
@@ -411,7 +411,7 @@ fn no_module_hangs_past_its_limit_or_makes_a_yes_of_an_error() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let time = Duration::from_millis(300);
     let pool = runtime
-        .block_on(start(Limits { time, ..limits() }))
+        .block_on(start(ModuleLimits { time, ..limits() }))
         .unwrap();
     let mut runner = TestRunner::new(ProptestConfig {
         cases: 32,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use connectors_api::lineage::{Question, Verdict, judge};
+use connectors_api::lineage::{LineageQuestion, LineageVerdict, judge};
 use serde_json::Value;
 
 use crate::parts;
@@ -15,7 +15,7 @@ pub fn check(data: &[u8]) {
     let (Some(pod), Some(approval), Some(Value::Array(objects))) = (next(), next(), next()) else {
         return;
     };
-    let question = Question {
+    let question = LineageQuestion {
         pod: &pod,
         approval: &approval,
         objects: &objects,
@@ -29,7 +29,7 @@ pub fn check(data: &[u8]) {
         assert!(!objects.iter().any(is_it), "{missing:?}");
     }
     match verdict {
-        Verdict::Proven(evidence) => {
+        LineageVerdict::Proven(evidence) => {
             links(&pod, &approval, &objects);
             let wanted = approval["spec"]["numberOfApprovalsRequired"].as_u64();
             let people: BTreeSet<_> = evidence.approvals.iter().map(|it| &it.user).collect();
@@ -37,8 +37,8 @@ pub fn check(data: &[u8]) {
             assert!(wanted.is_some_and(|it| it > 0 && it <= have));
             lacking(&pod, &approval, &objects);
         }
-        Verdict::Waiting(missing) => assert!(!missing.is_empty()),
-        Verdict::Refused(refusal) => assert!(!refusal.message.is_empty()),
+        LineageVerdict::Waiting(missing) => assert!(!missing.is_empty()),
+        LineageVerdict::Refused(refusal) => assert!(!refusal.message.is_empty()),
     }
 }
 
@@ -75,11 +75,14 @@ fn lacking(pod: &Value, approval: &Value, objects: &[Value]) {
     for index in 0..objects.len().min(8) {
         let mut fewer = objects.to_vec();
         fewer.remove(index);
-        let verdict = judge(&Question {
+        let verdict = judge(&LineageQuestion {
             pod,
             approval,
             objects: &fewer,
         });
-        assert!(!matches!(verdict, Verdict::Refused(_)), "{verdict:?}");
+        assert!(
+            !matches!(verdict, LineageVerdict::Refused(_)),
+            "{verdict:?}"
+        );
     }
 }

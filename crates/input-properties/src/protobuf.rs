@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use connectors_api::judge::{Question, Stage, prepare};
+use connectors_api::judge::{PolicyQuestion, Stage, prepare};
 use connectors_api::reason::AccessCheckReady;
 use connectors_api::shared_fields::FieldPath;
 use connectors_api::validate;
@@ -11,7 +11,7 @@ use evaluation_api::access::{
     AccessAnswer, AccessQuestion, AccessTarget, AskedAtOnce, Decision, TokenAnswer, TokenQuestion,
     WhoCan,
 };
-use evaluation_api::refusal::Refusal;
+use evaluation_api::refusal::QuestionRefusal;
 use evaluation_api::v1::{self, AccessDecision};
 use evaluation_api::verdict;
 use jiff::Timestamp;
@@ -45,7 +45,7 @@ pub fn check(data: &[u8]) {
         }),
         b'j' => decoded(message, |it: v1::WatchAccessResponse| match it.event {
             Some(v1::watch_access_response::Event::Answer(it)) => answer(it),
-            Some(v1::watch_access_response::Event::Refusal(it)) => drop(Refusal::from(it)),
+            Some(v1::watch_access_response::Event::Refusal(it)) => drop(QuestionRefusal::from(it)),
             None => {}
         }),
         b'k' => decoded(message, comes_back::<v1::WhoCanResponse, WhoCan>),
@@ -200,7 +200,7 @@ fn evaluate(request: &v1::EvaluateChecksRequest) {
         return;
     };
     let connector = request.connector.clone();
-    let question = Question {
+    let question = PolicyQuestion {
         policy,
         context,
         connector,

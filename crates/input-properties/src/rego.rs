@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use connectors_api::check_state::CheckOutcome;
-use connectors_api::judge::{Question, RegoAnswer, RegoFailure, Stage, prepare};
+use connectors_api::judge::{PolicyQuestion, RegoAnswer, RegoFailure, Stage, prepare};
 use connectors_api::reason::AccessCheckReady;
-use connectors_api::rego::{Answer, CheckModule, EvaluationError};
+use connectors_api::rego::{CheckModule, EvaluationError, ModuleOutput};
 use serde_json::{Value, json};
 
 use crate::{config_map, object, parts, pod, policy};
@@ -44,7 +44,7 @@ pub fn check(data: &[u8]) {
         }
         Err(error) => Err(RegoFailure::Failed(error.to_string())),
     };
-    if let Ok(Answer {
+    if let Ok(ModuleOutput {
         message: Some(message),
         ..
     }) = &said
@@ -57,7 +57,7 @@ pub fn check(data: &[u8]) {
     {
         says_so_itself(source, &object, &pod);
     }
-    let answer = said.map(|Answer { state, message }| RegoAnswer { state, message });
+    let answer = said.map(|ModuleOutput { state, message }| RegoAnswer { state, message });
     lets_in_only_by_a_yes(source, answer);
 }
 
@@ -90,7 +90,7 @@ fn lets_in_only_by_a_yes(source: &str, answer: Result<RegoAnswer, RegoFailure>) 
     let mut policy = policy();
     policy["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["state"] =
         Value::from_iter([("rego", source)]);
-    let question = Question {
+    let question = PolicyQuestion {
         policy,
         context: pod(),
         connector: "harbor".to_owned(),

@@ -23,7 +23,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use service_kit::{
     controller::Leads,
-    retry::{CallError, Policy},
+    retry::{CallError, RetryPolicy},
 };
 use thiserror::Error;
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ use crate::{
     cache::Job,
     metrics::Metrics,
     observe::{Observer, PolicyLive},
-    plan::order::{self, Object, Step, Write},
+    plan::order::{self, Write, WriteStep, WrittenObject},
     seen::{Kind, MANAGER, Pin},
 };
 
@@ -65,7 +65,7 @@ pub enum ApplyError {
 #[derive(Clone)]
 pub struct Applier {
     client: Client,
-    policy: Policy,
+    policy: RetryPolicy,
     observer: Observer,
     leads: Leads,
     metrics: Metrics,
@@ -79,7 +79,7 @@ impl Applier {
     #[must_use]
     pub const fn new(
         client: Client,
-        policy: Policy,
+        policy: RetryPolicy,
         observer: Observer,
         leads: Leads,
         metrics: Metrics,
@@ -95,11 +95,16 @@ impl Applier {
 
     /// Writes, one after the other, what was decided on what was read at that time. What cannot be taken back keeps
     /// nothing else from being taken back; nothing is given after it.
-    pub async fn apply(&self, job: &Job, steps: &[Step], read: Instant) -> Result<(), ApplyError> {
+    pub async fn apply(
+        &self,
+        job: &Job,
+        steps: &[WriteStep],
+        read: Instant,
+    ) -> Result<(), ApplyError> {
         let mut versions = Versions::new();
         let mut so_far = Ok(());
         let mut kept = HashSet::new();
-        for Step { write, gives } in steps {
+        for WriteStep { write, gives } in steps {
             // The API server changes no RoleBinding whose Role is gone, so it could not be emptied later.
             if matches!(write, Write::Delete(Kind::Role, name, _) if kept.contains(name.as_str())) {
                 continue;
@@ -129,9 +134,9 @@ impl Applier {
     }
 
     /// How a gift is tried on what was read at that time: no attempt begins when that is too old. None if it is now.
-    fn fresh(&self, read: Instant) -> Option<Policy> {
+    fn fresh(&self, read: Instant) -> Option<RetryPolicy> {
         let left = FRESH.checked_sub(read.elapsed())?;
-        Some(Policy {
+        Some(RetryPolicy {
             total: left.min(self.policy.total),
             ..self.policy
         })
@@ -142,21 +147,23 @@ impl Applier {
         job: &Job,
         write: &Write,
         versions: &mut Versions,
-        policy: Policy,
+        policy: RetryPolicy,
     ) -> Result<(), ApplyError> {
         let name = write.name();
         let key = (write.kind(), name.to_owned());
         match write {
-            Write::Create(Object::Role(role)) => self.create(job, role, policy).await,
-            Write::Create(Object::Binding(binding)) => self.create(job, binding, policy).await,
+            Write::Create(WrittenObject::Role(role)) => self.create(job, role, policy).await,
+            Write::Create(WrittenObject::Binding(binding)) => {
+                self.create(job, binding, policy).await
+            }
             Write::Change(object, pin) => {
                 let Pin { uid, version } = newest(pin, versions.get(&key));
                 let version = Some(version);
                 let version = match object {
-                    Object::Role(role) => {
+                    WrittenObject::Role(role) => {
                         self.change(job, name, role, (uid, version), policy).await?
                     }
-                    Object::Binding(binding) => {
+                    WrittenObject::Binding(binding) => {
                         self.change(job, name, binding, (uid, version), policy)
                             .await?
                     }
@@ -178,7 +185,7 @@ impl Applier {
         &self,
         job: &Job,
         object: &K,
-        policy: Policy,
+        policy: RetryPolicy,
     ) -> Result<(), ApplyError> {
         self.may_write("create", &K::plural(&()))?;
         let api: Api<K> = self.api(job);
@@ -210,7 +217,7 @@ impl Applier {
         name: &str,
         object: &K,
         (uid, version): (String, Option<String>),
-        policy: Policy,
+        policy: RetryPolicy,
     ) -> Result<String, ApplyError> {
         self.may_write("patch", &K::plural(&()))?;
         let api: Api<K> = self.api(job);
@@ -404,15 +411,15 @@ mod tests {
                 version,
             };
             let write = Write::Delete(Kind::Role, name.to_owned(), pin);
-            Step {
+            WriteStep {
                 write,
                 gives: false,
             }
         };
         let given = || {
             let role = serde_json::from_value(role("given")).unwrap();
-            let write = Write::Create(Object::Role(role));
-            Step { write, gives: true }
+            let write = Write::Create(WrittenObject::Role(role));
+            WriteStep { write, gives: true }
         };
         let steps = [
             taken_back("a", true),
@@ -459,7 +466,7 @@ mod tests {
         let delete = |kind: Kind, uid: &str, version: &str| {
             let (uid, version) = (uid.to_owned(), version.to_owned());
             let write = Write::Delete(kind, "x".to_owned(), Pin { uid, version });
-            Step {
+            WriteStep {
                 write,
                 gives: false,
             }

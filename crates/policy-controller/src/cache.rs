@@ -13,7 +13,7 @@ use connectors_api::{
     access_policy::{MOST_SELECTORS, SubjectForm},
     check_selector::json_bytes,
     config::{ConfigProblem, DefaultRequesters, Knowledge},
-    policy_match::{self, Wanted},
+    policy_match::{self, WantedConnector},
     policy_order::{MOST_PER_CONNECTOR, PolicyAge},
 };
 use service_kit::{byte_budget::ByteBudget, controller::queue::Urgency};
@@ -45,12 +45,12 @@ pub struct PolicyCached {
     /// It is being deleted.
     pub deleting: bool,
     /// What it says.
-    pub said: Said,
+    pub said: CachedPolicy,
 }
 
 /// What a policy says.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum CachedPolicy {
     /// It is kept, with the bytes that it takes.
     Kept(Arc<AccessPolicy>, usize),
     /// The policies of its namespace take more than is kept: each look at it reads it live.
@@ -63,9 +63,9 @@ impl PolicyCached {
     /// As the watch brings it; without a policy if that cannot be read.
     #[must_use]
     pub fn of(uid: String, deleting: bool, policy: Option<AccessPolicy>) -> Self {
-        let said = policy.map_or(Said::Unreadable, |policy| {
+        let said = policy.map_or(CachedPolicy::Unreadable, |policy| {
             let bytes = json_bytes(&policy.spec);
-            Said::Kept(Arc::new(policy), bytes)
+            CachedPolicy::Kept(Arc::new(policy), bytes)
         });
         Self {
             uid,
@@ -78,15 +78,15 @@ impl PolicyCached {
     #[must_use]
     pub const fn policy(&self) -> Option<&Arc<AccessPolicy>> {
         match &self.said {
-            Said::Kept(policy, _) => Some(policy),
-            Said::NotKept | Said::Unreadable => None,
+            CachedPolicy::Kept(policy, _) => Some(policy),
+            CachedPolicy::NotKept | CachedPolicy::Unreadable => None,
         }
     }
 
     const fn bytes(&self) -> usize {
         match self.said {
-            Said::Kept(_, bytes) => bytes,
-            Said::NotKept | Said::Unreadable => 0,
+            CachedPolicy::Kept(_, bytes) => bytes,
+            CachedPolicy::NotKept | CachedPolicy::Unreadable => 0,
         }
     }
 }
@@ -284,7 +284,7 @@ impl State {
         }
         let mut connectors = self.connectors.get(namespace)?.iter();
         let crowded = connectors.find(|(connector, labels)| {
-            let wanted = Wanted {
+            let wanted = WantedConnector {
                 connector: connector.as_str(),
                 labels,
                 permission,
@@ -400,8 +400,8 @@ impl State {
         let policies = self.policies.range_mut(Name::new(namespace, "")..);
         let policies = policies.take_while(|(name, _)| name.namespace == namespace);
         for (_, (policy, selectors)) in policies {
-            if let Said::Kept(..) = policy.said {
-                policy.said = Said::NotKept;
+            if let CachedPolicy::Kept(..) = policy.said {
+                policy.said = CachedPolicy::NotKept;
                 *selectors = Selectors {
                     are_unknown: true,
                     ..Selectors::default()

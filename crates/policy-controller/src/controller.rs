@@ -14,9 +14,9 @@ use service_kit::{
         queue::{Pauses, Queue, Shares, Tenants, Urgency},
         worker,
     },
-    lease::{Election, Terms as LeaseTerms},
+    lease::{Election, LeaseTerms},
     readiness::Readiness,
-    retry::{Backoff, Policy},
+    retry::{Backoff, RetryPolicy},
     shutdown::{Stop, Tasks},
     watches::WatchMetrics,
 };
@@ -37,7 +37,7 @@ use crate::{
     observe::Observer,
     plan::tell,
     reconcile::Reconciler,
-    seen::{MostSelected, Owner},
+    seen::{MostSelected, OwnerPolicy},
     watches::{self, PolicyFeeds},
 };
 
@@ -58,7 +58,7 @@ const PAUSES: Pauses = Pauses {
     changes: 0,
 };
 /// A look that waits longer for the API server gives its place to another one.
-pub(crate) const CALLS: Policy = Policy {
+pub(crate) const CALLS: RetryPolicy = RetryPolicy {
     attempts: 3,
     attempt: Duration::from_secs(3),
     total: Duration::from_secs(6),
@@ -224,7 +224,7 @@ fn deleted(events: Events, leads: Leads) -> watches::Deleted {
         let told = status.and_then(tell::of_deletion).filter(|_| leads());
         if let Some(told) = told {
             let (events, uid) = (events.clone(), gone.uid);
-            tokio::spawn(async move { events.tell(&Owner { name, uid }, vec![told]).await });
+            tokio::spawn(async move { events.tell(&OwnerPolicy { name, uid }, vec![told]).await });
         }
     })
 }

@@ -6,7 +6,7 @@ use kube::Client;
 use service_kit::events::{News, Publisher};
 use tracing::info;
 
-use crate::{plan::tell::Told, seen::Owner};
+use crate::{plan::tell::Told, seen::OwnerPolicy};
 
 /// What this controller does.
 const ACTION: &str = "Synchronize";
@@ -23,7 +23,7 @@ impl Events {
     }
 
     /// Publishes events about a policy.
-    pub async fn tell(&self, policy: &Owner, events: Vec<Told>) {
+    pub async fn tell(&self, policy: &OwnerPolicy, events: Vec<Told>) {
         let about = ObjectReference {
             api_version: Some(names::API_VERSION.to_owned()),
             kind: Some("AccessPolicy".to_owned()),

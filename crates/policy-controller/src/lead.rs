@@ -9,7 +9,7 @@ use service_kit::{
         leader::{Leader, about, wait_until},
         queue::Urgency,
     },
-    readiness::{Part, Readiness},
+    readiness::{Readiness, ReadinessPart},
     report,
     retry::Backoff,
 };
@@ -40,7 +40,7 @@ pub struct Leading {
 }
 
 impl Leader for Leading {
-    async fn lead(&self, first_sweep: &mut Option<Part>) {
+    async fn lead(&self, first_sweep: &mut Option<ReadinessPart>) {
         let queue = &self.reconciler.queue;
         self.caches.ready().await;
         // The caches were listed a moment ago.

@@ -41,9 +41,9 @@ use std::{sync::Arc, time::Duration};
 use evaluation_api::client::Client as EvaluationClient;
 use service_kit::{
     clock,
-    lease::Terms as LeaseTerms,
+    lease::LeaseTerms,
     shell::{Shell, StartError},
-    shutdown::Outcome,
+    shutdown::ProcessEnd,
     tls::{ClientTls, TlsMetrics},
 };
 
@@ -56,7 +56,7 @@ pub use args::Args;
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// Runs until the process is to end.
-pub async fn run(args: Args) -> Result<Outcome, StartError> {
+pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let sweep_every = args.sweep_every();
     let Args {
         common,

@@ -29,14 +29,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use service_kit::{
     lists::{self, Pages},
-    retry::{CallError, Policy},
+    retry::{CallError, RetryPolicy},
     watches::{Guarded, Labelled, Named, Plain},
 };
 use tokio::time::Instant;
 
 use crate::{
     cache::Job,
-    seen::{Found, Labels, MANAGER, Managed, MostSelected, Name, Owner, Pin, Surroundings},
+    seen::{
+        FoundObject, Labels, MANAGER, Managed, MostSelected, Name, OwnerPolicy, Pin, Surroundings,
+    },
 };
 
 /// Policies of one page. Each has up to 64 KiB, and a page is in memory as text and as objects.
@@ -46,7 +48,7 @@ const LONG_PAGE: u32 = 100;
 #[derive(Clone, Debug)]
 pub struct PolicyLive {
     /// Its namespace, name and UID.
-    pub owner: Owner,
+    pub owner: OwnerPolicy,
     /// Which version it is.
     pub version: String,
     /// Which version of its spec that is.
@@ -61,7 +63,7 @@ pub struct PolicyLive {
 
 /// Everything that bears on a policy, just read.
 #[derive(Clone, Debug)]
-pub struct Read {
+pub struct PolicyReads {
     most_selected: MostSelected,
     namespace_keys: Arc<NamespaceKeys>,
     /// When the reading began.
@@ -105,7 +107,7 @@ struct Around {
     accounts: BTreeMap<String, BTreeMap<String, Labels>>,
 }
 
-impl Read {
+impl PolicyReads {
     /// What it selects from.
     #[must_use]
     pub fn around(&self) -> Surroundings<'_> {
@@ -123,14 +125,14 @@ impl Read {
 #[derive(Clone)]
 pub struct Observer {
     client: Client,
-    policy: Policy,
+    policy: RetryPolicy,
     most_selected: MostSelected,
 }
 
 impl Observer {
     /// Reads with this client.
     #[must_use]
-    pub const fn new(client: Client, policy: Policy, most_selected: MostSelected) -> Self {
+    pub const fn new(client: Client, policy: RetryPolicy, most_selected: MostSelected) -> Self {
         Self {
             client,
             policy,
@@ -144,7 +146,7 @@ impl Observer {
         job: &Job,
         name: Option<&str>,
         namespace_keys: Arc<NamespaceKeys>,
-    ) -> Result<Read, CallError> {
+    ) -> Result<PolicyReads, CallError> {
         let since = Instant::now();
         let policy = match name {
             Some(name) => self.policy(&job.namespace, name).await?,
@@ -157,7 +159,7 @@ impl Observer {
             Some(spec) => self.around(spec, &job.namespace).await?,
             None => Around::default(),
         };
-        Ok(Read {
+        Ok(PolicyReads {
             most_selected: self.most_selected,
             namespace_keys,
             since,
@@ -366,7 +368,7 @@ fn policy(object: Guarded<DynamicObject, Plain>) -> PolicyLive {
         Err(unreadable) => (Err(unreadable.problem), None),
     };
     PolicyLive {
-        owner: Owner {
+        owner: OwnerPolicy {
             name: Name::in_metadata(&metadata),
             uid: metadata.uid.unwrap_or_default(),
         },
@@ -387,10 +389,10 @@ fn read_policy(
     (spec, serde_json::from_value(part("status")).ok())
 }
 
-fn found<K: Resource>(object: Guarded<K>, content: &str) -> (String, Found<K>) {
+fn found<K: Resource>(object: Guarded<K>, content: &str) -> (String, FoundObject<K>) {
     let metadata = object.meta().clone();
     let fields = metadata.managed_fields.unwrap_or_default();
-    let found = Found {
+    let found = FoundObject {
         pin: Pin {
             uid: metadata.uid.unwrap_or_default(),
             version: metadata.resource_version.unwrap_or_default(),

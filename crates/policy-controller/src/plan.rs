@@ -19,10 +19,10 @@ use jiff::Timestamp;
 
 use crate::{
     checks::Checks,
-    seen::{Kind, Managed, ManagedCached, Owner, Surroundings},
+    seen::{Kind, Managed, ManagedCached, OwnerPolicy, Surroundings},
 };
 use objects::{of_binding, of_role, pairs};
-use order::Step;
+use order::WriteStep;
 use status::Summary;
 use tell::Told;
 use wanted::wanted;
@@ -34,7 +34,7 @@ pub const MOST_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// Which policy.
-    pub owner: &'a Owner,
+    pub owner: &'a OwnerPolicy,
     /// What it says.
     pub policy: PolicySeen<'a>,
     /// What it selects from.
@@ -65,7 +65,7 @@ pub enum PolicySeen<'a> {
 #[derive(Clone, Debug)]
 pub struct Cached<'a> {
     /// Which policy.
-    pub owner: &'a Owner,
+    pub owner: &'a OwnerPolicy,
     /// What it says.
     pub spec: &'a AccessPolicySpec,
     /// Which version of its spec that is.
@@ -104,7 +104,7 @@ pub fn is_settled(seen: &Cached<'_>, most: usize, now: Timestamp) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Writes in their order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<WriteStep>,
     /// What is known when they have succeeded; none of a policy that is gone.
     pub known: Option<Summary>,
     /// What is to be told then.
@@ -122,7 +122,7 @@ pub fn plan(seen: &Observed<'_>, most: usize) -> Plan {
         checks,
     } = seen;
     let (wanted, known) = match policy {
-        PolicySeen::Gone => (wanted::Wanted::nothing(), None),
+        PolicySeen::Gone => (wanted::WantedPermissions::nothing(), None),
         PolicySeen::There { spec, .. } => match spec {
             Ok(spec) => {
                 let wanted = wanted(spec, &owner.name.namespace, *around);
@@ -130,7 +130,7 @@ pub fn plan(seen: &Observed<'_>, most: usize) -> Plan {
                 (wanted, Some(known))
             }
             Err(problem) => (
-                wanted::Wanted::nothing(),
+                wanted::WantedPermissions::nothing(),
                 Some(Summary::unreadable(problem)),
             ),
         },

@@ -31,7 +31,7 @@ use crate::{
     metrics::Metrics,
     observe::{Observer, PolicyLive},
     plan::{self, Cached, MOST_BYTES, Observed, Plan, PolicySeen, objects, status::Summary},
-    seen::{Managed, Name, Owner},
+    seen::{Managed, Name, OwnerPolicy},
 };
 
 /// Why a look failed. It is repeated after a pause.
@@ -160,7 +160,7 @@ impl Reconciler {
         let Some(policy) = policy.policy() else {
             return false;
         };
-        let owner = Owner {
+        let owner = OwnerPolicy {
             name: name.clone(),
             uid: job.uid.clone(),
         };
@@ -256,13 +256,13 @@ fn seen(policy: &PolicyLive) -> PolicySeen<'_> {
 }
 
 /// The policy that is not there any more, as far as what it left behind still says.
-fn owner_of(job: &Job, there: &Managed) -> Owner {
+fn owner_of(job: &Job, there: &Managed) -> OwnerPolicy {
     let roles = there.roles.values().filter_map(|it| it.object.as_ref());
     let roles = roles.map(|it| &it.metadata);
     let bindings = there.bindings.values().filter_map(|it| it.object.as_ref());
     let mut all = roles.chain(bindings.map(|it| &it.metadata));
     let name = all.find_map(|it| objects::owner_in(it).filter(|owner| owner.uid == job.uid));
-    Owner {
+    OwnerPolicy {
         name: Name::new(&job.namespace, name.map_or("", |it| &it.name)),
         uid: job.uid.clone(),
     }

@@ -15,7 +15,7 @@ pub type Labels = BTreeMap<String, String>;
 
 /// The policy that something is managed for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct OwnerPolicy {
     /// Its namespace and name.
     pub name: Name,
     /// Its UID.
@@ -88,7 +88,7 @@ pub struct Pin {
 
 /// A managed object that is there.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found<K> {
+pub struct FoundObject<K> {
     /// Which version it is.
     pub pin: Pin,
     /// It is being deleted, and something keeps it: it still counts for RBAC.
@@ -103,9 +103,9 @@ pub struct Found<K> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Managed {
     /// Roles.
-    pub roles: BTreeMap<String, Found<Role>>,
+    pub roles: BTreeMap<String, FoundObject<Role>>,
     /// RoleBindings.
-    pub bindings: BTreeMap<String, Found<RoleBinding>>,
+    pub bindings: BTreeMap<String, FoundObject<RoleBinding>>,
 }
 
 impl Managed {
@@ -132,8 +132,8 @@ pub struct ManagedCached {
 mod tests {
     use super::*;
 
-    fn found<K>() -> BTreeMap<String, Found<K>> {
-        let found = Found {
+    fn found<K>() -> BTreeMap<String, FoundObject<K>> {
+        let found = FoundObject {
             pin: Pin::default(),
             terminating: false,
             changed_by: None,

@@ -22,17 +22,19 @@ use crate::{
     observe::Observer,
     plan::{
         objects,
-        order::{Object, Step, Write},
-        wanted::Holder,
+        order::{Write, WriteStep, WrittenObject},
+        wanted::RbacSubject,
     },
     reconcile::Reconciler,
-    seen::{Found, Kind, Labels, Managed, MostSelected, Name, Owner, Pin, Surroundings},
+    seen::{
+        FoundObject, Kind, Labels, Managed, MostSelected, Name, OwnerPolicy, Pin, Surroundings,
+    },
 };
 
 pub(crate) const OWN: &str = "tools";
 
-pub(crate) fn owner() -> Owner {
-    Owner {
+pub(crate) fn owner() -> OwnerPolicy {
+    OwnerPolicy {
         name: Name::new(OWN, "p"),
         uid: "uid-p".to_owned(),
     }
@@ -120,7 +122,7 @@ pub(crate) fn reading(connector: &Value, subjects: &Value) -> Value {
 }
 
 /// Somebody, a verb, a resource and a connector.
-pub(crate) type Access = BTreeSet<(Holder, String, String, String)>;
+pub(crate) type Access = BTreeSet<(RbacSubject, String, String, String)>;
 
 /// What RBAC makes of what is there.
 pub(crate) fn access(there: &Managed) -> Access {
@@ -130,7 +132,7 @@ pub(crate) fn access(there: &Managed) -> Access {
         let Some(role) = role.and_then(|it| it.object.as_ref()) else {
             continue;
         };
-        for holder in binding.subjects.iter().flatten().map(Holder::of) {
+        for holder in binding.subjects.iter().flatten().map(RbacSubject::of) {
             for rule in role.rules.iter().flatten() {
                 let names = rule.resource_names.clone().unwrap_or_default();
                 // A rule without names is about every connector.
@@ -149,12 +151,12 @@ pub(crate) fn access(there: &Managed) -> Access {
     access
 }
 
-fn there<K>(object: K) -> Found<K> {
+fn there<K>(object: K) -> FoundObject<K> {
     let pin = Pin {
         uid: "uid".to_owned(),
         version: "1".to_owned(),
     };
-    Found {
+    FoundObject {
         pin,
         terminating: false,
         changed_by: None,
@@ -163,7 +165,7 @@ fn there<K>(object: K) -> Found<K> {
 }
 
 /// Makes a write as the API server would, or says why it would refuse.
-pub(crate) fn write(cluster: &mut Managed, step: &Step) -> Result<(), String> {
+pub(crate) fn write(cluster: &mut Managed, step: &WriteStep) -> Result<(), String> {
     match &step.write {
         Write::Create(object) => {
             let name = object.metadata().name.clone().unwrap();
@@ -175,18 +177,20 @@ pub(crate) fn write(cluster: &mut Managed, step: &Step) -> Result<(), String> {
                 return Err(format!("{} {name} exists", object.kind()));
             }
             match object.clone() {
-                Object::Role(role) => drop(cluster.roles.insert(name, there(role))),
-                Object::Binding(binding) => drop(cluster.bindings.insert(name, there(binding))),
+                WrittenObject::Role(role) => drop(cluster.roles.insert(name, there(role))),
+                WrittenObject::Binding(binding) => {
+                    drop(cluster.bindings.insert(name, there(binding)))
+                }
             }
         }
         Write::Change(object, _) => {
             let name = object.metadata().name.clone().unwrap();
             let gone = format!("{} {name} is not there", object.kind());
             match object.clone() {
-                Object::Role(role) => {
+                WrittenObject::Role(role) => {
                     cluster.roles.get_mut(&name).ok_or(gone)?.object = Some(role);
                 }
-                Object::Binding(binding) => {
+                WrittenObject::Binding(binding) => {
                     let found = cluster.bindings.get_mut(&name).ok_or(gone)?;
                     let before = found.object.replace(binding.clone());
                     if before.is_some_and(|it| it.role_ref != binding.role_ref) {
@@ -209,10 +213,11 @@ pub(crate) fn write(cluster: &mut Managed, step: &Step) -> Result<(), String> {
 }
 
 /// The pairs of these, as they stand in a cluster.
-pub(crate) fn cluster(pairs: &BTreeMap<String, objects::Pair>) -> Managed {
+pub(crate) fn cluster(pairs: &BTreeMap<String, objects::RolePair>) -> Managed {
     let pairs = || pairs.iter();
-    let role = |(name, it): (&String, &objects::Pair)| (name.clone(), there(it.role.clone()));
-    let binding = |(name, it): (&String, &objects::Pair)| (name.clone(), there(it.binding.clone()));
+    let role = |(name, it): (&String, &objects::RolePair)| (name.clone(), there(it.role.clone()));
+    let binding =
+        |(name, it): (&String, &objects::RolePair)| (name.clone(), there(it.binding.clone()));
     Managed {
         roles: pairs().map(role).collect(),
         bindings: pairs().map(binding).collect(),

@@ -6,9 +6,9 @@ use connectors_api::{AccessPolicy, config::CONFIG_MAP, connector};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::{Api, Client, Resource, runtime::watcher::Config};
 use service_kit::{
-    config_map::{self, Heard},
+    config_map::{self, ConfigMapState},
     controller::{feeds::Feeds, queue::Queue},
-    readiness::{Part, Readiness},
+    readiness::{Readiness, ReadinessPart},
     shutdown::Stop,
     watches::{Change, Guarded, Labelled, Named, WatchMetrics},
 };
@@ -75,19 +75,19 @@ impl PolicyFeeds {
     }
 
     /// Nothing is given or taken before it is known what the installation says, or that it says nothing.
-    async fn configuration(self, mut ready: Vec<Part>, stop: Stop) {
+    async fn configuration(self, mut ready: Vec<ReadinessPart>, stop: Stop) {
         let hear = |heard| {
             self.hear(&heard);
-            ready.drain(..).for_each(Part::ready);
+            ready.drain(..).for_each(ReadinessPart::ready);
         };
         let (client, metrics) = (self.client.clone(), &self.metrics);
         config_map::follow(client, &self.namespace, CONFIG_MAP, metrics, &stop, hear).await;
     }
 
-    fn hear(&self, heard: &Heard) {
+    fn hear(&self, heard: &ConfigMapState) {
         let data = match heard {
-            Heard::Data(data) => Some(data),
-            Heard::Unreadable | Heard::Gone => None,
+            ConfigMapState::Data(data) => Some(data),
+            ConfigMapState::Unreadable | ConfigMapState::Gone => None,
         };
         let (problems, wakes) = self.world.write().learn(data);
         for problem in problems {

@@ -37,7 +37,7 @@ use crate::{
 pub use kinds::{Keeps, KindCache, KindObject, KindState};
 pub use links::{Link, Links};
 pub use policies::{Policies, PolicyCached};
-pub use requests::{Counts, RequestCached, Requests, holds, pod_of};
+pub use requests::{Counts, RequestCache, RequestCached, holds, pod_of};
 pub use sought::{MOST_SOUGHT, Sought, SoughtObjects};
 pub use standing::StandingHeard;
 
@@ -95,7 +95,7 @@ pub struct World {
 #[derive(Default)]
 pub struct State {
     /// Requests with their indexes.
-    pub requests: Requests,
+    pub requests: RequestCache,
     /// Policies.
     pub policies: Policies,
     /// Connectors.

@@ -15,9 +15,9 @@ use service_kit::{
         queue::{Pauses, Queue, Shares, Tenants, Urgency},
         worker,
     },
-    lease::{Election, Terms as LeaseTerms},
+    lease::{Election, LeaseTerms},
     readiness::Readiness,
-    retry::{Backoff, Policy},
+    retry::{Backoff, RetryPolicy},
     shutdown::{Stop, Tasks},
     watches::WatchMetrics,
 };
@@ -35,7 +35,7 @@ use crate::{
     observe::Observer,
     plan::{self, Terms},
     reconcile::Reconciler,
-    standing::Asker,
+    standing::StandingReviews,
     watches::{self, RequestFeeds},
 };
 
@@ -56,7 +56,7 @@ const MORE: Duration = Duration::from_secs(2);
 /// The number of additional workers for urgent jobs.
 const URGENT_WORKERS: usize = 12;
 /// A reconciliation that waits longer for the API server fails, so that its worker is free for another one.
-const CALLS: Policy = Policy {
+const CALLS: RetryPolicy = RetryPolicy {
     attempts: 3,
     attempt: Duration::from_secs(3),
     total: Duration::from_secs(6),
@@ -133,7 +133,7 @@ pub fn start(
         terms: Terms { retention },
         paces: Mutex::default(),
     });
-    let asker = Asker {
+    let asker = StandingReviews {
         world: Arc::clone(&reconciler.world),
         evaluator,
         leads: Arc::clone(&reconciler.leads),

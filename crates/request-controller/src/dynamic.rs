@@ -12,7 +12,7 @@ use service_kit::{
     chance,
     kinds::{self, Served},
     shutdown::Stop,
-    watches::{Change, Changes, Guarded, Listing, Watch, WatchMetrics},
+    watches::{Change, Changes, Guarded, ListState, Watch, WatchMetrics},
 };
 use tokio::{
     task::JoinHandle,
@@ -133,8 +133,8 @@ impl One {
     async fn run(&self) {
         loop {
             match find(&self.client, &self.kind).await {
-                Some(Found::Readable(resource)) => self.watch(resource).await,
-                Some(Found::Not(state)) => self.becomes(state),
+                Some(FoundKind::Readable(resource)) => self.watch(resource).await,
+                Some(FoundKind::Not(state)) => self.becomes(state),
                 // No answer: the last known state stays.
                 None => {}
             }
@@ -165,11 +165,11 @@ impl One {
                 biased;
                 () = &mut recheck => {
                     match find(&self.client, &self.kind).await {
-                        Some(Found::Readable(now)) if now == resource => {}
+                        Some(FoundKind::Readable(now)) if now == resource => {}
                         None => {}
                         // Deletions until the next list are not seen.
-                        Some(Found::Readable(_)) => return self.becomes(KindState::Starting),
-                        Some(Found::Not(state)) => {
+                        Some(FoundKind::Readable(_)) => return self.becomes(KindState::Starting),
+                        Some(FoundKind::Not(state)) => {
                             self.becomes(state);
                             return;
                         }
@@ -184,7 +184,7 @@ impl One {
                     for change in list {
                         self.changed(&resource, change);
                     }
-                    if listing == Some(Listing::Ends) {
+                    if listing == Some(ListState::Ends) {
                         self.becomes(KindState::Watching(resource.clone()));
                     }
                 }
@@ -211,7 +211,7 @@ impl One {
 }
 
 /// The state of a kind that discovery found.
-pub(crate) enum Found {
+pub(crate) enum FoundKind {
     /// The objects can be read.
     Readable(ApiResource),
     /// The objects cannot be read.
@@ -219,28 +219,28 @@ pub(crate) enum Found {
 }
 
 /// Asks the API server whether the kind exists and may be read. None if it does not answer.
-pub(crate) async fn find(client: &Client, wanted: &ObjectKind) -> Option<Found> {
+pub(crate) async fn find(client: &Client, wanted: &ObjectKind) -> Option<FoundKind> {
     let ObjectKind { api_version, kind } = wanted;
     if check_kinds::may_be_check(wanted).is_err() {
-        return Some(Found::Not(KindState::Refused));
+        return Some(FoundKind::Not(KindState::Refused));
     }
     let resource = match kinds::served(client, api_version, kind).await? {
-        Served::Missing => return Some(Found::Not(KindState::Missing)),
-        Served::ClusterScoped => return Some(Found::Not(KindState::NotNamespaced)),
+        Served::Missing => return Some(FoundKind::Not(KindState::Missing)),
+        Served::ClusterScoped => return Some(FoundKind::Not(KindState::NotNamespaced)),
         Served::Namespaced(resource) => resource,
     };
     let api: Api<Guarded<CheckObject, AsText>> = Api::all_with(client.clone(), &resource);
     let params = ListParams::default().limit(1);
     match timeout(LIMIT, api.list(&params)).await {
-        Ok(Ok(_)) => Some(Found::Readable(resource)),
+        Ok(Ok(_)) => Some(FoundKind::Readable(resource)),
         Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-            Some(Found::Not(KindState::Forbidden {
+            Some(FoundKind::Not(KindState::Forbidden {
                 plural: resource.plural,
                 group: resource.group,
             }))
         }
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
-            Some(Found::Not(KindState::Missing))
+            Some(FoundKind::Not(KindState::Missing))
         }
         Ok(Err(_)) | Err(_) => None,
     }
@@ -338,7 +338,7 @@ mod tests {
             kind: kind.to_owned(),
         };
         let pods = find(&client, &kind("v1", "Pod")).await;
-        assert!(matches!(pods, Some(Found::Not(KindState::Refused))));
+        assert!(matches!(pods, Some(FoundKind::Not(KindState::Refused))));
         // For an allowed kind the API server is asked, and here it does not answer.
         assert!(find(&client, &kind("v1", "ConfigMap")).await.is_none());
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use evaluation_api::{
     access::{AccessQuestion, Permitted},
-    client::{CallError, Client},
+    client::{Client, EvaluationCallError},
     v1::{EvaluateChecksRequest, EvaluateChecksResponse},
 };
 use futures::future::BoxFuture;
@@ -21,7 +21,7 @@ use crate::seen::StandingSeen;
 pub enum Unanswered {
     /// The call failed.
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(#[from] EvaluationCallError),
     /// The process is stopping.
     #[error("the process ends, and asks nothing more")]
     Ended,
@@ -36,12 +36,12 @@ impl Unanswered {
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         let code = match self {
-            Self::Call(CallError::Status { status, .. }) => status.code(),
+            Self::Call(EvaluationCallError::Status { status, .. }) => status.code(),
             Self::Call(
-                CallError::Token(_)
-                | CallError::Deadline { .. }
-                | CallError::Answer(_)
-                | CallError::Verdict(_),
+                EvaluationCallError::Token(_)
+                | EvaluationCallError::Deadline { .. }
+                | EvaluationCallError::Answer(_)
+                | EvaluationCallError::Verdict(_),
             )
             | Self::Late(_)
             | Self::Ended => return false,

@@ -6,7 +6,7 @@ use kube::{Client, Resource};
 use service_kit::events::{News, Publisher};
 use tracing::info;
 
-use crate::plan::{Told, tell::About};
+use crate::plan::{Told, tell::EventObject};
 
 /// The action of an event without a reason.
 const UNSAID: &str = "Decide";
@@ -44,11 +44,11 @@ impl Events {
     }
 }
 
-fn reference(request: &AccessRequest, about: &About) -> ObjectReference {
+fn reference(request: &AccessRequest, about: &EventObject) -> ObjectReference {
     let namespace = request.metadata.namespace.clone();
     match about {
-        About::Request => request.object_ref(&()),
-        About::Pod => {
+        EventObject::Request => request.object_ref(&()),
+        EventObject::Pod => {
             let pod = &request.spec.context.object_ref;
             ObjectReference {
                 api_version: Some("v1".to_owned()),
@@ -59,7 +59,7 @@ fn reference(request: &AccessRequest, about: &About) -> ObjectReference {
                 ..ObjectReference::default()
             }
         }
-        About::Policy { name, uid } => ObjectReference {
+        EventObject::Policy { name, uid } => ObjectReference {
             api_version: Some(names::API_VERSION.to_owned()),
             kind: Some("AccessPolicy".to_owned()),
             namespace,

@@ -6,7 +6,7 @@ use connectors_api::{
     reason::AccessCheckReady::AccessCheckPassed,
 };
 
-use crate::seen::{Answer, CheckSeen, LeftOut, ObjectSeen};
+use crate::seen::{CheckSeen, LeftOut, ObjectSeen, PolicyAnswer};
 
 /// The limit of a condition's message. Longer messages are cut: the policies' entries have the details.
 pub(crate) const LONGEST: usize = 1024;
@@ -56,7 +56,7 @@ pub(crate) struct Listed {
 
 /// The answer without the objects that no status would list. Many policies may see the same many objects, and all
 /// their answers are in memory at the same time.
-pub(crate) fn listable(answer: Answer, room: ListRoom) -> Answer {
+pub(crate) fn listable(answer: PolicyAnswer, room: ListRoom) -> PolicyAnswer {
     let kept: Vec<Vec<ObjectSeen>> = match Followable::of(&answer) {
         Some(followable) if answer.verdict == AccessCheckPassed => {
             let checks = answer.checks.iter();
@@ -129,7 +129,7 @@ impl Listed {
 
 /// The objects of awaited checks, without versions: then an object that changes without changing its state causes no
 /// write.
-pub(crate) fn awaited(answer: &Answer, room: ListRoom) -> Listed {
+pub(crate) fn awaited(answer: &PolicyAnswer, room: ListRoom) -> Listed {
     let unversioned = |object: &ObjectSeen| ObservedObject {
         resource_version: None,
         ..object.object.clone()
@@ -138,7 +138,7 @@ pub(crate) fn awaited(answer: &Answer, room: ListRoom) -> Listed {
 }
 
 /// The objects of a refusal, in the version that was judged.
-pub(crate) fn of_refusal(answer: &Answer, room: ListRoom) -> Listed {
+pub(crate) fn of_refusal(answer: &PolicyAnswer, room: ListRoom) -> Listed {
     within(answer, room.part_of(MOST_REFUSED), |object| {
         object.object.clone()
     })
@@ -149,7 +149,7 @@ pub(crate) fn of_refusal(answer: &Answer, room: ListRoom) -> Listed {
 /// Only listed objects are followed after the grant. Where all objects must pass, an object that is not listed could
 /// stop passing unnoticed, so all of them must fit, or nothing is granted. Where any suffices, the rest is left out,
 /// which can only end the grant earlier.
-pub(crate) fn of_grant(answer: &Answer) -> Result<Listed, String> {
+pub(crate) fn of_grant(answer: &PolicyAnswer) -> Result<Listed, String> {
     let Some(followable) = Followable::of(answer) else {
         return Err(format!(
             "its checks rest on {} objects, and no more than {MOST_OBJECTS} can be followed; let their selectors find fewer",
@@ -175,7 +175,7 @@ struct Rest {
 }
 
 impl Rest {
-    fn of(answer: &Answer) -> Self {
+    fn of(answer: &PolicyAnswer) -> Self {
         let counts = |match_: Match| {
             let checks = answer.checks.iter().filter(move |it| it.match_ == match_);
             checks.map(passed).filter(|count| *count > 0)
@@ -199,7 +199,7 @@ struct Followable {
 
 impl Followable {
     /// None if there are too many objects, or if one that must pass is not kept.
-    fn of(answer: &Answer) -> Option<Self> {
+    fn of(answer: &PolicyAnswer) -> Option<Self> {
         let rest = Rest::of(answer);
         let mut checks = answer.checks.iter();
         let is_short = checks.any(|it| it.match_ == Match::All && it.left_out.passed > 0);
@@ -224,7 +224,7 @@ impl Followable {
 
 /// The objects that fit, and how many more there are.
 fn within(
-    answer: &Answer,
+    answer: &PolicyAnswer,
     bytes: usize,
     as_shown: impl Fn(&ObjectSeen) -> ObservedObject,
 ) -> Listed {
@@ -246,14 +246,14 @@ fn within(
 }
 
 /// The number of objects that an answer omits.
-fn not_kept(answer: &Answer) -> usize {
+fn not_kept(answer: &PolicyAnswer) -> usize {
     let counts = answer.checks.iter().map(|it| it.left_out);
     counts.map(|it| it.passed + it.others).sum()
 }
 
 /// The lines that fit, in the policy's order. If not all fit, those with the policy's own verdict come first, because
 /// they are the obstacle.
-fn chosen<'a>(answer: &Answer, all: &[ListLine<'a>], bytes: usize) -> Vec<ListLine<'a>> {
+fn chosen<'a>(answer: &PolicyAnswer, all: &[ListLine<'a>], bytes: usize) -> Vec<ListLine<'a>> {
     let chosen = fitting(all, bytes);
     if chosen.len() == all.len() && not_kept(answer) == 0 {
         return chosen;

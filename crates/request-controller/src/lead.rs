@@ -11,7 +11,7 @@ use service_kit::{
         leader::{Leader, about, wait_until},
         queue::Urgency,
     },
-    readiness::{Part, Readiness},
+    readiness::{Readiness, ReadinessPart},
     report,
     retry::Backoff,
 };
@@ -44,7 +44,7 @@ pub struct Leading {
 }
 
 impl Leader for Leading {
-    async fn lead(&self, first_sweep: &mut Option<Part>) {
+    async fn lead(&self, first_sweep: &mut Option<ReadinessPart>) {
         let Self {
             reconciler,
             caches,

@@ -51,10 +51,10 @@ use std::{sync::Arc, time::Duration};
 use evaluation_api::client::Client as EvaluationClient;
 use service_kit::{
     client, clock,
-    lease::Terms as LeaseTerms,
+    lease::LeaseTerms,
     process::SideRuntime,
     shell::{Shell, StartError},
-    shutdown::Outcome,
+    shutdown::ProcessEnd,
     tls::{ClientTls, TlsMetrics},
 };
 use tokio::runtime::Handle;
@@ -70,7 +70,7 @@ const DRAIN: Duration = Duration::from_secs(20);
 const LANE_THREADS: usize = 2;
 
 /// Runs until the process has to stop.
-pub async fn run(args: Args) -> Result<Outcome, StartError> {
+pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let sweep_every = args.sweep_every();
     let Args {
         common,

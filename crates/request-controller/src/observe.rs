@@ -35,7 +35,7 @@ use creators::CreatorRule;
 use links::LinksRead;
 use objects::{CheckObjects, Look};
 use policy_lists::PolicyLists;
-use remembered::{Answers, Pods};
+use remembered::{Pods, RememberedAnswers};
 use sources::Applying;
 
 use crate::{
@@ -45,7 +45,8 @@ use crate::{
     evidence::ListRoom,
     grant::{self, is_terminal},
     seen::{
-        Freshness, FrozenSeen, Held, Judged, Observed, PodSeen, PolicySeen, StandingSeen, TupleSeen,
+        EvidenceState, Freshness, FrozenSeen, Judged, Observed, PodSeen, PolicySeen, StandingSeen,
+        TupleSeen,
     },
     snapshot,
 };
@@ -97,7 +98,7 @@ pub struct Observer {
     most_waiting: usize,
     objects: CheckObjects,
     policy_lists: PolicyLists,
-    answers: Answers,
+    answers: RememberedAnswers,
     pods: Pods,
     creator_rule: CreatorRule,
     /// Limits the concurrent questions about the policies of one namespace, separately before and after a grant. A
@@ -123,7 +124,7 @@ impl Observer {
             evaluator,
             clock,
             most_waiting,
-            answers: Answers::default(),
+            answers: RememberedAnswers::default(),
             pods: Pods::default(),
             creator_rule: CreatorRule::default(),
             turns: TenantTurns::of(checks::ASKED_FOR_ONE),
@@ -298,7 +299,7 @@ impl Observer {
     async fn frozen(
         &self,
         seen: &Observed,
-        policies: &[sources::Policy],
+        policies: &[sources::ListedPolicy],
         matched: Option<&Matched<'_>>,
         look: &Look,
     ) -> Result<Vec<FrozenSeen>, ObserveError> {
@@ -316,7 +317,7 @@ impl Observer {
             let exists = policy.is_some();
             let held = match matched {
                 Some(matched) if exists => self.held(&seen.request, entry, matched.pod, look).await,
-                Some(_) | None => Held::Unknown,
+                Some(_) | None => EvidenceState::Unknown,
             };
             let (changed, again) = match (look.via, matched, policy) {
                 (Via::Api, Some(matched), Some(policy)) if !is_written(seen, entry) => {
@@ -346,7 +347,7 @@ impl Observer {
         &self,
         request: &AccessRequest,
         entry: &MatchedPolicy,
-        policy: &sources::Policy,
+        policy: &sources::ListedPolicy,
         matched: &Matched<'_>,
         look: &Look,
     ) -> Again {

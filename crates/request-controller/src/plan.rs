@@ -27,7 +27,7 @@ pub use tell::Told;
 
 use crate::grant::{self, Grant};
 use crate::seen::{Freshness, GrantKind, Observed};
-use outcome::Outcome;
+use outcome::RequestOutcome;
 use service_kit::clock::Now;
 
 /// The settings that do not depend on the request.
@@ -109,7 +109,7 @@ const SOON: Duration = Duration::from_millis(100);
 #[must_use]
 pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
     let old = seen.request.status.clone().unwrap_or_default();
-    let Outcome {
+    let RequestOutcome {
         status,
         write,
         look,

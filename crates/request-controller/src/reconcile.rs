@@ -236,7 +236,7 @@ impl Reconciler {
         if !idle {
             let granted = events
                 .iter()
-                .any(|it| it.kind == plan::tell::Kind::AccessGranted);
+                .any(|it| it.kind == plan::tell::ToldKind::AccessGranted);
             let now = if granted { Some(Phase::Granted) } else { next };
             if now != was {
                 self.metrics.took(now, since.elapsed());

@@ -165,12 +165,12 @@ pub enum Judged {
     /// The evaluation service did not answer.
     Unanswered,
     /// The answer.
-    Answered(Answer),
+    Answered(PolicyAnswer),
 }
 
 /// The result of a policy's checks, and the rules to grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct PolicyAnswer {
     /// The common result.
     pub verdict: AccessCheckReady,
     /// The checks.
@@ -240,7 +240,7 @@ pub struct FrozenSeen {
     /// Whether it still exists.
     pub exists: bool,
     /// Whether its evidence is still valid.
-    pub held: Held,
+    pub held: EvidenceState,
     /// Whether the policy differs now from the one in the status.
     pub changed: bool,
     /// The new result of its checks: only read when its grant must be rewritten.
@@ -249,7 +249,7 @@ pub struct FrozenSeen {
 
 /// Whether the evidence of a grant is still valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum EvidenceState {
     /// It is valid.
     Holds,
     /// It is not valid any more.

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use connectors_api::{
     access_policy::{Check, Match, ObjectKind},
-    check_selector::{CheckSelector, CompiledPolicy},
+    check_selector::{CompiledPolicy, SelectorTemplate},
     context_view,
     field_selector::FieldSelector,
     judge::{ProofNeeded, not_shared, proof_needed},
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 /// The objects that one check selects, all in the pod's namespace.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct WantedObjects {
     /// The check's name.
     pub check: String,
     /// How its objects count.
@@ -88,7 +88,7 @@ pub(crate) fn is_trouble_of_policy(word: &str) -> bool {
 
 /// The objects that one check selects.
 #[derive(Clone, Debug, Default)]
-pub struct Candidates {
+pub struct CheckCandidates {
     /// Those that were read, as JSON.
     pub texts: Vec<Arc<str>>,
     /// Why one of them, or what proves it, could not be read. It decides only where the others do not.
@@ -96,11 +96,11 @@ pub struct Candidates {
 }
 
 /// The objects that one check selects, or why there can be none.
-pub type Found = Result<Candidates, (Trouble, String)>;
+pub type FoundCandidates = Result<CheckCandidates, (Trouble, String)>;
 
 /// The selections of a policy's checks. Selectors are not parsed here, but once for each version of a policy.
 #[must_use]
-pub fn wanted(compiled: &CompiledPolicy, pod: &Value, shared: &SharedFields) -> Vec<Wanted> {
+pub fn wanted(compiled: &CompiledPolicy, pod: &Value, shared: &SharedFields) -> Vec<WantedObjects> {
     let namespace = compiled.policy.metadata.namespace.as_deref();
     let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str);
     let name = text("/metadata/name").unwrap_or_default();
@@ -112,7 +112,7 @@ pub fn wanted(compiled: &CompiledPolicy, pod: &Value, shared: &SharedFields) -> 
         .map(|(check, selector)| {
             let shared = shared.of(&check.selector.object_ref);
             let selection = selection(check, selector, &data, &mut budget, name);
-            Wanted {
+            WantedObjects {
                 check: check.name.clone(),
                 match_: check.match_,
                 kind: check.selector.object_ref.clone(),
@@ -125,7 +125,7 @@ pub fn wanted(compiled: &CompiledPolicy, pod: &Value, shared: &SharedFields) -> 
 
 fn selection(
     check: &Check,
-    selector: &CheckSelector,
+    selector: &SelectorTemplate,
     data: &TemplateData,
     budget: &mut Budget,
     pod: &str,

@@ -31,7 +31,7 @@ const PERIOD: Duration = Duration::from_mins(1);
 pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 
 /// Asks about standing permissions.
-pub(crate) struct Asker {
+pub(crate) struct StandingReviews {
     pub(crate) world: Arc<World>,
     pub(crate) evaluator: Arc<dyn Evaluator>,
     /// Whether this process is the leader.
@@ -42,7 +42,7 @@ pub(crate) struct Asker {
     pub(crate) most_waiting: usize,
 }
 
-impl Asker {
+impl StandingReviews {
     /// Asks in intervals while this process is the leader, until the process stops.
     pub(crate) async fn run(self, stop: Stop) {
         loop {

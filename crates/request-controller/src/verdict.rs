@@ -19,8 +19,8 @@ use evaluation_api::{
 
 use crate::{
     grant,
-    seen::{Answer, CheckSeen, Held, LeftOut, ObjectSeen},
-    selection::{Found, Wanted},
+    seen::{CheckSeen, EvidenceState, LeftOut, ObjectSeen, PolicyAnswer},
+    selection::{FoundCandidates, WantedObjects},
     snapshot,
 };
 
@@ -32,10 +32,10 @@ const MOST_LINKS: usize = 16;
 #[must_use]
 pub fn answer(
     request: &AccessRequest,
-    wanted: &[Wanted],
-    found: &[Found],
+    wanted: &[WantedObjects],
+    found: &[FoundCandidates],
     said: Option<&EvaluateChecksResponse>,
-) -> Answer {
+) -> PolicyAnswer {
     let checks: Vec<CheckSeen> = wanted
         .iter()
         .zip(found)
@@ -53,7 +53,7 @@ pub fn answer(
             }
         }
     }
-    Answer {
+    PolicyAnswer {
         verdict,
         checks,
         rules,
@@ -91,8 +91,8 @@ fn granted(
 
 fn check(
     request: &AccessRequest,
-    wanted: &Wanted,
-    found: &Found,
+    wanted: &WantedObjects,
+    found: &FoundCandidates,
     said: Option<&EvaluateChecksResponse>,
 ) -> CheckSeen {
     let seen = |verdict, reason: &str, message: String, objects| CheckSeen {
@@ -216,7 +216,7 @@ fn link(said: &LineageObject) -> ObservedObject {
 
 /// The current state of an object of the evidence.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Looked {
+pub enum EvidenceLook {
     /// It exists, with its UID.
     There,
     /// It is gone, or another object has its name.
@@ -265,11 +265,11 @@ pub fn followed(lineage: &[ObservedObject]) -> Option<[&ObservedObject; RunKind:
 #[must_use]
 pub fn held(
     entry: &MatchedPolicy,
-    looked: &BTreeMap<String, Looked>,
+    looked: &BTreeMap<String, EvidenceLook>,
     said: Option<&EvaluateChecksResponse>,
-) -> Held {
+) -> EvidenceState {
     let Some(granted) = snapshot::frozen(&entry.policy.0) else {
-        return Held::Lapsed {
+        return EvidenceState::Lapsed {
             verdict: AccessCheckReady::AccessCheckFailed,
             check: None,
             message: "the evidence of the grant cannot be read".to_owned(),
@@ -278,37 +278,41 @@ pub fn held(
     let mut unknown = false;
     for check in &granted.spec.checks {
         match one(check, &entry.check_refs, looked, said) {
-            Held::Holds => {}
-            Held::Unknown => unknown = true,
-            lapsed @ Held::Lapsed { .. } => return lapsed,
+            EvidenceState::Holds => {}
+            EvidenceState::Unknown => unknown = true,
+            lapsed @ EvidenceState::Lapsed { .. } => return lapsed,
         }
     }
-    if unknown { Held::Unknown } else { Held::Holds }
+    if unknown {
+        EvidenceState::Unknown
+    } else {
+        EvidenceState::Holds
+    }
 }
 
 /// The same when the evaluation service will always refuse the question: then no answer can confirm the grant.
 #[must_use]
-pub fn without_answer_for_good(held: Held) -> Held {
+pub fn without_answer_for_good(held: EvidenceState) -> EvidenceState {
     match held {
-        Held::Unknown => Held::Lapsed {
+        EvidenceState::Unknown => EvidenceState::Lapsed {
             check: None,
             verdict: AccessCheckReady::AccessCheckFailed,
             message: "what approved is too large to be evaluated, or not valid".to_owned(),
         },
-        held @ (Held::Holds | Held::Lapsed { .. }) => held,
+        held @ (EvidenceState::Holds | EvidenceState::Lapsed { .. }) => held,
     }
 }
 
 fn one(
     check: &Check,
     refs: &[CheckRef],
-    looked: &BTreeMap<String, Looked>,
+    looked: &BTreeMap<String, EvidenceLook>,
     said: Option<&EvaluateChecksResponse>,
-) -> Held {
+) -> EvidenceState {
     if check.latch == Latch::Once {
-        return Held::Holds;
+        return EvidenceState::Holds;
     }
-    let lapsed = |verdict, why: &str| Held::Lapsed {
+    let lapsed = |verdict, why: &str| EvidenceState::Lapsed {
         verdict,
         check: Some(check.name.clone()),
         message: why.to_owned(),
@@ -317,25 +321,25 @@ fn one(
     for reference in refs.iter().filter(|it| it.name == check.name) {
         let uid = reference.ref_.as_ref().and_then(|it| it.uid.as_ref());
         match uid.and_then(|uid| looked.get(uid)) {
-            Some(Looked::There) => {
+            Some(EvidenceLook::There) => {
                 there += 1;
                 match links(check, reference, looked) {
-                    Looked::There => whole += 1,
-                    Looked::Gone => {}
-                    Looked::Useless => {
+                    EvidenceLook::There => whole += 1,
+                    EvidenceLook::Gone => {}
+                    EvidenceLook::Useless => {
                         let failed = AccessCheckReady::AccessCheckFailed;
                         let why = "an object between pod and approval cannot be read any more";
                         return lapsed(failed, why);
                     }
-                    Looked::Unknown => return Held::Unknown,
+                    EvidenceLook::Unknown => return EvidenceState::Unknown,
                 }
             }
-            Some(Looked::Gone) => gone += 1,
-            Some(Looked::Useless) => {
+            Some(EvidenceLook::Gone) => gone += 1,
+            Some(EvidenceLook::Useless) => {
                 let failed = AccessCheckReady::AccessCheckFailed;
                 return lapsed(failed, "an object that approved cannot be read any more");
             }
-            Some(Looked::Unknown) | None => return Held::Unknown,
+            Some(EvidenceLook::Unknown) | None => return EvidenceState::Unknown,
         }
     }
     let pending = AccessCheckReady::AccessCheckPending;
@@ -361,14 +365,14 @@ fn one(
         (Match::All | Match::Any, Latch::Auto | Latch::WhileHolds | Latch::Once) => there > 0,
     };
     if !needs_the_rest {
-        return Held::Holds;
+        return EvidenceState::Holds;
     }
     let Some(said) = said else {
-        return Held::Unknown;
+        return EvidenceState::Unknown;
     };
     let result = said.checks.iter().find(|it| it.check == check.name);
     match result.map(|it| (from_wire(it.verdict), it)) {
-        Some((Ok(AccessCheckReady::AccessCheckPassed), _)) => Held::Holds,
+        Some((Ok(AccessCheckReady::AccessCheckPassed), _)) => EvidenceState::Holds,
         Some((Ok(verdict), it)) => lapsed(verdict, &it.message),
         Some((Err(_), _)) | None => lapsed(
             AccessCheckReady::AccessCheckFailed,
@@ -378,22 +382,26 @@ fn one(
 }
 
 /// The state of the objects between the pod and an approval: the worst of them.
-fn links(check: &Check, reference: &CheckRef, looked: &BTreeMap<String, Looked>) -> Looked {
+fn links(
+    check: &Check,
+    reference: &CheckRef,
+    looked: &BTreeMap<String, EvidenceLook>,
+) -> EvidenceLook {
     if proof_needed(check) == ProofNeeded::No {
-        return Looked::There;
+        return EvidenceLook::There;
     }
     let Some(links) = followed(&reference.lineage) else {
         // Evidence without a proof was never a reason to grant.
-        return Looked::Useless;
+        return EvidenceLook::Useless;
     };
-    let mut worst = Looked::There;
+    let mut worst = EvidenceLook::There;
     for link in links {
         let uid = link.uid.as_ref();
         match uid.and_then(|uid| looked.get(uid)) {
-            Some(Looked::There) => {}
-            Some(Looked::Gone) => worst = Looked::Gone,
-            Some(Looked::Useless) => return Looked::Useless,
-            Some(Looked::Unknown) | None => return Looked::Unknown,
+            Some(EvidenceLook::There) => {}
+            Some(EvidenceLook::Gone) => worst = EvidenceLook::Gone,
+            Some(EvidenceLook::Useless) => return EvidenceLook::Useless,
+            Some(EvidenceLook::Unknown) | None => return EvidenceLook::Unknown,
         }
     }
     worst

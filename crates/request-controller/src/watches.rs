@@ -10,9 +10,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use kube::{Api, Client, Resource, ResourceExt, runtime::watcher::Config};
 use service_kit::{
     controller::feeds::{Fed, Feeds},
-    readiness::{Part, Readiness},
+    readiness::{Readiness, ReadinessPart},
     shutdown::Stop,
-    watches::{Change, Guarded, Labelled, Listing, Named, Parse, WatchMetrics},
+    watches::{Change, Guarded, Labelled, ListState, Named, Parse, WatchMetrics},
 };
 use tracing::{info, warn};
 
@@ -65,7 +65,7 @@ impl RequestFeeds {
         let taken = {
             let feeds = self.clone();
             move |fed| match fed {
-                Fed::Listing(listing) => feeds.requests_are_listed(listing == Listing::Begins),
+                Fed::Listing(listing) => feeds.requests_are_listed(listing == ListState::Begins),
                 Fed::Change(change) => (feeds.sink)(feeds.request(change)),
             }
         };
@@ -195,7 +195,11 @@ impl RequestFeeds {
         self.world.write().grant(kind, &name, grant.as_ref())
     }
 
-    fn config(&self, change: Change<Guarded<ConfigMap>>, configured: &mut Vec<Part>) -> Wakes {
+    fn config(
+        &self,
+        change: Change<Guarded<ConfigMap>>,
+        configured: &mut Vec<ReadinessPart>,
+    ) -> Wakes {
         let Change::There(_, map) = change else {
             self.told.config_present.set(0);
             warn!("the configuration is gone; the last known values hold");
@@ -221,7 +225,7 @@ impl RequestFeeds {
         self.told.enabled.set(enabled.into());
         info!(config = ?known, "configuration");
         if known.is_some() {
-            configured.drain(..).for_each(Part::ready);
+            configured.drain(..).for_each(ReadinessPart::ready);
         }
         wakes
     }

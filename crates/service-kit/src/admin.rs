@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use crate::{
     readiness::{Readiness, Status},
     report,
-    serve::{self, BindError, Limits, WhenFull},
+    serve::{self, BindError, ConnectionLimits, WhenFull},
 };
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ impl Admin {
         let Self { listener, address } = self;
         info!(%address, "serving health and metrics");
         let sources = Sources { readiness, metrics };
-        let limits = Limits::of(CONNECTIONS, WhenFull::Wait);
+        let limits = ConnectionLimits::of(CONNECTIONS, WhenFull::Wait);
         let converse = move |connection, _| converse(connection, sources.clone());
         tokio::spawn(serve::serve(listener, limits, pending(), converse));
     }

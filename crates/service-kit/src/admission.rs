@@ -8,13 +8,13 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{Api, Client, Resource, ResourceExt};
 
-use crate::retry::{CallError, Policy};
+use crate::retry::{CallError, RetryPolicy};
 
 /// Since when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects of every author.
 /// None if they do not.
 pub async fn rule_since(
     client: &Client,
-    calls: &Policy,
+    calls: &RetryPolicy,
     name: &str,
 ) -> Result<Option<Timestamp>, CallError> {
     let rule = rule(client, calls, name).await?;
@@ -30,14 +30,18 @@ pub async fn rule_since(
 
 /// True when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects. The conditions of
 /// the policy may except authors.
-pub async fn is_in_force(client: &Client, calls: &Policy, name: &str) -> Result<bool, CallError> {
+pub async fn is_in_force(
+    client: &Client,
+    calls: &RetryPolicy,
+    name: &str,
+) -> Result<bool, CallError> {
     Ok(rule(client, calls, name).await?.is_some())
 }
 
 /// The policy and its binding, if both are there to stay and refuse objects in every namespace.
 async fn rule(
     client: &Client,
-    calls: &Policy,
+    calls: &RetryPolicy,
     name: &str,
 ) -> Result<Option<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)>, CallError> {
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());

@@ -166,11 +166,11 @@ mod tests {
     use super::{bounded, connect, keep_retry_after};
     use crate::{
         report,
-        retry::{Verdict, verdict},
+        retry::{RetryVerdict, verdict},
     };
 
     /// What is to be done about an answer of 429 with this type and body, and ten seconds in the header.
-    async fn judged(media_type: &'static str, body: &'static str) -> Verdict {
+    async fn judged(media_type: &'static str, body: &'static str) -> RetryVerdict {
         let server = service_fn(move |_| async move {
             let body = Full::<Bytes>::from(body).map_err(BoxError::from);
             let body: Box<DynBody> = Box::new(body);
@@ -194,14 +194,14 @@ mod tests {
     #[tokio::test]
     async fn the_time_to_come_back_is_kept_though_it_is_in_a_header_only() {
         let verdict = judged("text/plain; charset=utf-8", "Too many requests").await;
-        assert_eq!(verdict, Verdict::After(Duration::from_secs(10)));
+        assert_eq!(verdict, RetryVerdict::After(Duration::from_secs(10)));
     }
 
     #[tokio::test]
     async fn an_answer_that_says_its_time_itself_is_left_alone() {
         let body = r#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":3}}"#;
         let verdict = judged("application/json", body).await;
-        assert_eq!(verdict, Verdict::After(Duration::from_secs(3)));
+        assert_eq!(verdict, RetryVerdict::After(Duration::from_secs(3)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -215,7 +215,7 @@ mod tests {
         let asked = timeout(Duration::from_mins(2), pods.get("pod")).await;
         let error = asked.unwrap().unwrap_err();
         assert!(report(&error).contains("no answer within 70s"), "{error}");
-        assert_eq!(verdict(&error), Verdict::Again);
+        assert_eq!(verdict(&error), RetryVerdict::Again);
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use crate::{
 
 /// A state of a `ConfigMap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ConfigMapState {
     /// It holds this now.
     Data(BTreeMap<String, String>),
     /// It is there and cannot be read.
@@ -33,7 +33,7 @@ pub async fn follow(
     name: &str,
     metrics: &WatchMetrics,
     stop: &Stop,
-    mut hear: impl FnMut(Heard),
+    mut hear: impl FnMut(ConfigMapState),
 ) {
     let api: Api<Guarded<ConfigMap, Plain>> = Api::namespaced(client, namespace);
     let watch = Watch {
@@ -57,8 +57,8 @@ pub async fn follow(
             Some(Event::Apply(object) | Event::InitApply(object)) => {
                 (is_listed, is_there) = (true, Some(true));
                 // The watch has logged an unreadable object.
-                hear(object.object.map_or(Heard::Unreadable, |map| {
-                    Heard::Data(map.data.unwrap_or_default())
+                hear(object.object.map_or(ConfigMapState::Unreadable, |map| {
+                    ConfigMapState::Data(map.data.unwrap_or_default())
                 }));
             }
             // It may have been deleted while the watch was interrupted.
@@ -66,13 +66,13 @@ pub async fn follow(
                 if is_there.replace(false).is_some() {
                     warn!("ConfigMap {name} is gone; the last known values hold");
                 }
-                hear(Heard::Gone);
+                hear(ConfigMapState::Gone);
             }
             Some(Event::InitDone) => {}
             Some(Event::Delete(_)) => {
                 is_there = Some(false);
                 warn!("ConfigMap {name} is gone; the last known values hold");
-                hear(Heard::Gone);
+                hear(ConfigMapState::Gone);
             }
             // The watch has no end.
             None => return stop.stopped().await,

@@ -34,11 +34,11 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{clock, report};
-use candidate::{Action, Candidate};
+use candidate::{Candidate, LeaseStep};
 
 /// How long a lease lasts and how it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct LeaseTerms {
     duration: Duration,
     hold: Duration,
     period: Duration,
@@ -53,7 +53,7 @@ pub struct TermsError {
     period: Duration,
 }
 
-impl Default for Terms {
+impl Default for LeaseTerms {
     fn default() -> Self {
         Self {
             duration: Duration::from_secs(15),
@@ -63,7 +63,7 @@ impl Default for Terms {
     }
 }
 
-impl Terms {
+impl LeaseTerms {
     /// `duration`, in whole seconds: how long the others leave a silent holder alone. `hold`: how long a
     /// holder leads after a renewal, at most nine tenths of that, for clocks that do not run at one rate.
     /// `period`: how often it renews.
@@ -114,7 +114,7 @@ impl Leadership {
 
 /// Why a call came to nothing.
 #[derive(Debug)]
-struct Problem {
+struct LeaseProblem {
     text: String,
     /// Whether somebody else was faster.
     overtaken: bool,
@@ -125,7 +125,7 @@ struct Problem {
 pub struct Election {
     api: Api<Lease>,
     name: String,
-    terms: Terms,
+    terms: LeaseTerms,
     candidate: Candidate,
     leadership: watch::Sender<Leadership>,
 }
@@ -134,7 +134,13 @@ impl Election {
     /// Stands for the lease of that name. No other living process may have the same identity; a pod's
     /// name is one, and lets a restarted container go on where it was killed.
     #[must_use]
-    pub fn new(client: Client, namespace: &str, name: &str, identity: &str, terms: Terms) -> Self {
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        identity: &str,
+        terms: LeaseTerms,
+    ) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
             name: name.to_owned(),
@@ -172,14 +178,14 @@ impl Election {
         let due = started + self.terms.period;
         let (verb, failure) = match self.candidate.plan(started) {
             // A holder may let go sooner than its time is up.
-            Action::Wait(until) => {
+            LeaseStep::Wait(until) => {
                 self.candidate.rest();
                 return due.min(until);
             }
-            Action::Look => ("read", self.look().await.err()),
-            Action::Write => ("write", self.write().await.err()),
+            LeaseStep::Look => ("read", self.look().await.err()),
+            LeaseStep::Write => ("write", self.write().await.err()),
         };
-        if let Some(Problem { text, overtaken }) = &failure {
+        if let Some(LeaseProblem { text, overtaken }) = &failure {
             if *overtaken && verb == "write" {
                 self.candidate.overtaken(Instant::now());
             }
@@ -195,13 +201,13 @@ impl Election {
         }
     }
 
-    async fn look(&mut self) -> Result<(), Problem> {
+    async fn look(&mut self) -> Result<(), LeaseProblem> {
         let lease = self.answer(self.api.get_opt(&self.name)).await?;
         self.candidate.saw(lease, Instant::now());
         Ok(())
     }
 
-    async fn write(&mut self) -> Result<(), Problem> {
+    async fn write(&mut self) -> Result<(), LeaseProblem> {
         let claim = self.candidate.claim(&self.name, clock::now());
         let params = PostParams::default();
         let sent = Instant::now();
@@ -219,13 +225,13 @@ impl Election {
     async fn answer<T>(
         &self,
         call: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<T, Problem> {
+    ) -> Result<T, LeaseProblem> {
         match self.until(timeout(self.terms.hold / 2, call)).await {
-            Ok(answer) => answer.map_err(|error| Problem {
+            Ok(answer) => answer.map_err(|error| LeaseProblem {
                 text: report(&error),
                 overtaken: matches!(&error, kube::Error::Api(status) if status.code == 409),
             }),
-            Err(_) => Err(Problem {
+            Err(_) => Err(LeaseProblem {
                 text: "no answer in time".to_owned(),
                 overtaken: false,
             }),
@@ -283,7 +289,7 @@ impl Election {
         {
             Ok(_) => info!(lease = self.name, "lease released"),
             // It runs out by itself.
-            Err(Problem { text, .. }) => {
+            Err(LeaseProblem { text, .. }) => {
                 warn!(
                     lease = self.name,
                     problem = text,

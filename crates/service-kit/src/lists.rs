@@ -5,7 +5,7 @@ use std::fmt;
 use kube::{Api, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use crate::retry::{CallError, Policy};
+use crate::retry::{CallError, RetryPolicy};
 
 /// Objects of one page, where a list names no other number.
 pub const PAGE: u32 = 500;
@@ -29,7 +29,7 @@ impl Pages {
     /// The next page, with the attempts of the policy. None after the last one.
     pub async fn next<K>(
         &mut self,
-        policy: &Policy,
+        policy: &RetryPolicy,
         call: impl fmt::Display,
         api: &Api<K>,
     ) -> Result<Option<Vec<K>>, CallError>
@@ -48,7 +48,7 @@ impl Pages {
 
 /// All objects that there are, each page with the attempts of the policy.
 pub async fn whole<K>(
-    policy: &Policy,
+    policy: &RetryPolicy,
     call: impl fmt::Display,
     api: &Api<K>,
     params: ListParams,
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::{fake_api, retry::Backoff};
 
-    const ONCE: Policy = Policy {
+    const ONCE: RetryPolicy = RetryPolicy {
         attempts: 1,
         attempt: Duration::from_secs(1),
         total: Duration::from_secs(1),

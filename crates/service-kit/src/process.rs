@@ -7,7 +7,7 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-use crate::{report, shutdown::Outcome};
+use crate::{report, shutdown::ProcessEnd};
 
 /// The most threads that a process has. Each keeps memory for itself, and what is left over on a large machine is for
 /// others: a service waits for answers most of the time.
@@ -99,7 +99,7 @@ impl Drop for SideRuntime {
 pub fn main<E: Error>(
     name: &str,
     threads: Threads,
-    service: impl Future<Output = Result<Outcome, E>>,
+    service: impl Future<Output = Result<ProcessEnd, E>>,
 ) -> ExitCode {
     // Logs may be what could not be set up.
     let failed = |error: &dyn Error| {

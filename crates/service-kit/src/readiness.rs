@@ -34,7 +34,7 @@ pub enum Status {
 impl Readiness {
     /// The readiness of a process that has just started, with the part that stands for the start itself.
     /// It is to be released after all other parts were taken: until then nothing is ready by accident.
-    pub fn starting() -> (Self, Part) {
+    pub fn starting() -> (Self, ReadinessPart) {
         let readiness = Self {
             state: Arc::new(watch::Sender::new(State::default())),
         };
@@ -43,14 +43,14 @@ impl Readiness {
     }
 
     /// Takes a part under a name that an operator understands.
-    pub fn part(&self, name: impl Into<String>) -> Part {
+    pub fn part(&self, name: impl Into<String>) -> ReadinessPart {
         let mut id = 0;
         self.state.send_modify(|state| {
             id = state.next;
             state.next += 1;
             state.missing.insert(id, name.into());
         });
-        Part {
+        ReadinessPart {
             id,
             state: Arc::clone(&self.state),
         }
@@ -95,12 +95,12 @@ impl State {
 /// the name of what is missing.
 #[derive(Debug)]
 #[must_use = "a part that is dropped keeps the process unready for ever"]
-pub struct Part {
+pub struct ReadinessPart {
     id: u64,
     state: Arc<watch::Sender<State>>,
 }
 
-impl Part {
+impl ReadinessPart {
     /// The part has caught up.
     pub fn ready(self) {
         self.state.send_modify(|state| {

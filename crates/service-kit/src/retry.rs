@@ -20,11 +20,11 @@ use tracing::debug;
 use crate::report;
 
 pub use backoff::Backoff;
-pub use verdict::{Verdict, verdict};
+pub use verdict::{RetryVerdict, verdict};
 
 /// How often and how long a call is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct RetryPolicy {
     /// How many times the call is made at most, the first included.
     pub attempts: u32,
     /// How long one attempt may take. The client itself has no limit.
@@ -35,7 +35,7 @@ pub struct Policy {
     pub pauses: Backoff,
 }
 
-impl Default for Policy {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             attempts: 5,
@@ -107,7 +107,7 @@ enum Failure {
     Timeout,
 }
 
-impl Policy {
+impl RetryPolicy {
     /// One attempt, with a limit on its time.
     #[must_use]
     pub fn once(self) -> Self {
@@ -141,10 +141,10 @@ impl Policy {
             let pause = match &failure {
                 Failure::Timeout => pauses.pause(),
                 Failure::Error(source) => match verdict(source) {
-                    Verdict::GiveUp => return Err(refused(&call, failure)),
-                    Verdict::Again => pauses.pause(),
+                    RetryVerdict::GiveUp => return Err(refused(&call, failure)),
+                    RetryVerdict::Again => pauses.pause(),
                     // Never sooner than the server wants, never all at the same moment.
-                    Verdict::After(time) => time + pauses.pause(),
+                    RetryVerdict::After(time) => time + pauses.pause(),
                 },
             };
             if attempts >= self.attempts || Instant::now() + pause >= deadline {

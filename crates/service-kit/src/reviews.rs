@@ -10,7 +10,7 @@ use kube::{Api, Client, Resource, api::PostParams, core::Request};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::retry::{CallError, Policy};
+use crate::retry::{CallError, RetryPolicy};
 
 /// Where the API server says to which pod a service account token is bound: its name.
 pub const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
@@ -78,7 +78,7 @@ struct Spec<'a> {
 
 /// The answer repeats the question, which is not read again.
 #[derive(Clone, Debug, Deserialize)]
-struct Answer {
+struct AnsweredReview {
     #[serde(default)]
     status: Option<Status>,
 }
@@ -93,7 +93,7 @@ struct Status {
 /// Whether a user may do something. Only an answer that allows it and does not deny it counts.
 pub async fn may(
     client: &Client,
-    policy: &Policy,
+    policy: &RetryPolicy,
     who: Reviewed<'_>,
     what: &ResourceAttributes,
 ) -> Result<bool, CallError> {
@@ -106,7 +106,7 @@ pub async fn may(
         },
     };
     let path = SubjectAccessReview::url_path(&(), None);
-    let answer: Answer = policy
+    let answer: AnsweredReview = policy
         .call("review what somebody may do", || async {
             // Made for each attempt: it lives no longer than that.
             let body = serde_json::to_vec(&review).map_err(kube::Error::SerdeError)?;
@@ -151,7 +151,7 @@ pub fn service_account(namespace: &str, name: &str) -> SubjectAccessReviewSpec {
 /// What the API server says about a token for an audience.
 pub async fn review_token(
     client: &Client,
-    policy: &Policy,
+    policy: &RetryPolicy,
     token: &str,
     audience: &str,
 ) -> Result<TokenReviewStatus, CallError> {

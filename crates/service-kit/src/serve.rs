@@ -98,7 +98,7 @@ pub enum WhenFull {
 }
 
 /// The limits on open connections.
-pub struct Limits<P> {
+pub struct ConnectionLimits<P> {
     /// The total.
     pub total: usize,
     /// What happens to connections above the total.
@@ -109,7 +109,7 @@ pub struct Limits<P> {
     pub refused: Box<dyn Fn(P) + Send + Sync>,
 }
 
-impl<P: Debug> Limits<P> {
+impl<P: Debug> ConnectionLimits<P> {
     /// A total, whoever the peers are.
     #[must_use]
     pub fn of(total: usize, when_full: WhenFull) -> Self {
@@ -132,7 +132,7 @@ impl<P: Debug> Limits<P> {
 /// Accepts connections until it is time to stop, then closes the listener and waits until every connection has ended.
 pub async fn serve<L, F>(
     listener: L,
-    limits: Limits<L::Peer>,
+    limits: ConnectionLimits<L::Peer>,
     stop: impl Future<Output = ()>,
     mut converse: impl FnMut(L::Stream, L::Peer) -> F,
 ) where

@@ -11,9 +11,9 @@ use crate::{
     admin::Admin,
     args::CommonArgs,
     client::{self, ConnectError},
-    readiness::{Part, Readiness},
+    readiness::{Readiness, ReadinessPart},
     serve::{BindError, SocketError},
-    shutdown::{Outcome, Signal, SignalError, Tasks, signals},
+    shutdown::{ProcessEnd, Signal, SignalError, Tasks, signals},
     telemetry::{self, TelemetryError},
     tls::TlsError,
 };
@@ -68,7 +68,7 @@ pub struct Shell {
     /// What runs until the process is to end.
     pub tasks: Tasks,
     signals: BoxStream<'static, Signal>,
-    start: Part,
+    start: ReadinessPart,
 }
 
 impl Shell {
@@ -97,7 +97,7 @@ impl Shell {
     }
 
     /// Everything has been started: waits until the process is to end, and then so long for its tasks.
-    pub async fn run(self, drain: Duration) -> Outcome {
+    pub async fn run(self, drain: Duration) -> ProcessEnd {
         let Self {
             readiness,
             tasks,

@@ -90,7 +90,7 @@ pub struct Tasks {
 
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProcessEnd {
     /// Asked by a signal, and every task ended in time.
     Drained,
     /// Asked by a signal, but these tasks were still running at the deadline.
@@ -101,7 +101,7 @@ pub enum Outcome {
     Failed(&'static str),
 }
 
-impl Outcome {
+impl ProcessEnd {
     /// What the process reports to whoever started it.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
@@ -117,7 +117,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Drained => f.write_str("every task has ended"),
@@ -172,7 +172,12 @@ impl Tasks {
     }
 
     /// Runs until the process is to end, and returns when it may.
-    pub async fn run<S>(mut self, mut signals: S, readiness: &Readiness, drain: Duration) -> Outcome
+    pub async fn run<S>(
+        mut self,
+        mut signals: S,
+        readiness: &Readiness,
+        drain: Duration,
+    ) -> ProcessEnd
     where
         S: Stream<Item = Signal> + Unpin,
     {
@@ -198,7 +203,7 @@ impl Tasks {
                 signal = next_signal(&mut signals) => {
                     if asked {
                         warn!(?signal, "aborting");
-                        return Outcome::Aborted;
+                        return ProcessEnd::Aborted;
                     }
                     asked = true;
                 }
@@ -212,13 +217,13 @@ impl Tasks {
         self.outcome(failed)
     }
 
-    fn outcome(&self, failed: Option<&'static str>) -> Outcome {
+    fn outcome(&self, failed: Option<&'static str>) -> ProcessEnd {
         let mut late: Vec<_> = self.names.values().copied().collect();
         late.sort_unstable();
         let outcome = match failed {
-            Some(name) => Outcome::Failed(name),
-            None if late.is_empty() => Outcome::Drained,
-            None => Outcome::Overrun(late.clone()),
+            Some(name) => ProcessEnd::Failed(name),
+            None if late.is_empty() => ProcessEnd::Drained,
+            None => ProcessEnd::Overrun(late.clone()),
         };
         if late.is_empty() {
             info!(%outcome, "stopped");

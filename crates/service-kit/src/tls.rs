@@ -34,9 +34,9 @@ use thiserror::Error;
 use tokio::sync::watch;
 
 use crate::shutdown::Stop;
-use files::Files;
+use files::WatchedFiles;
 
-pub use callers::{Accepts, CallerTls};
+pub use callers::{CallerCheck, CallerTls};
 pub use files::TlsMetrics;
 
 /// Both ends are ours.
@@ -158,7 +158,7 @@ impl Serving {
 pub struct ServerTls {
     config: Arc<ServerConfig>,
     serving: Serving,
-    files: Files<2>,
+    files: WatchedFiles<2>,
 }
 
 impl ServerTls {
@@ -171,7 +171,7 @@ impl ServerTls {
     ) -> Result<Self, TlsError> {
         install_provider();
         let paths = [certificate.into(), key.into()];
-        let (files, pair) = Files::open("certificate", paths, metrics, pair)?;
+        let (files, pair) = WatchedFiles::open("certificate", paths, metrics, pair)?;
         let serving = Serving::default();
         serving.show(Arc::new(pair));
         Ok(Self {
@@ -206,7 +206,7 @@ impl ServerTls {
 pub struct ClientTls {
     protocols: Vec<Vec<u8>>,
     current: watch::Sender<Arc<ClientConfig>>,
-    files: Files<1>,
+    files: WatchedFiles<1>,
 }
 
 impl ClientTls {
@@ -217,7 +217,7 @@ impl ClientTls {
         metrics: &TlsMetrics,
     ) -> Result<Self, TlsError> {
         install_provider();
-        let (files, roots) = Files::open("roots", [roots_file.into()], metrics, roots)?;
+        let (files, roots) = WatchedFiles::open("roots", [roots_file.into()], metrics, roots)?;
         let protocols = wire(protocols);
         let config = client_config(roots, &protocols);
         Ok(Self {
@@ -264,9 +264,9 @@ fn client_config(roots: RootCertStore, protocols: &[Vec<u8>]) -> Arc<ClientConfi
 }
 
 /// One file as it was read.
-type Read<'a> = (&'a Path, &'a [u8]);
+type ReadFile<'a> = (&'a Path, &'a [u8]);
 
-fn certificates((path, bytes): Read<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates((path, bytes): ReadFile<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let failed = |source| TlsError::Pem {
         path: path.to_owned(),
         what: "certificate",
@@ -281,7 +281,7 @@ fn certificates((path, bytes): Read<'_>) -> Result<Vec<CertificateDer<'static>>,
     Ok(chain)
 }
 
-fn pair([certificate, (key_path, key)]: [Read<'_>; 2]) -> Result<CertifiedKey, TlsError> {
+fn pair([certificate, (key_path, key)]: [ReadFile<'_>; 2]) -> Result<CertifiedKey, TlsError> {
     let chain = certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|source| TlsError::Pem {
         path: key_path.to_owned(),
@@ -295,7 +295,7 @@ fn pair([certificate, (key_path, key)]: [Read<'_>; 2]) -> Result<CertifiedKey, T
     })
 }
 
-fn roots([file]: [Read<'_>; 1]) -> Result<RootCertStore, TlsError> {
+fn roots([file]: [ReadFile<'_>; 1]) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
     for certificate in certificates(file)? {
         store.add(certificate).map_err(|source| TlsError::Root {

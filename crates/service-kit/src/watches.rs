@@ -34,10 +34,10 @@ use kube::{
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use crate::{readiness::Part, report, retry::Backoff};
+use crate::{readiness::ReadinessPart, report, retry::Backoff};
 use observed::Observed;
 
-pub use changes::{Change, Changes, Listing};
+pub use changes::{Change, Changes, ListState};
 pub use guarded::{Guarded, Parse, Plain, Unreadable};
 pub use named::{Identity, Labelled, Named, read};
 pub use observed::WatchMetrics;
@@ -59,7 +59,7 @@ pub struct Watch<'a> {
     pub config: Config,
     /// Released with the first complete list. A watch that may never succeed, of a kind that may not
     /// exist, has none.
-    pub ready: Option<Part>,
+    pub ready: Option<ReadinessPart>,
     /// Where its troubles are counted.
     pub metrics: &'a WatchMetrics,
 }
@@ -81,7 +81,7 @@ impl Watch<'_> {
             config: self.config,
             ready: self.ready,
             listing: true,
-            trouble: Trouble {
+            trouble: WatchPauses {
                 pauses: PAUSES,
                 last: None,
             },
@@ -99,11 +99,11 @@ struct Running<K: Clone, P> {
     api: Api<Guarded<K, P>>,
     config: Config,
     events: BoxStream<'static, Result<Event<Guarded<K, P>>, Error>>,
-    ready: Option<Part>,
+    ready: Option<ReadinessPart>,
     /// Whether the list is not complete yet.
     listing: bool,
     observed: Observed,
-    trouble: Trouble,
+    trouble: WatchPauses,
 }
 
 impl<K, P> Running<K, P>
@@ -179,12 +179,12 @@ fn lost_an_event(error: &Error) -> bool {
 /// Pauses that start small again after a calm time, not after the first success: a server that lists
 /// well and breaks every watch would otherwise be listed without end.
 #[derive(Debug)]
-struct Trouble {
+struct WatchPauses {
     pauses: Backoff,
     last: Option<Instant>,
 }
 
-impl Trouble {
+impl WatchPauses {
     fn pause(&mut self, now: Instant) -> Duration {
         if self.last.is_some_and(|last| now - last > CALM) {
             self.pauses.reset();

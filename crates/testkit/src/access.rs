@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use authz::{
-    Attributes, Authorizer, RbacIndex, ResourceRequest, RuleResolver, Rules, SystemMasters,
-    Target as Asks, Union, User, Verdict,
+    Attributes, Authorizer, RbacIndex, ResourceRequest, RuleResolver, SystemMasters,
+    Target as Asks, Union, User, UserRules, Verdict,
 };
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde::de::DeserializeOwned;
@@ -93,7 +93,7 @@ impl Rbac {
         Err(Refusal::forbidden(&on.plural, &on.group, &on.name, &why))
     }
 
-    pub(crate) fn rules_for(&self, user: &User, namespace: &str) -> Rules {
+    pub(crate) fn rules_for(&self, user: &User, namespace: &str) -> UserRules {
         self.0.rules_for(user, namespace)
     }
 }

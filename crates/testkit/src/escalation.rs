@@ -1,6 +1,6 @@
 //! RBAC's protection against escalation, and the validation of its objects.
 
-use authz::{ResourceRequest, ResourceRule, Rules, SystemMasters, Target, User};
+use authz::{ResourceRequest, ResourceRule, SystemMasters, Target, User, UserRules};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Deserialize;
 use serde_json::Value;
@@ -90,7 +90,7 @@ fn rules_of(role: &Value) -> Vec<PolicyRule> {
 
 /// True when each combination of verb, group, resource and name of a rule is covered by one of the rules
 /// held.
-fn covers(held: &Rules, wanted: &PolicyRule) -> bool {
+fn covers(held: &UserRules, wanted: &PolicyRule) -> bool {
     let list = |it: &Option<Vec<String>>| it.clone().unwrap_or_default();
     let names = list(&wanted.resource_names);
     let names: Vec<Option<&String>> = if names.is_empty() {

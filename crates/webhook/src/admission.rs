@@ -16,10 +16,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::evaluator::Evaluator;
 use crate::peer_quota::PeerLimits;
-use crate::review::{Answer, Operation, Refusal, RefusalStatus, Request, Text};
-use judge::{Creator, Problem, Seen};
-use lookups::{Lookups, Unanswered};
-use policies::Policies;
+use crate::review::{
+    AdmissionAnswer, AdmissionRefusal, Operation, RefusalStatus, ReviewedObject, Text,
+};
+use judge::{RequestCreator, RequestProblem, Seen};
+use lookups::{Lookups, NoLookup};
+use policies::PolicyAdmission;
 
 pub(crate) use connectors::WEIGHT as CONNECTOR;
 pub(crate) use runs::WEIGHT as RUN;
@@ -35,7 +37,7 @@ const CREATED: Scope = Scope {
 #[derive(Clone)]
 pub(crate) struct Admission {
     /// Access policies.
-    pub(crate) policies: Policies,
+    pub(crate) policies: PolicyAdmission,
     /// Access requests.
     pub(crate) requests: Requests,
     /// Connectors.
@@ -53,7 +55,7 @@ impl Admission {
     ) -> Self {
         let lookups = Lookups::new(client, namespace, limits);
         Self {
-            policies: Policies::new(lookups.clone(), evaluator, limits),
+            policies: PolicyAdmission::new(lookups.clone(), evaluator, limits),
             connectors: Connectors {
                 lookups: lookups.clone(),
             },
@@ -76,7 +78,7 @@ const COUNT_LOOK: Duration = Duration::from_secs(1);
 
 /// A number, if it is known in time.
 async fn counted(
-    count: impl Future<Output = Result<usize, Unanswered>>,
+    count: impl Future<Output = Result<usize, NoLookup>>,
     deadline: Instant,
 ) -> Option<usize> {
     let until = deadline.min(Instant::now() + COUNT_LOOK);
@@ -94,10 +96,10 @@ pub(crate) struct Connectors {
 
 impl Connectors {
     /// What cannot be read is none of our business. A class that is not known to exist or not earns no warning.
-    pub(crate) async fn label(&self, request: &Request) -> Answer {
+    pub(crate) async fn label(&self, request: &ReviewedObject) -> AdmissionAnswer {
         let read = |text: Option<&Text>| text.and_then(|it| connectors::read(it.get()));
         let Some(object) = read(request.object.as_ref()) else {
-            return Answer::allowed();
+            return AdmissionAnswer::allowed();
         };
         let patch = connectors::labelled(&object);
         let before = read(request.old_object.as_ref());
@@ -107,18 +109,18 @@ impl Connectors {
             let is_there = timeout(CLASS_LOOK, self.lookups.has_class(class)).await;
             warnings.extend((is_there == Ok(Ok(false))).then(|| connectors::no_class(class)));
         }
-        Answer::Allowed { patch, warnings }
+        AdmissionAnswer::Allowed { patch, warnings }
     }
 }
 
 /// Writes into a new pipeline run who creates it, and never refuses one: other software owns them.
-pub(crate) fn name_creator(request: &Request) -> Answer {
+pub(crate) fn name_creator(request: &ReviewedObject) -> AdmissionAnswer {
     let creator = request.user_info.username.as_deref().unwrap_or_default();
     match &request.object {
         Some(run) if request.operation == Operation::Create => {
-            Answer::patched(runs::stamped(run.get(), creator))
+            AdmissionAnswer::patched(runs::stamped(run.get(), creator))
         }
-        Some(_) | None => Answer::allowed(),
+        Some(_) | None => AdmissionAnswer::allowed(),
     }
 }
 
@@ -135,59 +137,67 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// Fills in what a creator may leave out.
-    pub(crate) async fn mutate(&self, request: &Request, deadline: Instant) -> Answer {
+    pub(crate) async fn mutate(
+        &self,
+        request: &ReviewedObject,
+        deadline: Instant,
+    ) -> AdmissionAnswer {
         let text = match CREATED.object(request) {
             Ok(Some(text)) => text,
-            Ok(None) => return Answer::allowed(),
-            Err(refusal) => return Answer::Refused(refusal),
+            Ok(None) => return AdmissionAnswer::allowed(),
+            Err(refusal) => return AdmissionAnswer::Refused(refusal),
         };
         // What cannot be read is refused by the validation, which says why.
         let Ok(object) = serde_json::from_str::<Value>(text.get()) else {
-            return Answer::allowed();
+            return AdmissionAnswer::allowed();
         };
         let Some(spec) = mutate::spec(&object) else {
-            return Answer::allowed();
+            return AdmissionAnswer::allowed();
         };
         let uid = match mutate::without_uid(&spec) {
             None => None,
             Some((namespace, name)) => {
-                let creator = Creator::of(&request.user_info, &self.node_plugin);
+                let creator = RequestCreator::of(&request.user_info, &self.node_plugin);
                 let look = self.look(request, namespace, name, &creator);
                 match timeout_at(deadline, look).await.unwrap_or(Seen::NoAnswer) {
                     Seen::Found(pod) => Some(pod.uid),
                     // The validation refuses it, in words that depend on who asks.
                     Seen::Missing | Seen::Hidden => None,
-                    Seen::NoAnswer => return verdict(&[Problem::Unanswered]),
+                    Seen::NoAnswer => return verdict(&[RequestProblem::Unanswered]),
                 }
             }
         };
         let namespace = request.namespace.as_deref().unwrap_or_default();
-        Answer::patched(mutate::fill(&object, spec, namespace, uid))
+        AdmissionAnswer::patched(mutate::fill(&object, spec, namespace, uid))
     }
 
     /// Lets pass what its creator may ask for.
-    pub(crate) async fn validate(&self, request: &Request, deadline: Instant) -> Answer {
+    pub(crate) async fn validate(
+        &self,
+        request: &ReviewedObject,
+        deadline: Instant,
+    ) -> AdmissionAnswer {
         let text = match CREATED.object(request) {
             Ok(Some(text)) => text,
-            Ok(None) => return Answer::allowed(),
-            Err(refusal) => return Answer::Refused(refusal),
+            Ok(None) => return AdmissionAnswer::allowed(),
+            Err(refusal) => return AdmissionAnswer::Refused(refusal),
         };
         let Ok(object) = serde_json::from_str::<Value>(text.get()) else {
             let deep = "the object is nested too deeply to be read".to_owned();
-            return verdict(&[Problem::Unreadable(deep)]);
+            return verdict(&[RequestProblem::Unreadable(deep)]);
         };
         let read: AccessRequest = match parse::object(&object) {
             Ok(read) => read,
-            Err(error) => return verdict(&[Problem::Unreadable(error.to_string())]),
+            Err(error) => return verdict(&[RequestProblem::Unreadable(error.to_string())]),
         };
         let namespace = request.namespace.as_deref().unwrap_or_default();
         let mut problems = judge::of_itself(&read.spec, namespace);
         // A name that is none would be asked for under another path.
         if !problems
             .iter()
-            .any(|problem| matches!(problem, Problem::Name(_)))
+            .any(|problem| matches!(problem, RequestProblem::Name(_)))
         {
-            let creator = Creator::of(&request.user_info, &self.node_plugin);
+            let creator = RequestCreator::of(&request.user_info, &self.node_plugin);
             let pod = &read.spec.context.object_ref;
             let look = self.look(request, &pod.namespace, &pod.name, &creator);
             let seen = timeout_at(deadline, look).await.unwrap_or(Seen::NoAnswer);
@@ -209,16 +219,16 @@ impl Requests {
     /// that neither words nor times tell him anything.
     async fn look(
         &self,
-        request: &Request,
+        request: &ReviewedObject,
         namespace: &str,
         name: &str,
-        creator: &Creator,
+        creator: &RequestCreator,
     ) -> Seen {
-        if *creator == Creator::Other {
+        if *creator == RequestCreator::Other {
             match self.lookups.may_get(request, namespace, name).await {
                 Ok(true) => {}
                 Ok(false) => return Seen::Hidden,
-                Err(Unanswered) => return Seen::NoAnswer,
+                Err(NoLookup) => return Seen::NoAnswer,
             }
         }
         self.lookups.pod(request.peer, namespace, name).await
@@ -238,7 +248,10 @@ struct Scope {
 
 impl Scope {
     /// The object as it is to be; nothing for what is not looked at.
-    fn object<'a>(&self, request: &'a Request) -> Result<Option<&'a Text>, Refusal> {
+    fn object<'a>(
+        &self,
+        request: &'a ReviewedObject,
+    ) -> Result<Option<&'a Text>, AdmissionRefusal> {
         let Self {
             resource,
             kind,
@@ -268,15 +281,15 @@ impl Scope {
     }
 }
 
-fn misrouted(message: String) -> Refusal {
-    Refusal {
+fn misrouted(message: String) -> AdmissionRefusal {
+    AdmissionRefusal {
         status: RefusalStatus::BadRequest,
         message,
     }
 }
 
-fn verdict(problems: &[Problem]) -> Answer {
-    judge::refusal(problems).map_or(Answer::allowed(), Answer::Refused)
+fn verdict(problems: &[RequestProblem]) -> AdmissionAnswer {
+    judge::refusal(problems).map_or(AdmissionAnswer::allowed(), AdmissionAnswer::Refused)
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use kube::Client;
 use rustls::ClientConfig;
 use service_kit::{
-    readiness::Part,
+    readiness::ReadinessPart,
     report,
-    retry::{CallError, Policy},
+    retry::{CallError, RetryPolicy},
     shutdown::Stop,
     tls::Serving,
 };
@@ -26,8 +26,8 @@ use tracing::{debug, info, warn};
 use crate::{evaluator, metrics::CertificateMetrics};
 use apply::{ApplyError, apply};
 use observe::{Observed, observe};
-use plan::{Server, Step, plan};
-use x509::Root;
+use plan::{CertificateStep, Server, plan};
+use x509::RootCertificate;
 
 #[cfg(test)]
 mod tests;
@@ -42,13 +42,13 @@ const AFTER_CONFLICT: Duration = Duration::from_millis(200);
 const STEPS: usize = 16;
 
 /// What tells the time: the wall clock, but for tests.
-pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+pub(crate) type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Where the certificates are.
 #[derive(Clone)]
-pub(crate) struct Store {
+pub(crate) struct CertificateStore {
     pub(crate) client: Client,
-    pub(crate) policy: Policy,
+    pub(crate) policy: RetryPolicy,
     /// The namespace of the installation.
     pub(crate) namespace: String,
     /// The names of our webhook configurations.
@@ -79,25 +79,25 @@ pub(crate) enum PassError {
 
 /// Keeps the certificates.
 pub(crate) struct Keeper {
-    store: Store,
-    clock: Clock,
+    store: CertificateStore,
+    clock: WallClock,
     serving: Serving,
     /// What this process itself trusts.
     trust: watch::Sender<Arc<ClientConfig>>,
-    trusted: Vec<Root>,
+    trusted: Vec<RootCertificate>,
     metrics: CertificateMetrics,
-    ready: Option<Part>,
+    ready: Option<ReadinessPart>,
     unannounced: bool,
 }
 
 impl Keeper {
     pub(crate) fn new(
-        store: Store,
-        clock: Clock,
+        store: CertificateStore,
+        clock: WallClock,
         serving: Serving,
         trust: watch::Sender<Arc<ClientConfig>>,
         metrics: CertificateMetrics,
-        ready: Part,
+        ready: ReadinessPart,
     ) -> Self {
         Self {
             store,
@@ -138,7 +138,7 @@ impl Keeper {
             self.serve(&observed, now);
             self.believe(&observed.stored.bundle.roots);
             let step = plan(&observed.stored, &self.store.namespace, now);
-            if step == Step::Rest {
+            if step == CertificateStep::Rest {
                 return Ok(());
             }
             match apply(&self.store, &observed, &step, now).await {
@@ -153,20 +153,20 @@ impl Keeper {
         Err(PassError::Unsettled)
     }
 
-    fn took(&self, step: &Step) {
+    fn took(&self, step: &CertificateStep) {
         let what = match step {
-            Step::MakeAuthority => "authority",
-            Step::Publish(_) => "bundle",
-            Step::Announce(_) => "announcement",
-            Step::Issue(server) => server.secret(),
-            Step::Rest => return,
+            CertificateStep::MakeAuthority => "authority",
+            CertificateStep::Publish(_) => "bundle",
+            CertificateStep::Announce(_) => "announcement",
+            CertificateStep::Issue(server) => server.secret(),
+            CertificateStep::Rest => return,
         };
         info!(what, "certificates renewed");
         self.metrics.renewed(what);
     }
 
     /// Trusts whom everybody is told to trust.
-    fn believe(&mut self, roots: &[Root]) {
+    fn believe(&mut self, roots: &[RootCertificate]) {
         if self.trusted != roots {
             self.trusted = roots.to_vec();
             let config = evaluator::trusting(x509::store(roots));

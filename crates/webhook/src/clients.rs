@@ -1,11 +1,11 @@
 //! Which client certificates are of the API server.
 
 use rustls::pki_types::CertificateDer;
-use service_kit::tls::Accepts;
+use service_kit::tls::CallerCheck;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
 /// Lets in who has one of these names as the one common name of its subject; everybody where there are none.
-pub(crate) fn named(names: Vec<String>) -> Accepts {
+pub(crate) fn named(names: Vec<String>) -> CallerCheck {
     Box::new(move |certificate| names.is_empty() || common_name(certificate, &names))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evaluation_api::{
-    client::{CallError, Client, Settings, UrlError},
+    client::{Client, EvaluationCallError, Settings, UrlError},
     v1::{self, FindingSeverity},
 };
 use rustls::{ClientConfig, RootCertStore};
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tonic::Code;
 use tracing::warn;
 
-use crate::finding::Finding;
+use crate::finding::AdmissionFinding;
 
 /// Why a policy was not looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -85,7 +85,7 @@ impl Evaluator {
     }
 
     /// Everything that is to be said about a policy.
-    pub(crate) async fn findings(&self, policy: &Value) -> Result<Vec<Finding>, Unjudged> {
+    pub(crate) async fn findings(&self, policy: &Value) -> Result<Vec<AdmissionFinding>, Unjudged> {
         let client = match self {
             Self::Service(client) => client,
             #[cfg(test)]
@@ -103,16 +103,16 @@ impl Evaluator {
     }
 }
 
-impl From<&CallError> for Unjudged {
-    fn from(error: &CallError) -> Self {
+impl From<&EvaluationCallError> for Unjudged {
+    fn from(error: &EvaluationCallError) -> Self {
         match error {
-            CallError::Answer(_) | CallError::Verdict(_) => Self::Unknown,
+            EvaluationCallError::Answer(_) | EvaluationCallError::Verdict(_) => Self::Unknown,
             error if error.may_pass() => Self::NoAnswer,
-            CallError::Status { status, .. } if is_about_the_policy(status.code()) => {
+            EvaluationCallError::Status { status, .. } if is_about_the_policy(status.code()) => {
                 Self::Refused(status.message().to_owned())
             }
-            CallError::Status { .. } => Self::NotLet,
-            CallError::Token(_) | CallError::Deadline { .. } => Self::NoAnswer,
+            EvaluationCallError::Status { .. } => Self::NotLet,
+            EvaluationCallError::Token(_) | EvaluationCallError::Deadline { .. } => Self::NoAnswer,
         }
     }
 }
@@ -124,7 +124,7 @@ const fn is_about_the_policy(code: Code) -> bool {
     )
 }
 
-fn known(finding: v1::Finding) -> Result<Finding, Unjudged> {
+fn known(finding: v1::Finding) -> Result<AdmissionFinding, Unjudged> {
     let is_error = match finding.severity() {
         FindingSeverity::Error => true,
         FindingSeverity::Warning => false,
@@ -133,7 +133,7 @@ fn known(finding: v1::Finding) -> Result<Finding, Unjudged> {
     let v1::Finding {
         path, message, fix, ..
     } = finding;
-    Ok(Finding {
+    Ok(AdmissionFinding {
         path,
         is_error,
         message,
@@ -183,7 +183,7 @@ mod tests {
     fn try_again_is_said_only_where_that_may_help() {
         let of = |code, words: &str| {
             let status = Box::new(Status::new(code, words));
-            Unjudged::from(&CallError::Status { call: "x", status })
+            Unjudged::from(&EvaluationCallError::Status { call: "x", status })
         };
         for code in [Code::Unavailable, Code::ResourceExhausted, Code::Unknown] {
             assert_eq!(of(code, "later"), Unjudged::NoAnswer);

@@ -4,14 +4,14 @@ use connectors_api::validate::{self, Severity};
 
 /// Something to say about a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub(crate) struct AdmissionFinding {
     pub(crate) path: String,
     pub(crate) is_error: bool,
     pub(crate) message: String,
     pub(crate) fix: String,
 }
 
-impl From<validate::Finding> for Finding {
+impl From<validate::Finding> for AdmissionFinding {
     fn from(finding: validate::Finding) -> Self {
         let validate::Finding {
             path,
@@ -29,7 +29,7 @@ impl From<validate::Finding> for Finding {
     }
 }
 
-impl std::fmt::Display for Finding {
+impl std::fmt::Display for AdmissionFinding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             path, message, fix, ..

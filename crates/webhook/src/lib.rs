@@ -32,16 +32,16 @@ use std::{sync::Arc, time::Duration};
 
 use service_kit::{
     clock,
-    retry::Policy,
+    retry::RetryPolicy,
     serve,
     shell::{Shell, StartError},
-    shutdown::Outcome,
+    shutdown::ProcessEnd,
     tls::{CallerTls, Serving, TlsMetrics},
 };
 use tracing::info;
 
 use admission::Admission;
-use certs::{Keeper, Store};
+use certs::{CertificateStore, Keeper};
 use evaluator::Evaluator;
 use metrics::Metrics;
 use peer_quota::PeerLimits;
@@ -52,7 +52,7 @@ pub use args::Args;
 const DRAIN: Duration = Duration::from_secs(15);
 
 /// Runs until the process is to end.
-pub async fn run(args: Args) -> Result<Outcome, StartError> {
+pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let Args {
         common,
         namespace,
@@ -76,9 +76,9 @@ pub async fn run(args: Args) -> Result<Outcome, StartError> {
     ))?;
     let serving = Serving::default();
     let tls = server::config(&serving, callers.as_ref().map(CallerTls::verifier));
-    let store = Store {
+    let store = CertificateStore {
         client: shell.client.clone(),
-        policy: Policy::default(),
+        policy: RetryPolicy::default(),
         namespace: namespace.clone(),
         mutating: mutating_configuration,
         validating: validating_configuration,

@@ -124,7 +124,7 @@ struct WrittenResource<'a> {
 
 /// What the API server asks about.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct ReviewedObject {
     /// The address that asks.
     pub(crate) peer: IpAddr,
     pub(crate) uid: String,
@@ -182,7 +182,7 @@ pub(crate) fn parse(
     body: &Bytes,
     peer: IpAddr,
     user_part: UserPart,
-) -> Result<Request, ReviewError> {
+) -> Result<ReviewedObject, ReviewError> {
     let Envelope {
         api_version,
         kind,
@@ -206,7 +206,7 @@ pub(crate) fn parse(
         return Err(ReviewError::NoUid);
     }
     let maybe = |name, text: Option<_>| text.map(|text| word(name, text)).transpose();
-    let request = Request {
+    let request = ReviewedObject {
         peer,
         resource: RequestResource {
             group: word("the group", resource.group)?,
@@ -323,7 +323,7 @@ impl<'de> Visitor<'de> for Counter {
 
 /// What the API server is told.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum AdmissionAnswer {
     /// Let it pass.
     Allowed {
         /// Changed by this, if it is to be changed.
@@ -332,10 +332,10 @@ pub(crate) enum Answer {
         warnings: Vec<String>,
     },
     /// Do not let it pass.
-    Refused(Refusal),
+    Refused(AdmissionRefusal),
 }
 
-impl Answer {
+impl AdmissionAnswer {
     /// Lets it pass as it is.
     pub(crate) const fn allowed() -> Self {
         Self::patched(None)
@@ -350,7 +350,7 @@ impl Answer {
 
 /// A refusal, as its creator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct AdmissionRefusal {
     pub(crate) status: RefusalStatus,
     pub(crate) message: String,
 }
@@ -413,7 +413,7 @@ struct Status<'a> {
 }
 
 /// Writes the answer to the review with this UID.
-pub(crate) fn render(uid: &str, answer: &Answer) -> Result<Vec<u8>, serde_json::Error> {
+pub(crate) fn render(uid: &str, answer: &AdmissionAnswer) -> Result<Vec<u8>, serde_json::Error> {
     let mut response = Response {
         uid,
         allowed: false,
@@ -423,7 +423,7 @@ pub(crate) fn render(uid: &str, answer: &Answer) -> Result<Vec<u8>, serde_json::
         warnings: &[],
     };
     match answer {
-        Answer::Allowed { patch, warnings } => {
+        AdmissionAnswer::Allowed { patch, warnings } => {
             response.allowed = true;
             response.warnings = warnings;
             if let Some(patch) = patch {
@@ -431,7 +431,7 @@ pub(crate) fn render(uid: &str, answer: &Answer) -> Result<Vec<u8>, serde_json::
                 response.patch = Some(ByteString(serde_json::to_vec(patch)?));
             }
         }
-        Answer::Refused(Refusal { status, message }) => {
+        AdmissionAnswer::Refused(AdmissionRefusal { status, message }) => {
             let (code, reason) = status.wire();
             response.status = Some(Status {
                 success: "Failure",

@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
 use rustls::{ServerConfig, server::danger::ClientCertVerifier};
 use service_kit::{
-    serve::{self, Limits, WhenFull, handshake},
+    serve::{self, ConnectionLimits, WhenFull, handshake},
     shutdown::Stop,
     tls::Serving,
 };
@@ -61,10 +61,10 @@ pub(crate) async fn serve(
     stop: Stop,
 ) {
     let refusing = handler.limits().clone();
-    let limits = Limits {
+    let limits = ConnectionLimits {
         per_peer: CONNECTIONS_OF_PEER,
         refused: Box::new(move |peer| refusing.reached(Limit::Connections, peer)),
-        ..Limits::of(CONNECTIONS, WhenFull::Wait)
+        ..ConnectionLimits::of(CONNECTIONS, WhenFull::Wait)
     };
     let acceptor = TlsAcceptor::from(tls);
     serve::serve(listener, limits, left(&stop), |connection, peer| {

@@ -83,7 +83,7 @@ pub(crate) type Room = Permit<IpAddr>;
 
 /// There was no room in time.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct NoRoom;
 
 impl Scales {
     pub(crate) fn new(sizes: Sizes, limits: &PeerLimits) -> Self {
@@ -114,7 +114,7 @@ impl Scales {
             scales: self,
             peer,
             deadline,
-            body: Held {
+            body: HeldText {
                 text: Vec::new(),
                 rooms: Vec::new(),
             },
@@ -127,7 +127,7 @@ impl Scales {
         peer: IpAddr,
         weight: usize,
         deadline: Instant,
-    ) -> Result<Room, Full> {
+    ) -> Result<Room, NoRoom> {
         take(&self.trees, peer, weight, deadline).await
     }
 
@@ -149,19 +149,19 @@ async fn take(
     peer: IpAddr,
     bytes: usize,
     deadline: Instant,
-) -> Result<Room, Full> {
-    let units = u32::try_from(bytes.div_ceil(KIB)).map_err(|_| Full)?;
+) -> Result<Room, NoRoom> {
+    let units = u32::try_from(bytes.div_ceil(KIB)).map_err(|_| NoRoom)?;
     let room = timeout_at(deadline - JUDGEMENT, quota.take(peer, units));
-    room.await.map_err(|_| Full)
+    room.await.map_err(|_| NoRoom)
 }
 
 /// A text with the room that its memory takes.
-struct Held {
+struct HeldText {
     text: Vec<u8>,
     rooms: Vec<Room>,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldText {
     fn as_ref(&self) -> &[u8] {
         &self.text
     }
@@ -172,13 +172,13 @@ pub(crate) struct Growing<'a> {
     scales: &'a Scales,
     peer: IpAddr,
     deadline: Instant,
-    body: Held,
+    body: HeldText,
 }
 
 impl Growing<'_> {
     /// Adds to it, when there is room.
-    pub(crate) async fn push(&mut self, data: &[u8]) -> Result<(), Full> {
-        let Held { text, rooms } = &mut self.body;
+    pub(crate) async fn push(&mut self, data: &[u8]) -> Result<(), NoRoom> {
+        let HeldText { text, rooms } = &mut self.body;
         let length = text.len() + data.len();
         if length > text.capacity() {
             // What comes in one piece takes no more than that; the rest doubles, so that little is moved.

@@ -10,7 +10,7 @@ use connectors_api::judge::{self, RegoAnswer};
 use evaluation_api::judgement;
 use evaluation_api::v1::{CheckVerdict, EvaluateChecksRequest};
 use evaluation_service::evaluate::answer_cache::AnswerCache;
-use evaluation_service::evaluate::policies::Policies;
+use evaluation_service::evaluate::policies::ParsedPolicies;
 use evaluation_service::evaluate::read;
 
 use crate::check::Check;
@@ -27,7 +27,7 @@ pub(crate) fn rows(table: &mut Table, check: &Check) {
     let remembered = AnswerCache::default();
     let questions = || (0..QUESTIONS).map(|number| Arc::new(asked(check, number)));
     for asked in questions() {
-        let policy = Policies::default().find(&asked.policy).unwrap();
+        let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
         let namespace = policy.namespace();
         let question = read(&asked)
             .unwrap()

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use connectors_api::check_state::{CheckOutcome, ObjectState};
 use connectors_api::judge::{self, RegoAnswer, RegoFailure};
-use connectors_api::rego::{Answer, CheckModule};
+use connectors_api::rego::{CheckModule, ModuleOutput};
 use evaluation_api::client::{Client, Code};
 use evaluation_api::judgement;
 use evaluation_api::v1::{CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse};
 use evaluation_service::evaluate;
-use evaluation_service::evaluate::policies::{Found, Policies};
+use evaluation_service::evaluate::policies::{FoundPolicy, ParsedPolicies};
 use hyper::body::Bytes;
 
 use crate::check::Check;
@@ -29,7 +29,7 @@ pub(crate) enum Way {
     /// By the evaluator alone.
     Process(CheckModule),
     /// The same around it as in the service, without a service: what goes in and comes out is the same.
-    Whole(CheckModule, Policies),
+    Whole(CheckModule, ParsedPolicies),
     /// By the service, whole: policy, pod and object go in, checks and rules come out.
     Service(Client),
     /// By the server of Open Policy Agent.
@@ -62,7 +62,7 @@ impl Way {
         opa: &Opa,
     ) -> [(&'static str, Self); WAYS] {
         let module = CheckModule::parse(check.module(), LIMIT).unwrap();
-        let whole = Self::Whole(module.clone(), Policies::default());
+        let whole = Self::Whole(module.clone(), ParsedPolicies::default());
         [
             ("in the process", Self::Process(module)),
             (
@@ -123,11 +123,11 @@ impl Way {
 /// What the service does with a question, with the module at hand.
 fn whole(
     module: &CheckModule,
-    policies: &Policies,
+    policies: &ParsedPolicies,
     asked: &EvaluateChecksRequest,
 ) -> Option<EvaluateChecksResponse> {
     let found = policies.find(&asked.policy).ok()?;
-    let is_new = matches!(found, Found::New(_));
+    let is_new = matches!(found, FoundPolicy::New(_));
     let policy = found.read(&asked.policy).ok()?;
     if is_new {
         policies.keep(&asked.policy, Arc::clone(&policy));
@@ -135,7 +135,7 @@ fn whole(
     let question = evaluate::read(asked).ok()?.about(policy);
     let prepared = judge::prepare(question).ok()?;
     let jobs = prepared.rego_jobs().map(|job| {
-        let Answer { state, message } = module
+        let ModuleOutput { state, message } = module
             .evaluate(job.input, job.context)
             .map_err(|error| RegoFailure::Failed(error.to_string()))?;
         Ok(RegoAnswer { state, message })

@@ -12,7 +12,7 @@ use e2e::{Deadline, api::kinds::CONFIG_MAP, harness::PATIENCE, install::NAMESPAC
 use evaluation_api::access::{
     AccessTarget, ConnectorName, Decision, Permission, TokenAnswer, TokenQuestion,
 };
-use evaluation_api::client::{CallError, Client, Files};
+use evaluation_api::client::{Client, ClientFiles, EvaluationCallError};
 use evaluation_api::refusal::Reason;
 use serde_json::json;
 use tempfile::TempDir;
@@ -109,7 +109,7 @@ impl Asker {
         }
     }
 
-    fn review(&self, token: &str) -> Result<TokenAnswer, CallError> {
+    fn review(&self, token: &str) -> Result<TokenAnswer, EvaluationCallError> {
         let target = AccessTarget {
             connector: ConnectorName {
                 namespace: self.namespace.clone(),
@@ -137,7 +137,7 @@ impl Asker {
 }
 
 fn client(files: &Path, address: SocketAddr) -> Client {
-    let files = Files {
+    let files = ClientFiles {
         url: "https://evaluation-service.connectors-system.svc:8443".to_owned(),
         connect_to: Some(address),
         roots_file: files.join("ca.crt"),

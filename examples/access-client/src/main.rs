@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use evaluation_api::access::{
     AccessAnswer, AccessQuestion, AccessTarget, ConnectorName, Permission, ServiceAccountName,
 };
-use evaluation_api::client::{CallError, Client, Event, Files, Refusal};
+use evaluation_api::client::{Client, ClientFiles, EvaluationCallError, Event, QuestionRefusal};
 
 /// Asks who may use a connector
 #[derive(Parser)]
@@ -82,7 +82,7 @@ async fn main() -> anyhow::Result<()> {
     // Nothing is read and nobody is called yet. From now on the client reads the token for each call and the roots
     // for each connection, so that the kubelet may renew either at any time, and connects again by itself whenever
     // a connection is lost. Make one client and clone it: clones share one connection.
-    let client = Client::from_files(Files {
+    let client = Client::from_files(ClientFiles {
         url,
         connect_to,
         roots_file: roots,
@@ -192,7 +192,7 @@ fn in_words(answer: &AccessAnswer) -> String {
 }
 
 /// A refusal has one word for programs and one sentence for people.
-fn refusal_in_words(refusal: &Refusal) -> String {
+fn refusal_in_words(refusal: &QuestionRefusal) -> String {
     let reason = refusal
         .reason
         .map_or("OF_ANOTHER_VERSION", |it| it.as_str());
@@ -200,7 +200,7 @@ fn refusal_in_words(refusal: &Refusal) -> String {
 }
 
 /// A call that has no answer.
-fn refused(error: CallError) -> anyhow::Result<()> {
+fn refused(error: EvaluationCallError) -> anyhow::Result<()> {
     if let Some(reason) = error.reason() {
         // docs/evaluation-api.md lists every word.
         println!("not known: {}", reason.as_str());

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::candidates::{Candidates, Missing, RoleSet};
+use super::candidates::{CandidateRoles, Missing, RoleSet};
 use super::postings::asked;
 use super::reach::{Reached, View};
 use super::role::Role;
 use super::rule::Rule;
-use super::{Binding, Grant, RbacIndex, RoleId, Subject};
+use super::{AllowedBy, Binding, RbacIndex, RoleId, Subject};
 use crate::rules::ResolveError;
-use crate::{Attributes, Authorizer, RuleResolver, Rules, Target, User, Verdict};
+use crate::{Attributes, Authorizer, RuleResolver, Target, User, UserRules, Verdict};
 
 /// A reason names at most this many missing roles, because it is built for every answer that is not a yes.
 const MOST_ERRORS: usize = 32;
@@ -31,13 +31,13 @@ pub struct WhoCan {
 }
 
 /// The first few of many subjects, in their order.
-struct Found<'a> {
+struct FirstSubjects<'a> {
     most: usize,
     first: BTreeSet<&'a Subject>,
     is_cut: bool,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FirstSubjects<'a> {
     const fn new(most: usize) -> Self {
         Self {
             most,
@@ -66,7 +66,7 @@ impl RbacIndex {
     pub fn allowing<'a>(
         &'a self,
         attributes: &Attributes<'a>,
-    ) -> impl Iterator<Item = Grant<'a>> + use<'a> {
+    ) -> impl Iterator<Item = AllowedBy<'a>> + use<'a> {
         let Attributes { user, verb, target } = *attributes;
         let candidates = self.candidates(verb, target);
         let [cluster, own] = self.views(target.namespace());
@@ -88,7 +88,7 @@ impl RbacIndex {
         most: usize,
         counts: impl Fn(&Binding) -> bool,
     ) -> WhoCan {
-        let (mut found, mut who) = (Found::new(most), WhoCan::default());
+        let (mut found, mut who) = (FirstSubjects::new(most), WhoCan::default());
         let all = self.candidates(verb, target);
         let namespace = target.namespace();
         for view in self.views(namespace).into_iter().flatten() {
@@ -128,7 +128,11 @@ impl RbacIndex {
     }
 
     /// The roles that allow something, in the cluster and in the namespace of the target.
-    pub(super) fn candidates<'a>(&'a self, verb: &'a str, target: Target<'a>) -> Candidates<'a> {
+    pub(super) fn candidates<'a>(
+        &'a self,
+        verb: &'a str,
+        target: Target<'a>,
+    ) -> CandidateRoles<'a> {
         let asked = match target {
             Target::Resource(request) => Some(asked(&self.hashing, &request)),
             Target::Path(_) => None,
@@ -136,7 +140,7 @@ impl RbacIndex {
         let own = self.scopes.get(Some(target.namespace()));
         let own = own.map(|scope| &scope.postings);
         let cluster = &self.scopes.cluster.postings;
-        Candidates::new(&self.roles, cluster, own, verb, target, asked.as_ref())
+        CandidateRoles::new(&self.roles, cluster, own, verb, target, asked.as_ref())
     }
 
     /// The roles that bindings of a view refer to although they do not exist.
@@ -222,8 +226,8 @@ impl Authorizer for RbacIndex {
 /// As in Kubernetes, rules about paths are listed even if they come through a `RoleBinding`, although they
 /// never count in a decision then. A role that is bound twice is listed twice.
 impl RuleResolver for RbacIndex {
-    fn rules_for(&self, user: &User, namespace: &str) -> Rules {
-        let mut rules = Rules::default();
+    fn rules_for(&self, user: &User, namespace: &str) -> UserRules {
+        let mut rules = UserRules::default();
         for role in self.reaching(user, namespace) {
             let Some(found) = &role.rules else {
                 let error = role.missing();

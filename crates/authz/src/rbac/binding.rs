@@ -10,7 +10,7 @@ use super::subject::{Subject, Subjects, quote};
 use super::{RoleId, RoleRef};
 use crate::User;
 use crate::pieces::Pieces;
-use crate::pool::Pool;
+use crate::pool::TextPool;
 
 /// The keys of a binding's labels, sorted.
 pub(super) type Keys = Vec<String>;
@@ -31,8 +31,8 @@ pub struct Binding {
 /// The parts that bindings share with each other.
 #[derive(Debug, Default)]
 pub(super) struct Common {
-    keys: Pool<Keys>,
-    subjects: Pool<Subjects>,
+    keys: TextPool<Keys>,
+    subjects: TextPool<Subjects>,
 }
 
 impl Common {
@@ -160,7 +160,7 @@ impl Binding {
 /// Displayed as the API server words it: `RoleBinding "name/namespace" of Role "role" to User "alice"`.
 /// Unprintable characters are escaped in Rust's way rather than in Go's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant<'a> {
+pub struct AllowedBy<'a> {
     /// The binding.
     pub binding: &'a Binding,
     /// The role that it gives.
@@ -169,7 +169,7 @@ pub struct Grant<'a> {
     pub subject: &'a Subject,
 }
 
-impl Grant<'_> {
+impl AllowedBy<'_> {
     /// The capacity for the text, unless characters in it have to be escaped.
     pub(super) fn room(&self) -> usize {
         /// More than the length of the words between the names.
@@ -189,7 +189,7 @@ impl Grant<'_> {
     }
 }
 
-impl fmt::Display for Grant<'_> {
+impl fmt::Display for AllowedBy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             binding,

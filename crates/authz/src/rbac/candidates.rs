@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use super::RoleId;
-use super::postings::{Asked, Postings, RulePlace};
+use super::postings::{LookupKey, Postings, RulePlace};
 use super::role::Role;
 use crate::Target;
 use crate::slab::Slab;
@@ -26,7 +26,7 @@ pub(super) trait RoleSet {
 /// The roles that allow something: cluster roles and roles of one namespace that have a rule which covers the
 /// target and allows the verb.
 #[derive(Clone, Copy)]
-pub(super) struct Candidates<'a> {
+pub(super) struct CandidateRoles<'a> {
     all: &'a Slab<Role>,
     verb: &'a str,
     target: Target<'a>,
@@ -36,14 +36,14 @@ pub(super) struct Candidates<'a> {
     count: usize,
 }
 
-impl<'a> Candidates<'a> {
+impl<'a> CandidateRoles<'a> {
     pub(super) fn new(
         all: &'a Slab<Role>,
         cluster: &'a Postings,
         namespace: Option<&'a Postings>,
         verb: &'a str,
         target: Target<'a>,
-        asked: Option<&[Option<Asked<'a>>; 6]>,
+        asked: Option<&[Option<LookupKey<'a>>; 6]>,
     ) -> Self {
         let mut candidates = Self {
             all,
@@ -113,7 +113,7 @@ fn behind(list: &[RulePlace], role: RoleId) -> &[RulePlace] {
     list.get(end..).unwrap_or_default()
 }
 
-impl RoleSet for Candidates<'_> {
+impl RoleSet for CandidateRoles<'_> {
     fn at_most(&self) -> usize {
         self.lists().iter().map(|list| list.len()).sum()
     }

@@ -15,7 +15,7 @@ impl RbacObject for ClusterRoleBinding {}
 
 /// The content of an object apart from its metadata.
 #[derive(Debug)]
-pub enum Content<'a> {
+pub enum RbacContent<'a> {
     /// The rules of a role. Those of an aggregated cluster role are complete here, because the controller of
     /// Kubernetes writes them into the object; the API server reads nothing else either.
     Rules(&'a [PolicyRule]),
@@ -33,45 +33,45 @@ pub enum Half {
 }
 
 mod sealed {
-    use super::{Content, Half};
+    use super::{Half, RbacContent};
 
     pub trait Sealed {
         const NAMESPACED: bool;
         const HALF: Half;
-        fn content(&self) -> Content<'_>;
+        fn content(&self) -> RbacContent<'_>;
     }
 }
 
 impl sealed::Sealed for Role {
     const NAMESPACED: bool = true;
     const HALF: Half = Half::Roles;
-    fn content(&self) -> Content<'_> {
-        Content::Rules(self.rules.as_deref().unwrap_or_default())
+    fn content(&self) -> RbacContent<'_> {
+        RbacContent::Rules(self.rules.as_deref().unwrap_or_default())
     }
 }
 
 impl sealed::Sealed for ClusterRole {
     const NAMESPACED: bool = false;
     const HALF: Half = Half::Roles;
-    fn content(&self) -> Content<'_> {
-        Content::Rules(self.rules.as_deref().unwrap_or_default())
+    fn content(&self) -> RbacContent<'_> {
+        RbacContent::Rules(self.rules.as_deref().unwrap_or_default())
     }
 }
 
 impl sealed::Sealed for RoleBinding {
     const NAMESPACED: bool = true;
     const HALF: Half = Half::Bindings;
-    fn content(&self) -> Content<'_> {
+    fn content(&self) -> RbacContent<'_> {
         let subjects = self.subjects.as_deref().unwrap_or_default();
-        Content::Binding(&self.role_ref, subjects)
+        RbacContent::Binding(&self.role_ref, subjects)
     }
 }
 
 impl sealed::Sealed for ClusterRoleBinding {
     const NAMESPACED: bool = false;
     const HALF: Half = Half::Bindings;
-    fn content(&self) -> Content<'_> {
+    fn content(&self) -> RbacContent<'_> {
         let subjects = self.subjects.as_deref().unwrap_or_default();
-        Content::Binding(&self.role_ref, subjects)
+        RbacContent::Binding(&self.role_ref, subjects)
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Postings {
 
 /// All roles, and the random key of the hashes.
 #[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
+pub(super) struct PostingContext<'a> {
     pub(super) roles: &'a Slab<Role>,
     pub(super) hashing: &'a Hashing,
 }
@@ -43,7 +43,7 @@ impl Postings {
     }
 
     /// Adds the rules of a role, which must already be in the slab of roles.
-    pub(super) fn insert(&mut self, context: Context<'_>, role: RoleId) {
+    pub(super) fn insert(&mut self, context: PostingContext<'_>, role: RoleId) {
         for (place, content) in context.rules(role) {
             for (pair, key) in (0..).zip(content.pairs()) {
                 let key = Key::from(key);
@@ -64,7 +64,7 @@ impl Postings {
     }
 
     /// Removes the rules of a role, which must still be in the slab of roles.
-    pub(super) fn remove(&mut self, context: Context<'_>, role: RoleId) {
+    pub(super) fn remove(&mut self, context: PostingContext<'_>, role: RoleId) {
         for (place, content) in context.rules(role) {
             for key in content.pairs().map(Key::from) {
                 let hash = key.hash(context.hashing);
@@ -84,10 +84,10 @@ impl Postings {
     pub(super) fn covering<'a>(
         &'a self,
         roles: &Slab<Role>,
-        asked: &[Option<Asked<'_>>; 6],
+        asked: &[Option<LookupKey<'_>>; 6],
     ) -> [&'a [RulePlace]; 6] {
         asked.map(|asked| {
-            let found = asked.and_then(|Asked { key, hash }| {
+            let found = asked.and_then(|LookupKey { key, hash }| {
                 let is_it = |found: &Hashed| found.is_for(roles, hash, key);
                 self.resources.find(hash, is_it)
             });
@@ -100,7 +100,7 @@ impl Postings {
     }
 }
 
-impl<'a> Context<'a> {
+impl<'a> PostingContext<'a> {
     fn rules(self, role: RoleId) -> impl Iterator<Item = (RulePlace, &'a super::rule::Rule)> {
         let rules = self
             .roles
@@ -262,7 +262,7 @@ impl Halves {
 
 /// A key under which rules for a request may be stored.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct LookupKey<'a> {
     key: Key<'a>,
     hash: u64,
 }
@@ -272,7 +272,7 @@ pub(super) struct Asked<'a> {
 pub(super) fn asked<'a>(
     hashing: &Hashing,
     request: &ResourceRequest<'a>,
-) -> [Option<Asked<'a>>; 6] {
+) -> [Option<LookupKey<'a>>; 6] {
     let ResourceRequest {
         resource,
         subresource,
@@ -288,7 +288,7 @@ pub(super) fn asked<'a>(
                 name,
             };
             let hash = halves.with(hashing, hash);
-            Some(Asked { key, hash })
+            Some(LookupKey { key, hash })
         };
         [key(None, None), key(Some(name), Some(name_hash))]
     };

@@ -8,7 +8,7 @@ use std::collections::btree_set::{self, BTreeSet};
 use super::candidates::RoleSet;
 use super::role::{Bound, BoundBy};
 use super::scope::{Scope, Via};
-use super::{Binding, BindingId, ByRole, Grant, RbacIndex, RoleId};
+use super::{AllowedBy, Binding, BindingId, ByRole, RbacIndex, RoleId};
 use crate::User;
 
 /// Up to this many roles, or bindings of a role, are checked one by one without comparing the sizes of the
@@ -96,9 +96,9 @@ impl<'a, S: RoleSet> Reached<'a, S> {
 }
 
 impl<'a, S: RoleSet> Iterator for Reached<'a, S> {
-    type Item = Grant<'a>;
+    type Item = AllowedBy<'a>;
 
-    fn next(&mut self) -> Option<Grant<'a>> {
+    fn next(&mut self) -> Option<AllowedBy<'a>> {
         loop {
             let next = match &mut self.walk {
                 Walk::Start => self.start(),
@@ -154,10 +154,10 @@ impl<'a, S: RoleSet> Iterator for Reached<'a, S> {
 
 impl RbacIndex {
     /// The grant of a binding, if it reaches a user.
-    fn grant<'a>(&'a self, binding: &'a Binding, user: &User) -> Option<Grant<'a>> {
+    fn grant<'a>(&'a self, binding: &'a Binding, user: &User) -> Option<AllowedBy<'a>> {
         let subject = binding.subject_of(user)?;
         let role = &self.roles.get(binding.role.0)?.reference;
-        Some(Grant {
+        Some(AllowedBy {
             binding,
             role,
             subject,
@@ -171,7 +171,7 @@ impl RbacIndex {
         id: BindingId,
         user: &User,
         name: usize,
-    ) -> Option<Grant<'a>> {
+    ) -> Option<AllowedBy<'a>> {
         let grant = self.grant(self.bindings.get(id.0)?, user)?;
         let via = Via::of(name, user)?;
         via.finds(grant.subject, user).then_some(grant)

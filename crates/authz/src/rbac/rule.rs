@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use crate::pieces::{self, Pieces};
-use crate::pool::Pool;
+use crate::pool::TextPool;
 use crate::rules::{NonResourceRule, ResourceRule};
 use crate::{ResourceRequest, Target};
 
@@ -72,7 +72,7 @@ impl From<ShapeOf<'_>> for Shape {
 }
 
 impl Rule {
-    pub(super) fn new(rule: &PolicyRule, shapes: &mut Pool<Shape>) -> Self {
+    pub(super) fn new(rule: &PolicyRule, shapes: &mut TextPool<Shape>) -> Self {
         let PolicyRule {
             api_groups,
             non_resource_urls,
@@ -92,7 +92,7 @@ impl Rule {
         }
     }
 
-    pub(super) fn give_back(self, shapes: &mut Pool<Shape>) {
+    pub(super) fn give_back(self, shapes: &mut TextPool<Shape>) {
         shapes.give_back(self.shape);
     }
 
@@ -203,7 +203,7 @@ mod tests {
 
     fn rule(rule: PolicyRule) -> Rule {
         let verbs = vec!["get".to_owned()];
-        Rule::new(&PolicyRule { verbs, ..rule }, &mut Pool::default())
+        Rule::new(&PolicyRule { verbs, ..rule }, &mut TextPool::default())
     }
 
     fn words(words: &[&str]) -> Vec<String> {

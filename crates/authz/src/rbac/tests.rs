@@ -5,11 +5,11 @@ use std::cell::Cell;
 use k8s_openapi::api::rbac::v1 as rbac;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::candidates::{Candidates, RoleSet};
+use super::candidates::{CandidateRoles, RoleSet};
 use super::reach::Reached;
 use super::rule::Rule;
 use super::{RbacIndex, RoleId};
-use crate::pool::Pool;
+use crate::pool::TextPool;
 use crate::{Attributes, ResourceRequest, Target, User};
 
 const GRANTS: usize = 5_000;
@@ -66,7 +66,7 @@ fn pod(number: usize) -> String {
     format!("connectors/apis/v1/pod/apps/pod-{number}")
 }
 
-fn candidates<'a>(index: &'a RbacIndex, resource: &'a str) -> Candidates<'a> {
+fn candidates<'a>(index: &'a RbacIndex, resource: &'a str) -> CandidateRoles<'a> {
     index.candidates("*", Target::Resource(harbor(resource)))
 }
 
@@ -277,7 +277,7 @@ fn a_rule_with_two_long_lists_takes_no_room_for_their_product() {
     }
     let keys = |role: &rbac::Role| {
         let rules = role.rules.iter().flatten();
-        let mut shapes = Pool::default();
+        let mut shapes = TextPool::default();
         let rules: Vec<Rule> = rules.map(|rule| Rule::new(rule, &mut shapes)).collect();
         for rule in &rules {
             let pairs = (0..).map_while(|at| rule.pair(at));

@@ -6,7 +6,7 @@ use k8s_openapi::api::rbac::v1 as rbac;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::binding::{Binding, Place};
-use super::postings::Context;
+use super::postings::PostingContext;
 use super::role::{BoundBy, Role, RoleKind, RoleRef};
 use super::rule::Rule;
 use super::{BindingId, RbacIndex, RoleId};
@@ -29,7 +29,7 @@ impl RbacIndex {
         if let Some(role) = self.roles.get_mut(id.0) {
             role.rules = Some(rules);
         }
-        let context = Context {
+        let context = PostingContext {
             roles: &self.roles,
             hashing: &self.hashing,
         };
@@ -170,7 +170,7 @@ impl RbacIndex {
 
     /// Removes the rules of a role, if it has any.
     fn take_rules(&mut self, namespace: Option<&str>, id: RoleId) {
-        let context = Context {
+        let context = PostingContext {
             roles: &self.roles,
             hashing: &self.hashing,
         };

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use authz::{
-    Attributes, Authorizer, Decision, NonResourceRule, RbacIndex, ResourceRule, RuleResolver,
+    Attributes, Authorizer, AuthorizerDecision, NonResourceRule, RbacIndex, ResourceRule,
+    RuleResolver,
 };
 use k8s_openapi::Metadata;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -80,13 +81,13 @@ pub(crate) fn compare(
 
     let verdict = index.authorize(&question);
     if expected.allowing.is_empty() {
-        prop_assert_eq!(verdict.decision, Decision::NoOpinion);
+        prop_assert_eq!(verdict.decision, AuthorizerDecision::NoOpinion);
         for error in &expected.errors {
             prop_assert!(verdict.reason.contains(error), "{}", verdict.reason);
         }
         prop_assert_eq!(verdict.reason.is_empty(), expected.errors.is_empty());
     } else {
-        prop_assert_eq!(verdict.decision, Decision::Allow);
+        prop_assert_eq!(verdict.decision, AuthorizerDecision::Allow);
         let binding = verdict.reason.strip_prefix("RBAC: allowed by ").unwrap();
         prop_assert!(expected.allowing.contains(binding), "{}", binding);
         let wide = |text: &str| text.starts_with("Cluster");

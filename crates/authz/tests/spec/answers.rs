@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use authz::{
-    Authorizer, NonResourceRule, RbacIndex, ResolveError, ResourceRule, RuleResolver, Rules,
-    Subject, Target, User, WhoCan,
+    Authorizer, NonResourceRule, RbacIndex, ResolveError, ResourceRule, RuleResolver, Subject,
+    Target, User, UserRules, WhoCan,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -247,21 +247,24 @@ fn rules_for_lists_what_every_binding_of_the_user_gives() {
     let alice = user("alice", "dev");
     assert_eq!(
         index.rules_for(&alice, "ns"),
-        Rules {
+        UserRules {
             resource: vec![wide.clone(), narrow],
             non_resource: non_resource.clone(),
             errors: vec![ResolveError::RoleNotFound("gone".to_owned())],
         }
     );
     for elsewhere in ["", "other"] {
-        let expected = Rules {
+        let expected = UserRules {
             resource: vec![wide.clone()],
             non_resource: non_resource.clone(),
             errors: vec![],
         };
         assert_eq!(index.rules_for(&alice, elsewhere), expected);
     }
-    assert_eq!(index.rules_for(&user("carol", ""), "ns"), Rules::default());
+    assert_eq!(
+        index.rules_for(&user("carol", ""), "ns"),
+        UserRules::default()
+    );
 }
 
 #[test]

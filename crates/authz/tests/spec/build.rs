@@ -1,6 +1,6 @@
 //! Short constructors of objects and questions.
 
-use authz::{Attributes, Authorizer, Decision, RbacIndex, ResourceRequest, Target, User};
+use authz::{Attributes, Authorizer, AuthorizerDecision, RbacIndex, ResourceRequest, Target, User};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
@@ -159,6 +159,6 @@ pub(crate) fn may(
 ) -> bool {
     let verdict = index.authorize(&attributes(user, verb, request));
     // RBAC never denies: another authorizer may still allow.
-    assert_ne!(verdict.decision, Decision::Deny);
+    assert_ne!(verdict.decision, AuthorizerDecision::Deny);
     verdict.is_allowed()
 }

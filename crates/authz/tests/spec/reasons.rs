@@ -1,6 +1,6 @@
 //! The reasons in the answers.
 
-use authz::{Authorizer, Decision, RbacIndex, User, Verdict};
+use authz::{Authorizer, AuthorizerDecision, RbacIndex, User, Verdict};
 
 use crate::bindings::{bound, cluster_bound, readers};
 use crate::build::{attributes, cluster_role_binding, on, role_binding, user};
@@ -81,7 +81,7 @@ fn a_role_that_is_not_there_is_told_and_allows_nothing() {
             .unwrap();
         let question = attributes(&alice, "get", on("ns", "pods"));
         let Verdict { decision, reason } = index.authorize(&question);
-        assert_eq!(decision, Decision::NoOpinion);
+        assert_eq!(decision, AuthorizerDecision::NoOpinion);
         reason
     };
     assert_eq!(bind("other", "Role/other", &["User/bob"]), "");

@@ -16,12 +16,12 @@ use request_controller::{
     grant,
     plan::{self, Action, Plan, Terms},
     seen::{
-        ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, Managed, OLDEST, Observed,
-        PodFacts, PodSeen, PolicySeen, StandingSeen, TupleSeen,
+        ConnectorSeen, EvidenceState, Freshness, FrozenSeen, GrantKind, Judged, Managed, OLDEST,
+        Observed, PodFacts, PodSeen, PolicySeen, StandingSeen, TupleSeen,
     },
-    selection::{self, Candidates},
+    selection::{self, CheckCandidates},
     snapshot,
-    verdict::{self, Looked},
+    verdict::{self, EvidenceLook},
 };
 use tokio::time::Instant;
 
@@ -197,7 +197,7 @@ fn frozen(seen: &Seen, observed: &Observed, entry: &MatchedPolicy) -> Option<Fro
     let uid = grant::identity(entry)?.1;
     let policy = policy_of(uid)?;
     let now = objects::policy(policy, seen.policies[usize::from(policy)]);
-    let mut held = Held::Unknown;
+    let mut held = EvidenceState::Unknown;
     let (mut changed, mut again) = (false, None);
     if let Some(now) = &now {
         held = self::held(seen, policy, entry);
@@ -218,12 +218,12 @@ fn frozen(seen: &Seen, observed: &Observed, entry: &MatchedPolicy) -> Option<Fro
     })
 }
 
-fn held(seen: &Seen, policy: u8, entry: &MatchedPolicy) -> Held {
+fn held(seen: &Seen, policy: u8, entry: &MatchedPolicy) -> EvidenceState {
     let slot = seen.id.slot();
     let Heard { check, silent } = seen.checks[usize::from(policy)];
     let looked = match objects::approval(slot, policy, check) {
-        Some(_) => Looked::There,
-        None => Looked::Gone,
+        Some(_) => EvidenceLook::There,
+        None => EvidenceLook::Gone,
     };
     let looked = BTreeMap::from([(objects::approval_uid(slot, policy), looked)]);
     let said = if silent {
@@ -259,7 +259,7 @@ fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
                 selection.is_ok_and(|selection| selection.has_labels(label))
             };
             let found = object.iter().filter(selects);
-            Ok(Candidates {
+            Ok(CheckCandidates {
                 texts: found.map(|it| it.to_string().into()).collect(),
                 unread: None,
             })

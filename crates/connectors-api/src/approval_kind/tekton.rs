@@ -1,6 +1,6 @@
 //! Tekton Pipelines and the manual approval gate.
 
-use super::{ApprovalKind, Lineage, OTHER, Proof, Row};
+use super::{ApprovalKind, Lineage, LineageKind, OTHER, Row};
 
 /// The group of the manual approval gate.
 const GATE: &str = "openshift-pipelines.org";
@@ -12,7 +12,7 @@ pub(super) const ROWS: &[Row] = &[
         group: GATE,
         kind: Some("ApprovalTask"),
         needs: ApprovalKind {
-            proof: Proof::By(Lineage::Tekton),
+            proof: LineageKind::By(Lineage::Tekton),
             records_approvers: true,
             read_by_default: true,
             ..OTHER
@@ -31,7 +31,7 @@ pub(super) const ROWS: &[Row] = &[
         group: GATE,
         kind: None,
         needs: ApprovalKind {
-            proof: Proof::Unprovable,
+            proof: LineageKind::Unprovable,
             ..OTHER
         },
     },
@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Row] = &[
         group: TEKTON,
         kind: None,
         needs: ApprovalKind {
-            proof: Proof::Unprovable,
+            proof: LineageKind::Unprovable,
             read_by_default: true,
             ..OTHER
         },

@@ -22,7 +22,7 @@ pub struct Selectable {
 
 /// The fields of a connector that are deserialized, however large the rest is.
 #[derive(Deserialize)]
-struct Read {
+struct ConnectorFields {
     #[serde(default)]
     metadata: Metadata,
     #[serde(default)]
@@ -50,8 +50,8 @@ struct Spec {
     connector_class_name: Option<String>,
 }
 
-impl From<Read> for Selectable {
-    fn from(Read { metadata, spec }: Read) -> Self {
+impl From<ConnectorFields> for Selectable {
+    fn from(ConnectorFields { metadata, spec }: ConnectorFields) -> Self {
         let Metadata {
             name,
             namespace,
@@ -81,7 +81,7 @@ impl From<Read> for Selectable {
 
 impl<'de> Deserialize<'de> for Selectable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Read::deserialize(deserializer).map(Self::from)
+        ConnectorFields::deserialize(deserializer).map(Self::from)
     }
 }
 

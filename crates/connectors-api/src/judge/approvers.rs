@@ -27,17 +27,17 @@ const LONGEST_MESSAGE: usize = 256;
 
 /// The approving users.
 #[derive(Debug, Default)]
-pub(super) struct Approvals(BTreeMap<String, Said>);
+pub(super) struct Approvals(BTreeMap<String, ApproverWords>);
 
 /// What a user added to an approval.
 #[derive(Debug, Default)]
-struct Said {
+struct ApproverWords {
     /// The groups as whose member the user approved.
     groups: BTreeSet<String>,
     message: Option<String>,
 }
 
-impl Said {
+impl ApproverWords {
     /// The message of the first entry that has one counts.
     fn hear(&mut self, entry: &Value) {
         let message = entry.get("message").and_then(Value::as_str);
@@ -158,7 +158,7 @@ fn says_yes(approver: &Value) -> bool {
 }
 
 /// True when a user is one of the wanted approvers, and not excluded.
-fn counts(wanted: &Approvers, excluded: Option<&str>, person: &str, said: &Said) -> bool {
+fn counts(wanted: &Approvers, excluded: Option<&str>, person: &str, said: &ApproverWords) -> bool {
     let Approvers {
         users,
         groups,
@@ -199,7 +199,7 @@ impl Approvals {
     /// The names of the approving users, and the approvals with a group or a message, both ordered by name.
     pub(super) fn told(self) -> (Vec<String>, Vec<Approval>) {
         let names = self.0.keys().take(MOST_NAMES).cloned().collect();
-        let approval = |(user, said): (String, Said)| Approval {
+        let approval = |(user, said): (String, ApproverWords)| Approval {
             user,
             group: said.groups.into_iter().next(),
             message: said.message,

@@ -3,8 +3,10 @@
 use super::object::Object;
 use super::{JudgeReason, Stage};
 use crate::access_policy::{Check, ObjectKind, Provenance};
-use crate::approval_kind::{self, Lineage, Proof, has_lineage, may_approve, records_approvers};
-use crate::check_selector::CheckSelector;
+use crate::approval_kind::{
+    self, Lineage, LineageKind, has_lineage, may_approve, records_approvers,
+};
+use crate::check_selector::SelectorTemplate;
 use crate::field_selector::FieldSelector;
 use crate::shared_fields::FieldPath;
 use crate::template::{Budget, RenderedLabels, TemplateData};
@@ -12,15 +14,15 @@ use crate::template::{Budget, RenderedLabels, TemplateData};
 /// The parsed selector of a check, independent of the asking pod, or the error with which the check fails
 /// regardless of its objects.
 #[derive(Debug)]
-pub(super) struct Selector {
+pub(super) struct CheckSelectors {
     refused: Option<Problem>,
     /// Used before a grant.
-    by_policy: CheckSelector,
+    by_policy: SelectorTemplate,
 }
 
 /// The requirements for an object to decide a check.
 #[derive(Debug)]
-pub(super) enum Selection {
+pub(super) enum CheckSelection {
     /// Those of the policy's current selector.
     ByPolicy(Box<ByPolicy>),
     /// None: the objects are those that access was granted on.
@@ -41,8 +43,8 @@ fn failed(error: &dyn std::fmt::Display) -> Problem {
     (JudgeReason::TemplateFailed, message)
 }
 
-impl Selector {
-    pub(super) fn of(check: &Check, by_policy: CheckSelector) -> Self {
+impl CheckSelectors {
+    pub(super) fn of(check: &Check, by_policy: SelectorTemplate) -> Self {
         Self {
             refused: refused(check).err(),
             by_policy,
@@ -80,23 +82,23 @@ fn refused(check: &Check) -> Result<(), Problem> {
     Ok(())
 }
 
-impl Selection {
+impl CheckSelection {
     /// The selection, or the error with which the check fails regardless of its objects.
     pub(super) fn of(
-        selector: &Selector,
+        selector: &CheckSelectors,
         pod_namespace: &str,
         data: &TemplateData,
         budget: &mut Budget,
         stage: Stage,
     ) -> Result<Self, Problem> {
-        let Selector { refused, by_policy } = selector;
+        let CheckSelectors { refused, by_policy } = selector;
         if let Some(problem) = refused {
             return Err(problem.clone());
         }
         if stage == Stage::AfterGrant {
             return Ok(Self::ByGrant);
         }
-        let CheckSelector { labels, fields } = by_policy;
+        let SelectorTemplate { labels, fields } = by_policy;
         let labels = labels.as_ref().map_err(|error| failed(error))?;
         let labels = labels
             .render(data, budget)
@@ -199,10 +201,14 @@ impl ProofNeeded {
 pub fn proof_needed(check: &Check) -> ProofNeeded {
     let proof = approval_kind::of(&check.selector.object_ref).proof;
     match (check.provenance, proof) {
-        (Provenance::None, _) | (Provenance::Auto, Proof::Unknown) => ProofNeeded::No,
-        (Provenance::Auto | Provenance::Required, Proof::By(lineage)) => ProofNeeded::By(lineage),
-        (Provenance::Required, Proof::Unknown)
-        | (Provenance::Auto | Provenance::Required, Proof::Unprovable) => ProofNeeded::Unavailable,
+        (Provenance::None, _) | (Provenance::Auto, LineageKind::Unknown) => ProofNeeded::No,
+        (Provenance::Auto | Provenance::Required, LineageKind::By(lineage)) => {
+            ProofNeeded::By(lineage)
+        }
+        (Provenance::Required, LineageKind::Unknown)
+        | (Provenance::Auto | Provenance::Required, LineageKind::Unprovable) => {
+            ProofNeeded::Unavailable
+        }
     }
 }
 

@@ -13,14 +13,14 @@ const RULE_STARTS: SignedDuration = SignedDuration::from_mins(1);
 
 /// The creator of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Creator {
+pub(super) enum RunCreator {
     /// This user.
     Known(String),
     /// Nothing guarantees who it is. The text says why, and what helps.
     Unknown(String),
 }
 
-impl Creator {
+impl RunCreator {
     pub(super) fn of(origin: Option<&Origin>, rule_since: Option<Timestamp>, stage: Stage) -> Self {
         let Some(Origin {
             run,
@@ -59,17 +59,17 @@ impl Creator {
 mod tests {
     use super::*;
 
-    fn of(created: &str, creator: Option<&str>, since: Option<&str>, stage: Stage) -> Creator {
+    fn of(created: &str, creator: Option<&str>, since: Option<&str>, stage: Stage) -> RunCreator {
         let origin = Origin {
             run: "run".to_owned(),
             created: created.parse().unwrap(),
             creator: creator.map(str::to_owned),
         };
-        Creator::of(Some(&origin), since.map(|it| it.parse().unwrap()), stage)
+        RunCreator::of(Some(&origin), since.map(|it| it.parse().unwrap()), stage)
     }
 
-    fn is_known(creator: &Creator) -> bool {
-        matches!(creator, Creator::Known(it) if it == "carol")
+    fn is_known(creator: &RunCreator) -> bool {
+        matches!(creator, RunCreator::Known(it) if it == "carol")
     }
 
     #[test]
@@ -92,18 +92,19 @@ mod tests {
         let created = "2026-01-01T12:00:00Z";
         let rule = Some("2026-01-01T10:00:00Z");
         let without_rule = of(created, Some("carol"), None, Stage::BeforeGrant);
-        let Creator::Unknown(why) = without_rule else {
+        let RunCreator::Unknown(why) = without_rule else {
             panic!("{without_rule:?}");
         };
         assert!(why.contains("tekton.creators.enabled"), "{why}");
         let without_name = of(created, None, rule, Stage::BeforeGrant);
         assert!(
-            matches!(without_name, Creator::Unknown(_)),
+            matches!(without_name, RunCreator::Unknown(_)),
             "{without_name:?}"
         );
-        let without_run = Creator::of(None, rule.map(|it| it.parse().unwrap()), Stage::BeforeGrant);
+        let without_run =
+            RunCreator::of(None, rule.map(|it| it.parse().unwrap()), Stage::BeforeGrant);
         assert!(
-            matches!(without_run, Creator::Unknown(_)),
+            matches!(without_run, RunCreator::Unknown(_)),
             "{without_run:?}"
         );
     }
@@ -115,11 +116,11 @@ mod tests {
         assert!(is_known(&of(created, Some("carol"), None, after)));
         assert!(matches!(
             of(created, None, None, after),
-            Creator::Unknown(_)
+            RunCreator::Unknown(_)
         ));
         assert!(matches!(
-            Creator::of(None, None, after),
-            Creator::Unknown(_)
+            RunCreator::of(None, None, after),
+            RunCreator::Unknown(_)
         ));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Policy, Question};
+use super::{GatedPolicy, PolicyQuestion};
 use crate::names::{API_VERSION, is_dns_label, is_dns_subdomain};
 use crate::parse::ParseError;
 
@@ -42,8 +42,8 @@ pub enum JudgeError {
 }
 
 /// Validates a question. Returns the namespace of the pod.
-pub(super) fn check(question: &Question<Arc<Policy>>) -> Result<String, JudgeError> {
-    let Question {
+pub(super) fn check(question: &PolicyQuestion<Arc<GatedPolicy>>) -> Result<String, JudgeError> {
+    let PolicyQuestion {
         policy,
         context: pod,
         connector,

@@ -1,6 +1,6 @@
 //! The reason and the message of a check, from those of its objects.
 
-use super::{JudgeReason, ObjectJudgement, Reason};
+use super::{JudgeReason, ObjectJudgement, ResultReason};
 use crate::access_policy::Check;
 use crate::reason::AccessCheckReady;
 
@@ -9,11 +9,11 @@ pub(super) fn of_check(
     check: &Check,
     verdict: AccessCheckReady,
     objects: &[ObjectJudgement],
-) -> (Reason, String) {
+) -> (ResultReason, String) {
     // If an object does not match the check, the check fails although all others may have passed. That object
     // is the one to report.
     let misled =
-        |object: &&ObjectJudgement| object.reason == Reason::Judge(JudgeReason::NotSelected);
+        |object: &&ObjectJudgement| object.reason == ResultReason::Judge(JudgeReason::NotSelected);
     let decisive = |object: &&ObjectJudgement| object.verdict == verdict;
     let first = objects.iter().find(misled);
     let first = first.or_else(|| objects.iter().find(decisive));

@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::approvers::{self, Approvals};
-use super::candidate::Selection;
-use super::creator::Creator;
-use super::{JudgeReason, ObjectJudgement, Reason, RegoAnswer, RegoFailure, Stage, verdict};
+use super::candidate::CheckSelection;
+use super::creator::RunCreator;
+use super::{JudgeReason, ObjectJudgement, RegoAnswer, RegoFailure, ResultReason, Stage, verdict};
 use crate::access_policy::{Check, ObjectKind};
 use crate::access_request::Approval;
 use crate::approval_kind::records_approvers;
 use crate::check_state::{CheckOutcome, ObjectState, StateError};
-use crate::lineage::{self, Unproven, Verdict};
+use crate::lineage::{self, LineageVerdict, Unproven};
 use crate::object_ref::ObjectRef;
 
 /// Replaces a module's message that the pod's tenant may read and the policy's author may not.
@@ -29,18 +29,18 @@ pub(super) struct Object {
     /// None when the identity is incomplete.
     pub(super) identity: Option<ObjectRef>,
     /// The verdict of the lineage; none if the check asks for no proof.
-    pub(super) proof: Option<Verdict>,
+    pub(super) proof: Option<LineageVerdict>,
     /// Who created the pipeline run.
-    creator: Creator,
+    creator: RunCreator,
 }
 
 /// An object with its result.
-pub(super) struct Judged {
+pub(super) struct JudgedObject {
     identity: ObjectRef,
     state: String,
     /// None when the state cannot be determined.
     outcome: Option<CheckOutcome>,
-    reason: Reason,
+    reason: ResultReason,
     message: String,
     approved_by: Vec<String>,
     approvals: Vec<Approval>,
@@ -69,7 +69,9 @@ impl Object {
             value,
             seen: None,
             proof: None,
-            creator: Creator::Unknown("no proof of lineage leads to its pipeline run".to_owned()),
+            creator: RunCreator::Unknown(
+                "no proof of lineage leads to its pipeline run".to_owned(),
+            ),
         }
     }
 
@@ -84,7 +86,7 @@ impl Object {
         let approval = &self.value;
         self.proof = Some(match stage {
             Stage::BeforeGrant => {
-                let question = lineage::Question {
+                let question = lineage::LineageQuestion {
                     pod,
                     approval,
                     objects,
@@ -99,7 +101,7 @@ impl Object {
     pub(super) fn find_creator(&mut self, rule_since: Option<Timestamp>, stage: Stage) {
         let evidence = self.proof.as_ref().and_then(|it| it.proof().ok());
         if let Some(evidence) = evidence {
-            self.creator = Creator::of(evidence.origin.as_ref(), rule_since, stage);
+            self.creator = RunCreator::of(evidence.origin.as_ref(), rule_since, stage);
         }
     }
 
@@ -132,10 +134,10 @@ impl Object {
     pub(super) fn judge(
         &self,
         check: &Check,
-        selection: &Selection,
+        selection: &CheckSelection,
         rego: Option<Result<RegoAnswer, RegoFailure>>,
         is_foreign: bool,
-    ) -> Judged {
+    ) -> JudgedObject {
         let identity = self.identity.clone().unwrap_or_default();
         let kind = &check.selector.object_ref;
         let approvals = records_approvers(kind).then(|| self.approvals(check));
@@ -169,7 +171,7 @@ impl Object {
             // Messages and groups are of the pod's namespace alone.
             approvals.clear();
         }
-        Judged {
+        JudgedObject {
             state: state.as_str().to_owned(),
             outcome,
             reason,
@@ -187,20 +189,20 @@ impl Object {
     pub(super) fn without_proof(
         &self,
         check: &Check,
-        selection: &Selection,
+        selection: &CheckSelection,
         unproven: Unproven<'_>,
-    ) -> Judged {
+    ) -> JudgedObject {
         let identity = self.identity.clone().unwrap_or_default();
         let (outcome, reason, message) = match unproven {
             _ if self.is_being_deleted() && selection.is_by_policy() => being_deleted(&identity),
             Unproven::Rejected(refusal) => {
                 let message = format!("{identity}: {}", refusal.message);
                 let outcome = Some(CheckOutcome::Rejected);
-                (outcome, Reason::Lineage(refusal.reason), message)
+                (outcome, ResultReason::Lineage(refusal.reason), message)
             }
             Unproven::Refused(refusal) => {
                 let message = format!("{identity}: {}", refusal.message);
-                (None, Reason::Lineage(refusal.reason), message)
+                (None, ResultReason::Lineage(refusal.reason), message)
             }
             Unproven::Undecided => {
                 let message = pending(
@@ -220,7 +222,7 @@ impl Object {
             }
         };
         let state = ObjectState::of(&self.value);
-        Judged {
+        JudgedObject {
             state: state.map_or_else(|_| String::new(), |it| it.as_str().to_owned()),
             outcome,
             reason,
@@ -241,14 +243,14 @@ impl Object {
         };
         match &self.creator {
             _ if !wanted.not_requester => approvals.counted(wanted, None),
-            Creator::Known(creator) => approvals.counted(wanted, Some(creator)),
-            Creator::Unknown(_) => Approvals::default(),
+            RunCreator::Known(creator) => approvals.counted(wanted, Some(creator)),
+            RunCreator::Unknown(_) => Approvals::default(),
         }
     }
 
     /// The object, if its approvers may be named. After a grant the message is shown in the policy's namespace too, which
     /// may be another one.
-    fn awaiting(&self, selection: &Selection) -> Option<&Value> {
+    fn awaiting(&self, selection: &CheckSelection) -> Option<&Value> {
         selection.is_by_policy().then_some(&self.value)
     }
 
@@ -256,8 +258,8 @@ impl Object {
     fn excluded(&self, check: &Check) -> Option<&str> {
         let excludes = check.approvers.as_ref().is_some_and(|it| it.not_requester);
         match &self.creator {
-            Creator::Known(creator) if excludes => Some(creator),
-            Creator::Known(_) | Creator::Unknown(_) => None,
+            RunCreator::Known(creator) if excludes => Some(creator),
+            RunCreator::Known(_) | RunCreator::Unknown(_) => None,
         }
     }
 
@@ -268,7 +270,7 @@ impl Object {
     }
 }
 
-fn being_deleted(identity: &ObjectRef) -> (Option<CheckOutcome>, Reason, String) {
+fn being_deleted(identity: &ObjectRef) -> (Option<CheckOutcome>, ResultReason, String) {
     let message = format!("{identity} is being deleted");
     let outcome = CheckOutcome::NotHolding;
     (Some(outcome), JudgeReason::BeingDeleted.into(), message)
@@ -279,7 +281,7 @@ fn by_state(
     (identity, awaiting): (&ObjectRef, Option<&Value>),
     state: &ObjectState,
     words: Option<&str>,
-    approvals: Option<(&Approvals, &Creator)>,
+    approvals: Option<(&Approvals, &RunCreator)>,
 ) -> (Option<CheckOutcome>, JudgeReason, String) {
     let outcome = state.outcome();
     let said = |sentence: String| words.map_or(sentence, str::to_owned);
@@ -287,7 +289,7 @@ fn by_state(
         CheckOutcome::Passed => {
             if let (Some(wanted), Some((approvals, creator))) = (&check.approvers, approvals) {
                 if wanted.not_requester
-                    && let Creator::Unknown(why) = creator
+                    && let RunCreator::Unknown(why) = creator
                 {
                     let message = format!("{identity}: notRequester: {why}");
                     return (None, JudgeReason::CreatorUnknown, message);
@@ -355,13 +357,13 @@ fn pending(kind: &ObjectKind, identity: &ObjectRef, awaiting: Option<&Value>) ->
     }
 }
 
-fn unreadable(object: &Object, error: StateError) -> Judged {
+fn unreadable(object: &Object, error: StateError) -> JudgedObject {
     let identity = object.identity.clone().unwrap_or_default();
     let message = format!("{identity}: {error}");
-    Judged::failed(object, JudgeReason::StateUnreadable.into(), message)
+    JudgedObject::failed(object, JudgeReason::StateUnreadable.into(), message)
 }
 
-fn rego_failed(object: &Object, failure: &RegoFailure, is_foreign: bool) -> Judged {
+fn rego_failed(object: &Object, failure: &RegoFailure, is_foreign: bool) -> JudgedObject {
     let identity = object.identity.clone().unwrap_or_default();
     let (reason, detail) = match failure {
         RegoFailure::Limit(detail) => (JudgeReason::RegoLimit, detail),
@@ -372,11 +374,11 @@ fn rego_failed(object: &Object, failure: &RegoFailure, is_foreign: bool) -> Judg
     } else {
         format!("the Rego module gives no answer for {identity}: {detail}")
     };
-    Judged::failed(object, reason.into(), message)
+    JudgedObject::failed(object, reason.into(), message)
 }
 
-impl Judged {
-    pub(super) fn failed(object: &Object, reason: Reason, message: String) -> Self {
+impl JudgedObject {
+    pub(super) fn failed(object: &Object, reason: ResultReason, message: String) -> Self {
         Self {
             identity: object.identity.clone().unwrap_or_default(),
             state: String::new(),
@@ -397,7 +399,7 @@ impl Judged {
 
     /// The caller passed an object that the check does not select, so it may have missed others.
     pub(super) fn is_not_selected(&self) -> bool {
-        self.reason == Reason::Judge(JudgeReason::NotSelected)
+        self.reason == ResultReason::Judge(JudgeReason::NotSelected)
     }
 
     pub(super) fn told(self) -> ObjectJudgement {

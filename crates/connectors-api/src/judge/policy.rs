@@ -5,33 +5,33 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::JudgeError;
-use super::candidate::Selector;
+use super::candidate::CheckSelectors;
 use super::input::text;
-use super::rules::Rules;
+use super::rules::RuleTemplates;
 use crate::access_policy::Check;
-use crate::check_selector::{self, CheckSelector};
+use crate::check_selector::{self, SelectorTemplate};
 use crate::names::{API_VERSION, is_dns_label};
 use crate::parse;
 use crate::{AccessPolicy, Permission};
 
 /// A policy that grants something under checks.
 #[derive(Debug)]
-pub struct Policy {
+pub struct GatedPolicy {
     pub(super) namespace: String,
     pub(super) permission: Permission,
     /// In the policy's order.
     pub(super) checks: Vec<PolicyCheck>,
-    pub(super) rules: Rules,
+    pub(super) rules: RuleTemplates,
 }
 
 /// One of its checks.
 #[derive(Debug)]
 pub(super) struct PolicyCheck {
     pub(super) check: Check,
-    pub(super) selector: Selector,
+    pub(super) selector: CheckSelectors,
 }
 
-impl Policy {
+impl GatedPolicy {
     /// Parses an `AccessPolicy`, or the copy of it that was kept when access was granted.
     pub fn read(policy: &Value) -> Result<Self, JudgeError> {
         if text(policy, "/apiVersion") != Some(API_VERSION)
@@ -50,15 +50,15 @@ impl Policy {
         }
         let selectors = check_selector::selectors(spec.checks.iter());
         let checks = spec.checks.into_iter().zip(selectors.iter());
-        let understood = |(check, selector): (Check, &CheckSelector)| PolicyCheck {
-            selector: Selector::of(&check, selector.clone()),
+        let understood = |(check, selector): (Check, &SelectorTemplate)| PolicyCheck {
+            selector: CheckSelectors::of(&check, selector.clone()),
             check,
         };
         Ok(Self {
             namespace,
             permission: policy.spec.permission,
             checks: checks.map(understood).collect(),
-            rules: Rules::of(spec.permissions),
+            rules: RuleTemplates::of(spec.permissions),
         })
     }
 

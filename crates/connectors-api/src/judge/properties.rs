@@ -45,7 +45,7 @@ fn answers() -> impl Strategy<Value = Vec<Said>> {
     proptest::collection::vec(answer, 0..6)
 }
 
-fn asked(objects: Vec<Value>, match_: &str, rego: bool, stage: Stage) -> Question {
+fn asked(objects: Vec<Value>, match_: &str, rego: bool, stage: Stage) -> PolicyQuestion {
     question().found(objects).with(|it| {
         it.stage = stage;
         it.check()["match"] = match_.into();

@@ -7,14 +7,14 @@ use crate::words::words;
 
 /// The reason for the result of a check or an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum ResultReason {
     /// The judge's own.
     Judge(JudgeReason),
     /// The lineage contradicts.
     Lineage(LineageReason),
 }
 
-impl Reason {
+impl ResultReason {
     /// The reason as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -25,13 +25,13 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ResultReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl From<JudgeReason> for Reason {
+impl From<JudgeReason> for ResultReason {
     fn from(reason: JudgeReason) -> Self {
         Self::Judge(reason)
     }

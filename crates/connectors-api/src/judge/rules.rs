@@ -10,7 +10,7 @@ use crate::{AccessResource, Permission};
 
 /// One rule of the Role to be written. The policy cannot choose its API group and its resource name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GrantedRule {
+pub struct RenderedRule {
     /// Verbs, as in the policy.
     pub verbs: Vec<String>,
     /// Each is about the asking pod.
@@ -64,7 +64,7 @@ impl NoRules {
 
 /// The rules of a policy, independent of the asking pod.
 #[derive(Debug)]
-pub(super) struct Rules(Vec<Result<RuleTemplate, NoRules>>);
+pub(super) struct RuleTemplates(Vec<Result<RuleTemplate, NoRules>>);
 
 #[derive(Debug)]
 struct RuleTemplate {
@@ -72,7 +72,7 @@ struct RuleTemplate {
     resources: Vec<Result<ResourceTemplate, ResourceTemplateError>>,
 }
 
-impl Rules {
+impl RuleTemplates {
     pub(super) fn of(permissions: GrantedPermissions) -> Self {
         let rules = permissions.role_template.rules;
         Self(rules.into_iter().map(read).collect())
@@ -83,7 +83,7 @@ impl Rules {
         &self,
         permission: Permission,
         data: &TemplateData,
-    ) -> Result<Vec<GrantedRule>, NoRules> {
+    ) -> Result<Vec<RenderedRule>, NoRules> {
         let Self(rules) = self;
         if rules.is_empty() {
             return Err(NoRules::Empty);
@@ -119,7 +119,7 @@ fn read(rule: RoleRule) -> Result<RuleTemplate, NoRules> {
 }
 
 impl RuleTemplate {
-    fn render(&self, permission: Permission, data: &TemplateData) -> Result<GrantedRule, NoRules> {
+    fn render(&self, permission: Permission, data: &TemplateData) -> Result<RenderedRule, NoRules> {
         let render = |template: &Result<ResourceTemplate, ResourceTemplateError>| {
             let resource = template.as_ref().map_err(Clone::clone)?.render(data)?;
             if resource.permission == permission {
@@ -131,7 +131,7 @@ impl RuleTemplate {
                 })
             }
         };
-        Ok(GrantedRule {
+        Ok(RenderedRule {
             verbs: self.verbs.clone(),
             resources: self
                 .resources

@@ -13,8 +13,8 @@ use crate::reason::AccessCheckReady::{
 };
 
 /// One policy with one check of config maps, in the pod's namespace.
-pub(super) fn question() -> Question {
-    Question {
+pub(super) fn question() -> PolicyQuestion {
+    PolicyQuestion {
         policy: json!({
             "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
             "metadata": {"name": "policy", "namespace": "devops", "uid": "policy-uid"},
@@ -56,11 +56,11 @@ pub(super) fn gate(name: &str, state: &str) -> Value {
 }
 
 /// With a policy that was not parsed before.
-pub(super) fn prepare(question: Question) -> Result<Prepared, JudgeError> {
+pub(super) fn prepare(question: PolicyQuestion) -> Result<Prepared, JudgeError> {
     super::prepare(question.read()?)
 }
 
-impl Question {
+impl PolicyQuestion {
     pub(super) fn found(mut self, objects: impl IntoIterator<Item = Value>) -> Self {
         let objects = objects.into_iter().collect();
         self.candidates.insert("gate".to_owned(), objects);
@@ -92,7 +92,7 @@ impl Judgement {
     }
 
     pub(super) fn said(&self) -> (AccessCheckReady, JudgeReason) {
-        let Reason::Judge(reason) = self.only().reason else {
+        let ResultReason::Judge(reason) = self.only().reason else {
             panic!("{self:?}");
         };
         (self.only().verdict, reason)
@@ -129,7 +129,7 @@ fn an_approved_object_passes_and_the_pod_gets_its_rule() {
             message: "ConfigMap devops/a is approved".to_owned(),
             objects: vec![object],
         }],
-        rules: Some(Ok(vec![GrantedRule {
+        rules: Some(Ok(vec![RenderedRule {
             verbs: vec!["*".to_owned()],
             resources: vec![crate::AccessResource::pod(
                 crate::Permission::Apis,
@@ -306,7 +306,7 @@ fn what_is_being_deleted_counts_as_deleted_before_the_grant() {
 
 #[test]
 fn labels_that_cannot_be_made_fail_the_check() {
-    type Change = fn(&mut Question);
+    type Change = fn(&mut PolicyQuestion);
     let changes: [Change; 4] = [
         |it| it.context["metadata"]["labels"] = json!({}),
         |it| it.context["metadata"]["labels"]["run"] = "".into(),

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::object::{Object, Owner, is_set, text};
+use super::object::{ControllerRef, Object, is_set, text};
 use super::results::Values;
-use super::{Absent, LineageReason, Missing, RunKind, Step, Stop, refused};
+use super::{Absent, LineageReason, LineageStep, MissingLink, RunKind, Stop, refused};
 use crate::access_request::Approval;
 
 /// Group and version of the kind.
@@ -25,7 +25,7 @@ const MOST_APPROVERS: usize = 1_000;
 /// An approver as the gate knows it: whether it is a group, and its name.
 type Listed<'a> = (bool, &'a str);
 
-pub(super) fn is_of_the_gate(approval: &Object<'_>) -> Step {
+pub(super) fn is_of_the_gate(approval: &Object<'_>) -> LineageStep {
     if approval.is_kind(API_VERSION, KIND) {
         return Ok(());
     }
@@ -36,7 +36,7 @@ pub(super) fn is_of_the_gate(approval: &Object<'_>) -> Step {
 }
 
 /// Approval and pod are in one namespace.
-pub(super) fn is_beside(approval: &Object<'_>, pod: &Object<'_>) -> Step {
+pub(super) fn is_beside(approval: &Object<'_>, pod: &Object<'_>) -> LineageStep {
     if approval.namespace != pod.namespace {
         let message = format!("{approval} is in another namespace than the pod");
         return refused(LineageReason::OtherNamespace, message);
@@ -45,7 +45,7 @@ pub(super) fn is_beside(approval: &Object<'_>, pod: &Object<'_>) -> Step {
 }
 
 /// The CustomRun that controls the approval. The gate gives both one name.
-pub(super) fn owner<'a>(approval: &Object<'a>) -> Step<Owner<'a>> {
+pub(super) fn owner<'a>(approval: &Object<'a>) -> LineageStep<ControllerRef<'a>> {
     let Some(owner) = approval.controller(RunKind::CustomRun) else {
         let message = format!("no CustomRun controls {approval}");
         return refused(LineageReason::ApprovalWithoutCustomRun, message);
@@ -61,7 +61,7 @@ pub(super) fn owner<'a>(approval: &Object<'a>) -> Step<Owner<'a>> {
 }
 
 /// The approval is the one that the CustomRun asks for.
-pub(super) fn check(approval: &Object<'_>, custom_run: &Object<'_>) -> Step {
+pub(super) fn check(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
     approval.is_not_going()?;
     asks_for_approval(custom_run)?;
     is_not_older(approval, custom_run)?;
@@ -71,7 +71,7 @@ pub(super) fn check(approval: &Object<'_>, custom_run: &Object<'_>) -> Step {
 }
 
 /// The gate makes ApprovalTasks for no other custom tasks.
-fn asks_for_approval(custom_run: &Object<'_>) -> Step {
+fn asks_for_approval(custom_run: &Object<'_>) -> LineageStep {
     let reference = (
         custom_run.text("/spec/customRef/apiVersion"),
         custom_run.text("/spec/customRef/kind"),
@@ -83,7 +83,7 @@ fn asks_for_approval(custom_run: &Object<'_>) -> Step {
     Ok(())
 }
 
-fn is_not_older(approval: &Object<'_>, custom_run: &Object<'_>) -> Step {
+fn is_not_older(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
     if approval.is_older_than(custom_run) {
         let message = format!("{approval} was created before {custom_run}");
         return refused(LineageReason::ApprovalOlderThanCustomRun, message);
@@ -93,7 +93,7 @@ fn is_not_older(approval: &Object<'_>, custom_run: &Object<'_>) -> Step {
 
 /// The gate lets approvers decide after the CustomRun was cancelled. A CustomRun fails for a rejection and for a timeout;
 /// an approval that says otherwise was changed afterwards.
-fn is_open(approval: &Object<'_>, custom_run: &Object<'_>) -> Step {
+fn is_open(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
     let has_failed =
         custom_run.succeeded() == Some(false) && approval.text("/status/state") != "rejected";
     if is_set(custom_run.value, "/spec/status") || has_failed {
@@ -103,7 +103,7 @@ fn is_open(approval: &Object<'_>, custom_run: &Object<'_>) -> Step {
     Ok(())
 }
 
-fn has_approvers(approval: &Object<'_>, custom_run: &Object<'_>) -> Step {
+fn has_approvers(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
     let wanted = wanted_approvers(custom_run);
     let listed = listed_approvers(approval);
     if wanted.is_none() || wanted != listed {
@@ -170,7 +170,7 @@ fn is_group(entry: &Value) -> Option<bool> {
     }
 }
 
-fn has_count(approval: &Object<'_>, custom_run: &Object<'_>) -> Step {
+fn has_count(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
     let wanted = match parameter(custom_run, "numberOfApprovalsRequired") {
         None => Some(1),
         Some(value) => value.as_str().and_then(|it| it.parse::<u64>().ok()),
@@ -224,7 +224,7 @@ fn folded(key: &str) -> String {
 }
 
 /// The decision of the approvers.
-pub(super) fn decision(approval: &Object<'_>) -> Step<Vec<Approval>> {
+pub(super) fn decision(approval: &Object<'_>) -> LineageStep<Vec<Approval>> {
     if !is_unambiguous(approval.value) {
         let message = format!("{approval} has fields that differ in nothing but case");
         return refused(LineageReason::AmbiguousFields, message);
@@ -232,7 +232,7 @@ pub(super) fn decision(approval: &Object<'_>) -> Step<Vec<Approval>> {
     match approval.text("/status/state") {
         "approved" => quorum(approval),
         "rejected" => rejection(approval),
-        "" | "pending" if is_text_or_absent(approval) => Err(Stop::Waiting(vec![Missing {
+        "" | "pending" if is_text_or_absent(approval) => Err(Stop::Waiting(vec![MissingLink {
             api_version: API_VERSION,
             kind: KIND,
             namespace: approval.namespace.to_owned(),
@@ -253,7 +253,7 @@ fn is_text_or_absent(approval: &Object<'_>) -> bool {
 }
 
 /// A rejection that no approver gave is the gate's timeout.
-fn rejection<T>(approval: &Object<'_>) -> Step<T> {
+fn rejection<T>(approval: &Object<'_>) -> LineageStep<T> {
     // The gate records who said yes before the time was over.
     let mut responses = approval.list("/status/approversResponse").iter();
     let was_refused = responses.any(|it| {
@@ -269,7 +269,7 @@ fn rejection<T>(approval: &Object<'_>) -> Step<T> {
 
 /// Enough different users said yes, and none said no: counted from what each of them wrote. An entry of a group counts
 /// through its members alone, each once.
-fn quorum(approval: &Object<'_>) -> Step<Vec<Approval>> {
+fn quorum(approval: &Object<'_>) -> LineageStep<Vec<Approval>> {
     let approvers = approving(approval);
     let have = u64::try_from(approvers.len()).unwrap_or(0);
     let need = count(approval).unwrap_or(u64::MAX).max(1);

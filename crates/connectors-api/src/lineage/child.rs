@@ -7,20 +7,25 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::object::{Object, Owner, list, text};
+use super::object::{ControllerRef, Object, list, text};
 use super::proof::Proof;
-use super::{LineageReason, RunKind, Step, content, matrix, names, refused, run};
+use super::{LineageReason, LineageStep, RunKind, content, matrix, names, refused, run};
 
 /// The field that lists the children.
 const CHILDREN: &str = "status.childReferences";
 
 impl<'a> Proof<'a> {
     /// Proves a child of the run, and what its parameters are made from.
-    pub(super) fn child(&mut self, kind: RunKind, child: &Object<'a>) -> Step {
+    pub(super) fn child(&mut self, kind: RunKind, child: &Object<'a>) -> LineageStep {
         self.child_at(kind, child, 0)
     }
 
-    pub(super) fn child_at(&mut self, kind: RunKind, child: &Object<'a>, depth: u32) -> Step {
+    pub(super) fn child_at(
+        &mut self,
+        kind: RunKind,
+        child: &Object<'a>,
+        depth: u32,
+    ) -> LineageStep {
         if self.proven.contains_key(&(kind, child.name)) {
             return Ok(());
         }
@@ -60,7 +65,11 @@ impl<'a> Proof<'a> {
     }
 
     /// The run lists the CustomRun of an approval.
-    pub(super) fn asks_for(&mut self, approval: &Object<'_>, owner: Owner<'_>) -> Step {
+    pub(super) fn asks_for(
+        &mut self,
+        approval: &Object<'_>,
+        owner: ControllerRef<'_>,
+    ) -> LineageStep {
         // Less than a step for each child: the number of strangers has no limit.
         self.spend(self.children.len() / 8 + self.tasks().count() + 1)?;
         let kind = RunKind::CustomRun;
@@ -79,7 +88,7 @@ impl<'a> Proof<'a> {
 
     /// The labels by which policies select an approval are those of its run and pipeline task. The gate's webhook lets
     /// every approver change them.
-    pub(super) fn is_labelled(&self, approval: &Object<'_>) -> Step {
+    pub(super) fn is_labelled(&self, approval: &Object<'_>) -> LineageStep {
         let mut entries = self.entries(RunKind::CustomRun, approval.name);
         let task = entries.next().map(|it| text(it, "/pipelineTaskName"));
         let labels = [
@@ -111,7 +120,7 @@ impl<'a> Proof<'a> {
     }
 
     /// The pipeline task for which the run lists a child.
-    fn task_of(&self, kind: RunKind, child: &Object<'_>) -> Step<&'a Value> {
+    fn task_of(&self, kind: RunKind, child: &Object<'_>) -> LineageStep<&'a Value> {
         let mut entries = self.entries(kind, child.name);
         let Some(entry) = entries.next() else {
             return self.not_listed(kind, child.name);
@@ -131,7 +140,7 @@ impl<'a> Proof<'a> {
     }
 
     /// A new child is listed a moment later. A child under a name that no pipeline task derives is a stranger.
-    fn not_listed<T>(&self, kind: RunKind, child: &str) -> Step<T> {
+    fn not_listed<T>(&self, kind: RunKind, child: &str) -> LineageStep<T> {
         let mut makers = self.makers(kind, child).peekable();
         let kind = kind.as_str();
         if makers.peek().is_none() {
@@ -147,7 +156,7 @@ impl<'a> Proof<'a> {
     }
 
     /// The pipeline task has no child but those that it calls for.
-    fn are_not_too_many(&self, kind: RunKind, task: &Value, names: &[String]) -> Step {
+    fn are_not_too_many(&self, kind: RunKind, task: &Value, names: &[String]) -> LineageStep {
         let name = text(task, "/name");
         let called_for: BTreeSet<_> = names.iter().map(String::as_str).collect();
         let mut seen = BTreeSet::new();
@@ -168,7 +177,7 @@ impl<'a> Proof<'a> {
 }
 
 /// The run controls the child, by UID.
-fn is_owned(kind: RunKind, child: &Object<'_>, run: &Object<'_>) -> Step {
+fn is_owned(kind: RunKind, child: &Object<'_>, run: &Object<'_>) -> LineageStep {
     let owner = run::owner(kind, child)?;
     if owner.uid != run.uid || owner.name != run.name {
         let message = format!("{child} belongs to another PipelineRun than {run}");
@@ -178,7 +187,7 @@ fn is_owned(kind: RunKind, child: &Object<'_>, run: &Object<'_>) -> Step {
 }
 
 /// The API server sets creation times: a child that is older than its run took the name in advance.
-fn is_not_older(child: &Object<'_>, run: &Object<'_>) -> Step {
+fn is_not_older(child: &Object<'_>, run: &Object<'_>) -> LineageStep {
     if child.is_older_than(run) {
         let message = format!("{child} was created before {run}");
         return refused(LineageReason::ChildOlderThanRun, message);
@@ -187,7 +196,7 @@ fn is_not_older(child: &Object<'_>, run: &Object<'_>) -> Step {
 }
 
 /// The pipeline task makes children of that kind.
-fn makes(task: &Value, kind: RunKind, child: &Object<'_>) -> Step {
+fn makes(task: &Value, kind: RunKind, child: &Object<'_>) -> LineageStep {
     if content::kind_of(task) != Some(kind) {
         let message = format!(
             "pipeline task {} does not make {child}",
@@ -199,7 +208,7 @@ fn makes(task: &Value, kind: RunKind, child: &Object<'_>) -> Step {
 }
 
 /// A task that `when` left out has no child.
-fn is_not_skipped(task: &Value, run: &Object<'_>) -> Step {
+fn is_not_skipped(task: &Value, run: &Object<'_>) -> LineageStep {
     let name = text(task, "/name");
     let skipped = list(run.value, "/status/skippedTasks");
     if skipped.iter().any(|it| text(it, "/name") == name) {
@@ -210,7 +219,7 @@ fn is_not_skipped(task: &Value, run: &Object<'_>) -> Step {
 }
 
 /// The place of a child among those of its pipeline task.
-fn has_derived_name(child: &Object<'_>, names: &[String]) -> Step<usize> {
+fn has_derived_name(child: &Object<'_>, names: &[String]) -> LineageStep<usize> {
     match names.iter().position(|it| it == child.name) {
         Some(index) => Ok(index),
         None => refused(

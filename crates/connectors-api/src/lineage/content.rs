@@ -9,7 +9,9 @@ use super::matrix::Combination;
 use super::object::{Object, is_set, list, text};
 use super::proof::Proof;
 use super::references::{has_lists, is_template};
-use super::{LineageReason, RunKind, Step, both, matrix, pod_template, refused, run, workspaces};
+use super::{
+    LineageReason, LineageStep, RunKind, both, matrix, pod_template, refused, run, workspaces,
+};
 
 /// The deepest nesting that is compared.
 const DEEPEST: u32 = 64;
@@ -69,7 +71,7 @@ pub(super) fn check(
     task: &Value,
     combination: &Combination,
     depth: u32,
-) -> Step {
+) -> LineageStep {
     has_settings(child, task)?;
     has_service_account(child, task, &proof.run)?;
     let template = pod_template::check(proof, kind, child, task, depth);
@@ -83,7 +85,7 @@ pub(super) fn check(
 }
 
 /// The child has no setting that the pipeline task does not give it.
-fn has_settings(child: &Object<'_>, task: &Value) -> Step {
+fn has_settings(child: &Object<'_>, task: &Value) -> LineageStep {
     let fields = child.value.get("spec").and_then(Value::as_object);
     let knows =
         |(name, value): (&String, &Value)| value.is_null() || KNOWN.contains(&name.as_str());
@@ -104,7 +106,7 @@ fn has_settings(child: &Object<'_>, task: &Value) -> Step {
 }
 
 /// The service account of `taskRunSpecs`, or else of `taskRunTemplate`. Admission fills in the default of both.
-fn has_service_account(child: &Object<'_>, task: &Value, run: &Object<'_>) -> Step {
+fn has_service_account(child: &Object<'_>, task: &Value, run: &Object<'_>) -> LineageStep {
     let own = pod_template::specs_of(run, text(task, "/name"));
     let own = own.map(|it| text(it, "/serviceAccountName"));
     let own = own.filter(|it| !it.is_empty()).last();
@@ -130,7 +132,7 @@ fn has_params(
     task: &Value,
     combination: &Combination,
     depth: u32,
-) -> Step {
+) -> LineageStep {
     let params = proof.resolved(task, list(task, "/params"), depth)?;
     proof.spend(params.len() + child.list("/spec/params").len())?;
     let all = matrix::parameters(combination, params.into_iter().collect());
@@ -142,13 +144,18 @@ fn has_params(
     Ok(())
 }
 
-fn other_task<T>(child: &Object<'_>) -> Step<T> {
+fn other_task<T>(child: &Object<'_>) -> LineageStep<T> {
     let message = format!("{child} runs another task than its pipeline task says");
     refused(LineageReason::OtherTask, message)
 }
 
 /// A CustomRun refers to what the pipeline task refers to.
-fn has_custom_ref(proof: &mut Proof<'_>, child: &Object<'_>, task: &Value, depth: u32) -> Step {
+fn has_custom_ref(
+    proof: &mut Proof<'_>,
+    child: &Object<'_>,
+    task: &Value,
+    depth: u32,
+) -> LineageStep {
     let is_other = is_set(child.value, "/spec/taskRef") || is_set(child.value, "/spec/taskSpec");
     match (task.get("taskRef"), child.value.pointer("/spec/customRef")) {
         (Some(wanted), Some(found)) if !is_other => {
@@ -159,7 +166,7 @@ fn has_custom_ref(proof: &mut Proof<'_>, child: &Object<'_>, task: &Value, depth
 }
 
 /// A TaskRun refers to the task that the pipeline task refers to, or embeds the one that it embeds.
-fn has_task(proof: &mut Proof<'_>, child: &Object<'_>, task: &Value, depth: u32) -> Step {
+fn has_task(proof: &mut Proof<'_>, child: &Object<'_>, task: &Value, depth: u32) -> LineageStep {
     let get = |value: &'_ Value, pointer: &str| {
         value.pointer(pointer).filter(|it| !it.is_null()).cloned()
     };
@@ -191,7 +198,7 @@ fn is_ref(
     task: &Value,
     (wanted, found): (&Value, &Value),
     depth: u32,
-) -> Step {
+) -> LineageStep {
     let fields = |value: &Value| {
         let fields = value.as_object().cloned().unwrap_or_default();
         let is_default = |name: &str, value: &Value| {
@@ -225,7 +232,7 @@ pub(super) fn is_same(
     task: &Value,
     (wanted, found): (&Value, &Value),
     (depth, nesting): (u32, u32),
-) -> Step<bool> {
+) -> LineageStep<bool> {
     proof.spend(1)?;
     if nesting > DEEPEST {
         let message = format!("pipeline task {} is nested too deeply", text(task, "/name"));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::object::{list, text};
 use super::proof::Proof;
 use super::results::{Values, copied};
-use super::{LineageReason, Step, refused};
+use super::{LineageReason, LineageStep, refused};
 
 /// More combinations are not looked at. Tekton's own default is 256.
 const MOST_COMBINATIONS: usize = 256;
@@ -28,7 +28,7 @@ pub(super) fn combinations(
     proof: &mut Proof<'_>,
     task: &Value,
     depth: u32,
-) -> Step<Vec<Combination>> {
+) -> LineageStep<Vec<Combination>> {
     let params = list(task, "/matrix/params");
     let include = list(task, "/matrix/include");
     if params.is_empty() && include.is_empty() {
@@ -68,7 +68,7 @@ pub(super) fn combinations(
     Ok(combinations)
 }
 
-fn unreadable<T>(task: &Value) -> Step<T> {
+fn unreadable<T>(task: &Value) -> LineageStep<T> {
     let message = format!(
         "the matrix of pipeline task {} cannot be read",
         text(task, "/name")
@@ -82,7 +82,7 @@ fn multiplied(
     before: Vec<Combination>,
     name: &str,
     values: &[Value],
-) -> Step<Vec<Combination>> {
+) -> LineageStep<Vec<Combination>> {
     let before = if before.is_empty() {
         vec![Combination::new()]
     } else {
@@ -111,7 +111,7 @@ fn included(
     alone: bool,
     mut combinations: Vec<Combination>,
     added: Vec<Combination>,
-) -> Step<Vec<Combination>> {
+) -> LineageStep<Vec<Combination>> {
     if alone {
         return Ok(added);
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Absent, LineageReason, MOST_OBJECTS, Missing, Step, Stop, refused};
+use super::{Absent, LineageReason, LineageStep, MOST_OBJECTS, MissingLink, Stop, refused};
 use crate::object_ref::ObjectRef;
 
 /// The API group of Tekton Pipelines.
@@ -68,7 +68,7 @@ pub(super) struct Object<'a> {
 
 /// A reference to the controller of an object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Owner<'a> {
+pub(super) struct ControllerRef<'a> {
     pub(super) name: &'a str,
     pub(super) uid: &'a str,
 }
@@ -103,7 +103,7 @@ pub(super) fn is_set(value: &Value, pointer: &str) -> bool {
 
 impl<'a> Object<'a> {
     /// The object, if its identity is complete.
-    pub(super) fn read(value: &'a Value) -> Step<Self> {
+    pub(super) fn read(value: &'a Value) -> LineageStep<Self> {
         let unreadable = || {
             let message = "an object lacks apiVersion, kind, namespace, name, UID, resourceVersion or \
                            creationTimestamp";
@@ -163,12 +163,12 @@ impl<'a> Object<'a> {
     }
 
     /// The controller, if it is the only one and of that kind.
-    pub(super) fn controller(&self, kind: RunKind) -> Option<Owner<'a>> {
+    pub(super) fn controller(&self, kind: RunKind) -> Option<ControllerRef<'a>> {
         let owners = self.list("/metadata/ownerReferences").iter();
         let is_controller = |it: &&Value| it.pointer("/controller") == Some(&Value::Bool(true));
         let mut controllers = owners.filter(is_controller);
         let owner = controllers.next().filter(|it| kind.is(it))?;
-        let owner = Owner {
+        let owner = ControllerRef {
             name: text(owner, "/name"),
             uid: text(owner, "/uid"),
         };
@@ -181,7 +181,7 @@ impl<'a> Object<'a> {
         self.created < other.created
     }
 
-    pub(super) fn is_not_going(&self) -> Step {
+    pub(super) fn is_not_going(&self) -> LineageStep {
         if is_set(self.value, "/metadata/deletionTimestamp") {
             let message = format!("{self} is being deleted");
             return refused(LineageReason::BeingDeleted, message);
@@ -201,8 +201,8 @@ impl<'a> Object<'a> {
     }
 
     /// A wait for a field of an object of one of the kinds between pod and approval.
-    pub(super) fn lacks<T>(&self, kind: RunKind, field: &'static str) -> Step<T> {
-        Err(Stop::Waiting(vec![Missing {
+    pub(super) fn lacks<T>(&self, kind: RunKind, field: &'static str) -> LineageStep<T> {
+        Err(Stop::Waiting(vec![MissingLink {
             api_version: kind.api_version(),
             kind: kind.as_str(),
             namespace: self.namespace.to_owned(),
@@ -214,13 +214,13 @@ impl<'a> Object<'a> {
 }
 
 /// The objects between pod and approval.
-pub(super) struct Store<'a> {
+pub(super) struct LinkObjects<'a> {
     namespace: &'a str,
     objects: BTreeMap<(RunKind, &'a str), Object<'a>>,
 }
 
-impl<'a> Store<'a> {
-    pub(super) fn read(values: &'a [Value], namespace: &'a str) -> Step<Self> {
+impl<'a> LinkObjects<'a> {
+    pub(super) fn read(values: &'a [Value], namespace: &'a str) -> LineageStep<Self> {
         if values.len() > MOST_OBJECTS {
             let message = format!("more than {MOST_OBJECTS} objects are between pod and approval");
             return refused(LineageReason::TooLarge, message);
@@ -248,9 +248,14 @@ impl<'a> Store<'a> {
     }
 
     /// The object of a name, or a wait for it.
-    pub(super) fn named(&self, kind: RunKind, name: &str, uid: Option<&str>) -> Step<Object<'a>> {
+    pub(super) fn named(
+        &self,
+        kind: RunKind,
+        name: &str,
+        uid: Option<&str>,
+    ) -> LineageStep<Object<'a>> {
         self.objects.get(&(kind, name)).copied().ok_or_else(|| {
-            Stop::Waiting(vec![Missing {
+            Stop::Waiting(vec![MissingLink {
                 api_version: kind.api_version(),
                 kind: kind.as_str(),
                 namespace: self.namespace.to_owned(),
@@ -262,7 +267,7 @@ impl<'a> Store<'a> {
     }
 
     /// The owner, exactly.
-    pub(super) fn owned(&self, kind: RunKind, owner: Owner<'_>) -> Step<Object<'a>> {
+    pub(super) fn owned(&self, kind: RunKind, owner: ControllerRef<'_>) -> LineageStep<Object<'a>> {
         let object = self.named(kind, owner.name, Some(owner.uid))?;
         if object.uid != owner.uid {
             let message = format!("{object} is not the one that the owner reference means");

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::object::{Object, Store};
-use super::{LineageReason, RunKind, Step, names, refused};
+use super::object::{LinkObjects, Object};
+use super::{LineageReason, LineageStep, RunKind, names, refused};
 
 /// The service account of a pod that names none.
 const DEFAULT: &str = "default";
 
-pub(super) fn is_a_pod(pod: &Object<'_>) -> Step {
+pub(super) fn is_a_pod(pod: &Object<'_>) -> LineageStep {
     if pod.is_kind("v1", "Pod") {
         return Ok(());
     }
@@ -16,7 +16,7 @@ pub(super) fn is_a_pod(pod: &Object<'_>) -> Step {
 }
 
 /// The TaskRun that controls the pod.
-pub(super) fn task_run<'a>(pod: &Object<'a>, store: &Store<'a>) -> Step<Object<'a>> {
+pub(super) fn task_run<'a>(pod: &Object<'a>, store: &LinkObjects<'a>) -> LineageStep<Object<'a>> {
     let Some(owner) = pod.controller(RunKind::TaskRun) else {
         let message = format!("no TaskRun controls {pod}");
         return refused(LineageReason::PodWithoutTaskRun, message);
@@ -25,14 +25,14 @@ pub(super) fn task_run<'a>(pod: &Object<'a>, store: &Store<'a>) -> Step<Object<'
 }
 
 /// The pod is what the TaskRun runs now.
-pub(super) fn check(pod: &Object<'_>, task_run: &Object<'_>) -> Step {
+pub(super) fn check(pod: &Object<'_>, task_run: &Object<'_>) -> LineageStep {
     is_not_older(pod, task_run)?;
     still_runs(task_run)?;
     is_current(pod, task_run)?;
     runs_as(pod, task_run)
 }
 
-fn is_not_older(pod: &Object<'_>, task_run: &Object<'_>) -> Step {
+fn is_not_older(pod: &Object<'_>, task_run: &Object<'_>) -> LineageStep {
     if pod.is_older_than(task_run) {
         let message = format!("{pod} was created before {task_run}");
         return refused(LineageReason::PodOlderThanTaskRun, message);
@@ -41,7 +41,7 @@ fn is_not_older(pod: &Object<'_>, task_run: &Object<'_>) -> Step {
 }
 
 /// While a TaskRun runs, Tekton re-creates a pod that is deleted. Afterwards another pod can take its place.
-fn still_runs(task_run: &Object<'_>) -> Step {
+fn still_runs(task_run: &Object<'_>) -> LineageStep {
     if task_run.succeeded().is_some() {
         return refused(LineageReason::TaskRunDone, format!("{task_run} has ended"));
     }
@@ -51,7 +51,7 @@ fn still_runs(task_run: &Object<'_>) -> Step {
 /// The pod's name is the one that Tekton wrote down, and the one that it derives: an account that may write the status of
 /// a TaskRun can name a pod of its own there. Between two attempts none is written down; the number of earlier ones is
 /// that of `retriesStatus`.
-fn is_current(pod: &Object<'_>, task_run: &Object<'_>) -> Step {
+fn is_current(pod: &Object<'_>, task_run: &Object<'_>) -> LineageStep {
     let attempt = task_run.list("/status/retriesStatus").len();
     let current = task_run.text("/status/podName");
     let is_another = !current.is_empty() && current != pod.name;
@@ -78,7 +78,7 @@ fn derived_name(task_run: &Object<'_>, attempt: usize) -> Option<String> {
     is_attempt.then(|| names::child(task_run.name, &suffix))
 }
 
-fn runs_as(pod: &Object<'_>, task_run: &Object<'_>) -> Step {
+fn runs_as(pod: &Object<'_>, task_run: &Object<'_>) -> LineageStep {
     let name = |object: &Object<'_>, pointer| match object.text(pointer) {
         "" => DEFAULT.to_owned(),
         name => name.to_owned(),

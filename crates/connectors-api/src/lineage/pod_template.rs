@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::object::{Object, list, text};
 use super::proof::Proof;
-use super::{LineageReason, RunKind, Step, content, refused};
+use super::{LineageReason, LineageStep, RunKind, content, refused};
 
 /// The fields whose entries are joined by name.
 const BY_NAME: [&str; 2] = ["env", "volumes"];
@@ -28,7 +28,7 @@ pub(super) fn check(
     child: &Object<'_>,
     task: &Value,
     depth: u32,
-) -> Step {
+) -> LineageStep {
     let other = || {
         let message = format!("{child} has another pod template than its run gives it");
         refused(LineageReason::OtherPodTemplate, message)

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::object::{Object, Store, is_set, text};
-use super::{LineageReason, RunKind, Step, refused};
+use super::object::{LinkObjects, Object, is_set, text};
+use super::{LineageReason, LineageStep, RunKind, refused};
 use crate::object_ref::ObjectRef;
 
 /// The most pipeline tasks of a run.
@@ -17,7 +17,7 @@ pub(super) const DEEPEST: u32 = 16;
 
 pub(super) struct Proof<'a> {
     pub(super) run: Object<'a>,
-    pub(super) store: Store<'a>,
+    pub(super) store: LinkObjects<'a>,
     /// The pipeline tasks by name, those of `finally` too.
     tasks: BTreeMap<&'a str, &'a Value>,
     /// `status.childReferences`.
@@ -28,7 +28,11 @@ pub(super) struct Proof<'a> {
 }
 
 impl<'a> Proof<'a> {
-    pub(super) fn of(run: Object<'a>, store: Store<'a>, left: &'a mut usize) -> Step<Self> {
+    pub(super) fn of(
+        run: Object<'a>,
+        store: LinkObjects<'a>,
+        left: &'a mut usize,
+    ) -> LineageStep<Self> {
         if !is_set(run.value, "/status/pipelineSpec") {
             return run.lacks(RunKind::PipelineRun, "status.pipelineSpec");
         }
@@ -65,7 +69,7 @@ impl<'a> Proof<'a> {
     }
 
     /// Takes steps from what is left.
-    pub(super) fn spend(&mut self, steps: usize) -> Step {
+    pub(super) fn spend(&mut self, steps: usize) -> LineageStep {
         match self.left.checked_sub(steps) {
             Some(left) => {
                 *self.left = left;

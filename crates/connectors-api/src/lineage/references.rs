@@ -7,14 +7,14 @@ use serde_json::Value;
 pub(super) struct Reference<'a> {
     pub(super) task: &'a str,
     pub(super) result: &'a str,
-    pub(super) part: Part<'a>,
+    pub(super) part: ResultPart<'a>,
     /// The reference as it is written.
     pub(super) written: &'a str,
 }
 
 /// The part of a result that a reference means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part<'a> {
+pub(super) enum ResultPart<'a> {
     Whole,
     All,
     At(usize),
@@ -90,11 +90,11 @@ impl<'a> Reference<'a> {
             return None;
         };
         let (result, part) = match (result.strip_suffix(']'), key) {
-            (None, None) => (result, Part::Whole),
-            (None, Some(key)) => (result, Part::Key(key)),
+            (None, None) => (result, ResultPart::Whole),
+            (None, Some(key)) => (result, ResultPart::Key(key)),
             (Some(indexed), None) => match indexed.split_once('[')? {
-                (result, "*") => (result, Part::All),
-                (result, index) => (result, Part::At(index.parse().ok()?)),
+                (result, "*") => (result, ResultPart::All),
+                (result, index) => (result, ResultPart::At(index.parse().ok()?)),
             },
             (Some(_), Some(_)) => return None,
         };
@@ -140,7 +140,7 @@ mod tests {
                 written,
             })
         };
-        let whole = || b(Part::Whole, "$(tasks.a.results.b)");
+        let whole = || b(ResultPart::Whole, "$(tasks.a.results.b)");
         for (text, expected) in [
             ("", vec![Piece::Text("")]),
             ("plain", vec![Piece::Text("plain")]),
@@ -151,15 +151,15 @@ mod tests {
             ("$(tasks.a.results.b)", vec![whole()]),
             (
                 "$(tasks.a.results.b[*])",
-                vec![b(Part::All, "$(tasks.a.results.b[*])")],
+                vec![b(ResultPart::All, "$(tasks.a.results.b[*])")],
             ),
             (
                 "$(tasks.a.results.b[12])",
-                vec![b(Part::At(12), "$(tasks.a.results.b[12])")],
+                vec![b(ResultPart::At(12), "$(tasks.a.results.b[12])")],
             ),
             (
                 "$(tasks.a.results.b.c)",
-                vec![b(Part::Key("c"), "$(tasks.a.results.b.c)")],
+                vec![b(ResultPart::Key("c"), "$(tasks.a.results.b.c)")],
             ),
             (
                 "x$(tasks.a.results.b)$(context.pipelineTask.retries)y",

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use super::object::{Object, text};
 use super::proof::{DEEPEST, Proof};
-use super::references::{Part, Piece, RETRIES, Reference, pieces};
-use super::{LineageReason, RunKind, Step, both, matrix, names, refused};
+use super::references::{Piece, RETRIES, Reference, ResultPart, pieces};
+use super::{LineageReason, LineageStep, RunKind, both, matrix, names, refused};
 
 /// The bytes of a text that are copied in one step.
 const COPIED: usize = 32;
@@ -42,7 +42,7 @@ impl<'a> Values<'a> {
     }
 }
 
-fn unresolved<T>(task: &Value) -> Step<T> {
+fn unresolved<T>(task: &Value) -> LineageStep<T> {
     let message = format!(
         "a value of pipeline task {} cannot be resolved: only results of other tasks can",
         text(task, "/name")
@@ -57,7 +57,7 @@ impl<'a> Proof<'a> {
         task: &Value,
         params: &[Value],
         depth: u32,
-    ) -> Step<Vec<(String, Value)>> {
+    ) -> LineageStep<Vec<(String, Value)>> {
         if Values::of_list(params).is_none() {
             return unresolved(task);
         }
@@ -75,7 +75,7 @@ impl<'a> Proof<'a> {
     }
 
     /// A value of a parameter with results filled in.
-    fn resolved_value(&mut self, task: &Value, value: &Value, depth: u32) -> Step<Value> {
+    fn resolved_value(&mut self, task: &Value, value: &Value, depth: u32) -> LineageStep<Value> {
         match value {
             Value::String(text) => match pieces(text).as_slice() {
                 [Piece::Reference(reference)] => self.referred(task, reference, depth),
@@ -104,7 +104,7 @@ impl<'a> Proof<'a> {
     }
 
     /// The items that an item of a list stands for: those of a result that is a list, else one text.
-    fn resolved_item(&mut self, task: &Value, item: &Value, depth: u32) -> Step<Vec<Value>> {
+    fn resolved_item(&mut self, task: &Value, item: &Value, depth: u32) -> LineageStep<Vec<Value>> {
         let Value::String(text) = item else {
             self.spend(copied(item))?;
             return Ok(vec![item.clone()]);
@@ -118,7 +118,12 @@ impl<'a> Proof<'a> {
     }
 
     /// A text in which every reference is one text.
-    pub(super) fn resolved_text(&mut self, task: &Value, text: &str, depth: u32) -> Step<String> {
+    pub(super) fn resolved_text(
+        &mut self,
+        task: &Value,
+        text: &str,
+        depth: u32,
+    ) -> LineageStep<String> {
         self.spend(text.len() / 64 + 1)?;
         let mut all = String::new();
         for piece in pieces(text) {
@@ -139,7 +144,12 @@ impl<'a> Proof<'a> {
 
     /// A text of an embedded task, in which Tekton fills in less: an item of a list, a whole list within a text and
     /// other variables stay as they are written.
-    pub(super) fn embedded_text(&mut self, task: &Value, text: &str, depth: u32) -> Step<String> {
+    pub(super) fn embedded_text(
+        &mut self,
+        task: &Value,
+        text: &str,
+        depth: u32,
+    ) -> LineageStep<String> {
         self.spend(text.len() / 64 + 1)?;
         let mut all = String::new();
         for piece in pieces(text) {
@@ -147,11 +157,11 @@ impl<'a> Proof<'a> {
                 Piece::Text(text) | Piece::Unknown(text) => all.push_str(text),
                 Piece::Retries => all.extend(["$(", RETRIES, ")"]),
                 Piece::Reference(reference) => match reference.part {
-                    Part::Whole | Part::Key(_) => {
+                    ResultPart::Whole | ResultPart::Key(_) => {
                         let value = self.referred(task, &reference, depth)?;
                         all.push_str(value.as_str().unwrap_or(reference.written));
                     }
-                    Part::All | Part::At(_) => all.push_str(reference.written),
+                    ResultPart::All | ResultPart::At(_) => all.push_str(reference.written),
                 },
             }
         }
@@ -164,13 +174,13 @@ impl<'a> Proof<'a> {
         task: &Value,
         item: &Value,
         depth: u32,
-    ) -> Step<Vec<Value>> {
+    ) -> LineageStep<Vec<Value>> {
         let Value::String(text) = item else {
             self.spend(copied(item))?;
             return Ok(vec![item.clone()]);
         };
         if let [Piece::Reference(reference)] = pieces(text).as_slice()
-            && matches!(reference.part, Part::Whole | Part::All)
+            && matches!(reference.part, ResultPart::Whole | ResultPart::All)
             && let Value::Array(items) = self.referred(task, reference, depth)?
         {
             return Ok(items);
@@ -179,7 +189,12 @@ impl<'a> Proof<'a> {
     }
 
     /// What a reference means.
-    fn referred(&mut self, task: &Value, reference: &Reference<'_>, depth: u32) -> Step<Value> {
+    fn referred(
+        &mut self,
+        task: &Value,
+        reference: &Reference<'_>,
+        depth: u32,
+    ) -> LineageStep<Value> {
         let Reference {
             task: of,
             result,
@@ -188,13 +203,12 @@ impl<'a> Proof<'a> {
         } = reference;
         let value = self.result(task, of, result, depth + 1)?;
         let value = match (part, value) {
-            (Part::Whole, value) | (Part::All, value @ (Value::Array(_) | Value::Object(_))) => {
-                Some(value)
-            }
-            (Part::At(index), Value::Array(mut items)) => {
+            (ResultPart::Whole, value)
+            | (ResultPart::All, value @ (Value::Array(_) | Value::Object(_))) => Some(value),
+            (ResultPart::At(index), Value::Array(mut items)) => {
                 (*index < items.len()).then(|| items.swap_remove(*index))
             }
-            (Part::Key(key), Value::Object(mut fields)) => fields.remove(*key),
+            (ResultPart::Key(key), Value::Object(mut fields)) => fields.remove(*key),
             _ => None,
         };
         match value {
@@ -204,7 +218,7 @@ impl<'a> Proof<'a> {
     }
 
     /// The result of another task, from its proven children.
-    fn result(&mut self, task: &Value, of: &str, result: &str, depth: u32) -> Step<Value> {
+    fn result(&mut self, task: &Value, of: &str, result: &str, depth: u32) -> LineageStep<Value> {
         if depth > DEEPEST {
             let message =
                 format!("pipeline task {of} depends on results in too many steps, or on its own");
@@ -254,7 +268,7 @@ impl<'a> Proof<'a> {
     }
 
     /// A child that has ended, proven.
-    fn finished(&mut self, kind: RunKind, name: &str, depth: u32) -> Step<Object<'a>> {
+    fn finished(&mut self, kind: RunKind, name: &str, depth: u32) -> LineageStep<Object<'a>> {
         let child = self.store.named(kind, name, None)?;
         self.child_at(kind, &child, depth)?;
         if child.succeeded().is_none() {

@@ -8,7 +8,7 @@ mod properties;
 mod shape;
 mod world;
 
-use super::{Absent, LineageReason, Unproven, Verdict, judge};
+use super::{Absent, LineageReason, LineageVerdict, Unproven, judge};
 pub(crate) use world::World;
 
 use shape::Shape;
@@ -29,27 +29,27 @@ impl World {
         shape.world()
     }
 
-    fn judged(&self) -> Verdict {
+    fn judged(&self) -> LineageVerdict {
         judge(&self.question())
     }
 
     /// The reason for which the world is refused.
     fn refused(&self) -> LineageReason {
         match self.judged() {
-            Verdict::Refused(refusal) => refusal.reason,
-            other @ (Verdict::Proven(_) | Verdict::Waiting(_)) => panic!("{other:?}"),
+            LineageVerdict::Refused(refusal) => refusal.reason,
+            other @ (LineageVerdict::Proven(_) | LineageVerdict::Waiting(_)) => panic!("{other:?}"),
         }
     }
 
     fn is_proven(&self) -> bool {
-        matches!(self.judged(), Verdict::Proven(_))
+        matches!(self.judged(), LineageVerdict::Proven(_))
     }
 }
 
 #[test]
 fn an_honest_run_is_proven_with_every_object_and_approver() {
     let world = Shape::default().world();
-    let Verdict::Proven(evidence) = world.judged() else {
+    let LineageVerdict::Proven(evidence) = world.judged() else {
         panic!("{:?}", world.judged());
     };
     let names: Vec<_> = evidence
@@ -137,7 +137,7 @@ fn what_a_controller_has_not_written_yet_is_waited_for() {
         let mut world = Shape::default().world();
         change(&mut world);
         let verdict = world.judged();
-        let Verdict::Waiting(missing) = &verdict else {
+        let LineageVerdict::Waiting(missing) = &verdict else {
             panic!("{verdict:?}");
         };
         assert!(

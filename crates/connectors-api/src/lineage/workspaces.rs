@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::object::{Object, is_set, list, text};
 use super::proof::Proof;
-use super::{LineageReason, Step, content, refused};
+use super::{LineageReason, LineageStep, content, refused};
 use crate::hex;
 
 /// The parts of a digest that name a claim.
@@ -34,7 +34,12 @@ const LEFT: [&str; 5] = [
 ];
 
 /// The child has the workspaces that run and pipeline task give it.
-pub(super) fn check(proof: &mut Proof<'_>, child: &Object<'_>, task: &Value, depth: u32) -> Step {
+pub(super) fn check(
+    proof: &mut Proof<'_>,
+    child: &Object<'_>,
+    task: &Value,
+    depth: u32,
+) -> LineageStep {
     let run = proof.run;
     let found = child.list("/spec/workspaces");
     let declared = list(task, "/workspaces");
@@ -72,7 +77,7 @@ pub(super) fn check(proof: &mut Proof<'_>, child: &Object<'_>, task: &Value, dep
     Ok(())
 }
 
-fn other<T>(child: &Object<'_>) -> Step<T> {
+fn other<T>(child: &Object<'_>) -> LineageStep<T> {
     let message = format!("{child} has other workspaces than run and pipeline task give it");
     refused(LineageReason::OtherWorkspaces, message)
 }
@@ -100,7 +105,7 @@ impl Binding<'_> {
         name: &str,
         found: &Value,
         depth: u32,
-    ) -> Step<bool> {
+    ) -> LineageStep<bool> {
         let mut found = found.as_object().cloned().unwrap_or_default();
         let path = match found.remove("subPath") {
             Some(Value::String(path)) => clean(&path),
@@ -138,7 +143,13 @@ impl Binding<'_> {
     /// True when a child's path is that of the binding and that of the pipeline task. The latter is part of
     /// `status.pipelineSpec`, with parameters filled in. Tekton leaves a result in it as it is written unless another
     /// field of the pipeline task refers to it too, and a result in the former while its task has not ended.
-    fn is_path(self, proof: &mut Proof<'_>, task: &Value, found: &str, depth: u32) -> Step<bool> {
+    fn is_path(
+        self,
+        proof: &mut Proof<'_>,
+        task: &Value,
+        found: &str,
+        depth: u32,
+    ) -> LineageStep<bool> {
         let mut given = Value::from(text(self.given, "/subPath"));
         fill(proof, &mut given)?;
         let run = proof.run;
@@ -172,7 +183,7 @@ impl Binding<'_> {
 
 /// Puts the run's parameters into the texts of a binding where Tekton does. Those that the run does not give, but the
 /// pipeline has a default for, stay as they are written.
-fn fill(proof: &mut Proof<'_>, value: &mut Value) -> Step {
+fn fill(proof: &mut Proof<'_>, value: &mut Value) -> LineageStep {
     match value {
         Value::String(text) if text.contains("$(params") => {
             *text = filled(proof, text)?;
@@ -194,7 +205,7 @@ fn fill(proof: &mut Proof<'_>, value: &mut Value) -> Step {
 }
 
 /// A text with the parameters that the run gives, by each of the ways to write them.
-fn filled(proof: &mut Proof<'_>, written: &str) -> Step<String> {
+fn filled(proof: &mut Proof<'_>, written: &str) -> LineageStep<String> {
     let given = list(proof.run.value, "/spec/params");
     let names = given.iter().map(|param| match param.get("value") {
         Some(Value::Array(items)) => items.len(),

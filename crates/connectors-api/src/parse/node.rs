@@ -18,7 +18,7 @@ pub(super) struct Node<'de>(pub(super) &'de Value);
 
 /// The problem with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Problem {
+pub(super) enum ValueProblem {
     UnknownField {
         field: String,
         known: &'static [&'static str],
@@ -32,7 +32,7 @@ pub(super) enum Problem {
 /// Below this similarity a suggestion would confuse more than it helps.
 const SIMILAR: f64 = 0.75;
 
-impl Problem {
+impl ValueProblem {
     pub(super) fn unknown_field(&self) -> Option<&str> {
         match self {
             Self::UnknownField { field, .. } => Some(field),
@@ -62,7 +62,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ValueProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownField { known, .. } => match self.suggestion() {
@@ -80,9 +80,9 @@ impl fmt::Display for Problem {
     }
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for ValueProblem {}
 
-impl de::Error for Problem {
+impl de::Error for ValueProblem {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self::Invalid(message.to_string())
     }
@@ -99,7 +99,7 @@ impl de::Error for Problem {
     }
 }
 
-impl<'de> IntoDeserializer<'de, Problem> for Node<'de> {
+impl<'de> IntoDeserializer<'de, ValueProblem> for Node<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -108,11 +108,11 @@ impl<'de> IntoDeserializer<'de, Problem> for Node<'de> {
 }
 
 impl<'de> Deserializer<'de> for Node<'de> {
-    type Error = Problem;
+    type Error = ValueProblem;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueProblem> {
         match self.0 {
-            Value::Null => Err(Problem::Null),
+            Value::Null => Err(ValueProblem::Null),
             Value::Bool(bool) => visitor.visit_bool(*bool),
             Value::Number(number) => number.deserialize_any(visitor).map_err(de::Error::custom),
             Value::String(text) => visitor.visit_borrowed_str(text),
@@ -128,9 +128,9 @@ impl<'de> Deserializer<'de> for Node<'de> {
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueProblem> {
         if self.0.is_null() {
-            Err(Problem::Null)
+            Err(ValueProblem::Null)
         } else {
             visitor.visit_some(self)
         }
@@ -140,7 +140,7 @@ impl<'de> Deserializer<'de> for Node<'de> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Problem> {
+    ) -> Result<V::Value, ValueProblem> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -149,15 +149,15 @@ impl<'de> Deserializer<'de> for Node<'de> {
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Problem> {
+    ) -> Result<V::Value, ValueProblem> {
         match self.0 {
-            Value::Null => Err(Problem::Null),
+            Value::Null => Err(ValueProblem::Null),
             Value::String(word) => word
                 .as_str()
                 .into_deserializer()
                 .deserialize_enum(name, variants, visitor),
             Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Err(
-                Problem::Invalid(format!("must be one of {}", variants.join(", "))),
+                ValueProblem::Invalid(format!("must be one of {}", variants.join(", "))),
             ),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Accepts, Applies, Asker, Labels, NamespaceKeys, Requesters, Wanted};
+use super::{Applies, Asker, Labels, NamespaceKeys, RequesterMatch, Requesters, WantedConnector};
 use super::{applies, gives_standing};
 use crate::config::DefaultRequesters;
 use crate::testing::nearly;
@@ -51,7 +51,7 @@ impl Asks {
             namespace_labels: Some(&home),
         };
         let class = labels("class", &self.class);
-        let wanted = Wanted {
+        let wanted = WantedConnector {
             connector: &self.connector,
             labels: &class,
             permission: Permission::Apis,
@@ -77,7 +77,7 @@ impl Asks {
         [
             asks == Applies::Yes,
             stands == Some(Applies::Yes),
-            compiled == Accepts::Yes,
+            compiled == RequesterMatch::Yes,
         ]
     }
 }

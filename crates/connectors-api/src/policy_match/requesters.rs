@@ -13,7 +13,7 @@ use crate::config::DefaultRequesters;
 
 /// Whether an asker is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accepts {
+pub enum RequesterMatch {
     /// The asker is not accepted.
     No,
     /// It depends on labels or on a setting that are not known.
@@ -22,7 +22,7 @@ pub enum Accepts {
     Yes,
 }
 
-impl Accepts {
+impl RequesterMatch {
     fn both(self, other: Self) -> Self {
         match (self, other) {
             (Self::No, _) | (_, Self::No) => Self::No,
@@ -42,7 +42,7 @@ impl Accepts {
     }
 }
 
-impl From<bool> for Accepts {
+impl From<bool> for RequesterMatch {
     fn from(accepts: bool) -> Self {
         if accepts { Self::Yes } else { Self::No }
     }
@@ -133,7 +133,7 @@ impl Requesters {
         policy_namespace: &str,
         asker: Asker<'_>,
         default: Option<DefaultRequesters>,
-    ) -> Accepts {
+    ) -> RequesterMatch {
         let Asker {
             namespace, name, ..
         } = asker;
@@ -142,8 +142,8 @@ impl Requesters {
             return match default {
                 Some(default) => accepts(default).into(),
                 // The wider default includes the narrower one.
-                None if accepts(DefaultRequesters::Namespace) => Accepts::Yes,
-                None => Accepts::Unknown,
+                None if accepts(DefaultRequesters::Namespace) => RequesterMatch::Yes,
+                None => RequesterMatch::Unknown,
             };
         }
         let accounts = self.accounts.get(namespace);
@@ -151,11 +151,11 @@ impl Requesters {
             || self.namespaces.contains(namespace)
             || accounts.is_some_and(|accounts| accounts.contains(name));
         if is_listed {
-            return Accepts::Yes;
+            return RequesterMatch::Yes;
         }
         let selected = self.selectors.iter();
         let selected = selected.map(|it| it.accepts(policy_namespace, asker));
-        selected.fold(Accepts::No, Accepts::either)
+        selected.fold(RequesterMatch::No, RequesterMatch::either)
     }
 
     /// The upper bound of comparisons of one lookup.
@@ -167,14 +167,14 @@ impl Requesters {
 }
 
 impl BySelector {
-    fn accepts(&self, policy_namespace: &str, asker: Asker<'_>) -> Accepts {
+    fn accepts(&self, policy_namespace: &str, asker: Asker<'_>) -> RequesterMatch {
         let Self { account, namespace } = self;
         let in_namespace = match namespace {
-            None => Accepts::from(asker.namespace == policy_namespace),
+            None => RequesterMatch::from(asker.namespace == policy_namespace),
             Some(selector) => selected(selector, asker.namespace_labels),
         };
         let by_label = match account {
-            None => Accepts::Yes,
+            None => RequesterMatch::Yes,
             Some(selector) => selected(selector, asker.labels),
         };
         in_namespace.both(by_label)
@@ -190,8 +190,10 @@ impl BySelector {
     }
 }
 
-fn selected(selector: &LabelSelector, labels: Option<&super::Labels>) -> Accepts {
-    labels.map_or(Accepts::Unknown, |labels| selector.matches(labels).into())
+fn selected(selector: &LabelSelector, labels: Option<&super::Labels>) -> RequesterMatch {
+    labels.map_or(RequesterMatch::Unknown, |labels| {
+        selector.matches(labels).into()
+    })
 }
 
 #[cfg(test)]
@@ -202,7 +204,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::policy_match::{Applies, Wanted, applies};
+    use crate::policy_match::{Applies, WantedConnector, applies};
     use crate::{AccessPolicySpec, Permission};
 
     fn spec(requesters: Option<Vec<Value>>) -> AccessPolicySpec {
@@ -262,7 +264,7 @@ mod tests {
             let spec = spec(subjects);
             let (account, home, none) = (labels(account), labels(home), BTreeMap::new());
             let asker = |labels, namespace_labels| Asker { namespace, name, labels, namespace_labels };
-            let wanted = Wanted { connector: "c", labels: &none, permission: Permission::Apis };
+            let wanted = WantedConnector { connector: "c", labels: &none, permission: Permission::Apis };
             let known = asker(Some(&account), Some(&home));
             let truth = applies(&spec, "own", wanted, known, default) == Applies::Yes;
             let compiled = requesters(&spec);
@@ -270,7 +272,7 @@ mod tests {
             for asker in [known, asker(None, Some(&home)), asker(Some(&account), None), asker(None, None)] {
                 for default in [None, Some(default)] {
                     let said = compiled.accept("own", asker, default);
-                    prop_assert!(said == Accepts::Unknown || said == truth.into(), "{said:?} {truth}");
+                    prop_assert!(said == RequesterMatch::Unknown || said == truth.into(), "{said:?} {truth}");
                 }
             }
         }
@@ -293,15 +295,21 @@ mod tests {
         };
         assert_eq!(
             asked(vec![by_both.clone()], "a", Some(&x)),
-            Accepts::Unknown
+            RequesterMatch::Unknown
         );
-        assert_eq!(asked(vec![by_both.clone()], "a", Some(&y)), Accepts::No);
-        assert_eq!(asked(vec![by_both.clone()], "a", None), Accepts::Unknown);
-        assert_eq!(asked(vec![at_home.clone()], "a", None), Accepts::No);
-        assert_eq!(asked(vec![at_home], "own", None), Accepts::Unknown);
+        assert_eq!(
+            asked(vec![by_both.clone()], "a", Some(&y)),
+            RequesterMatch::No
+        );
+        assert_eq!(
+            asked(vec![by_both.clone()], "a", None),
+            RequesterMatch::Unknown
+        );
+        assert_eq!(asked(vec![at_home.clone()], "a", None), RequesterMatch::No);
+        assert_eq!(asked(vec![at_home], "own", None), RequesterMatch::Unknown);
         let named = json!({"kind": "ServiceAccount", "name": "ci", "namespace": "a"});
-        assert_eq!(asked(vec![by_both, named], "a", None), Accepts::Yes);
-        assert_eq!(asked(vec![], "own", None), Accepts::No);
+        assert_eq!(asked(vec![by_both, named], "a", None), RequesterMatch::Yes);
+        assert_eq!(asked(vec![], "own", None), RequesterMatch::No);
         let unnamed = requesters(&spec(None));
         let from = |namespace| Asker {
             namespace,
@@ -309,8 +317,14 @@ mod tests {
             labels: None,
             namespace_labels: None,
         };
-        assert_eq!(unnamed.accept("own", from("own"), None), Accepts::Yes);
-        assert_eq!(unnamed.accept("own", from("a"), None), Accepts::Unknown);
+        assert_eq!(
+            unnamed.accept("own", from("own"), None),
+            RequesterMatch::Yes
+        );
+        assert_eq!(
+            unnamed.accept("own", from("a"), None),
+            RequesterMatch::Unknown
+        );
     }
 
     #[test]

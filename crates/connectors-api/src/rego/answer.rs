@@ -10,7 +10,7 @@ const LONGEST_MESSAGE: usize = 1024;
 
 /// The answer of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ModuleOutput {
     /// The state of the object according to the module.
     pub state: ObjectState,
     /// The module's explanation, shortened to what a status can hold.
@@ -19,7 +19,7 @@ pub struct Answer {
 
 /// The reason why the output of a module is not an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum AnswerError {
+pub enum ModuleOutputError {
     /// No rule applies.
     #[error("output is undefined for this object; give it an else or a default")]
     Undefined,
@@ -40,12 +40,14 @@ pub enum AnswerError {
     Message,
 }
 
-impl Answer {
-    pub(super) fn read(output: &Value) -> Result<Self, AnswerError> {
+impl ModuleOutput {
+    pub(super) fn read(output: &Value) -> Result<Self, ModuleOutputError> {
         if matches!(output, Value::Undefined) {
-            return Err(AnswerError::Undefined);
+            return Err(ModuleOutputError::Undefined);
         }
-        let fields = output.as_object().map_err(|_| AnswerError::NotAnObject)?;
+        let fields = output
+            .as_object()
+            .map_err(|_| ModuleOutputError::NotAnObject)?;
         let (mut state, mut message) = (None, None);
         for (name, value) in fields.iter() {
             match (name, value) {
@@ -56,16 +58,18 @@ impl Answer {
                 (Value::String(name), Value::String(text)) if &**name == "message" => {
                     message = Some(text);
                 }
-                (Value::String(name), _) if &**name == "state" => return Err(AnswerError::State),
-                (Value::String(name), _) if &**name == "message" => {
-                    return Err(AnswerError::Message);
+                (Value::String(name), _) if &**name == "state" => {
+                    return Err(ModuleOutputError::State);
                 }
-                _ => return Err(AnswerError::UnknownField),
+                (Value::String(name), _) if &**name == "message" => {
+                    return Err(ModuleOutputError::Message);
+                }
+                _ => return Err(ModuleOutputError::UnknownField),
             }
         }
         let word = state.map_or("", |word| word);
         Ok(Self {
-            state: ObjectState::from_word(word).ok_or(AnswerError::TooLong)?,
+            state: ObjectState::from_word(word).ok_or(ModuleOutputError::TooLong)?,
             message: message.map(|text| shortened(text)),
         })
     }

@@ -77,11 +77,11 @@ fn collect(tree: &Value, root: &str, fields: &mut BTreeSet<String>) -> bool {
         Value::Array(items) => items.iter().all(|item| collect(item, root, fields)),
         Value::Object(node) => {
             match step(tree, root) {
-                Some(Step::Field(field)) => {
+                Some(ReadStep::Field(field)) => {
                     fields.insert(field.to_owned());
                     return true;
                 }
-                Some(Step::Computed) => return false,
+                Some(ReadStep::Computed) => return false,
                 None => {}
             }
             !is_variable(tree, root) && node.values().all(|part| collect(part, root, fields))
@@ -91,14 +91,14 @@ fn collect(tree: &Value, root: &str, fields: &mut BTreeSet<String>) -> bool {
 }
 
 /// The target of one step from the root.
-enum Step<'a> {
+enum ReadStep<'a> {
     /// A field with a literal name.
     Field(&'a str),
     /// A field with a computed name.
     Computed,
 }
 
-impl<'a> Step<'a> {
+impl<'a> ReadStep<'a> {
     fn to(field: Option<&'a Value>) -> Self {
         let name = field.and_then(Value::as_str);
         name.map_or(Self::Computed, Self::Field)
@@ -106,18 +106,18 @@ impl<'a> Step<'a> {
 }
 
 /// The step, if the node is a reference of one step from the root.
-fn step<'a>(node: &'a Value, root: &str) -> Option<Step<'a>> {
+fn step<'a>(node: &'a Value, root: &str) -> Option<ReadStep<'a>> {
     if let Some(dot) = node.get("RefDot")
         && is_variable(dot.get("refr")?, root)
     {
-        return Some(Step::to(dot.pointer("/field/1")));
+        return Some(ReadStep::to(dot.pointer("/field/1")));
     }
     if let Some(bracket) = node.get("RefBrack")
         && is_variable(bracket.get("refr")?, root)
     {
         let index = bracket.get("index")?;
         let text = index.get("String").or_else(|| index.get("RawString"));
-        return Some(Step::to(text.and_then(|text| text.get("value"))));
+        return Some(ReadStep::to(text.and_then(|text| text.get("value"))));
     }
     None
 }
@@ -147,7 +147,7 @@ impl<'de> Visitor<'de> for Taken<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Rego, A::Error> {
         let mut taken = BTreeMap::new();
-        while let Some(wanted) = map.next_key_seed(Wanted(self.0))? {
+        while let Some(wanted) = map.next_key_seed(WantedField(self.0))? {
             match wanted {
                 // Of two fields with the same name the last one counts, as usual in JSON.
                 Some(field) => {
@@ -163,9 +163,9 @@ impl<'de> Visitor<'de> for Taken<'_> {
 }
 
 /// Parses the name of a field, and returns it if it is among the wanted ones.
-struct Wanted<'a>(&'a BTreeSet<String>);
+struct WantedField<'a>(&'a BTreeSet<String>);
 
-impl<'de, 'a> DeserializeSeed<'de> for Wanted<'a> {
+impl<'de, 'a> DeserializeSeed<'de> for WantedField<'a> {
     type Value = Option<&'a str>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -173,7 +173,7 @@ impl<'de, 'a> DeserializeSeed<'de> for Wanted<'a> {
     }
 }
 
-impl<'a> Visitor<'_> for Wanted<'a> {
+impl<'a> Visitor<'_> for WantedField<'a> {
     type Value = Option<&'a str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,13 +15,13 @@ fn output(expression: &str) -> CheckModule {
     parse(&format!("package approval\noutput := {expression}")).unwrap()
 }
 
-fn ask(module: &CheckModule, object: &serde_json::Value) -> Result<Answer, EvaluationError> {
+fn ask(module: &CheckModule, object: &serde_json::Value) -> Result<ModuleOutput, EvaluationError> {
     module.evaluate(object, &json!({}))
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "compared with results")]
-fn said(state: &str, message: Option<&str>) -> Result<Answer, EvaluationError> {
-    Ok(Answer {
+fn said(state: &str, message: Option<&str>) -> Result<ModuleOutput, EvaluationError> {
+    Ok(ModuleOutput {
         state: ObjectState::from_word(state).unwrap(),
         message: message.map(str::to_owned),
     })
@@ -87,7 +87,7 @@ fn the_module_of_the_source_document_reads_the_duck_type() {
         assert_eq!(ask(&module, &object), said(state, None), "{object}");
     }
     let error = ask(&module, &json!({"status": {"state": true}}));
-    assert_eq!(error, Err(AnswerError::State.into()));
+    assert_eq!(error, Err(ModuleOutputError::State.into()));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_module_sees_both_objects_and_nothing_of_the_last_evaluation() {
 
 #[test]
 fn only_the_exact_form_is_an_answer() {
-    use AnswerError::{Message, NotAnObject, State, TooLong, UnknownField};
+    use ModuleOutputError::{Message, NotAnObject, State, TooLong, UnknownField};
     for (expression, error) in [
         ("\"approved\"", NotAnObject),
         ("true", NotAnObject),
@@ -146,7 +146,7 @@ fn only_the_exact_form_is_an_answer() {
         parse("package approval\noutput := {\"state\": \"approved\"} if input.yes").unwrap();
     assert_eq!(
         ask(&undefined, &json!({})),
-        Err(AnswerError::Undefined.into())
+        Err(ModuleOutputError::Undefined.into())
     );
     assert_eq!(
         ask(&undefined, &json!({"yes": true})),

@@ -3,13 +3,13 @@
 
 mod brackets;
 
-use super::path::{Path, Step, begins_descendants, breaks_key, is_plain};
-use super::{Expression, LONGEST, Part, TemplateError, TemplateProblem, root};
+use super::path::{Path, PathStep, begins_descendants, breaks_key, is_plain};
+use super::{Expression, LONGEST, TemplateError, TemplatePart, TemplateProblem, root};
 
 type Parsed<T> = Result<T, TemplateError>;
 
 /// Splits a template into texts and paths.
-pub(super) fn parts(text: &str) -> Parsed<Vec<Part>> {
+pub(super) fn parts(text: &str) -> Parsed<Vec<TemplatePart>> {
     let mut cursor = Cursor { text, at: 0 };
     if text.is_empty() {
         return Err(cursor.error(TemplateProblem::Empty));
@@ -24,7 +24,7 @@ pub(super) fn parts(text: &str) -> Parsed<Vec<Part>> {
     loop {
         let plain = cursor.take_until('{');
         if !plain.is_empty() {
-            parts.push(Part::Text(plain.to_owned()));
+            parts.push(TemplatePart::Text(plain.to_owned()));
         }
         if cursor.peek().is_none() {
             return Ok(parts);
@@ -95,21 +95,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// Parses from the opening to the closing brace.
-    fn action(&mut self) -> Parsed<Part> {
+    fn action(&mut self) -> Parsed<TemplatePart> {
         let open = *self;
         self.require("{")?;
         self.skip_spaces();
         let begin = *self;
         let part = match self.expect()? {
             '}' => return Err(self.error(TemplateProblem::NoPath)),
-            '"' | '\'' => Part::Text(self.quoted_text()?),
+            '"' | '\'' => TemplatePart::Text(self.quoted_text()?),
             _ => {
                 self.known_word()?;
                 let steps = self.path()?;
                 let (steps, respelled) =
                     root::canonical(steps).ok_or_else(|| begin.error(TemplateProblem::Root))?;
                 let path = Path::new(steps).map_err(|problem| begin.error(problem))?;
-                Part::Path(Expression {
+                TemplatePart::Path(Expression {
                     written: String::new(),
                     path,
                     respelled,
@@ -119,8 +119,8 @@ impl<'a> Cursor<'a> {
         self.skip_spaces();
         self.require("}")?;
         Ok(match part {
-            Part::Text(text) => Part::Text(text),
-            Part::Path(expression) => Part::Path(Expression {
+            TemplatePart::Text(text) => TemplatePart::Text(text),
+            TemplatePart::Path(expression) => TemplatePart::Path(Expression {
                 written: self
                     .text
                     .get(open.at..self.at)
@@ -143,7 +143,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn path(&mut self) -> Parsed<Vec<Step>> {
+    fn path(&mut self) -> Parsed<Vec<PathStep>> {
         let begin = *self;
         let _ = self.eat("$") || self.eat("@");
         let steps = self.steps()?;
@@ -153,16 +153,16 @@ impl<'a> Cursor<'a> {
         Ok(steps)
     }
 
-    fn steps(&mut self) -> Parsed<Vec<Step>> {
+    fn steps(&mut self) -> Parsed<Vec<PathStep>> {
         let mut steps = Vec::new();
         loop {
             steps.push(if self.eat("..") {
-                Step::Descendants(self.descendants()?)
+                PathStep::Descendants(self.descendants()?)
             } else if self.eat(".") {
                 if self.eat("*") {
-                    Step::Wildcard
+                    PathStep::Wildcard
                 } else {
-                    Step::Field(self.name(is_plain)?)
+                    PathStep::Field(self.name(is_plain)?)
                 }
             } else if self.eat("[") {
                 self.brackets()?

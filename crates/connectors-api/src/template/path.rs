@@ -14,12 +14,12 @@ pub(super) const MOST_STEPS: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
     /// Each step with its translation, a query of one segment.
-    pub(super) steps: Vec<(Step, JpQuery)>,
+    pub(super) steps: Vec<(PathStep, JpQuery)>,
 }
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     /// `.name` and `['name']`.
     Field(String),
     /// `.*`: every field of an object, every item of a list.
@@ -49,13 +49,13 @@ pub(super) enum Selector {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
     /// Fields and indexes, relative to the item.
-    pub(super) path: Vec<Step>,
+    pub(super) path: Vec<PathStep>,
     /// If there is none, the path must exist.
-    pub(super) comparison: Option<(Operator, Literal)>,
+    pub(super) comparison: Option<(FilterOperator, Literal)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Operator(pub(super) &'static str);
+pub(super) struct FilterOperator(pub(super) &'static str);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Literal {
@@ -64,7 +64,7 @@ pub(super) enum Literal {
     Bool(bool),
 }
 
-impl Operator {
+impl FilterOperator {
     /// Longer operators first, because `<` is a prefix of `<=`.
     pub(super) const ALL: [Self; 6] = [
         Self("=="),
@@ -84,8 +84,11 @@ impl Path {
     /// The label key, if the path leads to one label of the object.
     pub(super) fn label(&self) -> Option<&str> {
         let names = self.steps.iter().map(|(step, _)| match step {
-            Step::Field(name) => Some(name.as_str()),
-            Step::Wildcard | Step::Brackets(_) | Step::Descendants(_) | Step::Filter(_) => None,
+            PathStep::Field(name) => Some(name.as_str()),
+            PathStep::Wildcard
+            | PathStep::Brackets(_)
+            | PathStep::Descendants(_)
+            | PathStep::Filter(_) => None,
         });
         match names.collect::<Option<Vec<_>>>()?.as_slice() {
             ["object", "metadata", "labels", label] => Some(label),
@@ -94,12 +97,12 @@ impl Path {
     }
 
     /// Translates all steps in one pass of the RFC 9535 parser.
-    pub(super) fn new(steps: Vec<Step>) -> Result<Self, TemplateProblem> {
+    pub(super) fn new(steps: Vec<PathStep>) -> Result<Self, TemplateProblem> {
         // Parsing is the expensive part, so the limit is checked first.
-        if steps.iter().map(Step::weight).sum::<usize>() > MOST_STEPS {
+        if steps.iter().map(PathStep::weight).sum::<usize>() > MOST_STEPS {
             return Err(TemplateProblem::TooManySteps);
         }
-        let text: String = steps.iter().map(Step::rfc9535).collect();
+        let text: String = steps.iter().map(PathStep::rfc9535).collect();
         let query = parse_json_path(&format!("${text}"))
             .map_err(|error| TemplateProblem::Translation(error.to_string()))?;
         if query.segments.len() != steps.len() {
@@ -114,15 +117,15 @@ impl Path {
 
     /// The number of steps that the path counts as in a policy.
     pub(super) fn weight(&self) -> usize {
-        self.steps().map(Step::weight).sum()
+        self.steps().map(PathStep::weight).sum()
     }
 
-    pub(super) fn steps(&self) -> impl Iterator<Item = &Step> {
+    pub(super) fn steps(&self) -> impl Iterator<Item = &PathStep> {
         self.steps.iter().map(|(step, _)| step)
     }
 }
 
-impl Step {
+impl PathStep {
     /// A step counts once, plus once for each further item that it names.
     fn weight(&self) -> usize {
         match self {
@@ -162,10 +165,12 @@ impl Step {
                 match comparison {
                     None => format!("[?@{path}]"),
                     // In RFC 9535 an absent value is unequal; kubectl skips it.
-                    Some((Operator("!="), value)) => {
+                    Some((FilterOperator("!="), value)) => {
                         format!("[?@{path} && @{path}!={}]", value.rfc9535())
                     }
-                    Some((Operator(word), value)) => format!("[?@{path}{word}{}]", value.rfc9535()),
+                    Some((FilterOperator(word), value)) => {
+                        format!("[?@{path}{word}{}]", value.rfc9535())
+                    }
                 }
             }
         }
@@ -228,7 +233,7 @@ impl fmt::Display for Path {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for PathStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(name) if name.contains('.') && !name.contains(breaks_key) => {
@@ -247,7 +252,7 @@ impl fmt::Display for Step {
             Self::Filter(Condition { path, comparison }) => {
                 f.write_str("[?(@")?;
                 path.iter().try_for_each(|step| step.fmt(f))?;
-                if let Some((Operator(word), value)) = comparison {
+                if let Some((FilterOperator(word), value)) = comparison {
                     write!(f, "{word}{}", value.rfc9535())?;
                 }
                 f.write_str(")]")

@@ -5,7 +5,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    Expression, Part, RenderError, RenderProblem, Template, TemplateData, TemplateError, Warning,
+    Expression, RenderError, RenderProblem, Template, TemplateData, TemplateError, TemplatePart,
+    Warning,
 };
 use crate::Permission;
 use crate::access_resource::{AccessResource, AccessResourceError, POD};
@@ -68,7 +69,7 @@ impl ResourceTemplate {
         let mut behind_path = None;
         for part in &template.parts {
             match part {
-                Part::Text(text) => {
+                TemplatePart::Text(text) => {
                     if let Some(path) = behind_path.take()
                         && !text.starts_with('/')
                     {
@@ -76,7 +77,7 @@ impl ResourceTemplate {
                     }
                     shape.push_str(text);
                 }
-                Part::Path(path) => {
+                TemplatePart::Path(path) => {
                     if !shape.ends_with('/') {
                         return Err(out_of_place(path));
                     }

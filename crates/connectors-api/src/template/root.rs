@@ -1,10 +1,10 @@
 //! The root of a path: `.object` in the canonical form, or one of the other spellings of the source document.
 
-use super::path::{Path, Step};
+use super::path::{Path, PathStep};
 
 /// The steps of a path under the canonical root, and whether the spelling changed. None for another root.
-pub(super) fn canonical(mut steps: Vec<Step>) -> Option<(Vec<Step>, bool)> {
-    let names: Vec<_> = steps.iter().map_while(Step::field).collect();
+pub(super) fn canonical(mut steps: Vec<PathStep>) -> Option<(Vec<PathStep>, bool)> {
+    let names: Vec<_> = steps.iter().map_while(PathStep::field).collect();
     let (pod, skipped) = match *names.as_slice() {
         // A field `pod` of the pod has no canonical form, because the path is another spelling of the pod.
         ["object", "pod", "pod", ..] | ["pod", "pod", ..] => return None,
@@ -17,14 +17,14 @@ pub(super) fn canonical(mut steps: Vec<Step>) -> Option<(Vec<Step>, bool)> {
     let metadata =
         pod && steps.len() == skipped + 1 && matches!(names[skipped..], ["name" | "namespace"]);
     let root = ["object"].into_iter().chain(metadata.then_some("metadata"));
-    steps.splice(..skipped, root.map(|name| Step::Field(name.to_owned())));
+    steps.splice(..skipped, root.map(|name| PathStep::Field(name.to_owned())));
     Some((steps, pod))
 }
 
 impl Path {
     /// True for the canonical path of a field of the object's metadata.
     pub(super) fn is_metadata(&self, field: &str) -> bool {
-        let names: Vec<_> = self.steps().map(Step::field).collect();
+        let names: Vec<_> = self.steps().map(PathStep::field).collect();
         names == [Some("object"), Some("metadata"), Some(field)]
     }
 }

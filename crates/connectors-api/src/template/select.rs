@@ -4,7 +4,7 @@ use jsonpath_rust::query::{QueryRef, js_path_process};
 use serde_json::Value;
 
 use super::RenderProblem;
-use super::path::{Condition, Literal, Path, Selector, Step};
+use super::path::{Condition, Literal, Path, PathStep, Selector};
 use crate::check_state::kind;
 
 /// The limit of values to visit for all templates of one policy. Steps multiply: `..a..a..a` on a deep
@@ -60,7 +60,7 @@ impl Path {
     }
 }
 
-impl Step {
+impl PathStep {
     /// Checks the value as kubectl does before it takes this step. Spends for the values to be visited.
     fn demand(&self, value: &Value, budget: &mut Budget) -> Result<(), RenderProblem> {
         match self {
@@ -126,12 +126,12 @@ impl Condition {
             let Some(found) = value else { break };
             step.demand(found, budget)?;
             value = match step {
-                Step::Field(name) => found.get(name),
-                Step::Brackets(selectors) => match (&selectors[..], found.as_array()) {
+                PathStep::Field(name) => found.get(name),
+                PathStep::Brackets(selectors) => match (&selectors[..], found.as_array()) {
                     ([Selector::Index(index)], Some(items)) => nth(items, *index),
                     _ => None,
                 },
-                Step::Wildcard | Step::Descendants(_) | Step::Filter(_) => None,
+                PathStep::Wildcard | PathStep::Descendants(_) | PathStep::Filter(_) => None,
             };
         }
         budget.spend(1)?;
@@ -179,7 +179,7 @@ mod tests {
             (json!([[1, 2, 3], 4]), 3),
         ] {
             let mut budget = Budget(10);
-            Step::Wildcard.demand(&value, &mut budget).unwrap();
+            PathStep::Wildcard.demand(&value, &mut budget).unwrap();
             assert_eq!(10 - budget.0, spent, "{value}");
         }
     }

@@ -6,7 +6,7 @@ use super::Module;
 use super::finding::{FindingCode, Findings};
 use super::shape::{Placed, Spec};
 use crate::access_policy::{Approvers, Check, Provenance};
-use crate::approval_kind::{self, Proof, has_lineage, may_approve, records_approvers};
+use crate::approval_kind::{self, LineageKind, has_lineage, may_approve, records_approvers};
 use crate::check_selector::CheckSelectorError;
 use crate::field_selector::FieldSelector;
 use crate::judge::{ProofNeeded, proof_needed, without_proof};
@@ -170,10 +170,10 @@ fn look_at_provenance(findings: &mut Findings, path: &str, check: &Check) {
     } else if check.provenance == Provenance::None && has_lineage(kind) {
         let message = "labels are believed, which the author of a pod or pipeline run can write";
         let fix = match approval_kind::of(kind).proof {
-            Proof::By(_) => {
+            LineageKind::By(_) => {
                 "leave provenance out, and only an approval of the pod's own run counts"
             }
-            Proof::Unknown | Proof::Unprovable => {
+            LineageKind::Unknown | LineageKind::Unprovable => {
                 "no lineage proves this kind: name requesters whose pods and pipeline runs only trusted people make"
             }
         };

@@ -19,12 +19,12 @@ pub(super) struct Spec {
     pub(super) connector: Option<ConnectorSelector>,
     /// None when it cannot be parsed.
     pub(super) permission: Option<Permission>,
-    pub(super) standing: Option<Standing>,
+    pub(super) standing: Option<StandingFields>,
     pub(super) granted: Option<Granted>,
 }
 
 /// The standing permission.
-pub(super) struct Standing {
+pub(super) struct StandingFields {
     pub(super) rules: Vec<Placed<RoleRule>>,
     pub(super) subjects: Vec<Placed<SubjectSpec>>,
     /// True when every rule could be parsed.
@@ -131,7 +131,7 @@ pub(super) fn spec(findings: &mut Findings, spec: &Value) -> Option<Spec> {
     })
 }
 
-fn read_standing(findings: &mut Findings, value: &Value) -> Option<Standing> {
+fn read_standing(findings: &mut Findings, value: &Value) -> Option<StandingFields> {
     let at = "spec.defaultPermission";
     let StandingShape {
         role_template,
@@ -153,7 +153,7 @@ fn read_standing(findings: &mut Findings, value: &Value) -> Option<Standing> {
             })
         }
     };
-    Some(Standing {
+    Some(StandingFields {
         rules,
         subjects,
         has_all_rules,

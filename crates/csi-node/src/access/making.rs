@@ -10,7 +10,7 @@ use evaluation_api::access::Requestable;
 use tokio::time::Instant;
 
 use crate::{
-    hold_quota::Full,
+    hold_quota::HoldQuotaFull,
     kubernetes::{Created, Kubernetes, Lookup, asks_the_same, request},
     request_quota::RequestQuota,
     volume::{ConnectorKey, Wish},
@@ -37,7 +37,7 @@ pub(super) enum Attempt {
     /// Another request has its name.
     Squatted,
     /// The pod asked for as much as a pod may ask for.
-    TooMany(Full),
+    TooMany(HoldQuotaFull),
 }
 
 /// The request of one case.

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::Driver;
 use crate::{
     access::{Admitted, Case},
-    content::{Facts, address},
-    error::{PublishError, Trouble, awaited},
+    content::{ConnectorFacts, address},
+    error::{PublishError, Unreachable, awaited},
     evaluator::Evaluator,
     kubernetes::{Kubernetes, Lookup, NoAnswer},
     mounter::{Mounter, Passage},
@@ -83,7 +83,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         &self,
         wish: &Wish,
         admitted: &[Admitted],
-    ) -> Result<Vec<Facts>, PublishError> {
+    ) -> Result<Vec<ConnectorFacts>, PublishError> {
         let each = wish.connectors.iter().zip(admitted);
         try_join_all(each.map(|(connector, admitted)| self.facts_of(wish, connector, admitted)))
             .await
@@ -94,10 +94,10 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         wish: &Wish,
         connector: &ConnectorKey,
         admitted: &Admitted,
-    ) -> Result<Facts, PublishError> {
+    ) -> Result<ConnectorFacts, PublishError> {
         let unreachable = |NoAnswer| PublishError::Unreachable {
             connector: connector.clone(),
-            trouble: Trouble::Kubernetes,
+            trouble: Unreachable::Kubernetes,
         };
         let ConnectorKey { namespace, name } = connector;
         let found = self.kubernetes.connector(namespace, name).await;
@@ -123,7 +123,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let address = tool.ok_or_else(|| PublishError::NoAddress {
             connector: connector.clone(),
         })?;
-        Ok(Facts {
+        Ok(ConnectorFacts {
             connector: connector.clone(),
             address,
             class: class.clone(),

@@ -28,7 +28,7 @@ use crate::{
     proto::csi::NodePublishVolumeRequest,
     volume::{ConnectorKey, Publish, VolumePath, Wish},
 };
-use plan::{Act, Content, Heard, Request, plan};
+use plan::{AccessHeard, Act, PodRequest, VolumeContent, plan};
 
 /// One replica that lags behind must not empty a volume: the no is heard twice.
 const SECOND_OPINION: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ const SECOND_OPINION: Duration = Duration::from_secs(1);
 enum Answer {
     /// Nothing.
     None,
-    No(Request),
+    No(PodRequest),
     Yes {
         /// It is the pod's own permission.
         pod_form: bool,
@@ -46,8 +46,8 @@ enum Answer {
     },
 }
 
-fn admitted(request: String) -> Heard {
-    Heard::Allowed(Admitted {
+fn admitted(request: String) -> AccessHeard {
+    AccessHeard::Allowed(Admitted {
         request,
         since: Instant::now(),
     })
@@ -107,19 +107,19 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         });
         let heard = join_all(heard).await;
         let content = if emptied {
-            Content::Gone
+            VolumeContent::Gone
         } else {
             // What cannot be read is what every volume is that says nothing.
             let passage = self.mounting(place, M::passage).await;
-            Content::There(passage.unwrap_or(Passage::Gated))
+            VolumeContent::There(passage.unwrap_or(Passage::Gated))
         };
         plan(&heard, content, config.on_enable)
     }
 
     /// `emptied`: a yes would bring content, so it needs the same confirmation as a first mount.
-    async fn access_to(&self, wish: &Wish, connector: &ConnectorKey, emptied: bool) -> Heard {
+    async fn access_to(&self, wish: &Wish, connector: &ConnectorKey, emptied: bool) -> AccessHeard {
         match self.answer(wish, connector).await {
-            Answer::None => return Heard::Unknown,
+            Answer::None => return AccessHeard::Unknown,
             Answer::Yes { pod_form, request } => {
                 return self.held(wish, connector, emptied, pod_form, request).await;
             }
@@ -128,17 +128,17 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         // The volume may rest on an authorizer that the evaluation service knows nothing about.
         let question = review(&wish.pod, connector, &to_confirm(wish, false));
         match self.kubernetes.review_access(question).await {
-            Err(_) => return Heard::Unknown,
+            Err(_) => return AccessHeard::Unknown,
             Ok(true) => return admitted(String::new()),
             Ok(false) => {}
         }
         sleep(SECOND_OPINION).await;
         match self.answer(wish, connector).await {
-            Answer::None => Heard::Unknown,
+            Answer::None => AccessHeard::Unknown,
             Answer::Yes { pod_form, request } => {
                 self.held(wish, connector, emptied, pod_form, request).await
             }
-            Answer::No(request) => Heard::NotAllowed(request),
+            Answer::No(request) => AccessHeard::NotAllowed(request),
         }
     }
 
@@ -151,11 +151,11 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         emptied: bool,
         pod_form: bool,
         request: String,
-    ) -> Heard {
+    ) -> AccessHeard {
         if emptied {
             let question = review(&wish.pod, connector, &to_confirm(wish, pod_form));
             if self.kubernetes.review_access(question).await != Ok(true) {
-                return Heard::Unknown;
+                return AccessHeard::Unknown;
             }
         }
         admitted(request)
@@ -174,8 +174,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         };
         match decision {
             Decision::Denied => {
-                let missing = Request::Missing(requestable);
-                Answer::No(request.map_or(missing, |request| Request::of(&request)))
+                let missing = PodRequest::Missing(requestable);
+                Answer::No(request.map_or(missing, |request| PodRequest::of(&request)))
             }
             Decision::AllowedStanding(_) => Answer::Yes {
                 pod_form: false,

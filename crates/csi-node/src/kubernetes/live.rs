@@ -12,7 +12,7 @@ use serde_json::Value;
 use service_kit::{
     events::{News, Publisher},
     report,
-    retry::{Backoff, CallError, Policy},
+    retry::{Backoff, CallError, RetryPolicy},
     reviews,
     watches::{Guarded, Parse, Plain},
 };
@@ -25,7 +25,7 @@ use crate::volume::{AUDIENCE, Pod, Token};
 mod tests;
 
 /// The kubelet waits: an attempt that hangs is given up soon, and the waiting call tries again itself.
-const CALLS: Policy = Policy {
+const CALLS: RetryPolicy = RetryPolicy {
     attempts: 3,
     attempt: Duration::from_secs(5),
     total: Duration::from_secs(10),

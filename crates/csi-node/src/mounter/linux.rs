@@ -20,9 +20,9 @@ use rustix::{
 };
 use tracing::{info, warn};
 
-use super::{MountError, Mounter, OnDisk, Passage, table::mount_points, tmpfs::Root};
+use super::{MountError, Mounter, OnDisk, Passage, table::mount_points, tmpfs::VolumeRoot};
 use crate::{
-    content::{Facts, Record},
+    content::{ConnectorFacts, Record},
     volume::{PodsDir, VolumePath},
 };
 use service_kit::report;
@@ -52,7 +52,7 @@ enum Target {
     /// A folder of the kubelet's file system.
     Bare(OwnedFd),
     /// The root of one of our file systems.
-    Mounted(Root),
+    Mounted(VolumeRoot),
 }
 
 const fn hardened() -> MountFlags {
@@ -118,7 +118,7 @@ impl Mounter for Linux {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[Facts],
+        facts: &[ConnectorFacts],
         passage: Passage,
     ) -> Result<(), MountError> {
         let parent = parent(place)?.ok_or_else(|| {
@@ -164,14 +164,14 @@ impl Mounter for Linux {
     }
 
     fn empty(&self, place: &VolumePath) -> Result<(), MountError> {
-        change(place, Root::empty)
+        change(place, VolumeRoot::empty)
     }
 
     fn refill(
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[Facts],
+        facts: &[ConnectorFacts],
     ) -> Result<(), MountError> {
         change(place, |root| {
             root.mark(Passage::Gated)?;
@@ -248,13 +248,13 @@ fn target(place: &VolumePath, parent: &OwnedFd) -> Result<Target, MountError> {
     if fstatfs(&fd).map_err(failed)?.f_type != TMPFS_MAGIC {
         return Err(MountError::Foreign { path });
     }
-    Ok(Target::Mounted(Root::new(fd, path)))
+    Ok(Target::Mounted(VolumeRoot::new(fd, path)))
 }
 
 /// Opens the file system for writing for as long as the change takes.
 fn change(
     place: &VolumePath,
-    change: impl FnOnce(&Root) -> Result<(), MountError>,
+    change: impl FnOnce(&VolumeRoot) -> Result<(), MountError>,
 ) -> Result<(), MountError> {
     let foreign = || MountError::Foreign {
         path: place.target(),
@@ -270,16 +270,16 @@ fn change(
 }
 
 /// Read only for everybody, in every copy of the mount: it is the file system that is sealed.
-fn seal(root: &Root) -> Result<(), MountError> {
+fn seal(root: &VolumeRoot) -> Result<(), MountError> {
     remount(root, hardened() | MountFlags::RDONLY)
 }
 
-fn remount(root: &Root, flags: MountFlags) -> Result<(), MountError> {
+fn remount(root: &VolumeRoot, flags: MountFlags) -> Result<(), MountError> {
     mount_remount(by_descriptor(&root.fd()), flags, c"")
         .map_err(|error| step("remount", root.path())(error.into()))
 }
 
-fn is_read_only(root: &Root) -> Result<bool, MountError> {
+fn is_read_only(root: &VolumeRoot) -> Result<bool, MountError> {
     let stat = fstatvfs(root.fd()).map_err(|error| step("look at", root.path())(error.into()))?;
     Ok(stat.f_flag.contains(StatVfsMountFlags::RDONLY))
 }

@@ -30,7 +30,7 @@ use service_kit::report;
 use tracing::warn;
 
 use super::{MountError, OnDisk, Passage};
-use crate::content::{Facts, Record};
+use crate::content::{ConnectorFacts, Record};
 
 const FOLDER: &str = ".connector";
 const COMPLETE: &str = ".connector/.complete";
@@ -46,12 +46,12 @@ const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 
 /// The root of a volume's file system.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(super) struct VolumeRoot {
     fd: OwnedFd,
     path: PathBuf,
 }
 
-impl Root {
+impl VolumeRoot {
     /// Of an open folder; the path is for messages.
     pub(super) const fn new(fd: OwnedFd, path: PathBuf) -> Self {
         Self { fd, path }
@@ -97,7 +97,7 @@ impl Root {
     }
 
     /// Writes the facts to the side, then moves them to where they are looked for.
-    pub(super) fn write_facts(&self, facts: &[Facts]) -> Result<(), MountError> {
+    pub(super) fn write_facts(&self, facts: &[ConnectorFacts]) -> Result<(), MountError> {
         self.folder(FOLDER)?;
         self.set_aside()?;
         self.folder(REMOVED)?;

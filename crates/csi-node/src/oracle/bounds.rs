@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     error::{PublishError, is_final},
-    hold_quota::Full,
+    hold_quota::HoldQuotaFull,
     kubernetes::Word,
 };
 
@@ -67,10 +67,10 @@ fn answered(story: &mut Story<'_>, number: usize, call: &Call, result: &Result<(
     let full = if *error == PublishError::InFlight {
         let others = others(&|it| it.place == call.place, GOES_ON);
         Some(("in flight", others > 0))
-    } else if let PublishError::Crowded(Full::Node(_)) = error {
+    } else if let PublishError::Crowded(HoldQuotaFull::Node(_)) = error {
         let others = others(&publishes, Duration::ZERO);
         Some(("no room on the node", others >= ROOM.node))
-    } else if let PublishError::Crowded(Full::Namespace(_)) = error {
+    } else if let PublishError::Crowded(HoldQuotaFull::Namespace(_)) = error {
         let mine = |it: &Call| {
             let of = |it: &Call| {
                 askers(it)

@@ -8,7 +8,7 @@ use std::{
 
 use connectors_api::AccessRequest;
 use evaluation_api::access::{
-    AccessAnswer, AccessQuestion, Binding, Decision, Gating, RequestSeen, Requestable,
+    AccessAnswer, AccessQuestion, BindingRef, Decision, Gating, RequestSeen, Requestable,
 };
 use tokio::{
     sync::watch,
@@ -21,7 +21,7 @@ use super::{
     truth::{Asker, RequestFacts, Right, Says, Truth, Verb},
 };
 use crate::{
-    evaluator::{Answers, Evaluator},
+    evaluator::{AnswerStream, Evaluator},
     kubernetes::{NoAnswer, Word},
     volume::Pod,
 };
@@ -257,8 +257,8 @@ impl OfProcess {
     }
 }
 
-fn binding() -> Binding {
-    Binding {
+fn binding() -> BindingRef {
+    BindingRef {
         kind: "RoleBinding".to_owned(),
         namespace: "tools".to_owned(),
         name: "binding".to_owned(),
@@ -276,7 +276,7 @@ pub(super) struct Stream {
     last: Option<AccessAnswer>,
 }
 
-impl Answers for Stream {
+impl AnswerStream for Stream {
     async fn next(&mut self) -> Option<AccessAnswer> {
         loop {
             self.of.live().await;

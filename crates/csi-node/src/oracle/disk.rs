@@ -9,7 +9,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    content::{Facts, Record},
+    content::{ConnectorFacts, Record},
     mounter::{MountError, Mounter, OnDisk, Passage},
     volume::VolumePath,
 };
@@ -204,7 +204,7 @@ impl OfProcess {
         })
     }
 
-    fn write(&self, place: &VolumePath, facts: &[Facts]) -> Result<(), MountError> {
+    fn write(&self, place: &VolumePath, facts: &[ConnectorFacts]) -> Result<(), MountError> {
         self.change("set aside", place, |volume| volume.content.clear())?;
         for facts in facts {
             self.change("write facts", place, |volume| {
@@ -253,7 +253,7 @@ impl Mounter for OfProcess {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[Facts],
+        facts: &[ConnectorFacts],
         passage: Passage,
     ) -> Result<(), MountError> {
         let bare = Volume {
@@ -309,7 +309,7 @@ impl Mounter for OfProcess {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[Facts],
+        facts: &[ConnectorFacts],
     ) -> Result<(), MountError> {
         self.seal(place, false)?;
         let filled = self

@@ -35,7 +35,7 @@ struct Served {
     world: World,
     channel: Channel,
     readiness: Readiness,
-    start: Option<service_kit::readiness::Part>,
+    start: Option<service_kit::readiness::ReadinessPart>,
     tasks: Tasks,
     serving: tokio::task::JoinHandle<()>,
     folder: TempDir,

@@ -310,7 +310,7 @@ fn the_token_is_looked_for_among_the_secrets_first() {
     };
     assert_eq!(token(Some(json("a")), Some(json("b"))), Ok(Token::of("a")));
     assert_eq!(token(None, Some(json("b"))), Ok(Token::of("b")));
-    assert_eq!(token(None, None), Err(TokenError::Missing));
+    assert_eq!(token(None, None), Err(PodTokenError::Missing));
     for bad in [
         "",
         "[]",
@@ -320,13 +320,13 @@ fn the_token_is_looked_for_among_the_secrets_first() {
     ] {
         assert_eq!(
             token(Some(bad.to_owned()), None),
-            Err(TokenError::Unreadable),
+            Err(PodTokenError::Unreadable),
             "{bad}"
         );
     }
     assert_eq!(
         token(Some("{}".to_owned()), None),
-        Err(TokenError::Audience)
+        Err(PodTokenError::Audience)
     );
 }
 

@@ -23,7 +23,7 @@ impl fmt::Debug for Token {
 
 /// Why there is no token. Nothing of what was read is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(crate) enum TokenError {
+pub(crate) enum PodTokenError {
     /// The kubelet sent none.
     #[error("the kubelet sent no token of the pod: the CSIDriver object must request tokens")]
     Missing,
@@ -45,17 +45,17 @@ impl Token {
     pub(super) fn find(
         secrets: &HashMap<String, String>,
         context: &HashMap<String, String>,
-    ) -> Result<Self, TokenError> {
+    ) -> Result<Self, PodTokenError> {
         let json = secrets
             .get(TOKENS)
             .or_else(|| context.get(TOKENS))
-            .ok_or(TokenError::Missing)?;
+            .ok_or(PodTokenError::Missing)?;
         // The parser's own error may quote the token.
         let mut tokens: HashMap<String, Entry> =
-            serde_json::from_str(json).map_err(|_| TokenError::Unreadable)?;
-        let Entry { token } = tokens.remove(AUDIENCE).ok_or(TokenError::Audience)?;
+            serde_json::from_str(json).map_err(|_| PodTokenError::Unreadable)?;
+        let Entry { token } = tokens.remove(AUDIENCE).ok_or(PodTokenError::Audience)?;
         if token.is_empty() {
-            return Err(TokenError::Unreadable);
+            return Err(PodTokenError::Unreadable);
         }
         Ok(Self(token))
     }

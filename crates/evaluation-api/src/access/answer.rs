@@ -95,14 +95,14 @@ pub enum Decision {
     /// No permission was found.
     Denied,
     /// A standing permission covers the question.
-    AllowedStanding(Binding),
+    AllowedStanding(BindingRef),
     /// A permission of this pod covers the question, and its request is granted.
-    AllowedPod(Binding),
+    AllowedPod(BindingRef),
 }
 
 /// The binding that gives a permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Binding {
+pub struct BindingRef {
     /// `RoleBinding` or `ClusterRoleBinding`.
     pub kind: String,
     /// Empty for a `ClusterRoleBinding`.
@@ -214,7 +214,7 @@ impl TryFrom<v1::AccessAnswer> for AccessAnswer {
         let known = v1::AccessDecision::try_from(decision);
         let known = known.map_err(|_| AnswerError::Decision(decision))?;
         let request = request.map(RequestSeen::try_from).transpose()?;
-        let binding = binding.map(Binding::from).ok_or(AnswerError::NoBinding);
+        let binding = binding.map(BindingRef::from).ok_or(AnswerError::NoBinding);
         let decision = match known {
             v1::AccessDecision::Unspecified => return Err(AnswerError::Decision(decision)),
             v1::AccessDecision::Denied => Decision::Denied,
@@ -244,7 +244,7 @@ pub fn read_time(WireTimestamp { seconds, nanos }: &WireTimestamp) -> Option<Tim
     Timestamp::new(*seconds, *nanos).ok()
 }
 
-impl From<v1::Binding> for Binding {
+impl From<v1::Binding> for BindingRef {
     fn from(binding: v1::Binding) -> Self {
         let v1::Binding {
             kind,
@@ -338,9 +338,9 @@ impl From<AccessAnswer> for v1::AccessAnswer {
     }
 }
 
-impl From<Binding> for v1::Binding {
-    fn from(binding: Binding) -> Self {
-        let Binding {
+impl From<BindingRef> for v1::Binding {
+    fn from(binding: BindingRef) -> Self {
+        let BindingRef {
             kind,
             namespace,
             name,

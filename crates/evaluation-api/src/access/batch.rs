@@ -1,7 +1,7 @@
 //! Answers to several questions in one call.
 
 use super::{AccessAnswer, AnswerError};
-use crate::refusal::Refusal;
+use crate::refusal::QuestionRefusal;
 use crate::v1::{self, AccessDecision};
 
 /// Yes or no, without the basis.
@@ -30,7 +30,7 @@ impl Permitted {
 pub(crate) fn decisions(
     response: v1::BatchCheckAccessResponse,
     questions: usize,
-) -> Result<Vec<Result<Permitted, Refusal>>, AnswerError> {
+) -> Result<Vec<Result<Permitted, QuestionRefusal>>, AnswerError> {
     let v1::BatchCheckAccessResponse {
         decisions,
         answers: _,
@@ -45,7 +45,7 @@ pub(crate) fn decisions(
 pub(crate) fn details(
     response: v1::BatchCheckAccessResponse,
     questions: usize,
-) -> Result<Vec<Result<AccessAnswer, Refusal>>, AnswerError> {
+) -> Result<Vec<Result<AccessAnswer, QuestionRefusal>>, AnswerError> {
     let v1::BatchCheckAccessResponse {
         decisions: _,
         answers,
@@ -71,11 +71,11 @@ fn paired<W, T>(
     refusals: Vec<v1::BatchRefusal>,
     questions: usize,
     read: impl Fn(W) -> Result<T, AnswerError>,
-) -> Result<Vec<Result<T, Refusal>>, AnswerError> {
+) -> Result<Vec<Result<T, QuestionRefusal>>, AnswerError> {
     if answers.len() != questions {
         return Err(AnswerError::Count);
     }
-    let mut refused: Vec<Option<Refusal>> = Vec::new();
+    let mut refused: Vec<Option<QuestionRefusal>> = Vec::new();
     if !refusals.is_empty() {
         refused.resize(questions, None);
     }

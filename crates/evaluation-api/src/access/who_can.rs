@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::answer::{read_time, wire_time};
-use super::{AccessAnswer, AnswerError, Binding, PodRef, RequestSeen, ServiceAccountName};
+use super::{AccessAnswer, AnswerError, BindingRef, PodRef, RequestSeen, ServiceAccountName};
 use crate::v1::{self, standing_access};
 
 /// The subjects and pods that may use a connector now.
@@ -25,14 +25,14 @@ pub struct WhoCan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StandingAccess {
     /// The subject.
-    pub holder: Holder,
+    pub holder: BindingSubject,
     /// The binding that gives it.
-    pub binding: Binding,
+    pub binding: BindingRef,
 }
 
 /// The subject of a binding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Holder {
+pub enum BindingSubject {
     /// A service account.
     ServiceAccount(ServiceAccountName),
     /// A user.
@@ -49,7 +49,7 @@ pub struct PodAccess {
     /// The pod.
     pub pod: PodRef,
     /// The binding that gives it.
-    pub binding: Binding,
+    pub binding: BindingRef,
     /// The granted request behind it.
     pub request: RequestSeen,
 }
@@ -114,10 +114,10 @@ impl TryFrom<v1::StandingAccess> for StandingAccess {
         let v1::StandingAccess { binding, subject } = access;
         let holder = match subject.ok_or(AnswerError::Empty)? {
             standing_access::Subject::ServiceAccount(account) => {
-                Holder::ServiceAccount(account.into())
+                BindingSubject::ServiceAccount(account.into())
             }
-            standing_access::Subject::User(name) => Holder::User(name),
-            standing_access::Subject::Group(name) => Holder::Group(name),
+            standing_access::Subject::User(name) => BindingSubject::User(name),
+            standing_access::Subject::Group(name) => BindingSubject::Group(name),
         };
         let binding = binding.ok_or(AnswerError::NoBinding)?.into();
         Ok(Self { holder, binding })
@@ -127,11 +127,11 @@ impl TryFrom<v1::StandingAccess> for StandingAccess {
 impl From<StandingAccess> for v1::StandingAccess {
     fn from(StandingAccess { holder, binding }: StandingAccess) -> Self {
         let subject = match holder {
-            Holder::ServiceAccount(account) => {
+            BindingSubject::ServiceAccount(account) => {
                 standing_access::Subject::ServiceAccount(account.into())
             }
-            Holder::User(name) => standing_access::Subject::User(name),
-            Holder::Group(name) => standing_access::Subject::Group(name),
+            BindingSubject::User(name) => standing_access::Subject::User(name),
+            BindingSubject::Group(name) => standing_access::Subject::Group(name),
         };
         Self {
             binding: Some(binding.into()),
@@ -212,8 +212,8 @@ impl From<TokenAnswer> for v1::ReviewTokenResponse {
 mod tests {
     use super::*;
 
-    fn binding() -> Binding {
-        Binding {
+    fn binding() -> BindingRef {
+        BindingRef {
             kind: "RoleBinding".to_owned(),
             namespace: "tools".to_owned(),
             name: "b".to_owned(),
@@ -228,9 +228,9 @@ mod tests {
             name: "builder".to_owned(),
         };
         for holder in [
-            Holder::ServiceAccount(account),
-            Holder::User("u".to_owned()),
-            Holder::Group("g".to_owned()),
+            BindingSubject::ServiceAccount(account),
+            BindingSubject::User("u".to_owned()),
+            BindingSubject::Group("g".to_owned()),
         ] {
             let binding = binding();
             let access = StandingAccess { holder, binding };

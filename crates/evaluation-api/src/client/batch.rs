@@ -10,10 +10,10 @@ use tonic::transport::Channel;
 use tonic::{GrpcMethod, Request, Response, Status};
 use tonic_prost::ProstDecoder;
 
-use super::{CHECK_ACCESS, CallError, Client};
+use super::{CHECK_ACCESS, Client, EvaluationCallError};
 use crate::LONGEST_MESSAGE;
 use crate::access::{self, AccessAnswer, AccessQuestion, Permitted};
-use crate::refusal::Refusal;
+use crate::refusal::QuestionRefusal;
 use crate::v1::BatchCheckAccessResponse;
 
 const SERVICE: &str = "connectors.evaluation.v1.Evaluation";
@@ -28,7 +28,7 @@ impl Client {
     pub async fn batch_check_access<T: AsRef<str>>(
         &self,
         questions: &[AccessQuestion<T>],
-    ) -> Result<Vec<Result<Permitted, Refusal>>, CallError> {
+    ) -> Result<Vec<Result<Permitted, QuestionRefusal>>, EvaluationCallError> {
         let response = self.batch(access::written(questions, false)).await?;
         Ok(access::decisions(response, questions.len())?)
     }
@@ -37,12 +37,15 @@ impl Client {
     pub async fn batch_check_access_in_detail<T: AsRef<str>>(
         &self,
         questions: &[AccessQuestion<T>],
-    ) -> Result<Vec<Result<AccessAnswer, Refusal>>, CallError> {
+    ) -> Result<Vec<Result<AccessAnswer, QuestionRefusal>>, EvaluationCallError> {
         let response = self.batch(access::written(questions, true)).await?;
         Ok(access::details(response, questions.len())?)
     }
 
-    async fn batch(&self, message: Vec<u8>) -> Result<BatchCheckAccessResponse, CallError> {
+    async fn batch(
+        &self,
+        message: Vec<u8>,
+    ) -> Result<BatchCheckAccessResponse, EvaluationCallError> {
         let channel = self.service.channel.clone();
         let call = self.call(NAME, CHECK_ACCESS, message);
         call.ask(async |_, request| send(channel, request).await)

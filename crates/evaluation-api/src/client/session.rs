@@ -10,7 +10,7 @@ use tonic::{Status, Streaming};
 use tracing::{debug, warn};
 
 use super::watcher::Table;
-use super::{CallError, Service};
+use super::{EvaluationCallError, Service};
 use crate::v1::{WatchAccessRequest, WatchAccessResponse};
 
 /// The deadline of starting a stream.
@@ -72,19 +72,19 @@ async fn closed(table: &Table) {
 }
 
 /// Runs one stream until it ends.
-async fn stream(service: &Service, table: &Table) -> Result<(), CallError> {
+async fn stream(service: &Service, table: &Table) -> Result<(), EvaluationCallError> {
     let (said, unwritten) = mpsc::channel(UNWRITTEN);
     table.lock().start_over();
     let heard = begin(service, unwritten);
     let heard = timeout(BEGIN, heard)
         .await
-        .unwrap_or(Err(CallError::Deadline {
+        .unwrap_or(Err(EvaluationCallError::Deadline {
             call: "WatchAccess",
             limit: BEGIN,
         }))?;
     converse(table, said, heard)
         .await
-        .map_err(|status| CallError::Status {
+        .map_err(|status| EvaluationCallError::Status {
             call: "WatchAccess",
             status: Box::new(status),
         })
@@ -93,7 +93,7 @@ async fn stream(service: &Service, table: &Table) -> Result<(), CallError> {
 async fn begin(
     service: &Service,
     unwritten: mpsc::Receiver<WatchAccessRequest>,
-) -> Result<Streaming<WatchAccessResponse>, CallError> {
+) -> Result<Streaming<WatchAccessResponse>, EvaluationCallError> {
     let Service {
         mut stub, proof, ..
     } = service.clone();

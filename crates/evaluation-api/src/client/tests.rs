@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};
 
 use super::fake_server::{Asked, Authority, Conversation, FakeServer, bearer, tls};
-use super::{AnswerError, CallError, Client, Event, Settings};
+use super::{AnswerError, Client, EvaluationCallError, Event, Settings};
 use crate::access::{
     AccessQuestion, ConnectorName, Decision, Permitted, PodRef, ServiceAccountName,
 };
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-type CheckResult = Result<crate::access::AccessAnswer, CallError>;
+type CheckResult = Result<crate::access::AccessAnswer, EvaluationCallError>;
 
 fn question(connector: &str) -> AccessQuestion {
     let text = str::to_owned;
@@ -166,7 +166,7 @@ async fn every_call_shows_the_token_that_the_file_holds_then() {
         .check_access(question("harbor"))
         .await
         .unwrap_err();
-    assert!(matches!(error, CallError::Token(_)), "{error}");
+    assert!(matches!(error, EvaluationCallError::Token(_)), "{error}");
 }
 
 #[tokio::test]
@@ -185,7 +185,10 @@ async fn an_error_of_the_service_and_an_answer_of_no_meaning_are_errors() {
 
     let (_, answer) = world.check(Ok(v1::AccessAnswer::default())).await;
     let error = answer.unwrap_err();
-    assert!(matches!(error, CallError::Answer(AnswerError::Decision(0))));
+    assert!(matches!(
+        error,
+        EvaluationCallError::Answer(AnswerError::Decision(0))
+    ));
 
     let client = world.client.clone();
     let asking = client.evaluate_checks(v1::EvaluateChecksRequest::default());
@@ -200,7 +203,7 @@ async fn an_error_of_the_service_and_an_answer_of_no_meaning_are_errors() {
         reply.send(Ok(unknown)).await.unwrap();
     };
     let (answer, ()) = tokio::join!(asking, answering);
-    assert!(matches!(answer, Err(CallError::Verdict(_))));
+    assert!(matches!(answer, Err(EvaluationCallError::Verdict(_))));
 }
 
 #[tokio::test]

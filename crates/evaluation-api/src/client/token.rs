@@ -20,12 +20,12 @@ const SETTLED: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,
-    read: Arc<Mutex<Option<Read>>>,
+    read: Arc<Mutex<Option<ReadToken>>>,
 }
 
 /// The token that was read, and the version of its file.
 #[derive(Debug)]
-struct Read {
+struct ReadToken {
     version: Version,
     /// Marked so that no debug output shows it.
     bearer: MetadataValue<Ascii>,
@@ -64,7 +64,7 @@ pub(super) enum Proof {
 
 impl Proof {
     /// The value of `authorization`, if there is one.
-    pub(super) fn bearer(&self) -> Result<Option<MetadataValue<Ascii>>, TokenError> {
+    pub(super) fn bearer(&self) -> Result<Option<MetadataValue<Ascii>>, CallerTokenError> {
         match self {
             Self::Token(file) => file.bearer().map(Some),
             Self::Socket => Ok(None),
@@ -74,7 +74,7 @@ impl Proof {
 
 /// The reason why there is no token. No variant contains anything of the file's content.
 #[derive(Debug, Error)]
-pub enum TokenError {
+pub enum CallerTokenError {
     /// The file cannot be read.
     #[error("cannot read the token file {}", path.display())]
     Read {
@@ -101,26 +101,26 @@ impl TokenFile {
     }
 
     /// The value of `authorization`, marked so that no debug output shows it.
-    pub(super) fn bearer(&self) -> Result<MetadataValue<Ascii>, TokenError> {
+    pub(super) fn bearer(&self) -> Result<MetadataValue<Ascii>, CallerTokenError> {
         // Read on this thread: the kubelet keeps tokens in memory, and waking another thread would take
         // longer than the whole call.
-        let failed = |source| TokenError::Read {
+        let failed = |source| CallerTokenError::Read {
             path: self.path.clone(),
             source,
         };
         let version = Version::from(&self.path.metadata().map_err(failed)?);
         // The value is replaced as a whole, so it is valid even in a poisoned lock.
         let mut known = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Read { bearer, .. }) = known.as_ref().filter(|it| it.version == version) {
+        if let Some(ReadToken { bearer, .. }) = known.as_ref().filter(|it| it.version == version) {
             return Ok(bearer.clone());
         }
         *known = None;
         let (text, file) = read(&self.path).map_err(failed)?;
-        let bearer = bearer(&text).ok_or_else(|| TokenError::NotAToken {
+        let bearer = bearer(&text).ok_or_else(|| CallerTokenError::NotAToken {
             path: self.path.clone(),
         })?;
         if is_settled(&file, now()) {
-            *known = Some(Read {
+            *known = Some(ReadToken {
                 version: Version::from(&file),
                 bearer: bearer.clone(),
             });
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn what_the_file_holds_now_is_shown_and_never_printed() {
         let (_directory, file) = file();
-        assert!(matches!(file.bearer(), Err(TokenError::Read { .. })));
+        assert!(matches!(file.bearer(), Err(CallerTokenError::Read { .. })));
         // Tokens of the same length, written without delay.
         for token in ["token.1", "token.2", "token.3"] {
             fs::write(&file.path, format!("{token}\n")).unwrap();
@@ -202,7 +202,7 @@ mod tests {
             assert!(!format!("{file:?}").contains(token));
         }
         fs::remove_file(&file.path).unwrap();
-        assert!(matches!(file.bearer(), Err(TokenError::Read { .. })));
+        assert!(matches!(file.bearer(), Err(CallerTokenError::Read { .. })));
     }
 
     #[test]
@@ -268,7 +268,10 @@ mod tests {
         ] {
             fs::write(&file.path, content).unwrap();
             let error = file.bearer().unwrap_err();
-            assert!(matches!(error, TokenError::NotAToken { .. }), "{error}");
+            assert!(
+                matches!(error, CallerTokenError::NotAToken { .. }),
+                "{error}"
+            );
         }
     }
 }

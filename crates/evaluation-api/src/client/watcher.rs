@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use tonic::Code;
 
 use crate::access::{AccessAnswer, AccessQuestion};
-use crate::refusal::Refusal;
+use crate::refusal::QuestionRefusal;
 use crate::v1::{
     Subscribe, Unsubscribe, WatchAccessRequest, WatchAccessResponse, watch_access_request::Action,
     watch_access_response::Event as WireEvent,
@@ -23,7 +23,7 @@ pub enum Event {
     /// The current answer.
     Answer(Box<AccessAnswer>),
     /// The service refuses this question, or its answer cannot be used.
-    Refused(Refusal),
+    Refused(QuestionRefusal),
     /// The service cannot be reached, so an earlier answer may be outdated. The question is subscribed again
     /// as soon as possible.
     Disconnected,
@@ -58,13 +58,13 @@ impl Drop for Interest {
 /// The questions of the process. Ids are never reused, not even on another stream.
 #[derive(Default)]
 pub(super) struct Table {
-    inner: Mutex<Questions>,
+    inner: Mutex<WatchedQuestions>,
     /// Wakes the session: there is something to send, or the session should end.
     pub(super) changed: Notify,
 }
 
 #[derive(Default)]
-pub(super) struct Questions {
+pub(super) struct WatchedQuestions {
     next: u64,
     open: BTreeMap<u64, Open>,
     /// Not yet subscribed on the current stream.
@@ -138,13 +138,13 @@ impl fmt::Debug for AccessWatcher {
 }
 
 impl Table {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Questions> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, WatchedQuestions> {
         // Every change is one step, so a panic elsewhere leaves the table consistent.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Questions {
+impl WatchedQuestions {
     fn add(&mut self, question: AccessQuestion, events: watch::Sender<Option<Event>>) -> u64 {
         self.next += 1;
         self.open.insert(self.next, Open { question, events });
@@ -222,7 +222,7 @@ impl Questions {
 }
 
 fn unusable(message: String) -> Event {
-    Event::Refused(Refusal {
+    Event::Refused(QuestionRefusal {
         code: Code::Internal,
         reason: None,
         message,

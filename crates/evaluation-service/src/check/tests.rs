@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::fixtures::{POD_FORM, question, request, role, role_binding};
 
-fn binding_seen() -> Binding {
-    Binding {
+fn binding_seen() -> BindingRef {
+    BindingRef {
         kind: "RoleBinding".to_owned(),
         namespace: "tools".to_owned(),
         name: "b".to_owned(),

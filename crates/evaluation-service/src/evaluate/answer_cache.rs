@@ -25,16 +25,16 @@ const OVERHEAD: usize = 512;
 
 /// Answers to questions.
 #[derive(Debug)]
-pub struct AnswerCache(Cache<Question, Arc<Known>>);
+pub struct AnswerCache(Cache<QuestionBytes, Arc<Known>>);
 
 /// All of a question.
 #[derive(Debug, PartialEq)]
-struct Question(Arc<EvaluateChecksRequest>);
+struct QuestionBytes(Arc<EvaluateChecksRequest>);
 
 // It holds bytes, texts and numbers.
-impl Eq for Question {}
+impl Eq for QuestionBytes {}
 
-impl Hash for Question {
+impl Hash for QuestionBytes {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let EvaluateChecksRequest {
             policy,
@@ -82,7 +82,7 @@ impl AnswerCache {
     /// The answer to this very question.
     #[must_use]
     pub fn recall(&self, asked: &Arc<EvaluateChecksRequest>) -> Option<Arc<Known>> {
-        self.0.get(&Question(Arc::clone(asked)))
+        self.0.get(&QuestionBytes(Arc::clone(asked)))
     }
 
     /// Whether a question is short enough to be kept.
@@ -101,7 +101,7 @@ impl AnswerCache {
         let bytes = asked.encoded_len() + namespace.len() + answer.encoded_len() + OVERHEAD;
         if bytes <= 2 * LONGEST {
             let known = Arc::new(Known { namespace, answer });
-            self.0.put(Question(asked), known, bytes);
+            self.0.put(QuestionBytes(asked), known, bytes);
         }
     }
 }

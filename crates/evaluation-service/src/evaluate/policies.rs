@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use connectors_api::judge::Policy;
+use connectors_api::judge::GatedPolicy;
 use service_kit::cache::{Bounds, Cache};
 
 use super::{namespace_in, policy_in};
@@ -18,9 +18,9 @@ const READ: usize = 8;
 
 /// Policies, as they were read.
 #[derive(Debug)]
-pub struct Policies(Cache<Vec<u8>, Arc<Policy>>);
+pub struct ParsedPolicies(Cache<Vec<u8>, Arc<GatedPolicy>>);
 
-impl Default for Policies {
+impl Default for ParsedPolicies {
     fn default() -> Self {
         Self(Cache::new(Bounds {
             entries: 512,
@@ -32,32 +32,32 @@ impl Default for Policies {
 
 /// The policy of a question.
 #[derive(Debug)]
-pub enum Found {
+pub enum FoundPolicy {
     /// It was read before.
-    Known(Arc<Policy>),
+    Known(Arc<GatedPolicy>),
     /// It is JSON, and all that is known is the namespace that it says it is in.
     New(String),
 }
 
-impl Policies {
+impl ParsedPolicies {
     /// What is known of a policy. It is not read here: reading may take long and much memory, and the caller is not
     /// authorized yet.
-    pub fn find(&self, text: &[u8]) -> Result<Found, Refused> {
+    pub fn find(&self, text: &[u8]) -> Result<FoundPolicy, Refused> {
         match self.0.get(text) {
-            Some(policy) => Ok(Found::Known(policy)),
-            None => namespace_in(text).map(Found::New),
+            Some(policy) => Ok(FoundPolicy::Known(policy)),
+            None => namespace_in(text).map(FoundPolicy::New),
         }
     }
 
     /// Keeps a policy that was read from this text.
-    pub fn keep(&self, text: &[u8], policy: Arc<Policy>) {
+    pub fn keep(&self, text: &[u8], policy: Arc<GatedPolicy>) {
         if text.len() <= LONGEST {
             self.0.put(text.to_owned(), policy, (READ + 1) * text.len());
         }
     }
 }
 
-impl Found {
+impl FoundPolicy {
     /// Whether it was not read before.
     pub(crate) const fn is_new(&self) -> bool {
         matches!(self, Self::New(_))
@@ -73,12 +73,12 @@ impl Found {
     }
 
     /// The policy itself, of the text that it was looked for with.
-    pub fn read(self, text: &[u8]) -> Result<Arc<Policy>, Refused> {
+    pub fn read(self, text: &[u8]) -> Result<Arc<GatedPolicy>, Refused> {
         match self {
             Self::Known(policy) => Ok(policy),
             Self::New(namespace) => {
                 let policy = policy_in(&namespace, text)?;
-                Ok(Arc::new(Policy::read(&policy)?))
+                Ok(Arc::new(GatedPolicy::read(&policy)?))
             }
         }
     }
@@ -106,23 +106,23 @@ mod tests {
         policy.to_string().into()
     }
 
-    fn keep(policies: &Policies, text: &[u8]) -> Arc<Policy> {
+    fn keep(policies: &ParsedPolicies, text: &[u8]) -> Arc<GatedPolicy> {
         let found = policies.find(text).unwrap();
         let policy = found.read(text).unwrap();
         policies.keep(text, Arc::clone(&policy));
         policy
     }
 
-    fn known(policies: &Policies, text: &[u8]) -> Option<Arc<Policy>> {
+    fn known(policies: &ParsedPolicies, text: &[u8]) -> Option<Arc<GatedPolicy>> {
         match policies.find(text).unwrap() {
-            Found::Known(policy) => Some(policy),
-            Found::New(_) => None,
+            FoundPolicy::Known(policy) => Some(policy),
+            FoundPolicy::New(_) => None,
         }
     }
 
     #[test]
     fn the_same_bytes_are_read_once_and_say_where_the_policy_is() {
-        let policies = Policies::default();
+        let policies = ParsedPolicies::default();
         assert!(known(&policies, &text("a")).is_none());
         let policy = keep(&policies, &text("a"));
         assert!(Arc::ptr_eq(&known(&policies, &text("a")).unwrap(), &policy));
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn any_other_byte_is_another_policy() {
-        let policies = Policies::default();
+        let policies = ParsedPolicies::default();
         keep(&policies, &text("a"));
         assert!(known(&policies, &text("b")).is_none());
         assert!(known(&policies, &[text("a"), b" ".to_vec()].concat()).is_none());
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_policy_is_in_one_namespace_for_whoever_reads_it() {
-        let policies = Policies::default();
+        let policies = ParsedPolicies::default();
         for (odd, namespace) in [
             (
                 r#"{"metadata":{"namespace":"a"},"metadata":{"namespace":"tools"}}"#,
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_not_kept_and_a_long_policy_neither() {
-        let policies = Policies::default();
+        let policies = ParsedPolicies::default();
         assert!(policies.find(b"{").is_err());
         let found = policies.find(b"{}").unwrap();
         let error = found.read(b"{}").unwrap_err();

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{policies::Policies, *};
+use super::{policies::ParsedPolicies, *};
 use crate::{
     fixtures,
     slots::{Purpose, Slots},
@@ -38,10 +38,10 @@ fn asked(length: usize) -> EvaluateChecksRequest {
 #[tokio::test]
 async fn what_a_large_question_takes_is_taken_until_it_is_judged() {
     let (memory, slots) = (JsonMemory::default(), Slots::new(1));
-    let pool = Pool::without_workers();
+    let pool = WorkerPool::without_workers();
     let slot = slots.take("tools", Purpose::New).await.unwrap();
     let asked = Arc::new(asked(2 * SHORT));
-    let policy = Policies::default().find(&asked.policy).unwrap();
+    let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
     {
         let mut judges = std::pin::pin!(judge(policy, &asked, &pool, &slot, &memory));
         while pool.waiting() == 0 {
@@ -59,12 +59,12 @@ async fn an_answer_that_lacks_modules_is_not_told_again_for_the_same_question() 
     let (memory, slots, pool) = (
         JsonMemory::default(),
         Slots::new(1),
-        Pool::without_workers(),
+        WorkerPool::without_workers(),
     );
     let slot = slots.take("tools", Purpose::New).await.unwrap();
     let _busy = slot.worker().await;
     let asked = Arc::new(asked(1));
-    let policy = Policies::default().find(&asked.policy).unwrap();
+    let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
     let began = tokio::time::Instant::now();
     let judged = judge(policy, &asked, &pool, &slot, &memory).await.unwrap();
     assert_eq!(began.elapsed(), ALL_REGO);

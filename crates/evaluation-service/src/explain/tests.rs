@@ -29,11 +29,11 @@ fn put(world: &mut World, name: &str, spec: &Value) {
         .put_policy(serde_json::from_value(policy).unwrap());
 }
 
-fn explained(world: &World, read: &Read) -> ExplainResponse {
+fn explained(world: &World, read: &ExplainReads) -> ExplainResponse {
     explain(world, &question(), read, NOW)
 }
 
-fn words(world: &World, read: &Read) -> Vec<(String, PolicyApplies, PolicyApplies)> {
+fn words(world: &World, read: &ExplainReads) -> Vec<(String, PolicyApplies, PolicyApplies)> {
     let policies = explained(world, read).policies.into_iter();
     let pair = |it: PolicyExplanation| (it.name.clone(), it.standing(), it.checked());
     policies.map(pair).collect()
@@ -74,8 +74,8 @@ fn each_policy_says_whether_it_applies_and_why_not() {
         ("f", OtherSubject, Yes),
     ];
     let expected = expected.map(|(name, standing, checked)| (name.to_owned(), standing, checked));
-    assert_eq!(words(&world, &Read::default()), expected);
-    let answer = explained(&world, &Read::default());
+    assert_eq!(words(&world, &ExplainReads::default()), expected);
+    let answer = explained(&world, &ExplainReads::default());
     assert!(answer.connector_exists);
     assert!(answer.policies[1].checked_message.contains("harbor"));
     assert_eq!(answer.policies[0].checks[0].kind, "ConfigMap");
@@ -104,7 +104,7 @@ fn a_policy_behind_so_many_older_ones_does_not_count_and_says_so() {
     );
     put(&mut world, "proxy", &json!({"permission": "proxy"}));
     let of_a = |world: &World| {
-        let policies = explained(world, &Read::default()).policies;
+        let policies = explained(world, &ExplainReads::default()).policies;
         policies.into_iter().find(|it| it.name == "a").unwrap()
     };
     assert_eq!(
@@ -120,7 +120,7 @@ fn a_policy_behind_so_many_older_ones_does_not_count_and_says_so() {
         "{}",
         a.checked_message
     );
-    let others = words(&world, &Read::default());
+    let others = words(&world, &ExplainReads::default());
     let counted = others.iter().filter(|it| it.2 == PolicyApplies::Yes);
     assert_eq!(counted.count(), MOST_PER_CONNECTOR);
 }
@@ -140,7 +140,7 @@ fn a_standing_permission_with_too_many_selectors_is_nobodys_and_says_so() {
         }});
         put(&mut world, name, &spec);
     }
-    let policies = explained(&world, &Read::default()).policies;
+    let policies = explained(&world, &ExplainReads::default()).policies;
     assert_eq!(policies[0].standing(), PolicyApplies::Yes);
     assert_eq!(policies[1].standing(), PolicyApplies::OtherSubject);
     let message = &policies[1].standing_message;
@@ -163,7 +163,7 @@ fn labels_count_only_when_they_are_known() {
     assert!(needs_account(&world, "tools") && !needs_account(&world, "other"));
     let checked = |world: &World, account: Option<Labels>| {
         let request = None;
-        explained(world, &Read { account, request }).policies[0].checked()
+        explained(world, &ExplainReads { account, request }).policies[0].checked()
     };
     assert_eq!(
         checked(&world, Some(labels("x"))),
@@ -190,7 +190,7 @@ fn without_requesters_only_the_namespace_itself_may_ask() {
     world
         .catalog
         .put_policy(serde_json::from_value(policy).unwrap());
-    let policy = &explained(&world, &Read::default()).policies[0];
+    let policy = &explained(&world, &ExplainReads::default()).policies[0];
     assert_eq!(policy.checked(), PolicyApplies::OtherSubject);
     let message = &policy.checked_message;
     assert!(
@@ -207,7 +207,7 @@ fn without_requesters_only_the_namespace_itself_may_ask() {
         (DefaultRequesters::Any, PolicyApplies::Yes),
     ] {
         world.config = Some(config(default));
-        let policy = &explained(&world, &Read::default()).policies[0];
+        let policy = &explained(&world, &ExplainReads::default()).policies[0];
         assert_eq!(policy.checked(), expected);
     }
 }
@@ -224,7 +224,7 @@ fn what_cannot_be_read_or_is_going_says_so() {
     let time = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     going.metadata.deletion_timestamp = Some(time);
     world.catalog.put_policy(going);
-    let policies = explained(&world, &Read::default()).policies;
+    let policies = explained(&world, &ExplainReads::default()).policies;
     assert_eq!(policies[0].checked(), PolicyApplies::Unreadable);
     assert_eq!(policies[0].standing_message, problem);
     assert_eq!(policies[1].checked(), PolicyApplies::Gone);
@@ -238,7 +238,7 @@ fn a_policy_that_is_not_kept_says_which_bound_its_namespace_met() {
         let spec = json!({"connector": {"names": names}});
         put(&mut world, &format!("p{number:02}"), &spec);
     }
-    let policies = explained(&world, &Read::default()).policies;
+    let policies = explained(&world, &ExplainReads::default()).policies;
     assert_eq!(policies[0].checked(), PolicyApplies::Unreadable);
     assert_eq!(policies[0].standing_message, NOT_KEPT);
 }
@@ -267,7 +267,7 @@ fn checks_are_told_object_by_object_as_the_request_shows_them() {
     let status = pending.status.as_mut().unwrap();
     status.policies = serde_json::from_value(policies).unwrap();
     world.requests.apply(pending.clone());
-    let read = Read {
+    let read = ExplainReads {
         account: None,
         request: same(Some(pending.clone()), "uid-a"),
     };
@@ -333,7 +333,7 @@ fn a_missing_connector_is_told_and_nothing_is_selected_by_label() {
         "p",
         &json!({"connector": {"selector": {"matchLabels": {"project": "tools"}}}}),
     );
-    let answer = explained(&world, &Read::default());
+    let answer = explained(&world, &ExplainReads::default());
     assert!(!answer.connector_exists);
     assert_eq!(answer.policies[0].checked(), PolicyApplies::OtherLabels);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evaluation_api::access::{AccessAnswer, Binding, Decision, Gating, Requestable};
+use evaluation_api::access::{AccessAnswer, BindingRef, Decision, Gating, Requestable};
 use evaluation_api::refusal::Reason;
 use jiff::Timestamp;
 
@@ -58,8 +58,8 @@ fn after(moment: Timestamp) -> Timestamp {
     moment + Duration::from_micros(1)
 }
 
-fn named(binding: &Binding) -> Named {
-    let Binding {
+fn named(binding: &BindingRef) -> Named {
+    let BindingRef {
         kind,
         namespace,
         name,

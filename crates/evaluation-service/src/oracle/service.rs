@@ -20,7 +20,7 @@ use crate::caller_quotas::CallerLimits;
 use crate::gate::Gate;
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::rego::Pool;
+use crate::rego::WorkerPool;
 use crate::server::converse;
 use crate::service::Service;
 use crate::slots::Slots;
@@ -58,7 +58,7 @@ impl Running {
         };
         follow.start(&mut tasks);
         start.ready();
-        let rego = Pool::without_workers();
+        let rego = WorkerPool::without_workers();
         let service = Service {
             shared,
             live: Live::new(api.client()),

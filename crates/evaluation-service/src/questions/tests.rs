@@ -62,9 +62,9 @@ fn three() -> Questions {
 fn a_new_question_is_answered_and_then_only_what_changed() {
     let mut questions = three();
     assert_eq!(news(&mut questions, "x"), [1, 2, 3]);
-    questions.touch(&Change::Everything);
+    questions.touch(&WorldChange::Everything);
     assert!(news(&mut questions, "x").is_empty());
-    questions.touch(&Change::Everything);
+    questions.touch(&WorldChange::Everything);
     assert_eq!(news(&mut questions, "y"), [1, 2, 3]);
 }
 
@@ -72,12 +72,12 @@ fn a_new_question_is_answered_and_then_only_what_changed() {
 fn a_change_concerns_its_own_questions() {
     let mut questions = three();
     news(&mut questions, "x");
-    questions.touch(&Change::Namespace("tools".to_owned()));
+    questions.touch(&WorldChange::Namespace("tools".to_owned()));
     assert_eq!(news(&mut questions, "y"), [1, 2]);
     let tuple = Tuple::of_question(&about("tools", "b")).unwrap();
-    questions.touch(&Change::Tuple(tuple));
+    questions.touch(&WorldChange::Tuple(tuple));
     assert_eq!(news(&mut questions, "z"), [2]);
-    questions.touch(&Change::Namespace("nobody's".to_owned()));
+    questions.touch(&WorldChange::Namespace("nobody's".to_owned()));
     assert!(!questions.is_dirty());
 }
 
@@ -97,7 +97,7 @@ fn the_one_answer_that_changed_is_found_wherever_it_is() {
         for changed in [0, count / 2, count - 1] {
             let uid = format!("pod-{changed}");
             for reason in ["y", "x"] {
-                questions.touch(&Change::Everything);
+                questions.touch(&WorldChange::Everything);
                 let mut said_anew = Vec::new();
                 while questions.is_dirty() {
                     let answer = |question: &AccessQuestion| {
@@ -121,7 +121,7 @@ fn an_id_is_used_once_even_if_its_question_is_over() {
     assert!(matches!(questions.take_id(1), Err(Refused::IdTwice(1))));
     assert!(matches!(questions.take_id(2), Err(Refused::IdTwice(2))));
     assert!(questions.take_id(4).is_ok());
-    questions.touch(&Change::Everything);
+    questions.touch(&WorldChange::Everything);
     assert_eq!(news(&mut questions, "x"), [2, 3]);
     for id in [2, 3] {
         questions.close(id);
@@ -166,7 +166,7 @@ fn taken(asked: &[AccessQuestion], message: &str) -> (usize, usize) {
             questions.allow(&asked.connector.namespace);
         }
         news(&mut questions, message);
-        questions.touch(&Change::Everything);
+        questions.touch(&WorldChange::Everything);
         news(&mut questions, "other");
         weight = questions.memory.weight();
         for id in 3..asked.len() as u64 {
@@ -308,7 +308,7 @@ fn a_question_waits_until_its_namespace_is_allowed() {
     let mut questions = questions();
     questions.open(1, about("tools", "a")).unwrap();
     questions.open(2, about("other", "a")).unwrap();
-    questions.touch(&Change::Everything);
+    questions.touch(&WorldChange::Everything);
     assert!(news(&mut questions, "x").is_empty());
     questions.allow("tools");
     assert_eq!(news(&mut questions, "x"), [1]);

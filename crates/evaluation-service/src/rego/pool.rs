@@ -36,7 +36,7 @@ const DYING: Duration = Duration::from_secs(1);
 const FIRST_JOB: Duration = Duration::from_secs(20);
 
 /// What a module says of an object, or why it says nothing.
-pub type Outcome = Result<RegoAnswer, RegoFailure>;
+pub type ModuleOutcome = Result<RegoAnswer, RegoFailure>;
 
 /// Why there is no reply to a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl From<NoReply> for RegoFailure {
 
 /// What a module may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ModuleLimits {
     /// How many workers there are.
     pub workers: usize,
     /// Wall time for one job.
@@ -83,12 +83,12 @@ pub enum PoolError {
 
 /// Workers, started as they are needed. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Pool(Arc<Inner>);
+pub struct WorkerPool(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     program: PathBuf,
-    limits: Limits,
+    limits: ModuleLimits,
     places: Semaphore,
     idle: Mutex<Vec<Worker>>,
     waiting: AtomicUsize,
@@ -147,13 +147,13 @@ impl Drop for Waiting<'_> {
 }
 
 #[cfg(test)]
-impl Pool {
+impl WorkerPool {
     /// Nobody gets a worker: whoever asks waits.
     pub(crate) fn without_workers() -> Self {
         let registry = prometheus::Registry::new();
         Self(Arc::new(Inner {
             program: PathBuf::new(),
-            limits: Limits {
+            limits: ModuleLimits {
                 workers: 1,
                 time: Duration::ZERO,
                 memory: 0,
@@ -173,11 +173,11 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl WorkerPool {
     /// Starts one worker and gives it a job: a process whose workers do not work should not begin.
     pub async fn start(
         program: PathBuf,
-        limits: Limits,
+        limits: ModuleLimits,
         metrics: Metrics,
     ) -> Result<Self, PoolError> {
         let inner = Inner {
@@ -197,7 +197,9 @@ impl Pool {
         let frame = frame::encode(&JobOut::from(job)).unwrap_or_default();
         let reply = inner.work(worker, &frame, FIRST_JOB).await;
         let reply = reply.map_err(NoReply::from);
-        let outcome = reply.map_err(RegoFailure::from).and_then(Outcome::from);
+        let outcome = reply
+            .map_err(RegoFailure::from)
+            .and_then(ModuleOutcome::from);
         match outcome {
             Ok(_) => Ok(Self(Arc::new(inner))),
             Err(failure) => Err(PoolError::Broken(failure)),
@@ -206,7 +208,7 @@ impl Pool {
 
     /// What a module says, or why it says nothing; an error where nobody could look at it. When this is dropped,
     /// the worker is killed.
-    pub async fn evaluate(&self, job: RegoJob<'_>) -> Result<Outcome, NoReply> {
+    pub async fn evaluate(&self, job: RegoJob<'_>) -> Result<ModuleOutcome, NoReply> {
         let started = Instant::now();
         let reply = self.0.reply(job.into()).await;
         let busy = reply
@@ -214,7 +216,9 @@ impl Pool {
             .err()
             .filter(|it| matches!(it, NoReply::Busy(_)));
         let busy = busy.cloned();
-        let outcome = reply.map_err(RegoFailure::from).and_then(Outcome::from);
+        let outcome = reply
+            .map_err(RegoFailure::from)
+            .and_then(ModuleOutcome::from);
         self.0.metrics.rego(&outcome, started.elapsed());
         busy.map_or(Ok(outcome), Err)
     }
@@ -373,7 +377,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_gives_up_waiting_for_a_worker_is_not_counted_any_more() {
-        let pool = Pool::without_workers();
+        let pool = WorkerPool::without_workers();
         for _ in 0..2 * MOST_WAITING {
             let mut asks = pin!(pool.evaluate(job()));
             assert!(poll!(&mut asks).is_pending());

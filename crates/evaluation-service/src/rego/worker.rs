@@ -5,7 +5,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use connectors_api::rego::{Answer, CheckModule, EvaluationError, ModuleError};
+use connectors_api::rego::{CheckModule, EvaluationError, ModuleError, ModuleOutput};
 use rustix::process::{Resource, Rlimit, nice, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use sha2::{Digest, Sha256};
@@ -112,7 +112,7 @@ impl Worker {
             });
         };
         match module.evaluate_json(input.get(), context.get()) {
-            Ok(Answer { state, message }) => Reply::Answer {
+            Ok(ModuleOutput { state, message }) => Reply::Answer {
                 state: state.as_str().to_owned(),
                 message,
             },

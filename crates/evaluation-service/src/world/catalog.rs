@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, HashMap};
 use connectors_api::AccessPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::policies::{Policies, Policy};
+use super::policies::{ExplainedPolicies, ExplainedPolicy};
 
 pub(crate) type Labels = BTreeMap<String, String>;
 
 /// Policies, connectors and namespaces.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    policies: Policies,
+    policies: ExplainedPolicies,
     connectors: Labelled,
     namespaces: Labelled,
 }
@@ -61,7 +61,7 @@ impl Catalog {
     pub fn policies<'a>(
         &'a self,
         namespace: &str,
-    ) -> impl Iterator<Item = (&'a String, &'a Policy)> + use<'a> {
+    ) -> impl Iterator<Item = (&'a String, &'a ExplainedPolicy)> + use<'a> {
         self.policies.of(namespace).into_iter().flatten()
     }
 
@@ -108,7 +108,7 @@ impl Catalog {
     }
 
     /// The policies of a complete list.
-    pub(super) fn reset_policies(&mut self, all: Policies) {
+    pub(super) fn reset_policies(&mut self, all: ExplainedPolicies) {
         self.policies = all;
     }
 
@@ -200,7 +200,7 @@ mod tests {
         let names: Vec<_> = around.policies("tools").map(|(name, _)| name).collect();
         assert_eq!(names, ["odd", "p"]);
         around.remove_policy(odd);
-        let mut listed = Policies::default();
+        let mut listed = ExplainedPolicies::default();
         listed.put(policy("q"));
         around.reset_policies(listed);
         let names: Vec<_> = around.policies("tools").map(|(name, _)| name).collect();

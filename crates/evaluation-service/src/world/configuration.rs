@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use connectors_api::config::{CONFIG_MAP, Knowledge};
-use service_kit::config_map::{self, Heard};
+use service_kit::config_map::{self, ConfigMapState};
 use service_kit::shutdown::Tasks;
 use tracing::{info, warn};
 
 use super::follow::Follow;
-use super::{Change, Shared};
+use super::{Shared, WorldChange};
 use crate::metrics::Metrics;
 
 impl Follow<'_> {
@@ -35,9 +35,13 @@ impl Follow<'_> {
 }
 
 /// Whatever cannot be read or understood changes nothing.
-fn take(shared: &Shared, metrics: &Metrics, knowledge: &mut Knowledge, heard: Heard) {
-    metrics.config_present.set((heard != Heard::Gone).into());
-    let Heard::Data(data) = heard else { return };
+fn take(shared: &Shared, metrics: &Metrics, knowledge: &mut Knowledge, heard: ConfigMapState) {
+    metrics
+        .config_present
+        .set((heard != ConfigMapState::Gone).into());
+    let ConfigMapState::Data(data) = heard else {
+        return;
+    };
     for problem in knowledge.learn(&data) {
         warn!(%problem, "configuration");
     }
@@ -61,7 +65,7 @@ fn take(shared: &Shared, metrics: &Metrics, knowledge: &mut Knowledge, heard: He
     info!(?config, "configuration");
     shared.change(|world| {
         world.config = config;
-        vec![Change::Everything]
+        vec![WorldChange::Everything]
     });
 }
 
@@ -91,16 +95,16 @@ mod tests {
             }
         }
 
-        fn hear(&mut self, heard: Heard) -> (Gating, DefaultRequesters) {
+        fn hear(&mut self, heard: ConfigMapState) -> (Gating, DefaultRequesters) {
             take(&self.shared, &self.metrics, &mut self.knowledge, heard);
             let world = self.shared.read();
             (world.gating(), world.default_requesters())
         }
     }
 
-    fn data(entries: &[(&str, &str)]) -> Heard {
+    fn data(entries: &[(&str, &str)]) -> ConfigMapState {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        Heard::Data(entries.iter().map(owned).collect())
+        ConfigMapState::Data(entries.iter().map(owned).collect())
     }
 
     #[test]
@@ -108,7 +112,7 @@ mod tests {
         use DefaultRequesters::{Any, Namespace};
         let mut told = Told::new();
         for (heard, expected) in [
-            (Heard::Gone, (Gating::Unknown, Namespace)),
+            (ConfigMapState::Gone, (Gating::Unknown, Namespace)),
             (data(&[]), (Gating::Unknown, Namespace)),
             (data(&[(ENABLE, "on")]), (Gating::Unknown, Namespace)),
             (data(&[(ENABLE, "false")]), (Gating::Off, Namespace)),
@@ -120,8 +124,8 @@ mod tests {
                 data(&[(ENABLE, "of"), (DEFAULT_REQUESTERS, "any")]),
                 (Gating::On, Any),
             ),
-            (Heard::Unreadable, (Gating::On, Any)),
-            (Heard::Gone, (Gating::On, Any)),
+            (ConfigMapState::Unreadable, (Gating::On, Any)),
+            (ConfigMapState::Gone, (Gating::On, Any)),
             (data(&[]), (Gating::On, Namespace)),
         ] {
             assert_eq!(told.hear(heard.clone()), expected, "{heard:?}");
@@ -153,7 +157,7 @@ mod tests {
             for _ in 0..2 {
                 told.hear(data(&[(ENABLE, word)]));
             }
-            assert_eq!(changes.try_recv(), Ok(Change::Everything));
+            assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));
             assert!(changes.try_recv().is_err());
         }
     }

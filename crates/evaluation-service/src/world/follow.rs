@@ -196,7 +196,7 @@ mod tests {
     use crate::check::target;
     use crate::fixtures::{POD_FORM, question, request, role, role_binding};
     use crate::world::Tuple;
-    use crate::world::{Change, DECIDING};
+    use crate::world::{DECIDING, WorldChange};
 
     fn guarded<K, P: Parse<K>>(json: &str) -> Guarded<K, P> {
         serde_json::from_str(json).unwrap()
@@ -230,7 +230,7 @@ mod tests {
         assert!(changes.try_recv().is_err());
         take(Event::InitDone);
         assert!(knows_the_request(&shared));
-        assert_eq!(changes.try_recv(), Ok(Change::Everything));
+        assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
         assert!(!knows_the_request(&shared));
         let tuple = Tuple::of_question(&question()).unwrap();
         for _ in 0..2 {
-            assert_eq!(changes.try_recv(), Ok(Change::Tuple(tuple.clone())));
+            assert_eq!(changes.try_recv(), Ok(WorldChange::Tuple(tuple.clone())));
         }
         assert_eq!(
             metrics.dropped.with_label_values(&["accessrequests"]).get(),
@@ -334,12 +334,12 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(
                 changes.try_recv(),
-                Ok(Change::Namespace("tools".to_owned()))
+                Ok(WorldChange::Namespace("tools".to_owned()))
             );
         }
         assert!(shared.read().rbac.is_empty());
         let role: Guarded<ClusterRole, Plain> = guarded(r#"{"metadata":{"name":"r"},"rules":[]}"#);
         take(&shared, &metrics, Event::Apply(role), &mut None);
-        assert_eq!(changes.try_recv(), Ok(Change::Everything));
+        assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));
     }
 }

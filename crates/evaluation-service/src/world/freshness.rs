@@ -21,17 +21,17 @@ use super::SOURCES;
 
 /// Moments of the caches, in microseconds.
 #[derive(Debug)]
-pub(super) struct Freshness([AtomicI64; SOURCES]);
+pub(super) struct CacheTimes([AtomicI64; SOURCES]);
 
 const NEVER: i64 = i64::MIN;
 
-impl Default for Freshness {
+impl Default for CacheTimes {
     fn default() -> Self {
         Self(std::array::from_fn(|_| AtomicI64::new(NEVER)))
     }
 }
 
-impl Freshness {
+impl CacheTimes {
     /// A cache shows the cluster as of this moment. It never goes back.
     pub(super) fn note(&self, place: usize, moment: Timestamp) {
         if let Some(heard) = self.0.get(place) {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_slowest_cache_counts_and_none_goes_back() {
-        let heard = Freshness::default();
+        let heard = CacheTimes::default();
         heard.note(0, at(9));
         assert_eq!(heard.oldest(2), None);
         heard.note(1, at(7));

@@ -19,7 +19,7 @@ const MOST_OF_ALL: usize = 32 * 1024 * 1024;
 
 /// A policy as far as explanations need it.
 #[derive(Debug, PartialEq)]
-pub struct Policy {
+pub struct ExplainedPolicy {
     /// Its UID.
     pub uid: String,
     /// Whether it is on its way out.
@@ -27,14 +27,14 @@ pub struct Policy {
     /// When it was created.
     pub created: Option<Timestamp>,
     /// What it says.
-    pub said: Said,
+    pub said: PolicyText,
     /// Who may ask under its checks, if it has any and what it says is kept.
     pub requesters: Option<Requesters>,
 }
 
 /// What a policy says.
 #[derive(Debug, PartialEq)]
-pub enum Said {
+pub enum PolicyText {
     /// Its spec, without modules.
     Kept(Box<AccessPolicySpec>),
     /// The policies of its namespace take more than is kept.
@@ -43,19 +43,19 @@ pub enum Said {
     Unreadable(String),
 }
 
-impl Policy {
+impl ExplainedPolicy {
     /// What it says, if that is known.
     #[must_use]
     pub fn spec(&self) -> Option<&AccessPolicySpec> {
         match &self.said {
-            Said::Kept(spec) => Some(spec),
-            Said::NotKept | Said::Unreadable(_) => None,
+            PolicyText::Kept(spec) => Some(spec),
+            PolicyText::NotKept | PolicyText::Unreadable(_) => None,
         }
     }
 
     fn forget(&mut self) {
-        if matches!(self.said, Said::Kept(_)) {
-            self.said = Said::NotKept;
+        if matches!(self.said, PolicyText::Kept(_)) {
+            self.said = PolicyText::NotKept;
             self.requesters = None;
         }
     }
@@ -67,13 +67,13 @@ impl Policy {
 
 /// The policies of all namespaces.
 #[derive(Debug)]
-pub(super) struct Policies {
+pub(super) struct ExplainedPolicies {
     /// By namespace, then by name.
-    all: HashMap<String, BTreeMap<String, Policy>>,
+    all: HashMap<String, BTreeMap<String, ExplainedPolicy>>,
     budget: ByteBudget,
 }
 
-impl Default for Policies {
+impl Default for ExplainedPolicies {
     fn default() -> Self {
         Self {
             all: HashMap::new(),
@@ -82,9 +82,9 @@ impl Default for Policies {
     }
 }
 
-impl Policies {
+impl ExplainedPolicies {
     /// Those of a namespace, by name.
-    pub(super) fn of(&self, namespace: &str) -> Option<&BTreeMap<String, Policy>> {
+    pub(super) fn of(&self, namespace: &str) -> Option<&BTreeMap<String, ExplainedPolicy>> {
         self.all.get(namespace)
     }
 
@@ -99,19 +99,19 @@ impl Policies {
                 check.state = None;
             }
         }
-        self.insert(metadata, Said::Kept(Box::new(spec)))
+        self.insert(metadata, PolicyText::Kept(Box::new(spec)))
     }
 
     /// The same of a policy that cannot be read.
     pub(super) fn put_unreadable(&mut self, metadata: ObjectMeta, problem: String) -> bool {
-        self.insert(metadata, Said::Unreadable(problem))
+        self.insert(metadata, PolicyText::Unreadable(problem))
     }
 
-    fn insert(&mut self, metadata: ObjectMeta, said: Said) -> bool {
+    fn insert(&mut self, metadata: ObjectMeta, said: PolicyText) -> bool {
         let (Some(namespace), Some(name)) = (metadata.namespace, metadata.name) else {
             return false;
         };
-        let mut policy = Policy {
+        let mut policy = ExplainedPolicy {
             uid: metadata.uid.unwrap_or_default(),
             is_going: metadata.deletion_timestamp.is_some(),
             created: metadata.creation_timestamp.map(|time| time.0),
@@ -135,7 +135,7 @@ impl Policies {
             let policies = self.all.get_mut(&over).into_iter();
             policies
                 .flat_map(BTreeMap::values_mut)
-                .for_each(Policy::forget);
+                .for_each(ExplainedPolicy::forget);
         }
         true
     }
@@ -177,13 +177,13 @@ mod tests {
         serde_json::from_value(policy).unwrap()
     }
 
-    fn fill(policies: &mut Policies, namespace: &str, count: usize) {
+    fn fill(policies: &mut ExplainedPolicies, namespace: &str, count: usize) {
         for number in 0..count {
             policies.put(long(namespace, &format!("p{number}")));
         }
     }
 
-    fn is_kept(policies: &Policies, namespace: &str) -> bool {
+    fn is_kept(policies: &ExplainedPolicies, namespace: &str) -> bool {
         let all = policies.of(namespace).unwrap();
         all.values().all(|it| it.spec().is_some())
     }
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn of_a_namespace_over_its_share_no_policy_is_kept_and_of_others_all_are() {
-        let mut policies = Policies::default();
+        let mut policies = ExplainedPolicies::default();
         fill(&mut policies, "quiet", 1);
         fill(&mut policies, "loud", most());
         assert!(is_kept(&policies, "loud"));
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(loud.len(), most() + 1);
         assert!(
             loud.values()
-                .all(|it| it.said == Said::NotKept && it.requesters.is_none())
+                .all(|it| it.said == PolicyText::NotKept && it.requesters.is_none())
         );
         assert!(is_kept(&policies, "quiet"));
         // What is written again where there is room is known again.
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn over_the_total_the_namespace_that_has_most_is_not_kept() {
-        let mut policies = Policies::default();
+        let mut policies = ExplainedPolicies::default();
         let namespaces = MOST_OF_ALL / MOST_OF_NAMESPACE;
         fill(&mut policies, "heavy", most());
         for number in 0..namespaces {
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn policies_that_come_and_go_leave_nothing() {
-        let mut policies = Policies::default();
+        let mut policies = ExplainedPolicies::default();
         for _ in 0..2 {
             fill(&mut policies, "loud", most() + 1);
             policies.put(long("quiet", "p"));

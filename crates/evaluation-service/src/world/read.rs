@@ -113,15 +113,15 @@ where
     K::Spec: DeserializeOwned,
 {
     fn parse(json: &str) -> Result<K, String> {
-        let Object(object) = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let ObjectTree(object) = serde_json::from_str(json).map_err(|error| error.to_string())?;
         parse::object(&object).map_err(|error| error.to_string())
     }
 }
 
 /// An object as a tree, without the history of its fields.
-struct Object(Value);
+struct ObjectTree(Value);
 
-impl<'de> Deserialize<'de> for Object {
+impl<'de> Deserialize<'de> for ObjectTree {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = deserializer.deserialize_map(Level::Object)?;
         Ok(Self(Value::Object(object)))

@@ -16,11 +16,11 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 pub use known::{KnownPolicy, KnownRequest};
-pub use tuple::{About, Tuple};
+pub use tuple::{Tuple, TupleRef};
 
 /// All requests that are about something, as far as decisions need them.
 #[derive(Debug, Default)]
-pub struct Requests {
+pub struct KnownRequests {
     hashing: RandomState,
     by_name: HashTable<Arc<KnownRequest>>,
     by_tuple: HashTable<Rivals>,
@@ -33,7 +33,7 @@ struct Rivals {
     others: Vec<Arc<KnownRequest>>,
 }
 
-impl Requests {
+impl KnownRequests {
     /// Takes a request as it is now. Tells what it is and was about.
     pub fn apply(&mut self, request: AccessRequest) -> Vec<Tuple> {
         let metadata = &request.metadata;
@@ -130,7 +130,7 @@ impl Requests {
 
     /// The request that decides about a tuple.
     #[must_use]
-    pub fn deciding(&self, about: About<'_>) -> Option<&KnownRequest> {
+    pub fn deciding(&self, about: TupleRef<'_>) -> Option<&KnownRequest> {
         let hash = self.hashing.hash_one(about);
         let rivals = self.by_tuple.find(hash, |it| it.about() == about);
         rivals.and_then(Rivals::deciding)
@@ -138,7 +138,7 @@ impl Requests {
 }
 
 impl Rivals {
-    fn about(&self) -> About<'_> {
+    fn about(&self) -> TupleRef<'_> {
         self.first.tuple.about()
     }
 

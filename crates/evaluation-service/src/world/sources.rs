@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use service_kit::watches::Unreadable;
 use tracing::warn;
 
-use super::policies::Policies;
-use super::{Change, KnownRequest, Shared, World};
+use super::policies::ExplainedPolicies;
+use super::{KnownRequest, Shared, World, WorldChange};
 
 /// Objects of a page whose objects are several times as long as roles and bindings.
 const LONG_PAGE: u32 = 100;
@@ -42,12 +42,12 @@ pub(super) trait Source:
     /// Takes an object of a list, or what will be looked at of it, which is little of many objects.
     fn list(self, shared: &Shared, listing: &mut Self::Listing);
     /// The list is complete.
-    fn reset(world: &mut World, listing: Self::Listing) -> Vec<Change>;
+    fn reset(world: &mut World, listing: Self::Listing) -> Vec<WorldChange>;
 
-    fn apply(world: &mut World, object: Self) -> Vec<Change>;
-    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change>;
+    fn apply(world: &mut World, object: Self) -> Vec<WorldChange>;
+    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<WorldChange>;
     /// An object that is there and cannot be read counts for nothing.
-    fn unreadable(world: &mut World, Unreadable { metadata, .. }: Unreadable) -> Vec<Change> {
+    fn unreadable(world: &mut World, Unreadable { metadata, .. }: Unreadable) -> Vec<WorldChange> {
         Self::delete(world, metadata)
     }
 }
@@ -59,12 +59,12 @@ fn pruned<K: Resource>(mut object: K) -> K {
     object
 }
 
-fn of_namespace(metadata: &ObjectMeta) -> Vec<Change> {
+fn of_namespace(metadata: &ObjectMeta) -> Vec<WorldChange> {
     let namespace = metadata.namespace.clone();
-    vec![namespace.map_or(Change::Everything, Change::Namespace)]
+    vec![namespace.map_or(WorldChange::Everything, WorldChange::Namespace)]
 }
 
-fn news(is_news: bool, changes: Vec<Change>) -> Vec<Change> {
+fn news(is_news: bool, changes: Vec<WorldChange>) -> Vec<WorldChange> {
     if is_news { changes } else { Vec::new() }
 }
 
@@ -97,16 +97,16 @@ macro_rules! rbac_sources {
                 });
             }
 
-            fn reset(world: &mut World, listing: Listing<Self>) -> Vec<Change> {
+            fn reset(world: &mut World, listing: Listing<Self>) -> Vec<WorldChange> {
                 listing.end(&mut world.rbac);
-                vec![Change::Everything]
+                vec![WorldChange::Everything]
             }
 
-            fn apply(world: &mut World, object: Self) -> Vec<Change> {
+            fn apply(world: &mut World, object: Self) -> Vec<WorldChange> {
                 apply_rbac(world, &object)
             }
 
-            fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
+            fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<WorldChange> {
                 let changes = of_namespace(&metadata);
                 world.rbac.delete(&Self { metadata, ..Self::default() });
                 changes
@@ -122,7 +122,7 @@ rbac_sources! {
     ClusterRoleBinding "clusterrolebindings" 3
 }
 
-fn apply_rbac<K: RbacObject>(world: &mut World, object: &K) -> Vec<Change> {
+fn apply_rbac<K: RbacObject>(world: &mut World, object: &K) -> Vec<WorldChange> {
     let changes = of_namespace(object.metadata());
     if is_ours_and_going(object.metadata()) {
         world.rbac.delete(object);
@@ -154,24 +154,24 @@ impl Source for AccessRequest {
         listing.extend(KnownRequest::read(self));
     }
 
-    fn reset(world: &mut World, listing: Vec<KnownRequest>) -> Vec<Change> {
+    fn reset(world: &mut World, listing: Vec<KnownRequest>) -> Vec<WorldChange> {
         world.requests.reset(listing);
-        vec![Change::Everything]
+        vec![WorldChange::Everything]
     }
 
-    fn apply(world: &mut World, object: Self) -> Vec<Change> {
+    fn apply(world: &mut World, object: Self) -> Vec<WorldChange> {
         let tuples = world.requests.apply(object);
-        tuples.into_iter().map(Change::Tuple).collect()
+        tuples.into_iter().map(WorldChange::Tuple).collect()
     }
 
-    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
+    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<WorldChange> {
         let ObjectMeta {
             namespace, name, ..
         } = metadata;
         let tuple = namespace
             .zip(name)
             .and_then(|(namespace, name)| world.requests.delete(&namespace, &name));
-        tuple.map(Change::Tuple).into_iter().collect()
+        tuple.map(WorldChange::Tuple).into_iter().collect()
     }
 }
 
@@ -182,33 +182,33 @@ impl Source for AccessPolicy {
     const NAME: &'static str = "accesspolicies";
     const PLACE: usize = 5;
     const PAGE: u32 = LONG_PAGE;
-    type Listing = Policies;
+    type Listing = ExplainedPolicies;
 
-    fn begin(_world: &World) -> Policies {
-        Policies::default()
+    fn begin(_world: &World) -> ExplainedPolicies {
+        ExplainedPolicies::default()
     }
 
-    fn list(self, _shared: &Shared, listing: &mut Policies) {
+    fn list(self, _shared: &Shared, listing: &mut ExplainedPolicies) {
         listing.put(self);
     }
 
-    fn reset(world: &mut World, listing: Policies) -> Vec<Change> {
+    fn reset(world: &mut World, listing: ExplainedPolicies) -> Vec<WorldChange> {
         world.catalog.reset_policies(listing);
-        vec![Change::Everything]
+        vec![WorldChange::Everything]
     }
 
-    fn apply(world: &mut World, object: Self) -> Vec<Change> {
+    fn apply(world: &mut World, object: Self) -> Vec<WorldChange> {
         let changes = of_namespace(&object.metadata);
         news(world.catalog.put_policy(object), changes)
     }
 
-    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
+    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<WorldChange> {
         let changes = of_namespace(&metadata);
         world.catalog.remove_policy(metadata);
         changes
     }
 
-    fn unreadable(world: &mut World, object: Unreadable) -> Vec<Change> {
+    fn unreadable(world: &mut World, object: Unreadable) -> Vec<WorldChange> {
         let Unreadable { metadata, problem } = object;
         let changes = of_namespace(&metadata);
         news(
@@ -232,17 +232,17 @@ impl Source for connector::Selectable {
         listing.push(pruned(self).meta().clone());
     }
 
-    fn reset(world: &mut World, listing: Vec<ObjectMeta>) -> Vec<Change> {
+    fn reset(world: &mut World, listing: Vec<ObjectMeta>) -> Vec<WorldChange> {
         world.catalog.reset_connectors(listing);
-        vec![Change::Everything]
+        vec![WorldChange::Everything]
     }
 
-    fn apply(world: &mut World, object: Self) -> Vec<Change> {
+    fn apply(world: &mut World, object: Self) -> Vec<WorldChange> {
         let changes = of_namespace(object.meta());
         news(world.catalog.put_connector(object.meta().clone()), changes)
     }
 
-    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
+    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<WorldChange> {
         let changes = of_namespace(&metadata);
         world.catalog.remove_connector(metadata);
         changes
@@ -263,17 +263,17 @@ impl Source for PartialObjectMeta<Namespace> {
         listing.push(pruned(self).metadata);
     }
 
-    fn reset(world: &mut World, listing: Vec<ObjectMeta>) -> Vec<Change> {
+    fn reset(world: &mut World, listing: Vec<ObjectMeta>) -> Vec<WorldChange> {
         world.catalog.reset_namespaces(listing);
         Vec::new()
     }
 
-    fn apply(world: &mut World, object: Self) -> Vec<Change> {
+    fn apply(world: &mut World, object: Self) -> Vec<WorldChange> {
         world.catalog.put_namespace(object.metadata);
         Vec::new()
     }
 
-    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<Change> {
+    fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<WorldChange> {
         world.catalog.remove_namespace(metadata);
         Vec::new()
     }

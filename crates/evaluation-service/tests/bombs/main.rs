@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
 use evaluation_service::metrics::Metrics;
-use evaluation_service::rego::{Limits, Pool};
+use evaluation_service::rego::{ModuleLimits, WorkerPool};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -21,8 +21,8 @@ const BRIEF: Duration = Duration::from_secs(1);
 /// So much time that memory is what runs out, however slow the machine is.
 const PATIENT: Duration = Duration::from_secs(10);
 
-fn limits(time: Duration) -> Limits {
-    Limits {
+fn limits(time: Duration) -> ModuleLimits {
+    ModuleLimits {
         workers: 1,
         time,
         memory: 128 << 20,
@@ -31,7 +31,7 @@ fn limits(time: Duration) -> Limits {
     }
 }
 
-async fn ask(pool: &Pool, module: &str) -> Result<RegoAnswer, RegoFailure> {
+async fn ask(pool: &WorkerPool, module: &str) -> Result<RegoAnswer, RegoFailure> {
     let (input, context) = (json!({"state": "approved"}), json!({"name": "pod"}));
     let job = RegoJob {
         module,
@@ -46,7 +46,7 @@ async fn each_bomb_ends_at_its_limit_with_its_own_reason() {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_evaluation-service"));
     let metrics = Metrics::register(&prometheus::Registry::new()).unwrap();
     let start = async |time| {
-        let pool = Pool::start(program.clone(), limits(time), metrics.clone());
+        let pool = WorkerPool::start(program.clone(), limits(time), metrics.clone());
         pool.await.unwrap()
     };
     let pools = [(BRIEF, start(BRIEF).await), (PATIENT, start(PATIENT).await)];

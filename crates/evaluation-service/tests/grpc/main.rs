@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use connectors_api::access_request::Phase;
 use evaluation_api::access::Decision;
-use evaluation_api::client::{CallError, Event};
+use evaluation_api::client::{EvaluationCallError, Event};
 use evaluation_api::refusal::Reason;
 use serde_json::json;
-use service_kit::shutdown::Outcome;
+use service_kit::shutdown::ProcessEnd;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 use tonic::Code;
@@ -29,7 +29,7 @@ use tonic::Code;
 use fake_api::{FakeApi, token};
 use world::{SOON, World, binding, next, question, request, role};
 
-fn code(error: &CallError) -> Code {
+fn code(error: &EvaluationCallError) -> Code {
     error.code().unwrap()
 }
 
@@ -276,7 +276,7 @@ async fn the_end_of_the_process_ends_its_streams() {
     assert!(matches!(next(&mut watched).await, Event::Answer(_)));
     world.signal();
     assert_eq!(next(&mut watched).await, Event::Disconnected);
-    assert_eq!(world.ended().await, Outcome::Drained);
+    assert_eq!(world.ended().await, ProcessEnd::Drained);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evaluation_api::client::{CallError, Event};
+use evaluation_api::client::{EvaluationCallError, Event};
 use evaluation_api::refusal::Reason;
 use futures::future::join_all;
 use tokio::task::JoinHandle;
@@ -21,7 +21,7 @@ const ONLY_EXPLAINED: [&str; 3] = ["accesspolicies", "connectors", "namespaces"]
 const MOST: Duration = Duration::from_secs(2);
 
 /// Asks until there is no answer any more, which is because it would be too old.
-async fn until_stale<T>(call: impl AsyncFn() -> Result<T, CallError>) {
+async fn until_stale<T>(call: impl AsyncFn() -> Result<T, EvaluationCallError>) {
     let refused = async {
         loop {
             if let Err(error) = call().await {

@@ -11,7 +11,7 @@ use evaluation_service::auth::Callers;
 use evaluation_service::caller_quotas::CallerLimits;
 use evaluation_service::live::Live;
 use evaluation_service::metrics::Metrics;
-use evaluation_service::rego::{Limits, Pool};
+use evaluation_service::rego::{ModuleLimits, WorkerPool};
 use evaluation_service::server::{serve_socket, serve_tls};
 use evaluation_service::service::Service;
 use evaluation_service::slots::Slots;
@@ -26,7 +26,7 @@ use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use serde_json::{Value, json};
 use service_kit::readiness::Readiness;
 use service_kit::serve::{self, InUse, UnixSocket};
-use service_kit::shutdown::{Outcome, Signal, Tasks};
+use service_kit::shutdown::{ProcessEnd, Signal, Tasks};
 use service_kit::tls::{ClientTls, ServerTls, TlsMetrics};
 use service_kit::watches::WatchMetrics;
 use tempfile::TempDir;
@@ -52,7 +52,7 @@ pub(crate) struct World {
     url: String,
     directory: TempDir,
     signals: mpsc::UnboundedSender<Signal>,
-    running: JoinHandle<Outcome>,
+    running: JoinHandle<ProcessEnd>,
     tls: ClientTls,
 }
 
@@ -61,8 +61,8 @@ const LIMITS: CallerLimits = CallerLimits {
     streams: 8,
 };
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> ModuleLimits {
+    ModuleLimits {
         workers: 2,
         time: Duration::from_secs(1),
         memory: 128 << 20,
@@ -112,7 +112,7 @@ impl World {
         };
         follow.start(&mut tasks);
         let program = PathBuf::from(env!("CARGO_BIN_EXE_evaluation-service"));
-        let rego = Pool::start(program, limits(), metrics.clone())
+        let rego = WorkerPool::start(program, limits(), metrics.clone())
             .await
             .unwrap();
         let service = Service {
@@ -238,7 +238,7 @@ impl World {
         self.signals.send(Signal::Terminate).unwrap();
     }
 
-    pub(crate) async fn ended(self) -> Outcome {
+    pub(crate) async fn ended(self) -> ProcessEnd {
         timeout(SOON, self.running).await.unwrap().unwrap()
     }
 }

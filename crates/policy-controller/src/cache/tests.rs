@@ -248,7 +248,7 @@ fn policies_above_their_namespaces_share_are_not_kept_and_anything_concerns_them
     assert_eq!((kept(&state, "loud"), kept(&state, "tools")), (0, quiet));
     let first = Name::new("loud", "loud-000");
     let said = &state.policy_named(&first).unwrap().said;
-    assert!(matches!(said, Said::NotKept));
+    assert!(matches!(said, CachedPolicy::NotKept));
     // What they select is not known.
     let of_loud = |wakes: Wakes| {
         wakes

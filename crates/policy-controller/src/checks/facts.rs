@@ -13,7 +13,7 @@ use connectors_api::{
     names::{ANSWER_RULE, CREATOR_RULE},
 };
 use evaluation_api::{
-    client::{CallError as EvaluationError, Client as EvaluationClient},
+    client::{Client as EvaluationClient, EvaluationCallError as EvaluationError},
     v1::{Finding, FindingSeverity},
 };
 use futures::future::BoxFuture;
@@ -24,7 +24,7 @@ use service_kit::{
     admission::{is_in_force, rule_since},
     kinds::{self, Served},
     report,
-    retry::Policy,
+    retry::RetryPolicy,
     reviews::{self, Reviewed, service_account},
 };
 use tokio::time::{Instant, sleep};
@@ -100,18 +100,18 @@ impl Validator for EvaluationClient {
 /// Asks.
 pub struct Facts {
     client: Client,
-    policy: Policy,
+    policy: RetryPolicy,
     validator: Arc<dyn Validator>,
     /// The namespace of the installation.
     namespace: String,
     /// When rights changed last.
     rights: RightsChanges,
-    answers: Mutex<HashMap<Question, (bool, Instant)>>,
+    answers: Mutex<HashMap<RightQuestion, (bool, Instant)>>,
 }
 
 /// Whether somebody may do something.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Question {
+struct RightQuestion {
     /// His name, and the one of the group where it is about a group.
     who: Who,
     /// None: in every namespace.
@@ -129,13 +129,13 @@ enum Who {
 }
 
 /// The API server did not answer.
-struct Unanswered;
+struct NoReview;
 
 impl Facts {
     /// For the installation in that namespace.
     pub fn new(
         client: Client,
-        policy: Policy,
+        policy: RetryPolicy,
         validator: Arc<dyn Validator>,
         namespace: String,
         rights: RightsChanges,
@@ -228,7 +228,7 @@ impl Facts {
             } else {
                 Holders::default()
             };
-            Ok::<_, Unanswered>(KindFound::Readable { forgers, deleters })
+            Ok::<_, NoReview>(KindFound::Readable { forgers, deleters })
         };
         found.await.unwrap_or(KindFound::Unknown)
     }
@@ -249,7 +249,7 @@ impl Facts {
         rights: &[Right],
         resource: &Resource,
         suspects: &Suspects,
-    ) -> Result<Holders, Unanswered> {
+    ) -> Result<Holders, NoReview> {
         let mut holders = Holders {
             first: Vec::new(),
             may_be_more: !suspects.extent.is_whole(),
@@ -295,7 +295,7 @@ impl Facts {
         who: Who,
         namespace: Option<&str>,
         resource: &Resource,
-    ) -> Result<Option<String>, Unanswered> {
+    ) -> Result<Option<String>, NoReview> {
         for &what in rights {
             if self.may(who.clone(), namespace, what, resource).await? {
                 let (verb, subresource) = what;
@@ -321,8 +321,8 @@ impl Facts {
         namespace: Option<&str>,
         (verb, subresource): Right,
         resource: &Resource,
-    ) -> Result<bool, Unanswered> {
-        let question = Question {
+    ) -> Result<bool, NoReview> {
+        let question = RightQuestion {
             who,
             namespace: namespace.map(str::to_owned),
             verb,
@@ -351,13 +351,13 @@ impl Facts {
         .await;
         let answer = answer.map_err(|error| {
             debug!(error = report(&error), "a right is not known");
-            Unanswered
+            NoReview
         })?;
         self.remember(question, answer, asked);
         Ok(answer)
     }
 
-    fn answered(&self, question: &Question) -> Option<bool> {
+    fn answered(&self, question: &RightQuestion) -> Option<bool> {
         let answers = self.answers.lock();
         let answers = answers.unwrap_or_else(PoisonError::into_inner);
         let (answer, at) = answers.get(question)?;
@@ -365,7 +365,7 @@ impl Facts {
         (at.elapsed() < FRESH && *at > changed).then_some(*answer)
     }
 
-    fn remember(&self, question: Question, answer: bool, asked: Instant) {
+    fn remember(&self, question: RightQuestion, answer: bool, asked: Instant) {
         let answers = self.answers.lock();
         let mut answers = answers.unwrap_or_else(PoisonError::into_inner);
         keep(&mut answers, question, answer, asked);
@@ -374,8 +374,8 @@ impl Facts {
 
 /// Keeps an answer. Before the map grows, what is too old to be said again goes.
 fn keep(
-    answers: &mut HashMap<Question, (bool, Instant)>,
-    question: Question,
+    answers: &mut HashMap<RightQuestion, (bool, Instant)>,
+    question: RightQuestion,
     answer: bool,
     asked: Instant,
 ) {
@@ -482,7 +482,7 @@ mod tests {
     fn answers_that_are_too_old_to_be_said_again_are_forgotten() {
         let (mut answers, start) = (HashMap::new(), Instant::now());
         for number in 0..50_000_u32 {
-            let question = Question {
+            let question = RightQuestion {
                 who: Who::Account("devops".to_owned(), number.to_string()),
                 namespace: None,
                 verb: "create",

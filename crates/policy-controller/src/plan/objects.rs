@@ -18,9 +18,9 @@ use sha2::{Digest, Sha256};
 
 use super::{
     split::{ListPart, split},
-    wanted::{Holder, Rule, Standing, Wanted},
+    wanted::{RbacSubject, StandingPermission, WantedPermissions, WantedRule},
 };
-use crate::seen::{Fingerprint, Owner};
+use crate::seen::{Fingerprint, OwnerPolicy};
 
 /// The API group of Roles.
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -29,7 +29,7 @@ const POLICY: &str = "AccessPolicy";
 
 /// A Role and the RoleBinding of its name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pair {
+pub struct RolePair {
     /// What may be done.
     pub role: Role,
     /// Who may do it.
@@ -38,12 +38,16 @@ pub struct Pair {
 
 /// The pairs by name, none of their lists larger than that many bytes.
 #[must_use]
-pub fn pairs(wanted: &Wanted, owner: &Owner, most: usize) -> BTreeMap<String, Pair> {
-    let Standing::Given { rules, holders, .. } = &wanted.standing else {
+pub fn pairs(
+    wanted: &WantedPermissions,
+    owner: &OwnerPolicy,
+    most: usize,
+) -> BTreeMap<String, RolePair> {
+    let StandingPermission::Given { rules, holders, .. } = &wanted.standing else {
         return BTreeMap::new();
     };
     let connectors = split_connectors(&wanted.connectors, rules, most);
-    let size = |it: &&Holder| bytes(&it.subject());
+    let size = |it: &&RbacSubject| bytes(&it.subject());
     let holders = split(holders, most, ToString::to_string, size);
     let mut pairs = BTreeMap::new();
     for names in &connectors {
@@ -58,7 +62,7 @@ pub fn pairs(wanted: &Wanted, owner: &Owner, most: usize) -> BTreeMap<String, Pa
 
 fn split_connectors<'a>(
     connectors: &'a BTreeSet<String>,
-    rules: &[Rule],
+    rules: &[WantedRule],
     most: usize,
 ) -> Vec<ListPart<&'a String>> {
     // Each rule repeats the names.
@@ -84,13 +88,13 @@ pub fn name(policy_uid: &str, connector_bits: &str, holder_bits: &str) -> String
 
 fn pair(
     name: &str,
-    owner: &Owner,
-    rules: &[Rule],
+    owner: &OwnerPolicy,
+    rules: &[WantedRule],
     connectors: &ListPart<&String>,
-    holders: &ListPart<&Holder>,
-) -> Pair {
+    holders: &ListPart<&RbacSubject>,
+) -> RolePair {
     let resource_names: Vec<String> = connectors.entries.iter().copied().cloned().collect();
-    let rule = |rule: &Rule| PolicyRule {
+    let rule = |rule: &WantedRule| PolicyRule {
         api_groups: Some(vec![GROUP.to_owned()]),
         resources: Some(rule.resources.clone()),
         resource_names: Some(resource_names.clone()),
@@ -98,7 +102,7 @@ fn pair(
         non_resource_urls: None,
     };
     let metadata = metadata(name, owner);
-    Pair {
+    RolePair {
         role: Role {
             metadata: metadata.clone(),
             rules: Some(rules.iter().map(rule).collect()),
@@ -123,7 +127,7 @@ pub fn role_ref(name: &str) -> RoleRef {
 
 /// What every object of a policy carries.
 #[must_use]
-pub fn metadata(name: &str, owner: &Owner) -> ObjectMeta {
+pub fn metadata(name: &str, owner: &OwnerPolicy) -> ObjectMeta {
     let policy = Some(owner.name.name.as_str()).filter(|name| labels::fits(name));
     let labels = [
         (labels::MANAGED_BY, Some(names::MANAGED_BY)),
@@ -213,8 +217,8 @@ pub fn of_binding(binding: &RoleBinding) -> Fingerprint {
 }
 
 /// Whom a RoleBinding names.
-pub(super) fn subjects(binding: &RoleBinding) -> impl Iterator<Item = Holder> {
-    binding.subjects.iter().flatten().map(Holder::of)
+pub(super) fn subjects(binding: &RoleBinding) -> impl Iterator<Item = RbacSubject> {
+    binding.subjects.iter().flatten().map(RbacSubject::of)
 }
 
 fn fingerprint(said: &impl Serialize) -> Fingerprint {

@@ -17,18 +17,18 @@ use k8s_openapi::{
 };
 
 use super::{
-    objects::{self, Pair},
-    wanted::Holder,
+    objects::{self, RolePair},
+    wanted::RbacSubject,
 };
-use crate::seen::{Found, Kind, Managed, Pin};
+use crate::seen::{FoundObject, Kind, Managed, Pin};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// Makes it, if nothing has its name.
-    Create(Object),
+    Create(WrittenObject),
     /// Makes this version of it so.
-    Change(Object, Pin),
+    Change(WrittenObject, Pin),
     /// Deletes this version of it.
     Delete(Kind, String, Pin),
 }
@@ -57,7 +57,7 @@ impl Write {
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Object {
+pub enum WrittenObject {
     /// A Role.
     Role(Role),
     /// A RoleBinding.
@@ -66,14 +66,14 @@ pub enum Object {
 
 /// A write, and whether it gives anything.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct WriteStep {
     /// The write.
     pub write: Write,
     /// Whether somebody may hold more after it.
     pub gives: bool,
 }
 
-impl Object {
+impl WrittenObject {
     /// Which of the two.
     #[must_use]
     pub const fn kind(&self) -> Kind {
@@ -93,20 +93,20 @@ impl Object {
     }
 }
 
-const fn take(write: Write) -> Step {
-    Step {
+const fn take(write: Write) -> WriteStep {
+    WriteStep {
         write,
         gives: false,
     }
 }
 
-const fn give(write: Write) -> Step {
-    Step { write, gives: true }
+const fn give(write: Write) -> WriteStep {
+    WriteStep { write, gives: true }
 }
 
 /// The writes, in their order.
 #[must_use]
-pub fn steps(wanted: &BTreeMap<String, Pair>, there: &Managed) -> Vec<Step> {
+pub fn steps(wanted: &BTreeMap<String, RolePair>, there: &Managed) -> Vec<WriteStep> {
     let all = All::of(wanted);
     let mut narrowing = Vec::new();
     let mut both = Vec::new();
@@ -126,19 +126,21 @@ pub fn steps(wanted: &BTreeMap<String, Pair>, there: &Managed) -> Vec<Step> {
             Some(pair) if !is_on_own_role(name, found) => {
                 // What a RoleBinding refers to cannot be changed.
                 narrowing.push(take(binding_gone(found, name)));
-                bindings.push(give(create(Object::Binding(pair.binding.clone()))));
+                bindings.push(give(create(WrittenObject::Binding(pair.binding.clone()))));
             }
             Some(pair) => {
                 let holders = objects::subjects(&pair.binding).collect();
                 let before = found_holders(found);
                 let has_too_many = !before.is_subset(&holders);
-                let change =
-                    Write::Change(Object::Binding(pair.binding.clone()), found.pin.clone());
+                let change = Write::Change(
+                    WrittenObject::Binding(pair.binding.clone()),
+                    found.pin.clone(),
+                );
                 let is_role_same = role.is_some_and(|role| is_same_role(role, &pair.role));
                 if has_too_many && role.is_none() {
                     // The API server changes no RoleBinding to a Role that is not there.
                     narrowing.push(take(binding_gone(found, name)));
-                    bindings.push(give(create(Object::Binding(pair.binding.clone()))));
+                    bindings.push(give(create(WrittenObject::Binding(pair.binding.clone()))));
                 } else if has_too_many && holders.is_subset(&before) {
                     narrowing.push(take(change));
                 } else if is_role_same && has_too_many {
@@ -149,7 +151,7 @@ pub fn steps(wanted: &BTreeMap<String, Pair>, there: &Managed) -> Vec<Step> {
                     let is_deleted = matches!(narrowed, Some(Write::Delete(..)));
                     narrowing.extend(narrowed.map(take));
                     bindings.push(give(if is_deleted {
-                        create(Object::Binding(pair.binding.clone()))
+                        create(WrittenObject::Binding(pair.binding.clone()))
                     } else {
                         change
                     }));
@@ -162,18 +164,19 @@ pub fn steps(wanted: &BTreeMap<String, Pair>, there: &Managed) -> Vec<Step> {
     let mut roles = Vec::new();
     for (name, pair) in wanted {
         match there.roles.get(name) {
-            None => roles.push((false, give(create(Object::Role(pair.role.clone()))))),
+            None => roles.push((false, give(create(WrittenObject::Role(pair.role.clone()))))),
             Some(found)
                 if is_same_role(found, &pair.role)
                     && found_identity(found, &pair.role.metadata, |it| &it.metadata) => {}
             Some(found) => {
                 let loses = !covers(rules_of(found), &rules(&pair.role));
-                let change = Write::Change(Object::Role(pair.role.clone()), found.pin.clone());
+                let change =
+                    Write::Change(WrittenObject::Role(pair.role.clone()), found.pin.clone());
                 roles.push((loses, give(change)));
             }
         }
         if !there.bindings.contains_key(name) {
-            bindings.push(give(create(Object::Binding(pair.binding.clone()))));
+            bindings.push(give(create(WrittenObject::Binding(pair.binding.clone()))));
         }
     }
     for (name, found) in &there.roles {
@@ -182,7 +185,7 @@ pub fn steps(wanted: &BTreeMap<String, Pair>, there: &Managed) -> Vec<Step> {
         }
     }
     let (losing, gaining): (Vec<_>, Vec<_>) = roles.into_iter().partition(|(loses, _)| *loses);
-    let of_roles = |roles: Vec<(bool, Step)>| roles.into_iter().map(|(_, step)| step);
+    let of_roles = |roles: Vec<(bool, WriteStep)>| roles.into_iter().map(|(_, step)| step);
     let steps = narrowing.into_iter().chain(of_roles(losing)).chain(both);
     let steps = steps.chain(of_roles(gaining)).chain(bindings).chain(last);
     steps.filter(|step| !is_done(step, there)).collect()
@@ -190,12 +193,12 @@ pub fn steps(wanted: &BTreeMap<String, Pair>, there: &Managed) -> Vec<Step> {
 
 /// Everything that is wanted, whichever object says it.
 struct All<'a> {
-    holders: BTreeSet<Holder>,
+    holders: BTreeSet<RbacSubject>,
     rules: Vec<&'a PolicyRule>,
 }
 
 impl<'a> All<'a> {
-    fn of(wanted: &'a BTreeMap<String, Pair>) -> Self {
+    fn of(wanted: &'a BTreeMap<String, RolePair>) -> Self {
         let pairs = || wanted.values();
         Self {
             holders: pairs()
@@ -206,7 +209,7 @@ impl<'a> All<'a> {
     }
 
     /// Whether a Role says nothing but what is wanted. One that is not there may come to say anything.
-    fn covers(&self, role: Option<&Found<Role>>) -> bool {
+    fn covers(&self, role: Option<&FoundObject<Role>>) -> bool {
         role.is_some_and(|role| covers(rules_of(role), &self.rules.iter().copied()))
     }
 }
@@ -216,7 +219,7 @@ fn rules(role: &Role) -> impl Iterator<Item = &PolicyRule> + Clone {
 }
 
 /// One rule that nobody can read is covered by nothing.
-fn rules_of(found: &Found<Role>) -> Option<impl Iterator<Item = &PolicyRule> + Clone> {
+fn rules_of(found: &FoundObject<Role>) -> Option<impl Iterator<Item = &PolicyRule> + Clone> {
     found.object.as_ref().map(rules)
 }
 
@@ -255,18 +258,18 @@ fn does(rule: &PolicyRule, other: &PolicyRule) -> bool {
         && other.non_resource_urls.iter().flatten().next().is_none()
 }
 
-fn is_on_own_role(name: &str, found: &Found<RoleBinding>) -> bool {
+fn is_on_own_role(name: &str, found: &FoundObject<RoleBinding>) -> bool {
     let binding = found.object.as_ref();
     binding.is_some_and(|it| it.role_ref == objects::role_ref(name))
 }
 
-fn found_holders(found: &Found<RoleBinding>) -> BTreeSet<Holder> {
+fn found_holders(found: &FoundObject<RoleBinding>) -> BTreeSet<RbacSubject> {
     let binding = found.object.iter();
     binding.flat_map(objects::subjects).collect()
 }
 
 fn found_identity<K>(
-    found: &Found<K>,
+    found: &FoundObject<K>,
     wanted: &ObjectMeta,
     metadata: fn(&K) -> &ObjectMeta,
 ) -> bool {
@@ -275,44 +278,51 @@ fn found_identity<K>(
 }
 
 /// Whether it gives the same; what it is called by is another question.
-fn is_same_role(found: &Found<Role>, wanted: &Role) -> bool {
+fn is_same_role(found: &FoundObject<Role>, wanted: &Role) -> bool {
     let role = found.object.as_ref();
     role.is_some_and(|it| rules(it).eq(rules(wanted)))
 }
 
-fn is_same_binding(found: &Found<RoleBinding>, wanted: &RoleBinding) -> bool {
+fn is_same_binding(found: &FoundObject<RoleBinding>, wanted: &RoleBinding) -> bool {
     let object = found.object.as_ref();
     object.is_some_and(|it| objects::of_binding(it) == objects::of_binding(wanted))
 }
 
-const fn create(object: Object) -> Write {
+const fn create(object: WrittenObject) -> Write {
     Write::Create(object)
 }
 
-fn delete<K>(found: &Found<K>, kind: Kind, name: &str) -> Write {
+fn delete<K>(found: &FoundObject<K>, kind: Kind, name: &str) -> Write {
     Write::Delete(kind, name.to_owned(), found.pin.clone())
 }
 
 /// The deletion of something; and what it says, when a deletion has not helped.
-fn gone<K>(found: &Found<K>, kind: Kind, name: &str, empty: impl Fn(&K) -> Object) -> Write {
+fn gone<K>(
+    found: &FoundObject<K>,
+    kind: Kind,
+    name: &str,
+    empty: impl Fn(&K) -> WrittenObject,
+) -> Write {
     match &found.object {
         Some(object) if found.terminating => Write::Change(empty(object), found.pin.clone()),
         Some(_) | None => delete(found, kind, name),
     }
 }
 
-fn binding_gone(found: &Found<RoleBinding>, name: &str) -> Write {
+fn binding_gone(found: &FoundObject<RoleBinding>, name: &str) -> Write {
     gone(found, Kind::RoleBinding, name, |it| {
-        Object::Binding(empty_binding(it))
+        WrittenObject::Binding(empty_binding(it))
     })
 }
 
-fn role_gone(found: &Found<Role>, name: &str) -> Write {
-    gone(found, Kind::Role, name, |it| Object::Role(empty_role(it)))
+fn role_gone(found: &FoundObject<Role>, name: &str) -> Write {
+    gone(found, Kind::Role, name, |it| {
+        WrittenObject::Role(empty_role(it))
+    })
 }
 
 /// Takes everybody out of a binding but these; nothing when nobody else is in it.
-fn left_to(found: &Found<RoleBinding>, stay: &BTreeSet<Holder>) -> Option<Write> {
+fn left_to(found: &FoundObject<RoleBinding>, stay: &BTreeSet<RbacSubject>) -> Option<Write> {
     let binding = found.object.as_ref()?;
     let name = binding.metadata.name.as_deref().unwrap_or_default();
     let (keep, lose): (Vec<_>, Vec<_>) =
@@ -323,12 +333,15 @@ fn left_to(found: &Found<RoleBinding>, stay: &BTreeSet<Holder>) -> Option<Write>
     if keep.is_empty() {
         return Some(binding_gone(found, name));
     }
-    let subjects = keep.iter().map(Holder::subject).collect();
+    let subjects = keep.iter().map(RbacSubject::subject).collect();
     let narrowed = RoleBinding {
         subjects: Some(subjects),
         ..said(binding)
     };
-    Some(Write::Change(Object::Binding(narrowed), found.pin.clone()))
+    Some(Write::Change(
+        WrittenObject::Binding(narrowed),
+        found.pin.clone(),
+    ))
 }
 
 /// The part of a `RoleBinding` that may be applied, without subjects.
@@ -368,14 +381,16 @@ fn ours(metadata: &ObjectMeta) -> ObjectMeta {
 }
 
 /// Whether what is being deleted, and stays, is empty already.
-fn is_done(step: &Step, there: &Managed) -> bool {
+fn is_done(step: &WriteStep, there: &Managed) -> bool {
     let name = step.write.name();
     match &step.write {
-        Write::Change(Object::Role(role), _) if role.rules.iter().flatten().next().is_none() => {
+        Write::Change(WrittenObject::Role(role), _)
+            if role.rules.iter().flatten().next().is_none() =>
+        {
             let found = there.roles.get(name).and_then(|it| it.object.as_ref());
             found.is_some_and(|it| rules(it).next().is_none())
         }
-        Write::Change(Object::Binding(binding), _)
+        Write::Change(WrittenObject::Binding(binding), _)
             if objects::subjects(binding).next().is_none() =>
         {
             let found = there.bindings.get(name).and_then(|it| it.object.as_ref());

@@ -7,7 +7,7 @@ use connectors_api::{
 };
 use jiff::Timestamp;
 
-use super::wanted::{Standing, Wanted};
+use super::wanted::{StandingPermission, WantedPermissions};
 use crate::checks::{Checks, verdict::ChecksVerdict};
 use crate::seen::MostSelected;
 
@@ -31,20 +31,20 @@ pub struct Summary {
 impl Summary {
     /// Of a policy that wants this, when all writes have succeeded.
     #[must_use]
-    pub fn of(wanted: &Wanted, checks: Checks) -> Self {
+    pub fn of(wanted: &WantedPermissions, checks: Checks) -> Self {
         let is_matched = !wanted.connectors.is_empty();
         let count = wanted.connectors.len();
         let (holders, synced, message) = match &wanted.standing {
-            Standing::None => (
+            StandingPermission::None => (
                 Some(0),
                 PermissionSynced::NoStandingPermission,
                 String::new(),
             ),
-            Standing::Invalid(wrong) => {
+            StandingPermission::Invalid(wrong) => {
                 let message = format!("spec.defaultPermission.{wrong}; nobody holds it");
                 (Some(0), PermissionSynced::RulesInvalid, message)
             }
-            Standing::TooMany {
+            StandingPermission::TooMany {
                 found,
                 most: MostSelected(most),
             } => {
@@ -54,14 +54,14 @@ impl Summary {
                 );
                 (Some(0), PermissionSynced::TooManySubjects, message)
             }
-            Standing::TooManySelectors { found } => {
+            StandingPermission::TooManySelectors { found } => {
                 let message = format!(
                     "spec.defaultPermission.bindingTemplate.subjects: {found} of them have selectors, and one policy may \
                      have {MOST_SELECTORS}; nobody holds it: name the others, or split the policy"
                 );
                 (Some(0), PermissionSynced::TooManySelectors, message)
             }
-            Standing::Given {
+            StandingPermission::Given {
                 holders, unclear, ..
             } => {
                 let holders = if is_matched { holders.len() } else { 0 };

@@ -10,9 +10,9 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::{
     objects,
-    wanted::{Holder, Rule, Standing, Wanted},
+    wanted::{RbacSubject, StandingPermission, WantedPermissions, WantedRule},
 };
-use crate::seen::{Found, Kind, Managed};
+use crate::seen::{FoundObject, Kind, Managed};
 
 /// A condition of a policy.
 type OneCondition = Condition<AccessPolicyCondition>;
@@ -32,18 +32,18 @@ const MOST: usize = 8;
 /// What a policy gives, as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Given {
-    holders: BTreeSet<Holder>,
+    holders: BTreeSet<RbacSubject>,
     connectors: BTreeSet<String>,
     /// Verbs and resources of each rule.
     rules: BTreeSet<(String, String)>,
 }
 
 impl Given {
-    fn wanted(wanted: &Wanted) -> Self {
-        let Standing::Given { rules, holders, .. } = &wanted.standing else {
+    fn wanted(wanted: &WantedPermissions) -> Self {
+        let StandingPermission::Given { rules, holders, .. } = &wanted.standing else {
             return Self::default();
         };
-        let rule = |rule: &Rule| (rule.verbs.join(","), rule.resources.join(", "));
+        let rule = |rule: &WantedRule| (rule.verbs.join(","), rule.resources.join(", "));
         Self {
             holders: holders.clone(),
             connectors: wanted.connectors.clone(),
@@ -101,7 +101,7 @@ fn said(rule: &PolicyRule) -> (String, String) {
 /// What a change of what is there into what is wanted means.
 pub(super) fn of_change(
     there: &Managed,
-    wanted: &Wanted,
+    wanted: &WantedPermissions,
     was_in_force: bool,
     names: &BTreeSet<&String>,
 ) -> Vec<Told> {
@@ -165,7 +165,7 @@ fn restored(there: &Managed, was_in_force: bool, names: &BTreeSet<&String>) -> V
     told
 }
 
-fn changed<K>(found: Option<&Found<K>>) -> Option<String> {
+fn changed<K>(found: Option<&FoundObject<K>>) -> Option<String> {
     let by = found?.changed_by.as_ref()?;
     Some(format!("was changed by {by} and is put back"))
 }

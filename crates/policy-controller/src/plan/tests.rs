@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{wanted::Holder, *};
+use super::{wanted::RbacSubject, *};
 use crate::testing::{Access, Around, OWN, access, owner, write};
 
 /// Small enough that most lists have several parts.
@@ -62,7 +62,7 @@ fn names_values(selector: &Value) -> bool {
 }
 
 /// Whether somebody is meant by a subject, whatever Role he would get.
-fn is_meant(who: &Holder, subject: &Value, around: &Around) -> bool {
+fn is_meant(who: &RbacSubject, subject: &Value, around: &Around) -> bool {
     let text = |field: &str| subject[field].as_str();
     let is_open = |field: &str| subject.get(field).is_some_and(|it| !names_values(it));
     let is_account_by_name = subject["kind"] == "ServiceAccount" && subject.get("name").is_some();
@@ -103,8 +103,8 @@ fn is_meant(who: &Holder, subject: &Value, around: &Around) -> bool {
 }
 
 /// Everybody whom a policy of these worlds could mean.
-fn everybody() -> Vec<Holder> {
-    let holder = |kind: &str, namespace: &str, name: &str| Holder {
+fn everybody() -> Vec<RbacSubject> {
+    let holder = |kind: &str, namespace: &str, name: &str| RbacSubject {
         kind: kind.to_owned(),
         namespace: namespace.to_owned(),
         name: name.to_owned(),
@@ -300,7 +300,7 @@ fn damage(there: &mut Managed, damage: Damage, which: usize) {
         Damage::NoNames => rules.for_each(|it| it.resource_names = None),
         Damage::MoreVerbs => rules.for_each(|it| it.verbs.push("admin".to_owned())),
         Damage::MoreSubjects => {
-            let mallory = Holder {
+            let mallory = RbacSubject {
                 kind: "User".to_owned(),
                 namespace: String::new(),
                 name: "mallory".to_owned(),

@@ -22,16 +22,16 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What a policy wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedPermissions {
     /// The connectors that it selects.
     pub connectors: BTreeSet<String>,
     /// Its standing permission.
-    pub standing: Standing,
+    pub standing: StandingPermission,
 }
 
 /// A standing permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum StandingPermission {
     /// The policy has none.
     None,
     /// Nothing can be handed out by these rules.
@@ -51,9 +51,9 @@ pub enum Standing {
     /// This.
     Given {
         /// What may be done, but for the connectors.
-        rules: Vec<Rule>,
+        rules: Vec<WantedRule>,
         /// Who may do it.
-        holders: BTreeSet<Holder>,
+        holders: BTreeSet<RbacSubject>,
         /// Subjects that mean nobody, by their place. They hold nothing.
         unclear: Vec<(usize, NoSubject)>,
     },
@@ -72,7 +72,7 @@ pub enum NoSubject {
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct WantedRule {
     /// As RBAC names them.
     pub resources: Vec<String>,
     /// As the policy has them.
@@ -81,7 +81,7 @@ pub struct Rule {
 
 /// Somebody as a RoleBinding names him.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Holder {
+pub struct RbacSubject {
     /// ServiceAccount, Group or User.
     pub kind: String,
     /// The namespace of a service account; empty for others.
@@ -113,26 +113,30 @@ pub enum WrongRule {
     Permission(usize, Permission, Permission),
 }
 
-impl Wanted {
+impl WantedPermissions {
     /// What a policy wants that is not there.
     #[must_use]
     pub const fn nothing() -> Self {
         Self {
             connectors: BTreeSet::new(),
-            standing: Standing::None,
+            standing: StandingPermission::None,
         }
     }
 }
 
 /// What a policy of that namespace wants.
 #[must_use]
-pub fn wanted(policy: &AccessPolicySpec, namespace: &str, around: Surroundings<'_>) -> Wanted {
+pub fn wanted(
+    policy: &AccessPolicySpec,
+    namespace: &str,
+    around: Surroundings<'_>,
+) -> WantedPermissions {
     let selects = |(name, labels): &(&String, &Labels)| selects(&policy.connector, name, labels);
     let connectors = around.connectors.iter().filter(selects);
-    Wanted {
+    WantedPermissions {
         connectors: connectors.map(|(name, _)| name.clone()).collect(),
         standing: match &policy.default_permission {
-            None => Standing::None,
+            None => StandingPermission::None,
             Some(given) => standing(given, policy.permission, namespace, around),
         },
     }
@@ -151,14 +155,14 @@ fn standing(
     permission: Permission,
     namespace: &str,
     around: Surroundings<'_>,
-) -> Standing {
+) -> StandingPermission {
     let rules = match rules(&given.role_template.rules, permission) {
         Ok(rules) => rules,
-        Err(wrong) => return Standing::Invalid(wrong),
+        Err(wrong) => return StandingPermission::Invalid(wrong),
     };
     let found = given.binding_template.selectors();
     if found > MOST_SELECTORS {
-        return Standing::TooManySelectors { found };
+        return StandingPermission::TooManySelectors { found };
     }
     let (mut holders, mut selected) = (BTreeSet::new(), BTreeSet::new());
     let mut unclear = Vec::new();
@@ -171,17 +175,17 @@ fn standing(
     }
     let (found, most) = (selected.len(), around.most_selected);
     if found > most.0 {
-        return Standing::TooMany { found, most };
+        return StandingPermission::TooMany { found, most };
     }
     holders.extend(selected);
-    Standing::Given {
+    StandingPermission::Given {
         rules,
         holders,
         unclear,
     }
 }
 
-fn rules(rules: &[RoleRule], permission: Permission) -> Result<Vec<Rule>, WrongRule> {
+fn rules(rules: &[RoleRule], permission: Permission) -> Result<Vec<WantedRule>, WrongRule> {
     if rules.is_empty() {
         return Err(WrongRule::None);
     }
@@ -189,7 +193,7 @@ fn rules(rules: &[RoleRule], permission: Permission) -> Result<Vec<Rule>, WrongR
     rules.iter().enumerate().map(check).collect()
 }
 
-fn check(place: usize, rule: &RoleRule, permission: Permission) -> Result<Rule, WrongRule> {
+fn check(place: usize, rule: &RoleRule, permission: Permission) -> Result<WantedRule, WrongRule> {
     let RoleRule {
         api_groups,
         resources,
@@ -218,7 +222,7 @@ fn check(place: usize, rule: &RoleRule, permission: Permission) -> Result<Rule, 
             ))
         }
     };
-    Ok(Rule {
+    Ok(WantedRule {
         resources: resources.iter().map(read).collect::<Result<_, _>>()?,
         verbs: verbs.clone(),
     })
@@ -232,11 +236,16 @@ fn understood(subject: &SubjectSpec, keys: &NamespaceKeys) -> Result<SubjectForm
     Ok(form)
 }
 
-fn find(holders: &mut BTreeSet<Holder>, form: SubjectForm, own: &str, around: Surroundings<'_>) {
+fn find(
+    holders: &mut BTreeSet<RbacSubject>,
+    form: SubjectForm,
+    own: &str,
+    around: Surroundings<'_>,
+) {
     match form {
         SubjectForm::ServiceAccount { namespace, name } => {
             let namespace = namespace.as_deref().unwrap_or(own);
-            holders.insert(Holder::account(namespace, &name));
+            holders.insert(RbacSubject::account(namespace, &name));
         }
         SubjectForm::ServiceAccountsByLabel {
             selector,
@@ -249,18 +258,19 @@ fn find(holders: &mut BTreeSet<Holder>, form: SubjectForm, own: &str, around: Su
             for namespace in namespaces {
                 let accounts = around.accounts.get(namespace).into_iter().flatten();
                 let accounts = accounts.filter(|(_, labels)| selector.matches(labels));
-                holders.extend(accounts.map(|(name, _)| Holder::account(namespace, name)));
+                holders.extend(accounts.map(|(name, _)| RbacSubject::account(namespace, name)));
             }
         }
         SubjectForm::ServiceAccountGroupsByNamespace { namespaces } => {
-            let group = |namespace| Holder::group(&format!("system:serviceaccounts:{namespace}"));
+            let group =
+                |namespace| RbacSubject::group(&format!("system:serviceaccounts:{namespace}"));
             holders.extend(selected(&namespaces, around).into_iter().map(group));
         }
         SubjectForm::Group { name } => {
-            holders.insert(Holder::group(&name));
+            holders.insert(RbacSubject::group(&name));
         }
         SubjectForm::User { name } => {
-            holders.insert(Holder {
+            holders.insert(RbacSubject {
                 kind: "User".to_owned(),
                 namespace: String::new(),
                 name,
@@ -275,7 +285,7 @@ fn selected<'a>(selector: &LabelSelector, around: Surroundings<'a>) -> Vec<&'a s
     selected.map(|(name, _)| name.as_str()).collect()
 }
 
-impl Holder {
+impl RbacSubject {
     fn account(namespace: &str, name: &str) -> Self {
         Self {
             kind: "ServiceAccount".to_owned(),
@@ -315,7 +325,7 @@ impl Holder {
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for RbacSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             kind,

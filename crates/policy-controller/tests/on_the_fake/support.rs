@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use evaluation_api::{client::CallError, v1::Finding};
+use evaluation_api::{client::EvaluationCallError, v1::Finding};
 use futures::{future::BoxFuture, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use service_kit::{
     client::bounded,
     clock::{Now, whole_seconds},
-    lease::Terms,
+    lease::LeaseTerms,
     readiness::Readiness,
     shutdown::{Signal, Tasks},
 };
@@ -53,11 +53,11 @@ pub(crate) struct Cluster {
 pub(crate) struct FakeValidator(pub(crate) Mutex<Option<Vec<Finding>>>);
 
 impl Validator for FakeValidator {
-    fn findings(&self, _: Vec<u8>) -> BoxFuture<'_, Result<Vec<Finding>, CallError>> {
+    fn findings(&self, _: Vec<u8>) -> BoxFuture<'_, Result<Vec<Finding>, EvaluationCallError>> {
         let findings = self.0.lock().unwrap().clone();
         Box::pin(async move {
             let limit = Duration::from_secs(1);
-            findings.ok_or(CallError::Deadline {
+            findings.ok_or(EvaluationCallError::Deadline {
                 call: "ValidatePolicy",
                 limit,
             })
@@ -200,7 +200,7 @@ impl Cluster {
             }),
             namespace: namespace.to_owned(),
             identity: pod.to_owned(),
-            lease: Terms::default(),
+            lease: LeaseTerms::default(),
             sweep_every: Duration::from_mins(5),
             most_selected: MostSelected(20_000),
         };

@@ -17,7 +17,7 @@ use serde_json::Value;
 use service_kit::{
     admission::rule_since,
     lists::{self, Pages},
-    retry::{CallError, Policy},
+    retry::{CallError, RetryPolicy},
     watches::{Guarded, Labelled, Named, Parse, Plain, Unreadable},
 };
 use std::fmt::Debug;
@@ -31,7 +31,7 @@ use crate::seen::{GrantKind, Managed, ManagedObject, Unread};
 #[derive(Clone)]
 pub struct Live {
     client: Client,
-    policy: Policy,
+    policy: RetryPolicy,
 }
 
 /// The limit of bytes in all objects that one check finds.
@@ -72,12 +72,12 @@ impl From<CallError> for NotListed {
 }
 
 /// An object that may be absent (`None`) or unreadable (`Err`).
-type Read<K> = Result<Option<Result<K, Box<Unreadable>>>, CallError>;
+type MaybeObject<K> = Result<Option<Result<K, Box<Unreadable>>>, CallError>;
 
 impl Live {
     /// Constructs the reader from a client and a retry policy.
     #[must_use]
-    pub const fn new(client: Client, policy: Policy) -> Self {
+    pub const fn new(client: Client, policy: RetryPolicy) -> Self {
         Self { client, policy }
     }
 
@@ -88,7 +88,7 @@ impl Live {
     }
 
     /// A request.
-    pub async fn request(&self, name: &Name) -> Read<AccessRequest> {
+    pub async fn request(&self, name: &Name) -> MaybeObject<AccessRequest> {
         self.get::<AccessRequest, Strict>(name).await
     }
 
@@ -101,17 +101,17 @@ impl Live {
     }
 
     /// The metadata of a connector.
-    pub async fn connector(&self, name: &Name) -> Read<connector::Selectable> {
+    pub async fn connector(&self, name: &Name) -> MaybeObject<connector::Selectable> {
         self.get::<connector::Selectable, Labelled>(name).await
     }
 
     /// The metadata of a service account.
-    pub async fn account(&self, name: &Name) -> Read<ServiceAccount> {
+    pub async fn account(&self, name: &Name) -> MaybeObject<ServiceAccount> {
         self.get::<ServiceAccount, Named>(name).await
     }
 
     /// The metadata of a namespace.
-    pub async fn namespace(&self, name: &str) -> Read<Namespace> {
+    pub async fn namespace(&self, name: &str) -> MaybeObject<Namespace> {
         let api: Api<Guarded<Namespace, Named>> = Api::all(self.client.clone());
         let call = format!("get namespace {name}");
         let found = self.policy.call(call, || api.get_opt(name)).await?;
@@ -198,7 +198,7 @@ impl Live {
     }
 
     /// An object for a check.
-    pub async fn check_object(&self, kind: &ApiResource, name: &Name) -> Read<CheckObject> {
+    pub async fn check_object(&self, kind: &ApiResource, name: &Name) -> MaybeObject<CheckObject> {
         let api: Api<Guarded<CheckObject, AsText>> =
             Api::namespaced_with(self.client.clone(), &name.namespace, kind);
         let call = format!("get {} {name}", kind.kind);
@@ -236,7 +236,7 @@ impl Live {
         Ok(found)
     }
 
-    async fn get<K, P>(&self, name: &Name) -> Read<K>
+    async fn get<K, P>(&self, name: &Name) -> MaybeObject<K>
     where
         K: Resource<Scope = k8s_openapi::NamespaceResourceScope> + Clone + Debug,
         K::DynamicType: Default,
@@ -330,7 +330,7 @@ mod tests {
 
     use super::*;
 
-    const ONCE: Policy = Policy {
+    const ONCE: RetryPolicy = RetryPolicy {
         attempts: 1,
         attempt: Duration::from_secs(1),
         total: Duration::from_secs(1),

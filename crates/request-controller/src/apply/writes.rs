@@ -20,7 +20,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use service_kit::{controller::Leads, retry::Policy};
+use service_kit::{controller::Leads, retry::RetryPolicy};
 
 use super::ApplyError;
 use crate::{api::Name, metrics::Metrics, seen::GrantKind};
@@ -29,7 +29,7 @@ use crate::{api::Name, metrics::Metrics, seen::GrantKind};
 #[derive(Clone)]
 pub struct Writes {
     client: Client,
-    policy: Policy,
+    policy: RetryPolicy,
     leads: Leads,
     metrics: Metrics,
 }
@@ -37,7 +37,7 @@ pub struct Writes {
 impl Writes {
     /// Constructs the writer. It writes only as long as this process is the leader.
     #[must_use]
-    pub const fn new(client: Client, policy: Policy, leads: Leads, metrics: Metrics) -> Self {
+    pub const fn new(client: Client, policy: RetryPolicy, leads: Leads, metrics: Metrics) -> Self {
         Self {
             client,
             policy,
@@ -111,7 +111,7 @@ impl Writes {
         let name = Name::of(object);
         let api: Api<K> = self.api(&name);
         self.may_write("create", &K::plural(&()))?;
-        let policy = Policy {
+        let policy = RetryPolicy {
             attempt: left.min(self.policy.attempt),
             ..self.policy
         };

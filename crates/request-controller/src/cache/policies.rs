@@ -64,11 +64,11 @@ struct OfNamespace {
 struct Stored {
     uid: String,
     deleting: bool,
-    content: Content,
+    content: PolicyContent,
 }
 
 #[derive(Debug)]
-enum Content {
+enum PolicyContent {
     Kept(Arc<CompiledPolicy>),
     NotKept {
         generation: Option<i64>,
@@ -90,23 +90,25 @@ impl Stored {
         Self {
             uid: cached.uid,
             deleting: cached.deleting,
-            content: cached.policy.map_or(Content::Unreadable, Content::Kept),
+            content: cached
+                .policy
+                .map_or(PolicyContent::Unreadable, PolicyContent::Kept),
         }
     }
 
     fn weight(&self) -> usize {
         match &self.content {
-            Content::Kept(policy) => policy.bytes(),
-            Content::NotKept { weight, .. } => *weight,
-            Content::Unreadable => 0,
+            PolicyContent::Kept(policy) => policy.bytes(),
+            PolicyContent::NotKept { weight, .. } => *weight,
+            PolicyContent::Unreadable => 0,
         }
     }
 
     fn kinds(&self) -> impl Iterator<Item = &ObjectKind> {
         let (kept, known) = match &self.content {
-            Content::Kept(policy) => (Some(policy), None),
-            Content::NotKept { kinds, .. } => (None, Some(kinds)),
-            Content::Unreadable => (None, None),
+            PolicyContent::Kept(policy) => (Some(policy), None),
+            PolicyContent::NotKept { kinds, .. } => (None, Some(kinds)),
+            PolicyContent::Unreadable => (None, None),
         };
         let kept = kept.into_iter().flat_map(|it| kinds_of(&it.policy));
         kept.chain(known.into_iter().flatten())
@@ -114,9 +116,9 @@ impl Stored {
 
     fn kinds_between(&self) -> BTreeSet<ObjectKind> {
         match &self.content {
-            Content::Kept(policy) => kinds_between(&policy.policy).collect(),
-            Content::NotKept { between, .. } => between.clone(),
-            Content::Unreadable => BTreeSet::new(),
+            PolicyContent::Kept(policy) => kinds_between(&policy.policy).collect(),
+            PolicyContent::NotKept { between, .. } => between.clone(),
+            PolicyContent::Unreadable => BTreeSet::new(),
         }
     }
 
@@ -124,19 +126,22 @@ impl Stored {
     /// copy.
     fn says(&self, other: &PolicyCached) -> bool {
         let is_same = match (&self.content, &other.policy) {
-            (Content::Kept(one), Ok(other)) => Arc::ptr_eq(one, other),
-            (Content::NotKept { generation, .. }, Ok(other)) => {
+            (PolicyContent::Kept(one), Ok(other)) => Arc::ptr_eq(one, other),
+            (PolicyContent::NotKept { generation, .. }, Ok(other)) => {
                 *generation == other.policy.metadata.generation
             }
-            (Content::Kept(_) | Content::NotKept { .. } | Content::Unreadable, _) => false,
+            (
+                PolicyContent::Kept(_) | PolicyContent::NotKept { .. } | PolicyContent::Unreadable,
+                _,
+            ) => false,
         };
         is_same && self.uid == other.uid && self.deleting == other.deleting
     }
 
     /// Drops the spec, except for the kinds of its checks.
     fn forget(&mut self) {
-        if let Content::Kept(policy) = &self.content {
-            self.content = Content::NotKept {
+        if let PolicyContent::Kept(policy) = &self.content {
+            self.content = PolicyContent::NotKept {
                 generation: policy.policy.metadata.generation,
                 kinds: kinds_of(&policy.policy).cloned().collect(),
                 between: kinds_between(&policy.policy).collect(),
@@ -185,9 +190,9 @@ impl Policies {
         stored
             .filter(|it| !it.deleting)
             .map(|it| match &it.content {
-                Content::Kept(policy) => Some((it.uid.clone(), Some(Arc::clone(policy)))),
-                Content::NotKept { .. } => None,
-                Content::Unreadable => Some((it.uid.clone(), None)),
+                PolicyContent::Kept(policy) => Some((it.uid.clone(), Some(Arc::clone(policy)))),
+                PolicyContent::NotKept { .. } => None,
+                PolicyContent::Unreadable => Some((it.uid.clone(), None)),
             })
             .collect()
     }
@@ -196,9 +201,9 @@ impl Policies {
     #[must_use]
     pub fn compiled(&self, name: &Name) -> Option<Arc<CompiledPolicy>> {
         match &self.get(name)?.content {
-            Content::Kept(policy) => Some(Arc::clone(policy)),
-            Content::NotKept { shared, .. } => shared.upgrade(),
-            Content::Unreadable => None,
+            PolicyContent::Kept(policy) => Some(Arc::clone(policy)),
+            PolicyContent::NotKept { shared, .. } => shared.upgrade(),
+            PolicyContent::Unreadable => None,
         }
     }
 
@@ -206,14 +211,14 @@ impl Policies {
     #[must_use]
     pub fn is_left_out(&self, name: &Name) -> bool {
         let stored = self.get(name);
-        stored.is_some_and(|it| matches!(it.content, Content::NotKept { .. }))
+        stored.is_some_and(|it| matches!(it.content, PolicyContent::NotKept { .. }))
     }
 
     /// Shares the parsed copy of a policy that is not cached, as long as any reconciliation holds it.
     pub fn share(&mut self, name: &Name, read: &Arc<CompiledPolicy>) {
         let place = self.namespaces.get_mut(&name.namespace);
         let stored = place.and_then(|it| it.all.get_mut(&name.name));
-        if let Some(Content::NotKept { shared, .. }) = stored.map(|it| &mut it.content) {
+        if let Some(PolicyContent::NotKept { shared, .. }) = stored.map(|it| &mut it.content) {
             *shared = Arc::downgrade(read);
         }
     }
@@ -276,8 +281,9 @@ impl Policies {
                 deleting: policy.policy.metadata.deletion_timestamp.is_some(),
                 policy: Ok(Arc::clone(policy)),
             };
-            let is_missing =
-                |it: &Stored| matches!(it.content, Content::NotKept { .. }) && it.says(&cached);
+            let is_missing = |it: &Stored| {
+                matches!(it.content, PolicyContent::NotKept { .. }) && it.says(&cached)
+            };
             if self.get(&name).is_some_and(is_missing) {
                 self.put(&name, Some(cached));
             }
@@ -287,8 +293,8 @@ impl Policies {
     fn replace(&mut self, name: &Name, policy: Option<Stored>) -> Option<Stored> {
         let place = self.namespaces.entry(name.namespace.clone()).or_default();
         let kept = |it: &Stored| match &it.content {
-            Content::Kept(policy) => policy.bytes(),
-            Content::NotKept { .. } | Content::Unreadable => 0,
+            PolicyContent::Kept(policy) => policy.bytes(),
+            PolicyContent::NotKept { .. } | PolicyContent::Unreadable => 0,
         };
         let before = match policy {
             Some(mut policy) => {

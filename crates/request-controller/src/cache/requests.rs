@@ -46,7 +46,7 @@ pub struct Counts {
 
 /// Requests and their indexes.
 #[derive(Default)]
-pub struct Requests {
+pub struct RequestCache {
     all: BTreeMap<Name, RequestCached>,
     by_uid: BTreeMap<String, Name>,
     by_pod: BTreeMap<Name, BTreeSet<Name>>,
@@ -64,7 +64,7 @@ pub struct Requests {
 
 type Place = (Option<Timestamp>, Option<String>, Name);
 
-impl Requests {
+impl RequestCache {
     /// True when a request may be missing that is older than a cached one.
     #[must_use]
     pub const fn are_listed(&self) -> bool {

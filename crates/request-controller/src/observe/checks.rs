@@ -31,7 +31,7 @@ use tracing::warn;
 use super::{
     ObserveError, Observer, Via,
     objects::{self, Look},
-    remembered::{Digest, Question},
+    remembered::{AnswerKey, Digest},
 };
 use crate::{
     api::Name,
@@ -39,10 +39,10 @@ use crate::{
     evaluator::Unanswered,
     evidence::{self, ListRoom},
     grant,
-    seen::{Held, Judged},
-    selection::{self, Found},
+    seen::{EvidenceState, Judged},
+    selection::{self, FoundCandidates},
     snapshot,
-    verdict::{self, Looked},
+    verdict::{self, EvidenceLook},
 };
 
 /// Answers are remembered for a limited time, because a wrong answer must not last. The time is randomized, so that a
@@ -105,7 +105,7 @@ impl Observer {
         if candidates.is_empty() {
             return Ok(answered(None));
         }
-        let question = Asked {
+        let question = DraftQuestion {
             policy: bytes(&Value::Object(snapshot::snapshot(policy))),
             pod,
             connector: &request.spec.connector_ref.name,
@@ -127,7 +127,7 @@ impl Observer {
         request: &AccessRequest,
         compiled: &CompiledPolicy,
         pod: &WholePod,
-        found: &mut [Found],
+        found: &mut [FoundCandidates],
         look: &Look,
     ) -> Result<Vec<Arc<str>>, ObserveError> {
         let name = Name::of(request);
@@ -156,7 +156,7 @@ impl Observer {
         entry: &MatchedPolicy,
         pod: &WholePod,
         look: &Look,
-    ) -> Held {
+    ) -> EvidenceState {
         let mut looked = BTreeMap::new();
         let shared = self.world.read().shared();
         let mut candidates: BTreeMap<String, CheckedObjects> = BTreeMap::new();
@@ -168,7 +168,7 @@ impl Observer {
         let mut read = runs.iter().filter_map(|it| serde_json::from_str(it).ok());
         if let Some(refusal) = read.find_map(|run| lineage::goes_on(&run).err()) {
             // Whatever became of the approvals, and whatever the latch says of their deletion.
-            return Held::Lapsed {
+            return EvidenceState::Lapsed {
                 verdict: AccessCheckReady::AccessCheckFailed,
                 check: None,
                 message: refusal.message,
@@ -197,9 +197,9 @@ impl Observer {
             }
             looked.insert(uid, found);
         }
-        let mut said = Said::Nothing;
+        let mut said = EvaluatorReply::Nothing;
         if !candidates.is_empty() {
-            let question = Asked {
+            let question = DraftQuestion {
                 policy: bytes(&Value::Object(entry.policy.0.clone())),
                 pod,
                 connector: &request.spec.connector_ref.name,
@@ -213,8 +213,8 @@ impl Observer {
         }
         let held = verdict::held(entry, &looked, said.answer());
         match said {
-            Said::Refused => verdict::without_answer_for_good(held),
-            Said::This(_) | Said::Nothing => held,
+            EvaluatorReply::Refused => verdict::without_answer_for_good(held),
+            EvaluatorReply::This(_) | EvaluatorReply::Nothing => held,
         }
     }
 
@@ -223,7 +223,7 @@ impl Observer {
         &self,
         request: &AccessRequest,
         references: &[&CheckRef],
-        looked: &mut BTreeMap<String, Looked>,
+        looked: &mut BTreeMap<String, EvidenceLook>,
         look: &Look,
     ) -> Vec<Arc<str>> {
         let namespace = &request.spec.context.object_ref.namespace;
@@ -245,9 +245,9 @@ impl Observer {
         let mut runs = Vec::new();
         for (uid, link) in links {
             let object = look.links.get(&link);
-            let (state, text) = object
-                .as_ref()
-                .map_or((Looked::Unknown, None), |it| objects::looked(it, &uid));
+            let (state, text) = object.as_ref().map_or((EvidenceLook::Unknown, None), |it| {
+                objects::looked(it, &uid)
+            });
             if link.kind.kind == RunKind::PipelineRun.as_str() {
                 // A run that is being deleted counts as gone, and says itself that it ends.
                 let going = object.filter(|it| it.uid() == Some(&uid));
@@ -264,11 +264,11 @@ impl Observer {
         &self,
         request: &AccessRequest,
         policy: &str,
-        question: Asked<'_>,
+        question: DraftQuestion<'_>,
         look: &Look,
-    ) -> Said {
+    ) -> EvaluatorReply {
         let name = Name::of(request);
-        let key = Question {
+        let key = AnswerKey {
             request: name.clone(),
             policy: policy.to_owned(),
             stage: question.stage.into(),
@@ -283,7 +283,7 @@ impl Observer {
         if let Some((answer, until)) = &known
             && now < *until
         {
-            return Said::This(Arc::clone(answer));
+            return EvaluatorReply::This(Arc::clone(answer));
         }
         let checks: Vec<_> = question
             .candidates
@@ -300,16 +300,18 @@ impl Observer {
                 } else {
                     self.answers.remove(asker, &key);
                 }
-                Said::This(answer)
+                EvaluatorReply::This(answer)
             }
             Err(error) => {
                 warn!(request = %name, error = report(&error), "checks not evaluated");
                 if error.is_refusal() {
                     self.answers.remove(asker, &key);
-                    return Said::Refused;
+                    return EvaluatorReply::Refused;
                 }
                 // No new answer: the last answer to the identical question stays valid.
-                known.map_or(Said::Nothing, |(answer, _)| Said::This(answer))
+                known.map_or(EvaluatorReply::Nothing, |(answer, _)| {
+                    EvaluatorReply::This(answer)
+                })
             }
         }
     }
@@ -318,7 +320,7 @@ impl Observer {
     async fn evaluate(
         &self,
         namespace: &str,
-        question: Asked<'_>,
+        question: DraftQuestion<'_>,
         look: &Look,
     ) -> Result<EvaluateChecksResponse, Unanswered> {
         // A live observation already holds a turn.
@@ -369,7 +371,7 @@ struct CheckedObjects {
 }
 
 /// A question before it is copied into a message, which most reconciliations do not need.
-struct Asked<'a> {
+struct DraftQuestion<'a> {
     policy: Vec<u8>,
     pod: &'a WholePod,
     connector: &'a str,
@@ -381,7 +383,7 @@ struct Asked<'a> {
     stage: EvaluationStage,
 }
 
-impl Asked<'_> {
+impl DraftQuestion<'_> {
     fn digest(&self) -> Digest {
         let (_, pod) = self.pod.text();
         let stage = i32::from(self.stage).to_be_bytes();
@@ -444,14 +446,14 @@ fn is_about(asked: &[String], answer: &EvaluateChecksResponse) -> bool {
 }
 
 /// The reaction of the evaluation service to a question.
-enum Said {
+enum EvaluatorReply {
     This(Arc<EvaluateChecksResponse>),
     /// Refused: the same question will never be answered.
     Refused,
     Nothing,
 }
 
-impl Said {
+impl EvaluatorReply {
     fn answer(&self) -> Option<&EvaluateChecksResponse> {
         match self {
             Self::This(said) => Some(said),

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use connectors_api::{
     access_policy::ObjectKind,
-    lineage::{self, MOST_OBJECTS, Missing},
+    lineage::{self, MOST_OBJECTS, MissingLink},
 };
 use futures::{StreamExt as _, stream};
 use serde_json::Value;
@@ -113,7 +113,7 @@ impl Observer {
             if Instant::now() > look.until {
                 return Err(ObserveError::LinksLate);
             }
-            let question = lineage::Question {
+            let question = lineage::LineageQuestion {
                 pod,
                 approval,
                 objects: &collected.values,
@@ -204,7 +204,7 @@ impl Observer {
     }
 }
 
-fn link(missing: &Missing) -> Link {
+fn link(missing: &MissingLink) -> Link {
     Link {
         kind: ObjectKind {
             api_version: missing.api_version.to_owned(),
@@ -229,7 +229,7 @@ mod tests {
 
     use http::{Request, Response};
     use kube::{Client, client::Body};
-    use service_kit::retry::{Backoff, Policy};
+    use service_kit::retry::{Backoff, RetryPolicy};
 
     use super::*;
     use crate::{api::Live, check_object::LARGEST, testing::Cluster};
@@ -292,7 +292,7 @@ mod tests {
         let silent = tower::service_fn(|_: Request<Body>| {
             future::pending::<Result<Response<Body>, std::convert::Infallible>>()
         });
-        let patient = Policy {
+        let patient = RetryPolicy {
             attempts: 1,
             attempt: 60 * second,
             total: 60 * second,

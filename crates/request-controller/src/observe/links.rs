@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use connectors_api::lineage::{self, MOST_OBJECTS, MOST_STEPS_OF_ALL, Verdict};
+use connectors_api::lineage::{self, LineageVerdict, MOST_OBJECTS, MOST_STEPS_OF_ALL};
 
 use crate::{
     cache::{Link, MOST_SOUGHT, SoughtObjects},
@@ -119,7 +119,7 @@ impl LinksRead {
     }
 
     /// The judge's verdict, at the expense of this reconciliation.
-    pub(super) fn judge(&self, question: &lineage::Question<'_>) -> Verdict {
+    pub(super) fn judge(&self, question: &lineage::LineageQuestion<'_>) -> LineageVerdict {
         let mut steps = self.steps.load(Ordering::Relaxed);
         let verdict = lineage::judge_within(question, &mut steps);
         self.steps.store(steps, Ordering::Relaxed);

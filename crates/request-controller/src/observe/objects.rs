@@ -21,9 +21,9 @@ use crate::{
     cache::{KindObject, KindState, World},
     check_kinds,
     check_object::{self, CheckObject},
-    dynamic::{self, Found as KindFound},
-    selection::{Candidates, Found, Selection, Trouble, Wanted},
-    verdict::Looked,
+    dynamic::{self, FoundKind as KindFound},
+    selection::{CheckCandidates, FoundCandidates, Selection, Trouble, WantedObjects},
+    verdict::EvidenceLook,
 };
 
 /// The timeout of a single call.
@@ -90,7 +90,7 @@ impl CheckObjects {
     /// Waits for the namespace's turn if its objects are not cached and must be listed.
     pub(super) async fn turn(
         &self,
-        wanted: &[Wanted],
+        wanted: &[WantedObjects],
         namespace: &str,
         look: &Look,
     ) -> Result<Option<ListTurn<'_>>, ObserveError> {
@@ -110,10 +110,10 @@ impl CheckObjects {
     /// Finds the objects that a check selects.
     pub(super) async fn find(
         &self,
-        wanted: &Wanted,
+        wanted: &WantedObjects,
         namespace: &str,
         look: &Look,
-    ) -> Result<Found, ObserveError> {
+    ) -> Result<FoundCandidates, ObserveError> {
         let selection = match &wanted.selection {
             Ok(selection) => selection,
             Err(problem) => return Ok(Err((Trouble::SelectorInvalid, problem.clone()))),
@@ -156,7 +156,7 @@ impl CheckObjects {
     /// The objects with the labels of a check, from the cache. None if the namespace is not cached.
     fn kept(
         &self,
-        wanted: &Wanted,
+        wanted: &WantedObjects,
         selection: &Selection,
         namespace: &str,
     ) -> Option<Vec<Arc<CheckObject>>> {
@@ -176,12 +176,12 @@ impl CheckObjects {
         name: &Name,
         uid: &str,
         via: Via,
-    ) -> (Looked, Option<Arc<str>>) {
+    ) -> (EvidenceLook, Option<Arc<str>>) {
         match self.named(kind, name, via).await {
             Ok(object) => looked(&object, uid),
             Err(error) => {
                 warn!(object = %name, error = report(&error), "evidence not looked at");
-                (Looked::Unknown, None)
+                (EvidenceLook::Unknown, None)
             }
         }
     }
@@ -282,19 +282,21 @@ struct Known {
 
 /// The state of an object of the evidence. One that is being deleted counts as deleted. The earlier state of one that
 /// cannot be read any more does not count.
-pub(super) fn looked(object: &NamedObject, uid: &str) -> (Looked, Option<Arc<str>>) {
+pub(super) fn looked(object: &NamedObject, uid: &str) -> (EvidenceLook, Option<Arc<str>>) {
     match object {
         NamedObject::There(object) if object.uid() != Some(uid) || object.is_going() => {
-            (Looked::Gone, None)
+            (EvidenceLook::Gone, None)
         }
         NamedObject::There(object) => match object.text() {
-            Some(text) => (Looked::There, Some(Arc::clone(text))),
-            None => (Looked::Useless, None),
+            Some(text) => (EvidenceLook::There, Some(Arc::clone(text))),
+            None => (EvidenceLook::Useless, None),
         },
         // The objects were deleted together with their kind.
-        NamedObject::Gone | NamedObject::Trouble(Trouble::KindMissing, _) => (Looked::Gone, None),
-        NamedObject::Trouble(Trouble::ObjectUnreadable, _) => (Looked::Useless, None),
-        NamedObject::Trouble(..) => (Looked::Unknown, None),
+        NamedObject::Gone | NamedObject::Trouble(Trouble::KindMissing, _) => {
+            (EvidenceLook::Gone, None)
+        }
+        NamedObject::Trouble(Trouble::ObjectUnreadable, _) => (EvidenceLook::Useless, None),
+        NamedObject::Trouble(..) => (EvidenceLook::Unknown, None),
     }
 }
 
@@ -305,8 +307,12 @@ fn unreadable(kind: &ObjectKind, name: &Name) -> NamedObject {
 
 /// Selects among the objects with a check's labels by its fields. One object at a time is parsed, and only if there
 /// are fields.
-fn selected(wanted: &Wanted, selection: &Selection, objects: Vec<Arc<CheckObject>>) -> Candidates {
-    let mut found = Candidates::default();
+fn selected(
+    wanted: &WantedObjects,
+    selection: &Selection,
+    objects: Vec<Arc<CheckObject>>,
+) -> CheckCandidates {
+    let mut found = CheckCandidates::default();
     for object in objects {
         if object.is_going() || !selection.has_labels(|key| object.label(key)) {
             continue;
@@ -367,8 +373,8 @@ mod tests {
     }
 
     /// A check for ConfigMaps.
-    fn config_maps() -> Wanted {
-        Wanted {
+    fn config_maps() -> WantedObjects {
+        WantedObjects {
             check: "approval".to_owned(),
             match_: Match::All,
             kind: ObjectKind {
@@ -424,11 +430,11 @@ mod tests {
             };
             looked(&NamedObject::There(Arc::new(object)), "u").0
         };
-        assert_eq!(of("u", false, false), Looked::There);
-        assert_eq!(of("u", false, true), Looked::Useless);
+        assert_eq!(of("u", false, false), EvidenceLook::There);
+        assert_eq!(of("u", false, true), EvidenceLook::Useless);
         for is_large in [false, true] {
-            assert_eq!(of("another", false, is_large), Looked::Gone);
-            assert_eq!(of("u", true, is_large), Looked::Gone);
+            assert_eq!(of("another", false, is_large), EvidenceLook::Gone);
+            assert_eq!(of("u", true, is_large), EvidenceLook::Gone);
         }
     }
 

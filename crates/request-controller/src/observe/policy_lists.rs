@@ -61,7 +61,7 @@ mod tests {
     use kube::{Client, api::ObjectMeta, client::Body};
     use serde_json::json;
     use service_kit::{
-        retry::{Backoff, Policy},
+        retry::{Backoff, RetryPolicy},
         watches::Unreadable,
     };
     use tokio::time::{Instant, sleep};
@@ -74,7 +74,7 @@ mod tests {
         testing::Cluster,
     };
 
-    const ONCE: Policy = Policy {
+    const ONCE: RetryPolicy = RetryPolicy {
         attempts: 1,
         attempt: Duration::from_secs(3),
         total: Duration::from_secs(3),

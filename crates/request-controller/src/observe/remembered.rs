@@ -79,7 +79,7 @@ impl Pods {
 
 /// The key of a remembered answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct AnswerKey {
     pub(super) request: Name,
     /// The UID of the policy.
     pub(super) policy: String,
@@ -109,27 +109,27 @@ impl Digest {
 }
 
 /// The last answer to each question of a request, and the end of its validity: the same question has the same answer.
-pub(super) struct Answers(Mutex<SharedCache<Name, Vec<Answer>>>);
+pub(super) struct RememberedAnswers(Mutex<SharedCache<Name, Vec<RememberedAnswer>>>);
 
 #[derive(Debug)]
-struct Answer {
-    question: Question,
+struct RememberedAnswer {
+    question: AnswerKey,
     digest: Digest,
     said: Arc<EvaluateChecksResponse>,
     until: Instant,
 }
 
-impl Default for Answers {
+impl Default for RememberedAnswers {
     fn default() -> Self {
         Self(Mutex::new(SharedCache::new(ANSWERS)))
     }
 }
 
-impl Answers {
+impl RememberedAnswers {
     /// The answer to exactly this question, and the end of its validity.
     pub(super) fn get(
         &self,
-        question: &Question,
+        question: &AnswerKey,
         digest: &Digest,
     ) -> Option<(Arc<EvaluateChecksResponse>, Instant)> {
         let mut answers = self.lock();
@@ -142,13 +142,13 @@ impl Answers {
     pub(super) fn put(
         &self,
         namespace: &str,
-        question: Question,
+        question: AnswerKey,
         digest: Digest,
         said: Arc<EvaluateChecksResponse>,
         until: Instant,
     ) {
         let request = question.request.clone();
-        let answer = Answer {
+        let answer = RememberedAnswer {
             question,
             digest,
             said,
@@ -158,7 +158,7 @@ impl Answers {
     }
 
     /// Drops one answer.
-    pub(super) fn remove(&self, namespace: &str, question: &Question) {
+    pub(super) fn remove(&self, namespace: &str, question: &AnswerKey) {
         self.change(namespace, &question.request, question, None);
     }
 
@@ -171,19 +171,25 @@ impl Answers {
         self.lock().bytes()
     }
 
-    fn change(&self, namespace: &str, request: &Name, old: &Question, new: Option<Answer>) {
+    fn change(
+        &self,
+        namespace: &str,
+        request: &Name,
+        old: &AnswerKey,
+        new: Option<RememberedAnswer>,
+    ) {
         let mut answers = self.lock();
         let mut all = answers.remove(request).unwrap_or_default();
         all.retain(|it| it.question != *old);
         all.extend(new);
         if !all.is_empty() {
-            let weight = |it: &Answer| it.said.encoded_len() + OVERHEAD;
+            let weight = |it: &RememberedAnswer| it.said.encoded_len() + OVERHEAD;
             let bytes = all.iter().map(weight).sum();
             answers.put(namespace, request.clone(), bytes, all);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, SharedCache<Name, Vec<Answer>>> {
+    fn lock(&self) -> MutexGuard<'_, SharedCache<Name, Vec<RememberedAnswer>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -196,8 +202,8 @@ mod tests {
 
     use super::*;
 
-    fn question(policy: &str) -> Question {
-        Question {
+    fn question(policy: &str) -> AnswerKey {
+        AnswerKey {
             request: Name::new("tools", "r"),
             policy: policy.to_owned(),
             stage: 1,
@@ -249,7 +255,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_found_for_exactly_its_question() {
-        let answers = Answers::default();
+        let answers = RememberedAnswers::default();
         let until = Instant::now() + Duration::from_secs(1);
         let said = Arc::new(EvaluateChecksResponse::default());
         answers.put("apps", question("a"), digest("x"), Arc::clone(&said), until);

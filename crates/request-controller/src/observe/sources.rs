@@ -6,7 +6,7 @@ use connectors_api::{
     AccessPolicy, AccessRequest,
     check_selector::CompiledPolicy,
     config::Config,
-    policy_match::{self, Applies, Asker, Wanted},
+    policy_match::{self, Applies, Asker, WantedConnector},
     policy_order::{MOST_PER_CONNECTOR, PolicyAge},
 };
 use futures::try_join;
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A policy of the connector's namespace, readable or not.
-pub(super) struct Policy {
+pub(super) struct ListedPolicy {
     pub(super) uid: String,
     pub(super) policy: Option<Arc<CompiledPolicy>>,
 }
@@ -137,14 +137,14 @@ impl Observer {
         &self,
         request: &AccessRequest,
         via: Via,
-    ) -> Result<Vec<Policy>, ObserveError> {
+    ) -> Result<Vec<ListedPolicy>, ObserveError> {
         let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
         let kept = match via {
             Via::Caches => self.world.read().policies.of(namespace),
             Via::Api => None,
         };
         if let Some(kept) = kept {
-            let policy = |(uid, policy)| Policy { uid, policy };
+            let policy = |(uid, policy)| ListedPolicy { uid, policy };
             return Ok(kept.into_iter().map(policy).collect());
         }
         // A live observation follows a cached one that has waited for the rest.
@@ -157,12 +157,12 @@ impl Observer {
         // The live policies may be newer than the cache.
         let keep = |policy: Result<AccessPolicy, Box<Unreadable>>| match policy {
             Ok(policy) if policy.metadata.deletion_timestamp.is_some() => None,
-            Ok(policy) => Some(Policy {
+            Ok(policy) => Some(ListedPolicy {
                 uid: policy.metadata.uid.clone().unwrap_or_default(),
                 policy: Some(self.world.parsed(policy)),
             }),
             Err(unreadable) if unreadable.metadata.deletion_timestamp.is_some() => None,
-            Err(unreadable) => Some(Policy {
+            Err(unreadable) => Some(ListedPolicy {
                 uid: unreadable.metadata.uid.unwrap_or_default(),
                 policy: None,
             }),
@@ -181,7 +181,7 @@ impl Observer {
         request: &AccessRequest,
         config: Config,
         labels: &Labels,
-        policies: &[Policy],
+        policies: &[ListedPolicy],
         via: Via,
     ) -> Result<Applying, ObserveError> {
         let policies: Vec<_> = policies.iter().filter_map(|it| it.policy.clone()).collect();
@@ -200,7 +200,7 @@ impl Observer {
             labels: account.as_ref(),
             namespace_labels: home.as_ref(),
         };
-        let wanted = Wanted {
+        let wanted = WantedConnector {
             connector: &request.spec.connector_ref.name,
             labels,
             permission: request.spec.permission,

@@ -7,7 +7,7 @@ use connectors_api::{AccessRequest, reason::AccessCheckReady};
 
 use crate::{
     evidence::Listed,
-    seen::{Answer, CheckSeen, LeftOut},
+    seen::{CheckSeen, LeftOut, PolicyAnswer},
     selection,
 };
 
@@ -22,7 +22,7 @@ pub(super) struct Disclosure {
 
 impl Disclosure {
     /// The information about a pod in the policy's namespace, or about one that `is_foreign` to it.
-    pub(super) fn of(answer: &Answer, is_foreign: bool) -> Self {
+    pub(super) fn of(answer: &PolicyAnswer, is_foreign: bool) -> Self {
         if is_foreign {
             Self {
                 message: outcome(answer),
@@ -64,7 +64,7 @@ pub(super) fn listed(is_foreign: bool, listed: impl FnOnce() -> Listed) -> Liste
 }
 
 /// The sentence about the checks that do not pass, in the policy's order.
-fn in_full(answer: &Answer) -> String {
+fn in_full(answer: &PolicyAnswer) -> String {
     if let Some(refusal) = &answer.refusal {
         return refusal.clone();
     }
@@ -73,7 +73,7 @@ fn in_full(answer: &Answer) -> String {
 }
 
 /// The same without anything that depends on the existing objects. Errors of the policy itself are included.
-fn outcome(answer: &Answer) -> String {
+fn outcome(answer: &PolicyAnswer) -> String {
     if let Some(refusal) = &answer.refusal {
         return refusal.clone();
     }
@@ -94,7 +94,7 @@ fn outcome(answer: &Answer) -> String {
 }
 
 /// The text for the pod's own namespace: its objects, and nothing of the policy.
-fn of_objects(answer: &Answer) -> String {
+fn of_objects(answer: &PolicyAnswer) -> String {
     let mut told: Vec<&str> = Vec::new();
     let messages = in_the_way(answer).map(|check| check.message.as_str());
     for message in messages.filter(|it| !it.is_empty()) {
@@ -105,7 +105,7 @@ fn of_objects(answer: &Answer) -> String {
     told.join("; ")
 }
 
-fn in_the_way(answer: &Answer) -> impl Iterator<Item = &CheckSeen> {
+fn in_the_way(answer: &PolicyAnswer) -> impl Iterator<Item = &CheckSeen> {
     let checks = answer.checks.iter();
     checks.filter(|it| it.verdict == answer.verdict)
 }

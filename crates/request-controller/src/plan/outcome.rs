@@ -23,7 +23,7 @@ use super::{
 use crate::{
     evidence::ListRoom,
     grant,
-    seen::{Held, Observed, PodSeen},
+    seen::{EvidenceState, Observed, PodSeen},
     snapshot,
 };
 use decide::Draft;
@@ -40,7 +40,7 @@ const LARGEST_REFUSED: usize = 256 * 1024;
 
 /// The new status, and its consequences.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome {
+pub(super) struct RequestOutcome {
     pub(super) status: AccessRequestStatus,
     /// The UIDs of the policies whose grants must be written now.
     pub(super) write: BTreeSet<String>,
@@ -54,11 +54,11 @@ pub(super) struct Outcome {
     pub(super) at_pod: String,
 }
 
-pub(super) fn of(seen: &Observed, now: Now, terms: Terms) -> Outcome {
+pub(super) fn of(seen: &Observed, now: Now, terms: Terms) -> RequestOutcome {
     let old = seen.request.status.clone().unwrap_or_default();
     if seen.request.metadata.deletion_timestamp.is_some() {
         // The request counts as deleted: its status no longer describes grants, and is not written.
-        return Outcome::plain(old);
+        return RequestOutcome::plain(old);
     }
     if old.phase.is_some_and(grant::is_terminal) {
         return terminal(seen, old, now.wall, terms);
@@ -76,7 +76,7 @@ pub(super) fn of(seen: &Observed, now: Now, terms: Terms) -> Outcome {
     .decide(now)
 }
 
-impl Outcome {
+impl RequestOutcome {
     fn plain(status: AccessRequestStatus) -> Self {
         Self {
             status,
@@ -92,24 +92,29 @@ impl Outcome {
 
 /// A final status never changes again, except for the note that its pod is gone, from which the retention counts. A
 /// duplicate and a request that ended because of a standing permission are deleted without waiting for the pod's end.
-fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Terms) -> Outcome {
+fn terminal(
+    seen: &Observed,
+    old: AccessRequestStatus,
+    now: Timestamp,
+    terms: Terms,
+) -> RequestOutcome {
     let is_duplicate = old.phase == Some(Phase::Invalid)
         && conditions::ready(&old.conditions) == Some(Ready::DuplicateRequest);
     if is_duplicate && !seen.tuple.has_others {
-        return Outcome {
+        return RequestOutcome {
             delete: true,
-            ..Outcome::plain(old)
+            ..RequestOutcome::plain(old)
         };
     }
     if let Some((delete, due)) = standing::makes_way(&old, now) {
-        return Outcome {
+        return RequestOutcome {
             delete,
             due: Some(due),
-            ..Outcome::plain(old)
+            ..RequestOutcome::plain(old)
         };
     }
     if seen.pod != PodSeen::Gone {
-        return Outcome::plain(old);
+        return RequestOutcome::plain(old);
     }
     let not_found = ContextObjectValid::NotFound.to_string();
     let noted = conditions::find(&old.conditions, Is::ContextObjectValid)
@@ -129,19 +134,19 @@ fn terminal(seen: &Observed, old: AccessRequestStatus, now: Timestamp, terms: Te
         fresh.is_false(ContextObjectValid::NotFound, tell::POD_GONE);
         fresh.keep_the_rest();
         status.conditions = fresh.finish();
-        return Outcome {
+        return RequestOutcome {
             due: now.checked_add(kept_for(&old, terms)).ok(),
-            ..Outcome::plain(status)
+            ..RequestOutcome::plain(status)
         };
     };
     // A request is kept until its grants are confirmed gone. The failure of a removal repeats the look, and no time does.
     let is_confirmed = old.phase != Some(Phase::Revoked) || old.revoked_at.is_some();
     let due = since.checked_add(kept_for(&old, terms)).ok();
     let due = due.filter(|_| is_confirmed);
-    Outcome {
+    RequestOutcome {
         delete: due.is_some_and(|due| now >= due),
         due,
-        ..Outcome::plain(old)
+        ..RequestOutcome::plain(old)
     }
 }
 
@@ -238,8 +243,8 @@ const fn again(standing: Standing) -> Option<Duration> {
 /// The verdict of the check that no longer passes.
 fn lapsed_verdict(seen: &Observed) -> AccessCheckReady {
     let mut verdicts = seen.frozen.iter().filter_map(|it| match &it.held {
-        Held::Lapsed { verdict, .. } => Some(*verdict),
-        Held::Holds | Held::Unknown => None,
+        EvidenceState::Lapsed { verdict, .. } => Some(*verdict),
+        EvidenceState::Holds | EvidenceState::Unknown => None,
     });
     verdicts
         .find(|it| *it != AccessCheckReady::AccessCheckPassed)

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Told, tell::Kind};
+use super::{Told, tell::ToldKind};
 use service_kit::clock::Now;
 /// The number of changes of one request's wait that are published
 const MOST: usize = 4;
@@ -38,7 +38,7 @@ impl Pace {
     /// for a pod of another namespace, which is in no status.
     #[must_use]
     pub fn next(&mut self, events: Vec<Told>, wait: Option<Told>, now: Now) -> Paced {
-        let is_wait = |told: &Told| told.kind == Kind::AccessPending;
+        let is_wait = |told: &Told| told.kind == ToldKind::AccessPending;
         if events.iter().any(|it| !is_wait(it)) {
             *self = Self::default();
             return Paced {
@@ -82,7 +82,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::tell::About;
+    use crate::plan::tell::EventObject;
 
     fn begin() -> Now {
         Now {
@@ -99,9 +99,9 @@ mod tests {
         }
     }
 
-    fn told(kind: Kind, note: &str) -> Vec<Told> {
+    fn told(kind: ToldKind, note: &str) -> Vec<Told> {
         vec![Told {
-            about: About::Pod,
+            about: EventObject::Pod,
             kind,
             why: None,
             note: note.to_owned(),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn waits(note: &str) -> Vec<Told> {
-        told(Kind::AccessPending, note)
+        told(ToldKind::AccessPending, note)
     }
 
     #[test]
@@ -155,7 +155,11 @@ mod tests {
         for note in ["a", "b", "c", "d", "e"] {
             let _ = pace.next(waits(note), None, now);
         }
-        for kind in [Kind::AccessGranted, Kind::AccessRejected, Kind::AccessEnded] {
+        for kind in [
+            ToldKind::AccessGranted,
+            ToldKind::AccessRejected,
+            ToldKind::AccessEnded,
+        ] {
             let mut pace = pace.clone();
             let end = told(kind, "over");
             assert_eq!(pace.next(end.clone(), None, now).tell, end);
@@ -171,7 +175,7 @@ mod tests {
     fn a_wait_that_no_status_tells_is_told_when_it_becomes_another_and_not_again() {
         let (mut pace, now) = (Pace::default(), begin());
         let request = vec![Told {
-            about: About::Request,
+            about: EventObject::Request,
             ..waits("r").remove(0)
         }];
         let first = pace.next(request.clone(), wait("a"), now).tell;
@@ -203,7 +207,7 @@ mod tests {
             let _ = pace.next(waits(note), None, now);
         }
         let request = Told {
-            about: About::Request,
+            about: EventObject::Request,
             ..waits("r").remove(0)
         };
         let _ = pace.next(vec![request.clone()], wait("e"), now);

@@ -15,7 +15,7 @@ use connectors_api::{
 use jiff::Timestamp;
 
 use super::disclosure::{self, Disclosure};
-use crate::seen::{Answer, FrozenSeen, Held, Judged, Observed, PolicySeen};
+use crate::seen::{EvidenceState, FrozenSeen, Judged, Observed, PolicyAnswer, PolicySeen};
 use crate::{
     evidence::{self, ListRoom, Listed},
     grant, snapshot,
@@ -77,7 +77,7 @@ pub(super) struct Moment<'a> {
 
 impl Moment<'_> {
     /// The information about an answer that may be shown.
-    fn disclosed(&self, answer: &Answer) -> Disclosure {
+    fn disclosed(&self, answer: &PolicyAnswer) -> Disclosure {
         Disclosure::of(answer, disclosure::is_foreign(&self.seen.request))
     }
 }
@@ -177,14 +177,14 @@ fn lasting<'a>(
             Disclosure::here("the policy was deleted".to_owned()),
         ));
     }
-    if let Held::Lapsed { check, message, .. } = &seen.held {
+    if let EvidenceState::Lapsed { check, message, .. } = &seen.held {
         let told = Disclosure::of_lapse(check.as_deref(), message);
         return Ok(ended(at, entry, Ready::CheckLapsed, told));
     }
     if grant.state == GrantState::Granted
         && grant::is_written(&at.seen.request, entry, &at.seen.grants)
     {
-        let sure = seen.held == Held::Holds;
+        let sure = seen.held == EvidenceState::Holds;
         return Ok(follow(GrantState::Granted, Standing::Granted { sure }));
     }
     let lost = follow(GrantState::Granting, Standing::Lost(Waiting::Look));
@@ -239,7 +239,7 @@ fn again(
 
 /// Checks that cannot be judged are neither a pass nor a rejection, and no grant exists that would have to be
 /// removed.
-fn unjudged(at: Moment<'_>, gone: &str, answer: &Answer) -> String {
+fn unjudged(at: Moment<'_>, gone: &str, answer: &PolicyAnswer) -> String {
     let told = at.disclosed(answer).message;
     format!("{gone}, and its checks cannot be judged: {told}")
 }
@@ -275,9 +275,10 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
         ended(at, &entry(kept, listed), reason, told)
     };
     let is_foreign = disclosure::is_foreign(&at.seen.request);
-    let of_refusal =
-        |answer: &Answer| disclosure::listed(is_foreign, || evidence::of_refusal(answer, room));
-    let late = |answer: Option<&Answer>| {
+    let of_refusal = |answer: &PolicyAnswer| {
+        disclosure::listed(is_foreign, || evidence::of_refusal(answer, room))
+    };
+    let late = |answer: Option<&PolicyAnswer>| {
         let listed = answer.map(of_refusal).unwrap_or_default();
         let message = "the checks took longer than the policy allows".to_owned();
         let told = Disclosure {
@@ -317,7 +318,7 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
     }
 }
 
-fn granting(policy: &PolicySeen, answer: &Answer, followed: &Followed) -> Followed {
+fn granting(policy: &PolicySeen, answer: &PolicyAnswer, followed: &Followed) -> Followed {
     let mut followed = followed.clone();
     let listed = match evidence::of_grant(answer) {
         Ok(listed) => listed,

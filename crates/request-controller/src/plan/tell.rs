@@ -32,7 +32,7 @@ pub(super) const WRITING: &str = "the checks pass; the permission is being writt
 
 /// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ToldKind {
     /// The request waits.
     AccessPending,
     /// Access was granted.
@@ -49,7 +49,7 @@ pub enum Kind {
     AccessReset,
 }
 
-impl Kind {
+impl ToldKind {
     /// The reason of the event.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -78,7 +78,7 @@ impl Kind {
 
 /// The object of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum About {
+pub enum EventObject {
     /// The request.
     Request,
     /// The requesting pod.
@@ -96,9 +96,9 @@ pub enum About {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Its object.
-    pub about: About,
+    pub about: EventObject,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: ToldKind,
     /// The reason of the condition Ready, if the reader may know it.
     pub why: Option<Ready>,
     /// The sentence.
@@ -128,37 +128,37 @@ pub fn of_change(
         return Vec::new();
     };
     let kind = match new.phase {
-        Some(Phase::Granted) => Kind::AccessGranted,
-        Some(Phase::Revoked | Phase::Ended) if is_normal_end(why) => Kind::AccessEnded,
-        Some(Phase::Revoked | Phase::Ended) => Kind::AccessRevoked,
-        Some(Phase::Rejected) => Kind::AccessRejected,
-        Some(Phase::Invalid) => Kind::AccessInvalid,
+        Some(Phase::Granted) => ToldKind::AccessGranted,
+        Some(Phase::Revoked | Phase::Ended) if is_normal_end(why) => ToldKind::AccessEnded,
+        Some(Phase::Revoked | Phase::Ended) => ToldKind::AccessRevoked,
+        Some(Phase::Rejected) => ToldKind::AccessRejected,
+        Some(Phase::Invalid) => ToldKind::AccessInvalid,
         // The grant is decided and not in force yet: there is nothing to wait for.
         Some(Phase::Pending) | None if why == Ready::GrantNotWritten => {
             return Vec::new();
         }
-        Some(Phase::Pending) | None => Kind::AccessPending,
+        Some(Phase::Pending) | None => ToldKind::AccessPending,
     };
     let message = message(new);
-    let told = |about: About, note: String| Told {
+    let told = |about: EventObject, note: String| Told {
         about,
         kind,
         why: Some(why),
         note: shortened(note),
     };
-    let mut events = vec![told(About::Request, message.clone())];
+    let mut events = vec![told(EventObject::Request, message.clone())];
     if !is_foreign(request) {
-        events.push(told(About::Pod, for_pod(request, &message)));
-    } else if old.phase != new.phase && kind != Kind::AccessPending {
+        events.push(told(EventObject::Pod, for_pod(request, &message)));
+    } else if old.phase != new.phase && kind != ToldKind::AccessPending {
         events.push(at_foreign_pod(request, kind, at_pod));
     }
-    if matches!(kind, Kind::AccessGranted | Kind::AccessRevoked) {
+    if matches!(kind, ToldKind::AccessGranted | ToldKind::AccessRevoked) {
         let changed = new.policies.iter().filter(|entry| changed(old, entry));
         for entry in changed {
             let Some((name, uid)) = grant::identity(entry) else {
                 continue;
             };
-            let about = About::Policy {
+            let about = EventObject::Policy {
                 name: name.to_owned(),
                 uid: uid.to_owned(),
             };
@@ -173,7 +173,7 @@ pub fn of_change(
 pub fn wait(request: &AccessRequest, new: &AccessRequestStatus, at_pod: &str) -> Option<Told> {
     let waits = new.phase == Some(Phase::Pending)
         && conditions::ready(&new.conditions) != Some(Ready::GrantNotWritten);
-    (waits && is_foreign(request)).then(|| at_foreign_pod(request, Kind::AccessPending, at_pod))
+    (waits && is_foreign(request)).then(|| at_foreign_pod(request, ToldKind::AccessPending, at_pod))
 }
 
 /// True when a request ended without a problem.
@@ -217,9 +217,9 @@ fn for_pod(request: &AccessRequest, message: &str) -> String {
     )
 }
 
-fn at_foreign_pod(request: &AccessRequest, kind: Kind, of_objects: &str) -> Told {
+fn at_foreign_pod(request: &AccessRequest, kind: ToldKind, of_objects: &str) -> Told {
     Told {
-        about: About::Pod,
+        about: EventObject::Pod,
         kind,
         why: None,
         note: for_foreign_pod(request, kind, of_objects),
@@ -228,17 +228,17 @@ fn at_foreign_pod(request: &AccessRequest, kind: Kind, of_objects: &str) -> Told
 
 /// A pod of another namespace learns nothing about this namespace except the outcome of its own request and the state
 /// of the objects in its own namespace. If the text is too long, the part about objects is cut.
-fn for_foreign_pod(request: &AccessRequest, kind: Kind, of_objects: &str) -> String {
+fn for_foreign_pod(request: &AccessRequest, kind: ToldKind, of_objects: &str) -> String {
     let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
     let connector = &request.spec.connector_ref.name;
     let what = match kind {
-        Kind::AccessPending => "access is not granted yet",
-        Kind::AccessGranted => "access was granted",
-        Kind::AccessRevoked => "access was taken back",
-        Kind::AccessEnded => "the request for access ended",
-        Kind::AccessRejected => "access was refused",
-        Kind::AccessInvalid => "the request for access cannot be decided",
-        Kind::AccessReset => "access may be asked for anew",
+        ToldKind::AccessPending => "access is not granted yet",
+        ToldKind::AccessGranted => "access was granted",
+        ToldKind::AccessRevoked => "access was taken back",
+        ToldKind::AccessEnded => "the request for access ended",
+        ToldKind::AccessRejected => "access was refused",
+        ToldKind::AccessInvalid => "the request for access cannot be decided",
+        ToldKind::AccessReset => "access may be asked for anew",
     };
     let what = format!("connector {namespace}/{connector}: {what}");
     let whom = format!("; whoever looks after namespace {namespace} can tell more");
@@ -421,15 +421,17 @@ pub fn of_deletion(request: &AccessRequest) -> Vec<Told> {
         "request {name} was deleted when it was {phase}; {} may be asked for anew",
         whose(request)
     );
-    [About::Request, About::Pod]
+    [EventObject::Request, EventObject::Pod]
         .map(|about| Told {
-            kind: Kind::AccessReset,
+            kind: ToldKind::AccessReset,
             why: None,
             note: match about {
-                About::Pod if is_foreign(request) => {
-                    for_foreign_pod(request, Kind::AccessReset, "")
+                EventObject::Pod if is_foreign(request) => {
+                    for_foreign_pod(request, ToldKind::AccessReset, "")
                 }
-                About::Request | About::Pod | About::Policy { .. } => note.clone(),
+                EventObject::Request | EventObject::Pod | EventObject::Policy { .. } => {
+                    note.clone()
+                }
             },
             about,
         })

@@ -11,10 +11,14 @@ use service_kit::watches::Parse;
 type Woken = Arc<Mutex<Wakes>>;
 
 /// Asks for a controller of this cluster, and what it wakes.
-fn asker(cluster: &Cluster, controller: &Reconciler, most_waiting: usize) -> (Asker, Woken) {
+fn asker(
+    cluster: &Cluster,
+    controller: &Reconciler,
+    most_waiting: usize,
+) -> (StandingReviews, Woken) {
     let woken = Woken::default();
     let heard = Arc::clone(&woken);
-    let asker = Asker {
+    let asker = StandingReviews {
         world: Arc::clone(&controller.world),
         evaluator: cluster.evaluator(),
         leads: Arc::clone(&controller.leads),

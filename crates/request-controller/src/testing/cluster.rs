@@ -17,7 +17,7 @@ use connectors_api::{
 };
 use evaluation_api::{
     access::AccessQuestion,
-    client::CallError,
+    client::EvaluationCallError,
     v1::{CheckResult, EvaluateChecksRequest, EvaluateChecksResponse, GrantedRule, ObjectResult},
     verdict,
 };
@@ -28,7 +28,7 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use service_kit::{
     clock::Now,
-    retry::{Backoff, Policy},
+    retry::{Backoff, RetryPolicy},
     watches::{Guarded, Parse, Plain, Unreadable},
 };
 use tokio::time::Instant;
@@ -49,7 +49,7 @@ use crate::{
     seen::{ConnectorSeen, GrantKind, PodFacts, StandingSeen},
 };
 
-const CALLS: Policy = Policy {
+const CALLS: RetryPolicy = RetryPolicy {
     attempts: 1,
     attempt: std::time::Duration::from_secs(3),
     total: std::time::Duration::from_secs(6),
@@ -74,7 +74,7 @@ impl Judge {
         if let Some(code) = *self.refuses.lock().unwrap() {
             let status = Box::new(Status::new(code, "no"));
             let call = "EvaluateChecks";
-            return Err(CallError::Status { call, status }.into());
+            return Err(EvaluationCallError::Status { call, status }.into());
         }
         if !self.answers.load(Ordering::SeqCst) {
             return Err(Unanswered::Late(std::time::Duration::ZERO));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use connectors_api::{
     access_policy::ObjectKind,
     approval_kind::Lineage,
-    judge::{self, Question, Stage},
+    judge::{self, PolicyQuestion, Stage},
 };
 use evaluation_api::{
     access::read_time,
@@ -191,7 +191,7 @@ fn read(text: &[u8]) -> Value {
 pub(crate) fn judged(question: &EvaluateChecksRequest) -> EvaluateChecksResponse {
     let objects = |texts: &[Vec<u8>]| texts.iter().map(|it| read(it)).collect::<Vec<_>>();
     let candidates = question.candidates.iter();
-    let asked = Question {
+    let asked = PolicyQuestion {
         policy: read(&question.policy),
         context: read(&question.context_object),
         connector: question.connector.clone(),

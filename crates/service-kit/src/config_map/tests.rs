@@ -38,13 +38,13 @@ fn expired() -> String {
     )
 }
 
-fn data(value: &str) -> Heard {
-    Heard::Data([("k".to_owned(), value.to_owned())].into())
+fn data(value: &str) -> ConfigMapState {
+    ConfigMapState::Data([("k".to_owned(), value.to_owned())].into())
 }
 
 /// What was heard, the queries that were made, and what ends it.
 struct Follower {
-    heard: Arc<Mutex<Vec<Heard>>>,
+    heard: Arc<Mutex<Vec<ConfigMapState>>>,
     asked: Arc<Mutex<Vec<String>>>,
     end: oneshot::Sender<()>,
     process: JoinHandle<()>,
@@ -94,7 +94,7 @@ fn followed(mut lists: Script, mut watches: Script) -> Follower {
             Signal::Terminate
         });
         let outcome = tasks.run(Box::pin(signals), &readiness, SECOND).await;
-        assert_eq!(outcome, crate::shutdown::Outcome::Drained);
+        assert_eq!(outcome, crate::shutdown::ProcessEnd::Drained);
     });
     Follower {
         heard,
@@ -106,7 +106,7 @@ fn followed(mut lists: Script, mut watches: Script) -> Follower {
 
 impl Follower {
     /// Whatever was heard within a minute. It ends when it is time to.
-    async fn heard(self) -> Vec<Heard> {
+    async fn heard(self) -> Vec<ConfigMapState> {
         sleep(SECOND * 60).await;
         self.end.send(()).unwrap();
         self.process.await.unwrap();
@@ -123,8 +123,8 @@ async fn each_state_of_the_map_is_heard_in_the_list_and_in_the_watch() {
     let states = [
         (map(r#"{"k":"v"}"#, ""), data("v")),
         (map(r#"{"k":"w"}"#, GOING), data("w")),
-        (map("null", ""), Heard::Data(BTreeMap::new())),
-        (map(r#"{"k":7}"#, ""), Heard::Unreadable),
+        (map("null", ""), ConfigMapState::Data(BTreeMap::new())),
+        (map(r#"{"k":7}"#, ""), ConfigMapState::Unreadable),
     ];
     for (object, expected) in &states {
         let listed = object.clone();
@@ -137,7 +137,11 @@ async fn each_state_of_the_map_is_heard_in_the_list_and_in_the_watch() {
             let heard = followed(vec![Box::new(|| list(&[]))], watches)
                 .heard()
                 .await;
-            assert_eq!(heard, [Heard::Gone, expected.clone()], "{kind} {object}");
+            assert_eq!(
+                heard,
+                [ConfigMapState::Gone, expected.clone()],
+                "{kind} {object}"
+            );
         }
     }
 }
@@ -157,25 +161,30 @@ async fn one_that_is_gone_is_heard_of_once_however_that_was_learnt() {
             "never there",
             vec![empty(), empty()],
             vec![begins_anew()],
-            vec![Heard::Gone],
+            vec![ConfigMapState::Gone],
         ),
         (
             "deleted",
             vec![there(), empty()],
             vec![deleted()],
-            vec![data("v"), Heard::Gone],
+            vec![data("v"), ConfigMapState::Gone],
         ),
         (
             "gone while nobody watched",
             vec![there(), empty(), empty()],
             vec![begins_anew(), begins_anew()],
-            vec![data("v"), Heard::Gone],
+            vec![data("v"), ConfigMapState::Gone],
         ),
         (
             "back again",
             vec![there(), empty(), there(), empty()],
             vec![begins_anew(), begins_anew(), begins_anew()],
-            vec![data("v"), Heard::Gone, data("v"), Heard::Gone],
+            vec![
+                data("v"),
+                ConfigMapState::Gone,
+                data("v"),
+                ConfigMapState::Gone,
+            ],
         ),
     ] {
         assert_eq!(followed(lists, watches).heard().await, expected, "{name}");

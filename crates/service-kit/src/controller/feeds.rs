@@ -9,16 +9,16 @@ use futures::{
 use kube::{Api, Resource, runtime::watcher::Config};
 
 use crate::{
-    readiness::{Part, Readiness},
+    readiness::{Readiness, ReadinessPart},
     shutdown::Stop,
-    watches::{Change, Changes, Guarded, Listing, Parse, Watch, WatchMetrics},
+    watches::{Change, Changes, Guarded, ListState, Parse, Watch, WatchMetrics},
 };
 
 /// One step of a watch.
 #[derive(Debug)]
 pub enum Fed<K> {
     /// A list of all objects begins or ends.
-    Listing(Listing),
+    Listing(ListState),
     /// One object changed.
     Change(Change<K>),
 }
@@ -101,15 +101,15 @@ where
             let mut changes = Changes::default();
             while let Some(event) = events.next().await {
                 let (list, listing) = changes.of(event);
-                if listing == Some(Listing::Begins) {
-                    take(Fed::Listing(Listing::Begins));
+                if listing == Some(ListState::Begins) {
+                    take(Fed::Listing(ListState::Begins));
                 }
                 for change in list {
                     take(Fed::Change(change));
                 }
-                if listing == Some(Listing::Ends) {
-                    take(Fed::Listing(Listing::Ends));
-                    ready.drain(..).for_each(Part::ready);
+                if listing == Some(ListState::Ends) {
+                    take(Fed::Listing(ListState::Ends));
+                    ready.drain(..).for_each(ReadinessPart::ready);
                 }
             }
         }));

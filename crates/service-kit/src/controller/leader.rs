@@ -8,12 +8,12 @@ use tokio::{
 };
 use tracing::info;
 
-use crate::{chance, lease::Leadership, readiness::Part, shutdown::Stop};
+use crate::{chance, lease::Leadership, readiness::ReadinessPart, shutdown::Stop};
 
 /// A controller, as the leader election sees it.
 pub trait Leader: Send {
     /// Leads until this is dropped: begins, releases the part once the first sweep is over, and goes on.
-    fn lead(&self, first_sweep: &mut Option<Part>) -> impl Future<Output = ()> + Send;
+    fn lead(&self, first_sweep: &mut Option<ReadinessPart>) -> impl Future<Output = ()> + Send;
 
     /// Starts no more work, and forgets what waits.
     fn pause(&self);
@@ -23,7 +23,7 @@ pub trait Leader: Send {
 pub async fn follow(
     leader: impl Leader,
     mut leadership: watch::Receiver<Leadership>,
-    first_sweep: Part,
+    first_sweep: ReadinessPart,
     stop: Stop,
 ) {
     let mut first_sweep = Some(first_sweep);

@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use state::State;
+use state::QueueState;
 
 /// How urgent a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ pub struct Queue<J> {
     pauses: Pauses,
     /// Called while nothing is locked here: it may look into caches.
     tenants_of: TenantsOf<J>,
-    state: Mutex<State<J>>,
+    state: Mutex<QueueState<J>>,
     changed: Notify,
 }
 
@@ -128,7 +128,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         Self {
             pauses,
             tenants_of: Box::new(tenants_of),
-            state: Mutex::new(State::closed(shares)),
+            state: Mutex::new(QueueState::closed(shares)),
             changed: Notify::new(),
         }
     }
@@ -219,7 +219,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         self.state().census()
     }
 
-    fn state(&self) -> MutexGuard<'_, State<J>> {
+    fn state(&self) -> MutexGuard<'_, QueueState<J>> {
         // No code panics while it holds the lock, so a poisoned state is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

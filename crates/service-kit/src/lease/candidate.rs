@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
 
-use super::{Leadership, Terms, record};
+use super::{Leadership, LeaseTerms, record};
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum LeaseStep {
     /// Read the record.
     Look,
     /// Write the claim: take what is free, or renew what is held.
@@ -28,7 +28,7 @@ struct Sighting {
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     me: String,
-    terms: Terms,
+    terms: LeaseTerms,
     last: Option<Sighting>,
     /// Whether the last sighting may be acted on, or has to be looked at again first.
     fresh: bool,
@@ -37,7 +37,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    pub(super) fn new(me: &str, terms: Terms) -> Self {
+    pub(super) fn new(me: &str, terms: LeaseTerms) -> Self {
         Self {
             me: me.to_owned(),
             terms,
@@ -48,24 +48,24 @@ impl Candidate {
     }
 
     /// The decision.
-    pub(super) fn plan(&self, now: Instant) -> Action {
+    pub(super) fn plan(&self, now: Instant) -> LeaseStep {
         let Some(Sighting { lease, since }) = self.last.as_ref().filter(|_| self.fresh) else {
-            return Action::Look;
+            return LeaseStep::Look;
         };
         let free_at = match lease {
             None => *since,
             Some(lease) => match record::holder(lease) {
-                None => return Action::Write,
+                None => return LeaseStep::Write,
                 // Either held, or left by a former life of this process.
-                Some(holder) if holder == self.me => return Action::Write,
+                Some(holder) if holder == self.me => return LeaseStep::Write,
                 // The holder's own word counts when it is longer.
                 Some(_) => *since + self.terms.duration.max(record::duration(lease)),
             },
         };
         if now >= free_at {
-            Action::Write
+            LeaseStep::Write
         } else {
-            Action::Wait(free_at)
+            LeaseStep::Wait(free_at)
         }
     }
 
@@ -161,8 +161,8 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
     use tokio::time::Instant;
 
-    use super::{Action, Candidate};
-    use crate::lease::{Leadership, Terms};
+    use super::{Candidate, LeaseStep};
+    use crate::lease::{Leadership, LeaseTerms};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -178,11 +178,11 @@ mod tests {
     }
 
     fn me() -> Candidate {
-        Candidate::new("me", Terms::default())
+        Candidate::new("me", LeaseTerms::default())
     }
 
     /// What follows from one sighting, this many seconds after it.
-    fn after(lease: Option<Lease>, seconds: u32) -> (Action, Instant) {
+    fn after(lease: Option<Lease>, seconds: u32) -> (LeaseStep, Instant) {
         let (mut candidate, start) = (me(), Instant::now());
         candidate.saw(lease, start);
         (candidate.plan(start + SECOND * seconds), start)
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn nothing_is_done_before_the_record_was_looked_at() {
-        assert_eq!(me().plan(Instant::now()), Action::Look);
+        assert_eq!(me().plan(Instant::now()), LeaseStep::Look);
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
             Some(lease("1", Some(""), 15)),
             Some(lease("1", Some("me"), 15)),
         ] {
-            assert_eq!(after(free.clone(), 0).0, Action::Write, "{free:?}");
+            assert_eq!(after(free.clone(), 0).0, LeaseStep::Write, "{free:?}");
         }
     }
 
@@ -210,8 +210,12 @@ mod tests {
         for (theirs, expected) in [(15, 15), (1, 15), (-5, 15), (60, 60)] {
             let held = Some(lease("1", Some("other"), theirs));
             let (action, start) = after(held.clone(), expected - 1);
-            assert_eq!(action, Action::Wait(start + SECOND * expected), "{theirs}");
-            assert_eq!(after(held, expected).0, Action::Write, "{theirs}");
+            assert_eq!(
+                action,
+                LeaseStep::Wait(start + SECOND * expected),
+                "{theirs}"
+            );
+            assert_eq!(after(held, expected).0, LeaseStep::Write, "{theirs}");
         }
     }
 
@@ -223,8 +227,8 @@ mod tests {
             let spec = held.spec.as_mut().unwrap();
             spec.renew_time = Some(MicroTime(renewed.parse().unwrap()));
             let (action, start) = after(Some(held.clone()), 0);
-            assert_eq!(action, Action::Wait(start + SECOND * 15), "{renewed}");
-            assert_eq!(after(Some(held), 15).0, Action::Write, "{renewed}");
+            assert_eq!(action, LeaseStep::Wait(start + SECOND * 15), "{renewed}");
+            assert_eq!(after(Some(held), 15).0, LeaseStep::Write, "{renewed}");
         }
     }
 
@@ -233,11 +237,11 @@ mod tests {
         let (mut candidate, start) = (me(), Instant::now());
         candidate.saw(Some(lease("1", Some("other"), 15)), start);
         candidate.saw(Some(lease("1", Some("other"), 15)), start + SECOND * 14);
-        assert_eq!(candidate.plan(start + SECOND * 15), Action::Write);
+        assert_eq!(candidate.plan(start + SECOND * 15), LeaseStep::Write);
         candidate.saw(Some(lease("2", Some("other"), 15)), start + SECOND * 15);
         assert_eq!(
             candidate.plan(start + SECOND * 15),
-            Action::Wait(start + SECOND * 30)
+            LeaseStep::Wait(start + SECOND * 30)
         );
     }
 
@@ -248,10 +252,10 @@ mod tests {
         candidate.saw(None, start + SECOND);
         assert_eq!(
             candidate.plan(start + SECOND),
-            Action::Wait(start + SECOND * 16)
+            LeaseStep::Wait(start + SECOND * 16)
         );
         candidate.saw(None, start + SECOND * 16);
-        assert_eq!(candidate.plan(start + SECOND * 16), Action::Write);
+        assert_eq!(candidate.plan(start + SECOND * 16), LeaseStep::Write);
     }
 
     #[test]
@@ -263,10 +267,10 @@ mod tests {
         candidate.saw(None, start + SECOND);
         assert_eq!(
             candidate.plan(start + SECOND),
-            Action::Wait(start + SECOND * 15)
+            LeaseStep::Wait(start + SECOND * 15)
         );
         candidate.saw(Some(lease("1", None, 15)), start + SECOND * 2);
-        assert_eq!(candidate.plan(start + SECOND * 2), Action::Write);
+        assert_eq!(candidate.plan(start + SECOND * 2), LeaseStep::Write);
     }
 
     #[test]
@@ -283,7 +287,7 @@ mod tests {
         );
         assert!(leadership.is_leader_at(start + SECOND * 9));
         assert!(!leadership.is_leader_at(start + SECOND * 10));
-        assert_eq!(candidate.plan(start + SECOND * 6), Action::Write);
+        assert_eq!(candidate.plan(start + SECOND * 6), LeaseStep::Write);
     }
 
     #[test]
@@ -307,10 +311,10 @@ mod tests {
         candidate.saw(None, start);
         candidate.wrote(lease("1", Some("me"), 15), start, start);
         candidate.rest();
-        assert_eq!(candidate.plan(start + SECOND * 5), Action::Look);
+        assert_eq!(candidate.plan(start + SECOND * 5), LeaseStep::Look);
         assert!(candidate.leadership().is_leader_at(start + SECOND * 5));
         candidate.saw(Some(lease("2", Some("me"), 15)), start + SECOND * 5);
-        assert_eq!(candidate.plan(start + SECOND * 5), Action::Write);
+        assert_eq!(candidate.plan(start + SECOND * 5), LeaseStep::Write);
         assert_eq!(
             candidate.leadership(),
             Leadership::Leader {
@@ -357,19 +361,19 @@ mod tests {
                 begin(&mut candidate, start);
                 for second in (every..15).step_by(every as usize) {
                     candidate.rest();
-                    assert_eq!(candidate.plan(start), Action::Look);
+                    assert_eq!(candidate.plan(start), LeaseStep::Look);
                     let now = start + SECOND * second;
                     candidate.saw(seen(), now);
                     let free = start + SECOND * 15;
                     assert_eq!(
                         candidate.plan(now),
-                        Action::Wait(free),
+                        LeaseStep::Wait(free),
                         "{name}, each {every} s"
                     );
                 }
                 assert_eq!(
                     candidate.plan(start + SECOND * 15),
-                    Action::Write,
+                    LeaseStep::Write,
                     "{name}, each {every} s"
                 );
             }

@@ -8,8 +8,8 @@ use proptest::{collection::vec, prelude::*};
 use tokio::time::Instant;
 
 use super::{
-    Terms,
-    candidate::{Action, Candidate},
+    LeaseTerms,
+    candidate::{Candidate, LeaseStep},
     record,
 };
 
@@ -94,7 +94,7 @@ struct Process {
 
 struct World {
     start: Instant,
-    terms: Terms,
+    terms: LeaseTerms,
     server: Server,
     processes: Vec<Process>,
     /// By tick, process and call: what arrives at the server, and what comes back.
@@ -103,7 +103,7 @@ struct World {
 }
 
 impl World {
-    fn new(terms: Terms, processes: Vec<(i64, Vec<Fate>)>) -> Self {
+    fn new(terms: LeaseTerms, processes: Vec<(i64, Vec<Fate>)>) -> Self {
         let process = |(index, (skew, fates)): (usize, (i64, Vec<Fate>))| Process {
             candidate: Candidate::new(&format!("process-{index}"), terms),
             skew: SignedDuration::from_secs(skew),
@@ -193,9 +193,9 @@ impl World {
         let wall =
             Timestamp::UNIX_EPOCH + SignedDuration::try_from(TICK * tick).unwrap() + process.skew;
         let call = match process.candidate.plan(now) {
-            Action::Look => Call::Read,
-            Action::Write => Call::Write(Box::new(process.candidate.claim("lease", wall))),
-            Action::Wait(_) => {
+            LeaseStep::Look => Call::Read,
+            LeaseStep::Write => Call::Write(Box::new(process.candidate.claim("lease", wall))),
+            LeaseStep::Wait(_) => {
                 process.candidate.rest();
                 process.idle_until = tick + ticks(terms.period);
                 return;
@@ -222,7 +222,7 @@ proptest! {
 
     #[test]
     fn never_two_lead_at_one_instant(processes in processes(400)) {
-        let mut world = World::new(Terms::default(), processes);
+        let mut world = World::new(LeaseTerms::default(), processes);
         for tick in 0..RUN {
             let leaders = world.tick(tick);
             prop_assert!(leaders.len() <= 1, "{leaders:?} lead after {:?}", TICK * tick);
@@ -238,7 +238,7 @@ proptest! {
     ) {
         let quick = Fate { there: 1, back: 1, meanwhile: 0, frozen: 0, lost: false };
         let begun = |(skew, fates): (i64, Vec<Fate>)| (skew, [vec![quick; 6], fates].concat());
-        let mut world = World::new(Terms::default(), processes.into_iter().map(begun).collect());
+        let mut world = World::new(LeaseTerms::default(), processes.into_iter().map(begun).collect());
         for tick in 0..RUN {
             if tick == deletion {
                 world.server.lease = None;
@@ -252,7 +252,7 @@ proptest! {
     fn somebody_leads_throughout_when_calls_are_quick_and_nobody_sleeps(skews in vec(-86_400_i64..86_400, 2..4)) {
         let quick = Fate { there: 1, back: 1, meanwhile: 0, frozen: 0, lost: false };
         let processes = skews.into_iter().map(|skew| (skew, vec![quick])).collect();
-        let mut world = World::new(Terms::default(), processes);
+        let mut world = World::new(LeaseTerms::default(), processes);
         let first = (0..100).find_map(|tick| world.tick(tick).first().copied());
         for tick in 100..RUN {
             prop_assert_eq!(world.tick(tick).first().copied(), first, "after {:?}", TICK * tick);

@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Election, Leadership, Terms, TermsError};
+use super::{Election, Leadership, LeaseTerms, TermsError};
 use crate::fake_api::{self, Answer, answer, body, refusal};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ impl Server {
 
     fn stand(&self, identity: &str) -> Standing {
         let (client, cut) = self.client();
-        let election = Election::new(client, "ns", "controller", identity, Terms::default());
+        let election = Election::new(client, "ns", "controller", identity, LeaseTerms::default());
         let leadership = election.leadership();
         let (release, released) = oneshot::channel::<()>();
         let task = tokio::spawn(election.run(async {
@@ -213,8 +213,8 @@ async fn leadership_ends_by_the_clock_though_nobody_says_so() {
 #[test]
 fn terms_under_which_two_could_lead_are_refused() {
     let millis = Duration::from_millis;
-    let good = Terms::new(SECOND * 15, SECOND * 10, SECOND * 2);
-    assert_eq!(good, Ok(Terms::default()));
+    let good = LeaseTerms::new(SECOND * 15, SECOND * 10, SECOND * 2);
+    assert_eq!(good, Ok(LeaseTerms::default()));
     let bad = [
         (SECOND * 15, SECOND * 14, SECOND * 2),
         (SECOND * 15, SECOND * 10, SECOND * 6),
@@ -227,6 +227,6 @@ fn terms_under_which_two_could_lead_are_refused() {
             hold,
             period,
         };
-        assert_eq!(Terms::new(duration, hold, period), Err(refused));
+        assert_eq!(LeaseTerms::new(duration, hold, period), Err(refused));
     }
 }

@@ -4,9 +4,9 @@ use kube::core::{Status, response::StatusDetails};
 use proptest::{collection::vec, prelude::*};
 use tokio::time::{Instant, sleep};
 
-use super::{Backoff, CallError, Policy, Verdict, verdict};
+use super::{Backoff, CallError, RetryPolicy, RetryVerdict, verdict};
 
-const POLICY: Policy = Policy {
+const POLICY: RetryPolicy = RetryPolicy {
     attempts: 4,
     attempt: Duration::from_secs(10),
     total: Duration::from_secs(30),
@@ -41,7 +41,10 @@ fn broken_connection() -> kube::Error {
 }
 
 /// Answers with these errors one after the other, then with success.
-async fn with(policy: Policy, errors: Vec<kube::Error>) -> (Result<&'static str, CallError>, u32) {
+async fn with(
+    policy: RetryPolicy,
+    errors: Vec<kube::Error>,
+) -> (Result<&'static str, CallError>, u32) {
     let (errors, calls) = (RefCell::new(errors.into_iter()), RefCell::new(0));
     let answer = || async {
         *calls.borrow_mut() += 1;
@@ -55,8 +58,8 @@ async fn with(policy: Policy, errors: Vec<kube::Error>) -> (Result<&'static str,
 #[test]
 fn passing_statuses_are_repeated() {
     for code in [408, 429, 500, 502, 503, 504] {
-        assert_eq!(verdict(&status(code)), Verdict::Again, "{code}");
-        let expected = Verdict::After(Duration::from_secs(7));
+        assert_eq!(verdict(&status(code)), RetryVerdict::Again, "{code}");
+        let expected = RetryVerdict::After(Duration::from_secs(7));
         assert_eq!(verdict(&come_back(code, 7)), expected, "{code}");
     }
 }
@@ -64,22 +67,25 @@ fn passing_statuses_are_repeated() {
 #[test]
 fn answers_are_not_repeated_even_if_they_say_when_to_come_back() {
     for code in [400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 501, 505] {
-        assert_eq!(verdict(&status(code)), Verdict::GiveUp, "{code}");
-        assert_eq!(verdict(&come_back(code, 7)), Verdict::GiveUp, "{code}");
+        assert_eq!(verdict(&status(code)), RetryVerdict::GiveUp, "{code}");
+        assert_eq!(verdict(&come_back(code, 7)), RetryVerdict::GiveUp, "{code}");
     }
 }
 
 #[test]
 fn broken_connections_are_repeated_and_unreadable_answers_are_not() {
-    assert_eq!(verdict(&broken_connection()), Verdict::Again);
+    assert_eq!(verdict(&broken_connection()), RetryVerdict::Again);
     let cut_off = io::Error::from(io::ErrorKind::UnexpectedEof);
-    assert_eq!(verdict(&kube::Error::ReadEvents(cut_off)), Verdict::Again);
+    assert_eq!(
+        verdict(&kube::Error::ReadEvents(cut_off)),
+        RetryVerdict::Again
+    );
     let unreadable = serde_json::from_str::<u8>("{").unwrap_err();
     assert_eq!(
         verdict(&kube::Error::SerdeError(unreadable)),
-        Verdict::GiveUp
+        RetryVerdict::GiveUp
     );
-    assert_eq!(verdict(&kube::Error::TlsRequired), Verdict::GiveUp);
+    assert_eq!(verdict(&kube::Error::TlsRequired), RetryVerdict::GiveUp);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use kube::{Error, core::Status};
 
 /// Whether it can help to repeat a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RetryVerdict {
     /// The error may pass.
     Again,
     /// The error may pass, and the server said when to come back at the soonest.
@@ -30,10 +30,10 @@ pub enum Verdict {
     unreachable_patterns,
     reason = "the last arm is for variants of features that are off here, and another crate may switch on"
 )]
-pub fn verdict(error: &Error) -> Verdict {
+pub fn verdict(error: &Error) -> RetryVerdict {
     match error {
         Error::Api(status) => of_status(status),
-        Error::HyperError(_) | Error::Service(_) | Error::ReadEvents(_) => Verdict::Again,
+        Error::HyperError(_) | Error::Service(_) | Error::ReadEvents(_) => RetryVerdict::Again,
         Error::FromUtf8(_)
         | Error::SerdeError(_)
         | Error::LinesCodecMaxLineLengthExceeded
@@ -46,21 +46,21 @@ pub fn verdict(error: &Error) -> Verdict {
         | Error::TlsRequired
         | Error::Auth(_)
         | Error::ProxyProtocolUnsupported { .. }
-        | Error::ProxyProtocolDisabled { .. } => Verdict::GiveUp,
-        _ => Verdict::GiveUp,
+        | Error::ProxyProtocolDisabled { .. } => RetryVerdict::GiveUp,
+        _ => RetryVerdict::GiveUp,
     }
 }
 
-fn of_status(status: &Status) -> Verdict {
+fn of_status(status: &Status) -> RetryVerdict {
     if !matches!(status.code, 408 | 429 | 500 | 502 | 503 | 504) {
-        return Verdict::GiveUp;
+        return RetryVerdict::GiveUp;
     }
     match status
         .details
         .as_ref()
         .map_or(0, |details| details.retry_after_seconds)
     {
-        0 => Verdict::Again,
-        seconds => Verdict::After(Duration::from_secs(seconds.into())),
+        0 => RetryVerdict::Again,
+        seconds => RetryVerdict::After(Duration::from_secs(seconds.into())),
     }
 }

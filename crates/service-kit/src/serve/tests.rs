@@ -74,7 +74,7 @@ impl Listener for Peers {
 }
 
 /// How many of ten connections are open and how many are waiting after all that can happen has happened.
-async fn flooded(limits: Limits<u8>) -> (usize, usize) {
+async fn flooded(limits: ConnectionLimits<u8>) -> (usize, usize) {
     let waiting = Arc::new(Semaphore::new(10));
     let listener = Peers(Arc::clone(&waiting), 7);
     let open = Arc::new(Semaphore::new(0));
@@ -93,11 +93,17 @@ async fn flooded(limits: Limits<u8>) -> (usize, usize) {
 
 #[tokio::test]
 async fn above_a_limit_connections_wait_or_are_closed() {
-    assert_eq!(flooded(Limits::of(4, WhenFull::Wait)).await, (4, 6));
-    assert_eq!(flooded(Limits::of(4, WhenFull::Close)).await, (4, 0));
-    let limits = Limits {
+    assert_eq!(
+        flooded(ConnectionLimits::of(4, WhenFull::Wait)).await,
+        (4, 6)
+    );
+    assert_eq!(
+        flooded(ConnectionLimits::of(4, WhenFull::Close)).await,
+        (4, 0)
+    );
+    let limits = ConnectionLimits {
         per_peer: 3,
-        ..Limits::of(4, WhenFull::Wait)
+        ..ConnectionLimits::of(4, WhenFull::Wait)
     };
     assert_eq!(flooded(limits).await, (3, 0));
 }
@@ -107,9 +113,12 @@ async fn a_server_ends_when_its_last_connection_has_ended() {
     let listener = Peers(Arc::new(Semaphore::new(2)), 7);
     let stop = sleep(Duration::from_secs(1));
     let started = tokio::time::Instant::now();
-    serve(listener, Limits::of(4, WhenFull::Wait), stop, |(), _| {
-        sleep(Duration::from_secs(5))
-    })
+    serve(
+        listener,
+        ConnectionLimits::of(4, WhenFull::Wait),
+        stop,
+        |(), _| sleep(Duration::from_secs(5)),
+    )
     .await;
     assert_eq!(started.elapsed(), Duration::from_secs(5));
 }

@@ -2,7 +2,7 @@ use std::{io, time::Duration};
 
 use futures::{StreamExt, channel::mpsc, stream};
 
-use super::{Outcome, Signal, Stop, TaskError, Tasks};
+use super::{ProcessEnd, Signal, Stop, TaskError, Tasks};
 use crate::readiness::{Readiness, Status};
 
 const DRAIN: Duration = Duration::from_secs(20);
@@ -36,7 +36,7 @@ async fn the_first_signal_makes_unready_and_drains() {
         Ok::<(), TaskError>(())
     });
     let outcome = tasks.run(one(Signal::Terminate), &readiness, DRAIN).await;
-    assert_eq!((outcome.exit_code(), outcome), (0, Outcome::Drained));
+    assert_eq!((outcome.exit_code(), outcome), (0, ProcessEnd::Drained));
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +49,7 @@ async fn the_drain_ends_at_the_deadline_and_names_who_is_late() {
     assert_eq!(started.elapsed(), DRAIN);
     assert_eq!(
         (outcome.exit_code(), outcome),
-        (0, Outcome::Overrun(vec!["slow"]))
+        (0, ProcessEnd::Overrun(vec!["slow"]))
     );
 }
 
@@ -67,7 +67,7 @@ async fn the_second_signal_aborts() {
     let started = tokio::time::Instant::now();
     let outcome = tasks.run(signals, &ready(), DRAIN).await;
     assert_eq!(started.elapsed(), Duration::ZERO);
-    assert_eq!((outcome.exit_code(), outcome), (1, Outcome::Aborted));
+    assert_eq!((outcome.exit_code(), outcome), (1, ProcessEnd::Aborted));
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +81,7 @@ async fn a_task_that_fails_ends_the_process_after_the_others_have_drained() {
     assert_eq!(started.elapsed(), DRAIN / 2);
     assert_eq!(
         (outcome.exit_code(), outcome),
-        (1, Outcome::Failed("lease"))
+        (1, ProcessEnd::Failed("lease"))
     );
     assert_eq!(readiness.status(), Status::Stopping);
 }
@@ -91,7 +91,7 @@ async fn a_task_that_panics_or_just_ends_is_a_failure_too() {
     let mut tasks = Tasks::new();
     tasks.spawn("watch", async { Ok::<(), TaskError>(()) });
     let outcome = tasks.run(stream::pending(), &ready(), DRAIN).await;
-    assert_eq!(outcome, Outcome::Failed("watch"));
+    assert_eq!(outcome, ProcessEnd::Failed("watch"));
 
     let mut tasks = Tasks::new();
     tasks.spawn("watch", async {
@@ -102,7 +102,7 @@ async fn a_task_that_panics_or_just_ends_is_a_failure_too() {
         }
     });
     let outcome = tasks.run(stream::pending(), &ready(), DRAIN).await;
-    assert_eq!(outcome, Outcome::Failed("watch"));
+    assert_eq!(outcome, ProcessEnd::Failed("watch"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,7 @@ async fn a_task_that_fails_while_it_drains_is_not_forgotten() {
         Err::<(), _>(io::Error::other("could not finish"))
     });
     let outcome = tasks.run(one(Signal::Terminate), &ready(), DRAIN).await;
-    assert_eq!(outcome, Outcome::Failed("work"));
+    assert_eq!(outcome, ProcessEnd::Failed("work"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,7 +129,7 @@ async fn the_first_signal_after_a_failure_does_not_abort() {
     })
     .boxed();
     let outcome = tasks.run(signals, &ready(), DRAIN).await;
-    assert_eq!(outcome, Outcome::Failed("lease"));
+    assert_eq!(outcome, ProcessEnd::Failed("lease"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,20 +137,23 @@ async fn a_process_without_tasks_still_waits_for_its_signal() {
     let outcome = Tasks::new()
         .run(one(Signal::Terminate), &ready(), DRAIN)
         .await;
-    assert_eq!(outcome, Outcome::Drained);
+    assert_eq!(outcome, ProcessEnd::Drained);
 }
 
 #[test]
 fn an_outcome_names_the_tasks_that_are_its_reason() {
-    let overrun = Outcome::Overrun(vec!["watches", "lease"]);
+    let overrun = ProcessEnd::Overrun(vec!["watches", "lease"]);
     assert_eq!(
         overrun.to_string(),
         "still running at the deadline: watches, lease"
     );
     for (outcome, said) in [
-        (Outcome::Drained, "every task has ended"),
-        (Outcome::Aborted, "aborted by a second signal"),
-        (Outcome::Failed("lease"), "task lease ended before its time"),
+        (ProcessEnd::Drained, "every task has ended"),
+        (ProcessEnd::Aborted, "aborted by a second signal"),
+        (
+            ProcessEnd::Failed("lease"),
+            "task lease ended before its time",
+        ),
     ] {
         assert_eq!(outcome.to_string(), said);
     }

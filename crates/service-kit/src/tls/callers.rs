@@ -16,35 +16,35 @@ use rustls::{
     },
 };
 
-use super::{Read, TlsError, TlsMetrics, files::Files, install_provider, roots};
+use super::{ReadFile, TlsError, TlsMetrics, files::WatchedFiles, install_provider, roots};
 use crate::shutdown::Stop;
 
 /// Whether the owner of a certificate may call. The authority has signed it.
-pub type Accepts = Box<dyn Fn(&CertificateDer<'_>) -> bool + Send + Sync>;
+pub type CallerCheck = Box<dyn Fn(&CertificateDer<'_>) -> bool + Send + Sync>;
 
 /// The server's side: the authorities that clients' certificates are trusted by. No client comes in without one.
 #[derive(Debug)]
 pub struct CallerTls {
     current: Arc<Callers>,
-    files: Files<1>,
+    files: WatchedFiles<1>,
 }
 
 /// Who may call at the next handshake.
 struct Callers {
     verifier: RwLock<Arc<dyn ClientCertVerifier>>,
-    accepts: Accepts,
+    accepts: CallerCheck,
 }
 
 impl CallerTls {
     /// Reads root certificates. At the start there are no last good ones: a broken file is an error.
     pub fn load(
         roots_file: impl Into<PathBuf>,
-        accepts: Accepts,
+        accepts: CallerCheck,
         metrics: &TlsMetrics,
     ) -> Result<Self, TlsError> {
         install_provider();
         let paths = [roots_file.into()];
-        let (files, verifier) = Files::open("client-roots", paths, metrics, verifier)?;
+        let (files, verifier) = WatchedFiles::open("client-roots", paths, metrics, verifier)?;
         let verifier = RwLock::new(verifier);
         Ok(Self {
             current: Arc::new(Callers { verifier, accepts }),
@@ -73,7 +73,7 @@ impl CallerTls {
     }
 }
 
-fn verifier(files: [Read<'_>; 1]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+fn verifier(files: [ReadFile<'_>; 1]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let [(path, _)] = files;
     let roots: Arc<RootCertStore> = Arc::new(roots(files)?);
     let provider = Arc::new(ring::default_provider());

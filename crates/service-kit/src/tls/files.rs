@@ -3,7 +3,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::{Read, TlsError};
+use super::{ReadFile, TlsError};
 use crate::{families, report, shutdown::Stop};
 
 /// The kubelet takes up to a minute to bring a change to a pod; this adds little to it.
@@ -36,20 +36,20 @@ type Contents<const N: usize> = [Result<Vec<u8>, String>; N];
 ///
 /// They are small and live in the memory of the node: reading them is not worth another thread.
 #[derive(Debug)]
-pub(super) struct Files<const N: usize> {
+pub(super) struct WatchedFiles<const N: usize> {
     name: &'static str,
     paths: [PathBuf; N],
     last: Contents<N>,
     metrics: TlsMetrics,
 }
 
-impl<const N: usize> Files<N> {
+impl<const N: usize> WatchedFiles<N> {
     /// Looks for the first time. There is no last good content yet: a failure is final.
     pub(super) fn open<T>(
         name: &'static str,
         paths: [PathBuf; N],
         metrics: &TlsMetrics,
-        make: impl FnOnce([Read<'_>; N]) -> Result<T, TlsError>,
+        make: impl FnOnce([ReadFile<'_>; N]) -> Result<T, TlsError>,
     ) -> Result<(Self, T), TlsError> {
         // Both results are there from the start, so that a rate over them has a zero to begin from.
         for result in ["loaded", "refused"] {
@@ -78,7 +78,7 @@ impl<const N: usize> Files<N> {
     /// What the files make, if they have changed and make something.
     pub(super) fn changed<T>(
         &mut self,
-        make: impl FnOnce([Read<'_>; N]) -> Result<T, TlsError>,
+        make: impl FnOnce([ReadFile<'_>; N]) -> Result<T, TlsError>,
     ) -> Option<T> {
         let (contents, failure) = read(&self.paths);
         if contents == self.last {
@@ -102,7 +102,7 @@ impl<const N: usize> Files<N> {
 
     fn make<T>(
         &self,
-        make: impl FnOnce([Read<'_>; N]) -> Result<T, TlsError>,
+        make: impl FnOnce([ReadFile<'_>; N]) -> Result<T, TlsError>,
     ) -> Result<T, TlsError> {
         let mut contents = self.last.iter();
         make(self.paths.each_ref().map(|path| {

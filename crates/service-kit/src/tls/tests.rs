@@ -229,5 +229,5 @@ async fn following_ends_when_it_is_time_to_stop() {
     let outcome = tasks
         .run(signals, &readiness, std::time::Duration::from_mins(1))
         .await;
-    assert_eq!(outcome, crate::shutdown::Outcome::Drained);
+    assert_eq!(outcome, crate::shutdown::ProcessEnd::Drained);
 }

@@ -17,7 +17,7 @@ pub enum Change<K> {
 
 /// Where a list of all objects stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listing {
+pub enum ListState {
     /// Its objects come now, in the order of their names.
     Begins,
     /// It is whole.
@@ -33,11 +33,11 @@ pub struct Changes {
 
 impl Changes {
     /// The changes of one event, and whether a list begins or ends with it.
-    pub fn of<K: Resource>(&mut self, event: Event<K>) -> (Vec<Change<K>>, Option<Listing>) {
+    pub fn of<K: Resource>(&mut self, event: Event<K>) -> (Vec<Change<K>>, Option<ListState>) {
         match event {
             Event::Init => {
                 self.listed = Some(HashSet::new());
-                (Vec::new(), Some(Listing::Begins))
+                (Vec::new(), Some(ListState::Begins))
             }
             Event::InitApply(object) => {
                 let name = Name::of(&object);
@@ -52,7 +52,7 @@ impl Changes {
                 let gone = self.known.difference(&listed).cloned();
                 let gone = gone.map(Change::Gone).collect();
                 self.known = listed;
-                (gone, Some(Listing::Ends))
+                (gone, Some(ListState::Ends))
             }
             Event::Apply(object) => {
                 let name = Name::of(&object);
@@ -83,7 +83,7 @@ mod tests {
         pod
     }
 
-    fn told(changes: &mut Changes, event: Event<Pod>) -> (Vec<String>, Option<Listing>) {
+    fn told(changes: &mut Changes, event: Event<Pod>) -> (Vec<String>, Option<ListState>) {
         let (list, listing) = changes.of(event);
         let line = |change: Change<Pod>| match change {
             Change::There(name, _) => format!("there {}", name.name),
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn what_a_new_list_does_not_name_is_gone() {
         let mut changes = Changes::default();
-        let begins = (vec![], Some(Listing::Begins));
-        let ends = Some(Listing::Ends);
+        let begins = (vec![], Some(ListState::Begins));
+        let ends = Some(ListState::Ends);
         assert_eq!(told(&mut changes, Event::Init), begins);
         let there = |name: &str| (vec![format!("there {name}")], None);
         assert_eq!(told(&mut changes, Event::InitApply(pod("a"))), there("a"));

@@ -20,7 +20,7 @@ pub enum Named {}
 impl<K: Resource + Default> Parse<K> for Named {
     fn parse(json: &str) -> Result<K, String> {
         let mut object = K::default();
-        *object.meta_mut() = read::<Object>(json)?.metadata.into();
+        *object.meta_mut() = read::<ObjectIdentity>(json)?.metadata.into();
         bounded(object)
     }
 }
@@ -47,7 +47,7 @@ fn bounded<K: Resource>(object: K) -> Result<K, String> {
 }
 
 #[derive(Deserialize)]
-struct Object {
+struct ObjectIdentity {
     #[serde(default)]
     metadata: Identity,
 }

@@ -16,10 +16,10 @@ use kube::{
 use prometheus::Registry;
 use tokio::time::{Instant, timeout};
 
-use super::{CALM, Guarded, PAUSES, Trouble, Watch, WatchMetrics};
+use super::{CALM, Guarded, PAUSES, Watch, WatchMetrics, WatchPauses};
 use crate::{
     fake_api::{self, Answer, answer, open_watch, refusal},
-    readiness::{Part, Readiness, Status},
+    readiness::{Readiness, ReadinessPart, Status},
 };
 
 type Script = Vec<Box<dyn FnOnce() -> Answer + Send>>;
@@ -77,7 +77,7 @@ struct Watched {
     readiness: Readiness,
     registry: Registry,
     metrics: WatchMetrics,
-    part: Option<Part>,
+    part: Option<ReadinessPart>,
 }
 
 impl Watched {
@@ -266,7 +266,7 @@ async fn a_refused_watch_is_tried_again_after_growing_pauses() {
 
 #[tokio::test(start_paused = true)]
 async fn pauses_start_small_again_after_a_calm_time_only() {
-    let mut trouble = Trouble {
+    let mut trouble = WatchPauses {
         pauses: PAUSES,
         last: None,
     };

@@ -23,7 +23,7 @@ pub(crate) const WEIGHT: usize = 16 * 1024;
 
 /// What is read of a connector, however large the rest is.
 #[derive(Deserialize)]
-struct Read {
+struct ConnectorReview {
     #[serde(default)]
     metadata: Option<Metadata>,
     spec: Spec,
@@ -99,7 +99,7 @@ impl<'de> Visitor<'de> for LabelReader {
 /// The class of a connector and the labels that say it. What is absent or null stays absent: to add it is to replace
 /// it.
 pub(crate) fn read(text: &str) -> Option<Value> {
-    let Read { metadata, spec } = serde_json::from_str(text).ok()?;
+    let ConnectorReview { metadata, spec } = serde_json::from_str(text).ok()?;
     let Word(class) = spec.connector_class_name;
     let mut object = json!({"spec": {"connectorClassName": class}});
     if let Some(Metadata { labels }) = metadata {

@@ -4,21 +4,21 @@ use connectors_api::{AccessRequestSpec, access_request::MOST_OF_A_POD, names};
 use k8s_openapi::api::authentication::v1::UserInfo;
 use thiserror::Error;
 
-use crate::review::{Refusal, RefusalStatus};
+use crate::review::{AdmissionRefusal, RefusalStatus};
 
 /// What the API server adds to a user who shows a token that is bound to a pod: the pod's node.
 pub(crate) const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// Who creates the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Creator {
+pub(crate) enum RequestCreator {
     /// The node plugin, on this node, if its token says so.
     NodePlugin(Option<String>),
     /// Anybody else.
     Other,
 }
 
-impl Creator {
+impl RequestCreator {
     /// Tells them apart by the account of the node plugin.
     pub(crate) fn of(user: &UserInfo, node_plugin: &str) -> Self {
         if user.username.as_deref() != Some(node_plugin) {
@@ -57,7 +57,7 @@ pub(crate) enum Seen {
 
 /// What is wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum Problem {
+pub(crate) enum RequestProblem {
     /// It cannot be read as a request.
     #[error("{0}")]
     Unreadable(String),
@@ -123,7 +123,7 @@ pub(crate) enum Problem {
     Uncounted,
 }
 
-impl Problem {
+impl RequestProblem {
     /// The table of what each problem is on the wire.
     const fn status(&self) -> RefusalStatus {
         match self {
@@ -147,40 +147,40 @@ impl Problem {
 }
 
 /// All problems in one refusal, or nothing if there is none.
-pub(crate) fn refusal(problems: &[Problem]) -> Option<Refusal> {
+pub(crate) fn refusal(problems: &[RequestProblem]) -> Option<AdmissionRefusal> {
     // What will not change outweighs what may: a creator who tries again should be able to succeed.
-    let status = problems.iter().map(Problem::status).max()?;
+    let status = problems.iter().map(RequestProblem::status).max()?;
     let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    Some(Refusal {
+    Some(AdmissionRefusal {
         status,
         message: lines.join("; "),
     })
 }
 
 /// What can be said without looking at anything else.
-pub(crate) fn of_itself(spec: &AccessRequestSpec, namespace: &str) -> Vec<Problem> {
+pub(crate) fn of_itself(spec: &AccessRequestSpec, namespace: &str) -> Vec<RequestProblem> {
     let mut problems = Vec::new();
     let pod = &spec.context.object_ref;
     if !names::is_dns_label(&pod.namespace) {
-        problems.push(Problem::Name("spec.context.objectRef.namespace"));
+        problems.push(RequestProblem::Name("spec.context.objectRef.namespace"));
     }
     if !names::is_dns_subdomain(&pod.name) {
-        problems.push(Problem::Name("spec.context.objectRef.name"));
+        problems.push(RequestProblem::Name("spec.context.objectRef.name"));
     }
     if !names::is_dns_subdomain(&spec.subject.name) {
-        problems.push(Problem::Name("spec.subject.name"));
+        problems.push(RequestProblem::Name("spec.subject.name"));
     }
     if !names::is_dns_subdomain(&spec.connector_ref.name) {
-        problems.push(Problem::Name("spec.connectorRef.name"));
+        problems.push(RequestProblem::Name("spec.connectorRef.name"));
     }
     let connector_namespace = spec.connector_ref.namespace.as_deref();
     if connector_namespace.is_some_and(|given| given != namespace) {
-        problems.push(Problem::ConnectorNamespace {
+        problems.push(RequestProblem::ConnectorNamespace {
             own: namespace.to_owned(),
         });
     }
     if spec.subject_namespace() != pod.namespace {
-        problems.push(Problem::SubjectNamespace {
+        problems.push(RequestProblem::SubjectNamespace {
             pod: pod.namespace.clone(),
         });
     }
@@ -188,49 +188,53 @@ pub(crate) fn of_itself(spec: &AccessRequestSpec, namespace: &str) -> Vec<Proble
 }
 
 /// What the pod says to it.
-pub(crate) fn of_the_pod(spec: &AccessRequestSpec, creator: &Creator, seen: &Seen) -> Vec<Problem> {
+pub(crate) fn of_the_pod(
+    spec: &AccessRequestSpec,
+    creator: &RequestCreator,
+    seen: &Seen,
+) -> Vec<RequestProblem> {
     let asked = &spec.context.object_ref;
     let name = || format!("{}/{}", asked.namespace, asked.name);
     let mut problems = Vec::new();
-    if *creator == Creator::NodePlugin(None) {
-        problems.push(Problem::NoNode);
+    if *creator == RequestCreator::NodePlugin(None) {
+        problems.push(RequestProblem::NoNode);
     }
     let pod = match seen {
         Seen::Hidden => {
-            problems.push(Problem::Hidden);
+            problems.push(RequestProblem::Hidden);
             return problems;
         }
         Seen::NoAnswer => {
-            problems.push(Problem::Unanswered);
+            problems.push(RequestProblem::Unanswered);
             return problems;
         }
         Seen::Missing => {
-            problems.push(Problem::Missing(name()));
+            problems.push(RequestProblem::Missing(name()));
             return problems;
         }
         Seen::Found(pod) => pod,
     };
     match asked.uid.as_deref() {
-        None | Some("") => problems.push(Problem::NoUid),
-        Some(uid) if uid != pod.uid => problems.push(Problem::OtherUid(name())),
+        None | Some("") => problems.push(RequestProblem::NoUid),
+        Some(uid) if uid != pod.uid => problems.push(RequestProblem::OtherUid(name())),
         Some(_) => {}
     }
     if spec.subject.name != pod.account {
-        problems.push(Problem::OtherAccount {
+        problems.push(RequestProblem::OtherAccount {
             pod: name(),
             account: pod.account.clone(),
         });
     }
     if pod.finished {
-        problems.push(Problem::Finished(name()));
+        problems.push(RequestProblem::Finished(name()));
     }
     if pod.deleting {
-        problems.push(Problem::Deleting(name()));
+        problems.push(RequestProblem::Deleting(name()));
     }
-    if let Creator::NodePlugin(Some(node)) = creator
+    if let RequestCreator::NodePlugin(Some(node)) = creator
         && pod.node.as_deref() != Some(node)
     {
-        problems.push(Problem::OtherNode(name()));
+        problems.push(RequestProblem::OtherNode(name()));
     }
     problems
 }
@@ -241,15 +245,18 @@ pub(crate) fn of_the_pod(spec: &AccessRequestSpec, creator: &Creator, seen: &See
 /// stop them. Nobody's mount waits for what others write by hand.
 pub(crate) fn of_the_share(
     spec: &AccessRequestSpec,
-    creator: &Creator,
+    creator: &RequestCreator,
     count: Option<usize>,
-) -> Option<Problem> {
+) -> Option<RequestProblem> {
     let pod = &spec.context.object_ref;
     match (count, creator) {
         (Some(count), _) if count < MOST_OF_A_POD => None,
-        (Some(_), _) => Some(Problem::TooMany(format!("{}/{}", pod.namespace, pod.name))),
-        (None, Creator::NodePlugin(_)) => None,
-        (None, Creator::Other) => Some(Problem::Uncounted),
+        (Some(_), _) => Some(RequestProblem::TooMany(format!(
+            "{}/{}",
+            pod.namespace, pod.name
+        ))),
+        (None, RequestCreator::NodePlugin(_)) => None,
+        (None, RequestCreator::Other) => Some(RequestProblem::Uncounted),
     }
 }
 

@@ -20,7 +20,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use service_kit::{
     quota::Quota,
     report,
-    retry::{Backoff, Policy},
+    retry::{Backoff, RetryPolicy},
     reviews::{self, Reviewed},
     watches::{Guarded, Identity, Parse, read},
 };
@@ -31,11 +31,11 @@ use super::judge::{PodFacts, Seen};
 use crate::{
     metrics::Limit,
     peer_quota::{PeerLimits, PeerQuota},
-    review::Request,
+    review::ReviewedObject,
 };
 
 /// Several tries have to fit into the time of one review.
-const CALLS: Policy = Policy {
+const CALLS: RetryPolicy = RetryPolicy {
     attempts: 3,
     attempt: Duration::from_millis(1500),
     total: Duration::from_millis(3500),
@@ -60,7 +60,7 @@ const DEFAULT_ACCOUNT: &str = "default";
 
 /// There was no usable answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unanswered;
+pub(crate) struct NoLookup;
 
 /// Asks.
 #[derive(Clone)]
@@ -95,10 +95,10 @@ impl Lookups {
     /// Whether the user of a review may get a pod, whether or not it exists.
     pub(crate) async fn may_get(
         &self,
-        asked: &Request,
+        asked: &ReviewedObject,
         namespace: &str,
         name: &str,
-    ) -> Result<bool, Unanswered> {
+    ) -> Result<bool, NoLookup> {
         let attributes = ResourceAttributes {
             verb: Some("get".to_owned()),
             version: Some("v1".to_owned()),
@@ -113,20 +113,20 @@ impl Lookups {
     /// Whether the user of a review may change every connector of a namespace.
     pub(crate) async fn may_update_connectors(
         &self,
-        asked: &Request,
+        asked: &ReviewedObject,
         namespace: &str,
-    ) -> Result<bool, Unanswered> {
+    ) -> Result<bool, NoLookup> {
         self.may(asked, update_of(namespace, None)).await
     }
 
     /// The first connectors among these that the user of a review may not change, at most so many.
     pub(crate) async fn connectors_denied(
         &self,
-        asked: &Request,
+        asked: &ReviewedObject,
         namespace: &str,
         names: Vec<String>,
         most: usize,
-    ) -> Result<Vec<String>, Unanswered> {
+    ) -> Result<Vec<String>, NoLookup> {
         let ask = async |name: String| {
             let _place = self.names.take(asked.peer, 1).await;
             let may = self.may(asked, update_of(namespace, Some(&name))).await?;
@@ -139,16 +139,16 @@ impl Lookups {
 
     async fn may(
         &self,
-        asked: &Request,
+        asked: &ReviewedObject,
         attributes: ResourceAttributes,
-    ) -> Result<bool, Unanswered> {
+    ) -> Result<bool, NoLookup> {
         let _place = self.calls.take(asked.peer, 1).await;
         let user = Reviewed::from(&asked.user_info);
         // Borrowed: a user may be in many groups, and a policy may name many connectors.
         let answer = reviews::may(&self.client, &CALLS, user, &attributes).await;
         answer.map_err(|error| {
             warn!(error = report(&error), "an object cannot be judged");
-            Unanswered
+            NoLookup
         })
     }
 
@@ -171,18 +171,18 @@ impl Lookups {
     }
 
     /// Whether there is a `ConnectorClass` of this name. Nobody waits for his turn to learn it.
-    pub(crate) async fn has_class(&self, name: &str) -> Result<bool, Unanswered> {
+    pub(crate) async fn has_class(&self, name: &str) -> Result<bool, NoLookup> {
         // A name that is none would be asked for under another path.
         if !names::is_dns_subdomain(name) {
             return Ok(false);
         }
-        let _place = self.classes.try_acquire().map_err(|_| Unanswered)?;
+        let _place = self.classes.try_acquire().map_err(|_| NoLookup)?;
         let api: Api<ConnectorClass> = Api::all(self.client.clone());
         let call = format!("get connectorclass {name}");
         let found = CALLS.call(call, || api.get_metadata_opt(name)).await;
         found.map(|it| it.is_some()).map_err(|error| {
             debug!(error = report(&error), "a class is not known");
-            Unanswered
+            NoLookup
         })
     }
 
@@ -193,7 +193,7 @@ impl Lookups {
         peer: IpAddr,
         namespace: &str,
         pod_uid: &str,
-    ) -> Result<usize, Unanswered> {
+    ) -> Result<usize, NoLookup> {
         let _place = self.calls.take(peer, 1).await;
         let api: Api<AccessRequest> = Api::namespaced(self.client.clone(), namespace);
         let of_the_pod = ListParams::default().labels(&format!("{CONTEXT_OBJECT_UID}={pod_uid}"));
@@ -206,7 +206,7 @@ impl Lookups {
         &self,
         peer: IpAddr,
         namespace: &str,
-    ) -> Result<usize, Unanswered> {
+    ) -> Result<usize, NoLookup> {
         let _place = self.calls.take(peer, 1).await;
         let api: Api<AccessPolicy> = Api::namespaced(self.client.clone(), namespace);
         let call = format!("list accesspolicies in {namespace}");
@@ -248,7 +248,7 @@ async fn count<K>(
     api: &Api<K>,
     params: ListParams,
     most: usize,
-) -> Result<usize, Unanswered>
+) -> Result<usize, NoLookup>
 where
     K: Clone + Debug + DeserializeOwned,
 {
@@ -258,7 +258,7 @@ where
     let found = CALLS.call(call, || api.list_metadata(&params)).await;
     found.map(|found| found.items.len()).map_err(|error| {
         warn!(error = report(&error), "objects are not counted");
-        Unanswered
+        NoLookup
     })
 }
 

@@ -25,13 +25,13 @@ use tokio::{
 
 use super::{
     Scope, counted,
-    lookups::{Lookups, Unanswered},
+    lookups::{Lookups, NoLookup},
 };
 use crate::{
     evaluator::Evaluator,
     metrics::Limit,
     peer_quota::{PeerLimits, PeerQuota},
-    review::{Answer, Operation, Request, Text},
+    review::{AdmissionAnswer, Operation, ReviewedObject, Text},
     weight::Room,
 };
 use judge::{Author, Defect, MOST_NAMED, Verdict};
@@ -49,14 +49,14 @@ const REGO_OF_PEER: usize = 1;
 
 /// Judges policies.
 #[derive(Clone)]
-pub(crate) struct Policies {
+pub(crate) struct PolicyAdmission {
     lookups: Lookups,
     evaluator: Evaluator,
     /// Rego runs in few places, and takes its time there.
     pub(crate) rego: PeerQuota,
 }
 
-impl Policies {
+impl PolicyAdmission {
     pub(crate) fn new(lookups: Lookups, evaluator: Evaluator, limits: &PeerLimits) -> Self {
         Self {
             lookups,
@@ -68,17 +68,17 @@ impl Policies {
     /// Lets pass what can be read, works, and hands out nothing that its author could not change.
     pub(crate) async fn validate(
         &self,
-        request: &Request,
+        request: &ReviewedObject,
         room: &Arc<Room>,
         deadline: Instant,
-    ) -> Answer {
+    ) -> AdmissionAnswer {
         let text = match WRITTEN.object(request) {
             Ok(Some(text)) => text,
-            Ok(None) => return Answer::allowed(),
-            Err(refusal) => return Answer::Refused(refusal),
+            Ok(None) => return AdmissionAnswer::allowed(),
+            Err(refusal) => return AdmissionAnswer::Refused(refusal),
         };
         if is_spec_unchanged(request, text) {
-            return Answer::allowed();
+            return AdmissionAnswer::allowed();
         }
         let read = match timeout_at(deadline, read(text.clone(), Arc::clone(room))).await {
             Ok(Ok(read)) => read,
@@ -144,8 +144,14 @@ impl Policies {
 
     /// Everything that is to be said about the policy. Rego costs time that others wait for, so it is run for nobody
     /// who may not hand out what the policy does.
-    async fn look(&self, peer: IpAddr, read: Read, author: &Author, deadline: Instant) -> Verdict {
-        let Read { object, validated } = read;
+    async fn look(
+        &self,
+        peer: IpAddr,
+        read: PolicyReview,
+        author: &Author,
+        deadline: Instant,
+    ) -> Verdict {
+        let PolicyReview { object, validated } = read;
         let Validated { findings, modules } = validated;
         let ours = Verdict::found(findings.into_iter().map(Into::into));
         if modules.is_empty() || !author.may() {
@@ -166,7 +172,7 @@ impl Policies {
     }
 
     /// Whether the author may change the connectors that the policy is about.
-    async fn author(&self, request: &Request, object: &Value) -> Author {
+    async fn author(&self, request: &ReviewedObject, object: &Value) -> Author {
         // What cannot be read is about nothing; it is refused for that.
         let spec = object.get("spec").map(parse::spec);
         let Some(Ok(AccessPolicySpec { connector, .. })) = spec else {
@@ -177,7 +183,7 @@ impl Policies {
         match lookups.may_update_connectors(request, namespace).await {
             Ok(true) => return Author::MayAll,
             Ok(false) => {}
-            Err(Unanswered) => return Author::NoAnswer,
+            Err(NoLookup) => return Author::NoAnswer,
         }
         match connector.names {
             None => Author::MayNotAll,
@@ -211,19 +217,19 @@ fn selecting(policy: &Value) -> Vec<(usize, SubjectForm)> {
 }
 
 /// A policy, and what it says of itself.
-struct Read {
+struct PolicyReview {
     object: Value,
     validated: Validated,
 }
 
 /// Looks at a policy where that keeps nobody else waiting: a large one takes a while. It goes on when nobody waits for
 /// it any more, and keeps its text and its room until then.
-async fn read(text: Text, room: Arc<Room>) -> Result<Read, Defect> {
+async fn read(text: Text, room: Arc<Room>) -> Result<PolicyReview, Defect> {
     let reading = spawn_blocking(move || {
         let _room = room;
         let object: Value = serde_json::from_str(text.get()).map_err(|_| Defect::TooDeep)?;
         let validated = validate::policy(&object);
-        Ok(Read { object, validated })
+        Ok(PolicyReview { object, validated })
     });
     // It ends without an answer when it panics.
     reading.await.unwrap_or(Err(Defect::NobodyInTime))
@@ -238,7 +244,7 @@ struct Spec<'a> {
 
 /// Labels and finalizers are for people and for the API server, and were not judged when the policy came either. The
 /// API server writes the same spec in the same way.
-fn is_spec_unchanged(request: &Request, text: &Text) -> bool {
+fn is_spec_unchanged(request: &ReviewedObject, text: &Text) -> bool {
     let old = request.old_object.as_ref().and_then(spec);
     request.operation == Operation::Update && old.is_some() && old == spec(text)
 }

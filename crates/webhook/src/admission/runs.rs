@@ -10,7 +10,7 @@ pub(crate) const WEIGHT: usize = 8 * LONGEST_USER;
 
 /// What is read of a run, however large the rest is.
 #[derive(Deserialize)]
-struct Read {
+struct RunReview {
     metadata: Metadata,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn stamped(run: &str, creator: &str) -> Option<Patch> {
     if creator.is_empty() || creator.len() > LONGEST_USER {
         return None;
     }
-    let Read { metadata } = serde_json::from_str(run).ok()?;
+    let RunReview { metadata } = serde_json::from_str(run).ok()?;
     if metadata.is_of_a_run() {
         metadata.annotations?.creator?;
         let path = PointerBuf::from_tokens(["metadata", "annotations", CREATOR]);

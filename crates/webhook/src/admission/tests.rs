@@ -37,7 +37,7 @@ fn ada() -> Value {
 }
 
 /// The refusal of a request for a pod of this UID, if it is refused.
-async fn refused(api: &FakeApi, user: Value, uid: &str) -> Option<Refusal> {
+async fn refused(api: &FakeApi, user: Value, uid: &str) -> Option<AdmissionRefusal> {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {
@@ -74,8 +74,8 @@ async fn refused(api: &FakeApi, user: Value, uid: &str) -> Option<Refusal> {
     );
     let deadline = Instant::now() + Duration::from_secs(9);
     match admission.requests.validate(&asked, deadline).await {
-        Answer::Refused(refusal) => Some(refusal),
-        Answer::Allowed { .. } => None,
+        AdmissionAnswer::Refused(refusal) => Some(refusal),
+        AdmissionAnswer::Allowed { .. } => None,
     }
 }
 

@@ -19,18 +19,18 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use service_kit::{
-    retry::{CallError, Policy},
+    retry::{CallError, RetryPolicy},
     watches::Guarded,
 };
 use thiserror::Error;
 
 use super::{
-    Store,
+    CertificateStore,
     observe::{
         AUTHORITY, BUNDLE, BUNDLE_KEY, CHANGED, Observed, TLS_KEYS, Version, WebhookConfiguration,
     },
-    plan::{Server, Step},
-    x509::{self, Authority, MakeError, Root},
+    plan::{CertificateStep, Server},
+    x509::{self, Authority, MakeError, RootCertificate},
 };
 
 /// Who owns the fields of what exists.
@@ -59,13 +59,13 @@ impl ApplyError {
 
 /// Takes a step.
 pub(crate) async fn apply(
-    store: &Store,
+    store: &CertificateStore,
     observed: &Observed,
-    step: &Step,
+    step: &CertificateStep,
     now: Timestamp,
 ) -> Result<(), ApplyError> {
     match step {
-        Step::MakeAuthority => {
+        CertificateStep::MakeAuthority => {
             let [certificate, key] = Authority::make(&store.namespace, now)?.pems();
             secret(
                 store,
@@ -75,9 +75,11 @@ pub(crate) async fn apply(
             )
             .await?;
         }
-        Step::Publish(roots) => publish(store, observed.bundle.as_ref(), roots, now).await?,
-        Step::Announce(roots) => announce(store, observed, roots).await?,
-        Step::Issue(server) => {
+        CertificateStep::Publish(roots) => {
+            publish(store, observed.bundle.as_ref(), roots, now).await?
+        }
+        CertificateStep::Announce(roots) => announce(store, observed, roots).await?,
+        CertificateStep::Issue(server) => {
             // The plan names a server only under an authority.
             let Some(authority) = &observed.stored.authority else {
                 return Ok(());
@@ -89,13 +91,13 @@ pub(crate) async fn apply(
             let version = version.and_then(|(_, version)| version.as_ref());
             secret(store, server.secret(), version, pems).await?;
         }
-        Step::Rest => {}
+        CertificateStep::Rest => {}
     }
     Ok(())
 }
 
 async fn secret(
-    store: &Store,
+    store: &CertificateStore,
     name: &str,
     version: Option<&Version>,
     pems: [String; 2],
@@ -115,9 +117,9 @@ async fn secret(
 }
 
 async fn publish(
-    store: &Store,
+    store: &CertificateStore,
     version: Option<&Version>,
-    roots: &[Root],
+    roots: &[RootCertificate],
     now: Timestamp,
 ) -> Result<(), CallError> {
     let mut metadata = metadata(store, BUNDLE, version);
@@ -131,7 +133,7 @@ async fn publish(
     write::<ConfigMap>(store, "configmap", BUNDLE, version, &object).await
 }
 
-fn metadata(store: &Store, name: &str, version: Option<&Version>) -> Value {
+fn metadata(store: &CertificateStore, name: &str, version: Option<&Version>) -> Value {
     let mut metadata = json!({
         "name": name,
         "namespace": store.namespace,
@@ -146,7 +148,7 @@ fn metadata(store: &Store, name: &str, version: Option<&Version>) -> Value {
 }
 
 async fn write<K>(
-    store: &Store,
+    store: &CertificateStore,
     kind: &str,
     name: &str,
     version: Option<&Version>,
@@ -172,7 +174,11 @@ where
         .map(drop)
 }
 
-async fn announce(store: &Store, observed: &Observed, roots: &[Root]) -> Result<(), CallError> {
+async fn announce(
+    store: &CertificateStore,
+    observed: &Observed,
+    roots: &[RootCertificate],
+) -> Result<(), CallError> {
     if let Some(configuration) = &observed.mutating {
         let api: Api<Guarded<MutatingWebhookConfiguration>> = Api::all(store.client.clone());
         let name = &store.mutating;
@@ -189,10 +195,10 @@ async fn announce(store: &Store, observed: &Observed, roots: &[Root]) -> Result<
 /// A strategic merge finds webhooks by name and touches nothing but what is said here.
 async fn bind<K>(
     api: &Api<Guarded<K>>,
-    policy: &Policy,
+    policy: &RetryPolicy,
     name: &str,
     configuration: &WebhookConfiguration,
-    roots: &[Root],
+    roots: &[RootCertificate],
 ) -> Result<(), CallError>
 where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned,

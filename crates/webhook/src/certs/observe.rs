@@ -14,14 +14,14 @@ use k8s_openapi::{
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use service_kit::{
-    retry::{CallError, Policy},
+    retry::{CallError, RetryPolicy},
     watches::Guarded,
 };
 
 use super::{
-    Store,
+    CertificateStore,
     plan::{Bundle, Server, Stored},
-    x509::{Authority, Pair, Root},
+    x509::{Authority, RootCertificate, ServerIdentity},
 };
 
 /// The Secret of the authority.
@@ -62,7 +62,7 @@ pub(crate) struct Observed {
 }
 
 /// Reads all of it.
-pub(crate) async fn observe(store: &Store) -> Result<Observed, CallError> {
+pub(crate) async fn observe(store: &CertificateStore) -> Result<Observed, CallError> {
     let secrets: Api<Guarded<Secret>> = Api::namespaced(store.client.clone(), &store.namespace);
     let config_maps: Api<Guarded<ConfigMap>> =
         Api::namespaced(store.client.clone(), &store.namespace);
@@ -76,7 +76,7 @@ pub(crate) async fn observe(store: &Store) -> Result<Observed, CallError> {
         configuration::<ValidatingWebhookConfiguration>(store, &store.validating),
     )?;
     let mut announced = Vec::new();
-    let mut note = |read: Option<(WebhookConfiguration, Vec<Vec<Root>>)>| {
+    let mut note = |read: Option<(WebhookConfiguration, Vec<Vec<RootCertificate>>)>| {
         read.map(|(configuration, roots)| {
             announced.extend(roots);
             configuration
@@ -87,7 +87,7 @@ pub(crate) async fn observe(store: &Store) -> Result<Observed, CallError> {
         authority: pair(authority.as_ref(), Authority::read),
         bundle: bundle.as_ref().map(read_bundle).unwrap_or_default(),
         announced,
-        serving: [&webhook, &evaluation].map(|secret| pair(secret.as_ref(), Pair::read)),
+        serving: [&webhook, &evaluation].map(|secret| pair(secret.as_ref(), ServerIdentity::read)),
     };
     Ok(Observed {
         stored,
@@ -101,7 +101,7 @@ pub(crate) async fn observe(store: &Store) -> Result<Observed, CallError> {
 
 async fn get<K>(
     api: &Api<Guarded<K>>,
-    policy: &Policy,
+    policy: &RetryPolicy,
     kind: &str,
     name: &str,
 ) -> Result<Option<Guarded<K>>, CallError>
@@ -151,7 +151,7 @@ fn read_bundle(config_map: &Guarded<ConfigMap>) -> Bundle {
         .and_then(|time| time.parse::<Timestamp>().ok());
     Bundle {
         roots: text
-            .and_then(|text| Root::bundle(text.as_bytes()))
+            .and_then(|text| RootCertificate::bundle(text.as_bytes()))
             .unwrap_or_default(),
         changed,
     }
@@ -188,9 +188,9 @@ impl Hooks for ValidatingWebhookConfiguration {
 /// A configuration with webhooks of ours, and the roots of each; nothing if there is none, or it
 /// cannot be read.
 async fn configuration<K>(
-    store: &Store,
+    store: &CertificateStore,
     name: &str,
-) -> Result<Option<(WebhookConfiguration, Vec<Vec<Root>>)>, CallError>
+) -> Result<Option<(WebhookConfiguration, Vec<Vec<RootCertificate>>)>, CallError>
 where
     K: Hooks + Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
 {
@@ -207,7 +207,7 @@ where
         if calls_us(client, &store.namespace) {
             ours.push(name.to_owned());
             let ByteString(text) = client.ca_bundle.clone().unwrap_or_default();
-            roots.push(Root::bundle(&text).unwrap_or_default());
+            roots.push(RootCertificate::bundle(&text).unwrap_or_default());
         }
     }
     Ok((!ours.is_empty()).then_some((WebhookConfiguration { version, ours }, roots)))

@@ -6,7 +6,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::x509::{Authority, BACKDATED, Pair, Root, Validity};
+use super::x509::{Authority, BACKDATED, RootCertificate, ServerIdentity, Validity};
 
 /// The kubelet brings a new bundle to pods within about two minutes. Until then, what clients trust
 /// already stays in use.
@@ -57,7 +57,7 @@ impl Server {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bundle {
     /// Empty when there is none, or none that can be read.
-    pub(crate) roots: Vec<Root>,
+    pub(crate) roots: Vec<RootCertificate>,
     /// When the roots were last changed, if that is known.
     pub(crate) changed: Option<Timestamp>,
 }
@@ -67,20 +67,20 @@ pub(crate) struct Stored {
     pub(crate) authority: Option<Authority>,
     pub(crate) bundle: Bundle,
     /// What the API server trusts, for each webhook of ours in each configuration that exists.
-    pub(crate) announced: Vec<Vec<Root>>,
+    pub(crate) announced: Vec<Vec<RootCertificate>>,
     /// In the order of [`Server::ALL`].
-    pub(crate) serving: [Option<Pair>; 2],
+    pub(crate) serving: [Option<ServerIdentity>; 2],
 }
 
 /// The next thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum CertificateStep {
     /// Make an authority and store it in the place of the one that was read.
     MakeAuthority,
     /// Write these roots into the `ConfigMap`.
-    Publish(Vec<Root>),
+    Publish(Vec<RootCertificate>),
     /// Write these roots into the webhook configurations.
-    Announce(Vec<Root>),
+    Announce(Vec<RootCertificate>),
     /// Make a certificate for this server, signed by the stored authority.
     Issue(Server),
     /// Everything is as it has to be, for now.
@@ -88,40 +88,44 @@ pub(crate) enum Step {
 }
 
 /// The next step, for the servers of one namespace.
-pub(crate) fn plan(stored: &Stored, namespace: &str, now: Timestamp) -> Step {
+pub(crate) fn plan(stored: &Stored, namespace: &str, now: Timestamp) -> CertificateStep {
     let fresh = |authority: &&Authority| authority.root.validity.fresh(now, AUTHORITY_DUE);
     let Some(authority) = stored.authority.as_ref().filter(fresh) else {
-        return Step::MakeAuthority;
+        return CertificateStep::MakeAuthority;
     };
     let wanted = wanted(authority, stored, namespace, now);
     // Another replica's clock may be ahead a little; a time beyond that is an accident.
     let plausible = |changed: &Timestamp| changed.duration_since(now) <= BACKDATED;
     let changed = stored.bundle.changed.filter(plausible);
     let Some(changed) = changed.filter(|_| stored.bundle.roots == wanted) else {
-        return Step::Publish(wanted);
+        return CertificateStep::Publish(wanted);
     };
     if stored.announced.iter().any(|roots| *roots != wanted) {
-        return Step::Announce(wanted);
+        return CertificateStep::Announce(wanted);
     }
     let spread = now.duration_since(changed) >= SPREADING;
     for (server, pair) in Server::ALL.into_iter().zip(&stored.serving) {
         let names = server.names(namespace);
         let state = state(pair.as_ref(), authority, &wanted, &names, now);
         match state {
-            State::Useless | State::Due => return Step::Issue(server),
-            // A bundle that is written again and again never spreads, and what has ended is accepted by nobody.
-            State::Older { until } if spread || until.duration_since(now) <= SPREADING => {
-                return Step::Issue(server);
+            CertificateState::Useless | CertificateState::Due => {
+                return CertificateStep::Issue(server);
             }
-            State::Older { .. } | State::Good => {}
+            // A bundle that is written again and again never spreads, and what has ended is accepted by nobody.
+            CertificateState::Older { until }
+                if spread || until.duration_since(now) <= SPREADING =>
+            {
+                return CertificateStep::Issue(server);
+            }
+            CertificateState::Older { .. } | CertificateState::Good => {}
         }
     }
-    Step::Rest
+    CertificateStep::Rest
 }
 
 /// How a serving certificate stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum CertificateState {
     /// Nobody accepts it: waiting makes nothing better.
     Useless,
     /// It works, and is old. Whoever accepts it accepts one of the same authority: waiting makes nothing better.
@@ -134,27 +138,32 @@ enum State {
 }
 
 fn state(
-    pair: Option<&Pair>,
+    pair: Option<&ServerIdentity>,
     authority: &Authority,
-    trusted: &[Root],
+    trusted: &[RootCertificate],
     names: &[String],
     now: Timestamp,
-) -> State {
+) -> CertificateState {
     let Some(pair) = pair.filter(|pair| pair.verified(trusted, names, now)) else {
-        return State::Useless;
+        return CertificateState::Useless;
     };
     let Validity { until, .. } = pair.validity;
     if !pair.verified(std::slice::from_ref(&authority.root), names, now) {
-        State::Older { until }
+        CertificateState::Older { until }
     } else if pair.validity.fresh(now, SERVING_DUE) {
-        State::Good
+        CertificateState::Good
     } else {
-        State::Due
+        CertificateState::Due
     }
 }
 
 /// The authority first; older roots until nothing can be in use that needs them.
-fn wanted(authority: &Authority, stored: &Stored, namespace: &str, now: Timestamp) -> Vec<Root> {
+fn wanted(
+    authority: &Authority,
+    stored: &Stored,
+    namespace: &str,
+    now: Timestamp,
+) -> Vec<RootCertificate> {
     let mut roots = vec![authority.root.clone()];
     let settled = Server::ALL
         .into_iter()

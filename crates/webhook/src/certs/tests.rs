@@ -12,7 +12,7 @@ use crate::{
     metrics::Metrics,
     testing::{FakeApi, MUTATING, NAMESPACE, VALIDATING, config_map, secret},
 };
-use x509::{Authority, Pair, Root};
+use x509::{Authority, RootCertificate, ServerIdentity};
 
 mod stored;
 
@@ -26,9 +26,9 @@ struct Replica {
 
 impl Replica {
     fn new(api: &FakeApi) -> Self {
-        let store = Store {
+        let store = CertificateStore {
             client: api.client(),
-            policy: Policy::default(),
+            policy: RetryPolicy::default(),
             namespace: NAMESPACE.to_owned(),
             mutating: "connectors-approval".to_owned(),
             validating: "connectors-approval".to_owned(),
@@ -70,13 +70,13 @@ impl Replica {
     }
 }
 
-fn stored(api: &FakeApi, name: &str) -> Pair {
+fn stored(api: &FakeApi, name: &str) -> ServerIdentity {
     let [certificate, key] = ["tls.crt", "tls.key"].map(|key| api.text(&secret(name), key));
-    Pair::read(certificate.as_bytes(), key.as_bytes()).unwrap()
+    ServerIdentity::read(certificate.as_bytes(), key.as_bytes()).unwrap()
 }
 
-fn bundle(api: &FakeApi) -> Vec<Root> {
-    Root::bundle(api.text(&config_map("connectors-ca"), "ca.crt").as_bytes()).unwrap()
+fn bundle(api: &FakeApi) -> Vec<RootCertificate> {
+    RootCertificate::bundle(api.text(&config_map("connectors-ca"), "ca.crt").as_bytes()).unwrap()
 }
 
 fn accepted(api: &FakeApi, now: Timestamp) -> bool {
@@ -356,14 +356,20 @@ async fn no_write_changes_what_was_not_read_before_it() {
         let observed = observe(store).await.unwrap();
         let roots = observed.stored.bundle.roots.clone();
         let steps = [
-            (Step::MakeAuthority, secret("connectors-ca")),
-            (Step::Issue(Server::Webhook), secret("webhook-tls")),
+            (CertificateStep::MakeAuthority, secret("connectors-ca")),
             (
-                Step::Issue(Server::Evaluation),
+                CertificateStep::Issue(Server::Webhook),
+                secret("webhook-tls"),
+            ),
+            (
+                CertificateStep::Issue(Server::Evaluation),
                 secret("evaluation-service-tls"),
             ),
-            (Step::Publish(roots.clone()), config_map("connectors-ca")),
-            (Step::Announce(roots), MUTATING.to_owned()),
+            (
+                CertificateStep::Publish(roots.clone()),
+                config_map("connectors-ca"),
+            ),
+            (CertificateStep::Announce(roots), MUTATING.to_owned()),
         ];
         for (step, path) in steps {
             change(&api, &path);
@@ -430,11 +436,11 @@ fn an_authority_is_read_back_with_its_own_key_only() {
         None,
         "a serving certificate is no authority"
     );
-    assert_eq!(Root::bundle(leaf.as_bytes()), None);
-    assert_eq!(Root::bundle(b""), Some(Vec::new()));
+    assert_eq!(RootCertificate::bundle(leaf.as_bytes()), None);
+    assert_eq!(RootCertificate::bundle(b""), Some(Vec::new()));
     let both = x509::bundle(&[one.root.clone(), two.root.clone()]);
     assert_eq!(
-        Root::bundle(both.as_bytes()),
+        RootCertificate::bundle(both.as_bytes()),
         Some(vec![one.root, two.root])
     );
 }
@@ -457,8 +463,8 @@ proptest! {
         let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
         for input in [bytes.as_slice(), pem.as_bytes()] {
             prop_assert!(Authority::read(input, input).is_none());
-            prop_assert!(Pair::read(input, input).is_none());
-            let _ = Root::bundle(input);
+            prop_assert!(ServerIdentity::read(input, input).is_none());
+            let _ = RootCertificate::bundle(input);
         }
     }
 }

@@ -71,12 +71,12 @@ impl Validity {
 
 /// The certificate of an authority: what clients trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Root {
+pub(crate) struct RootCertificate {
     der: CertificateDer<'static>,
     pub(crate) validity: Validity,
 }
 
-impl Root {
+impl RootCertificate {
     fn read(der: CertificateDer<'static>) -> Option<Self> {
         let validity = {
             let certificate = parse(&der)?;
@@ -97,12 +97,12 @@ impl Root {
 }
 
 /// A bundle as it is published.
-pub(crate) fn bundle(roots: &[Root]) -> String {
+pub(crate) fn bundle(roots: &[RootCertificate]) -> String {
     roots.iter().map(|root| pem_text(&root.der)).collect()
 }
 
 /// The same for a client of ours. One that rustls does not take is trusted by nobody.
-pub(crate) fn store(roots: &[Root]) -> RootCertStore {
+pub(crate) fn store(roots: &[RootCertificate]) -> RootCertStore {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(roots.iter().map(|root| root.der.clone()));
     store
@@ -110,7 +110,7 @@ pub(crate) fn store(roots: &[Root]) -> RootCertStore {
 
 /// Who signs. No `Debug`: it holds a key.
 pub(crate) struct Authority {
-    pub(crate) root: Root,
+    pub(crate) root: RootCertificate,
     key: KeyPair,
 }
 
@@ -130,13 +130,13 @@ impl Authority {
             excluded_subtrees: Vec::new(),
         });
         let certificate = params.self_signed(&key)?;
-        let root = Root::read(certificate.der().clone()).ok_or(MakeError::Unusable)?;
+        let root = RootCertificate::read(certificate.der().clone()).ok_or(MakeError::Unusable)?;
         Ok(Self { root, key })
     }
 
     /// An authority that was stored; nothing when it is none, or the key is another's.
     pub(crate) fn read(certificate: &[u8], key: &[u8]) -> Option<Self> {
-        let root = Root::read(single(certificate)?)?;
+        let root = RootCertificate::read(single(certificate)?)?;
         let key = KeyPair::from_pem(std::str::from_utf8(key).ok()?).ok()?;
         let fits = {
             let certificate = parse(&root.der)?;
@@ -146,7 +146,11 @@ impl Authority {
     }
 
     /// A serving certificate of these names, which ends no later than the authority.
-    pub(crate) fn issue(&self, names: &[String], now: Timestamp) -> Result<Pair, MakeError> {
+    pub(crate) fn issue(
+        &self,
+        names: &[String],
+        now: Timestamp,
+    ) -> Result<ServerIdentity, MakeError> {
         let key = KeyPair::generate()?;
         let mut params = dated(now, SERVING_LIFE, Some(self.root.validity.until))?;
         params.subject_alt_names = CertificateParams::new(names)?.subject_alt_names;
@@ -161,7 +165,8 @@ impl Authority {
         let issuer = Issuer::from_ca_cert_der(&self.root.der, &self.key)?;
         let certificate = params.signed_by(&key, &issuer)?;
         let text = pem_text(certificate.der());
-        Pair::read(text.as_bytes(), key.serialize_pem().as_bytes()).ok_or(MakeError::Unusable)
+        ServerIdentity::read(text.as_bytes(), key.serialize_pem().as_bytes())
+            .ok_or(MakeError::Unusable)
     }
 
     /// What is stored: certificate and key.
@@ -171,13 +176,13 @@ impl Authority {
 }
 
 /// What a server needs. No `Debug`: it holds a key.
-pub(crate) struct Pair {
+pub(crate) struct ServerIdentity {
     pub(crate) validity: Validity,
     certified: Arc<CertifiedKey>,
     key_pem: String,
 }
 
-impl Pair {
+impl ServerIdentity {
     /// A pair that was stored; nothing when it is none, or the key is another's.
     pub(crate) fn read(certificates: &[u8], key: &[u8]) -> Option<Self> {
         let chain = chain(certificates)?;
@@ -199,7 +204,12 @@ impl Pair {
     }
 
     /// Whether a client that trusts these roots accepts it, for every name, at this time.
-    pub(crate) fn verified(&self, roots: &[Root], names: &[String], now: Timestamp) -> bool {
+    pub(crate) fn verified(
+        &self,
+        roots: &[RootCertificate],
+        names: &[String],
+        now: Timestamp,
+    ) -> bool {
         let Some((leaf, intermediates)) = self.certified.cert.split_first() else {
             return false;
         };

@@ -7,7 +7,7 @@ use super::*;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-fn parsed(text: &str) -> Result<Request, ReviewError> {
+fn parsed(text: &str) -> Result<ReviewedObject, ReviewError> {
     parse(&Bytes::from(text.to_owned()), PEER, UserPart::Whole)
 }
 
@@ -181,7 +181,7 @@ fn an_object_of_any_depth_leaves_the_review_readable() {
     assert_eq!(parsed(&text).unwrap().uid, "u1");
 }
 
-fn rendered(answer: &Answer) -> Value {
+fn rendered(answer: &AdmissionAnswer) -> Value {
     let reply: Value = serde_json::from_slice(&render("u1", answer).unwrap()).unwrap();
     assert_eq!(reply["apiVersion"], API_VERSION);
     assert_eq!(reply["kind"], KIND);
@@ -192,7 +192,7 @@ fn rendered(answer: &Answer) -> Value {
 #[test]
 fn an_answer_says_no_more_than_it_has_to() {
     assert_eq!(
-        rendered(&Answer::allowed()),
+        rendered(&AdmissionAnswer::allowed()),
         json!({"uid": "u1", "allowed": true})
     );
 }
@@ -202,7 +202,7 @@ fn warnings_are_shown_to_whoever_is_let_through() {
     let warnings = vec!["spec.a: is odd".to_owned()];
     let patch = None;
     assert_eq!(
-        rendered(&Answer::Allowed { patch, warnings }),
+        rendered(&AdmissionAnswer::Allowed { patch, warnings }),
         json!({"uid": "u1", "allowed": true, "warnings": ["spec.a: is odd"]})
     );
 }
@@ -218,7 +218,7 @@ fn a_patch_is_sent_in_base64() {
         "uid": "u1", "allowed": true, "patchType": "JSONPatch",
         "patch": ByteString(br#"[{"op":"add","path":"/a","value":1}]"#.to_vec()),
     });
-    assert_eq!(rendered(&Answer::patched(Some(patch))), expected);
+    assert_eq!(rendered(&AdmissionAnswer::patched(Some(patch))), expected);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn every_refusal_has_its_code() {
         (RefusalStatus::BadRequest, 400, "BadRequest"),
     ];
     for (status, code, reason) in cases {
-        let answer = Answer::Refused(Refusal {
+        let answer = AdmissionAnswer::Refused(AdmissionRefusal {
             status,
             message: "no".to_owned(),
         });

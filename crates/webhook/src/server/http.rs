@@ -25,7 +25,7 @@ use crate::{
     metrics::{Answered, ReviewMetrics},
     page::Page,
     peer_quota::PeerLimits,
-    review::{self, Answer, Refusal, RefusalStatus, ReviewError},
+    review::{self, AdmissionAnswer, AdmissionRefusal, RefusalStatus, ReviewError},
     weight::{self, CONNECTORS, POLICIES, REQUESTS, RUNS, Room, Scales},
 };
 
@@ -47,7 +47,7 @@ pub(crate) struct Handler {
 }
 
 /// The weight of what is made from a review, beside its text, which is weighed separately.
-fn weight_of(page: Page, asked: &review::Request) -> usize {
+fn weight_of(page: Page, asked: &review::ReviewedObject) -> usize {
     let text = asked.object.as_ref().map_or("", |it| it.get());
     let made = match page {
         // What it is, and what it is to be.
@@ -163,7 +163,7 @@ impl Handler {
                 let message = source.to_string();
                 info!(webhook = page.word(), uid, refusal = message, "refused");
                 let status = RefusalStatus::Invalid;
-                let answer = Answer::Refused(Refusal { status, message });
+                let answer = AdmissionAnswer::Refused(AdmissionRefusal { status, message });
                 return written(&uid, &answer, Answered::Refused);
             }
             Err(error) => return malformed(StatusCode::BAD_REQUEST, &error.to_string()),
@@ -180,8 +180,8 @@ impl Handler {
             self.judge(page, &asked, &Arc::new(room), deadline).await
         };
         let outcome = match &answer {
-            Answer::Allowed { .. } => Answered::Allowed,
-            Answer::Refused(refusal) => {
+            AdmissionAnswer::Allowed { .. } => Answered::Allowed,
+            AdmissionAnswer::Refused(refusal) => {
                 info!(
                     webhook = page.word(),
                     uid = asked.uid,
@@ -213,10 +213,10 @@ impl Handler {
     async fn judge(
         &self,
         page: Page,
-        asked: &review::Request,
+        asked: &review::ReviewedObject,
         room: &Arc<Room>,
         deadline: Instant,
-    ) -> Answer {
+    ) -> AdmissionAnswer {
         let Admission {
             policies,
             requests,
@@ -250,14 +250,18 @@ where
         })?;
         if let Ok(data) = frame.into_data() {
             let room = whole.push(&data).await;
-            room.map_err(|weight::Full| Unread::NoRoom)?;
+            room.map_err(|weight::NoRoom| Unread::NoRoom)?;
         }
     }
     Ok(whole.end())
 }
 
 /// The answer to a review.
-fn written(uid: &str, answer: &Answer, outcome: Answered) -> (Response<Full<Bytes>>, Answered) {
+fn written(
+    uid: &str,
+    answer: &AdmissionAnswer,
+    outcome: Answered,
+) -> (Response<Full<Bytes>>, Answered) {
     match review::render(uid, answer) {
         Ok(body) => (typed(StatusCode::OK, "application/json", body), outcome),
         Err(problem) => {
@@ -270,8 +274,8 @@ fn written(uid: &str, answer: &Answer, outcome: Answered) -> (Response<Full<Byte
 }
 
 /// What would take too much memory is not read.
-fn too_heavy() -> Answer {
-    Answer::Refused(Refusal {
+fn too_heavy() -> AdmissionAnswer {
+    AdmissionAnswer::Refused(AdmissionRefusal {
         status: RefusalStatus::Invalid,
         message:
             "the object has too many parts to be read; leave out fields that the kind does not have"

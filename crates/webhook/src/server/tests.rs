@@ -11,7 +11,7 @@ use rustls::{
     server::danger::ClientCertVerifier,
 };
 use serde_json::{Value, json};
-use service_kit::{clock, readiness::Readiness, report, retry::Policy, shutdown::Tasks};
+use service_kit::{clock, readiness::Readiness, report, retry::RetryPolicy, shutdown::Tasks};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::watch,
@@ -26,7 +26,7 @@ use super::*;
 use crate::{
     admission::Admission,
     certs::{
-        Keeper, Store, creator,
+        CertificateStore, Keeper, creator,
         plan::{KEPT, SPREADING},
     },
     evaluator::{self, Evaluator},
@@ -64,9 +64,9 @@ impl Replica {
         );
         let metrics = Metrics::register(&Registry::new()).unwrap();
         let (readiness, start) = Readiness::starting();
-        let store = Store {
+        let store = CertificateStore {
             client: api.client(),
-            policy: Policy::default(),
+            policy: RetryPolicy::default(),
             namespace: NAMESPACE.to_owned(),
             mutating: "connectors-approval".to_owned(),
             validating: "connectors-approval".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use authz::{Attributes, NonResourceRule, ResourceRequest, ResourceRule, Rules, Target, User};
+use authz::{Attributes, NonResourceRule, ResourceRequest, ResourceRule, Target, User, UserRules};
 use http::Request;
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
@@ -50,7 +50,7 @@ pub(crate) struct RuleSets {
 }
 
 impl RuleSets {
-    pub(crate) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: UserRules) -> Self {
         Self {
             resource: rules.resource.into_iter().collect(),
             path: rules.non_resource.into_iter().collect(),

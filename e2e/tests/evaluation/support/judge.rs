@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use e2e::checker::{Timestamp, now};
 use evaluation_api::access::AccessAnswer;
-use evaluation_api::client::{CallError, Code, Event};
+use evaluation_api::client::{Code, EvaluationCallError, Event};
 use evaluation_api::refusal::Reason;
 
 use super::truth::Truth;
@@ -64,7 +64,7 @@ impl Judge {
     pub(super) fn answer(
         &self,
         sent: Timestamp,
-        answer: Result<&AccessAnswer, &CallError>,
+        answer: Result<&AccessAnswer, &EvaluationCallError>,
     ) -> Seen {
         let mut inner = self.lock();
         let seen = match answer {
@@ -169,14 +169,14 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use evaluation_api::access::{Binding, Decision, Gating, Requestable};
+    use evaluation_api::access::{BindingRef, Decision, Gating, Requestable};
 
     use super::*;
 
     const MOST: Duration = Duration::from_secs(90);
 
     fn yes(fresh_as_of: Timestamp) -> AccessAnswer {
-        let decision = Decision::AllowedStanding(Binding {
+        let decision = Decision::AllowedStanding(BindingRef {
             kind: String::new(),
             namespace: String::new(),
             name: String::new(),

@@ -14,7 +14,7 @@ use e2e::install::NAMESPACE as INSTALLATION;
 use evaluation_api::access::{
     AccessQuestion, AccessTarget, ConnectorName, Permission as Capability, ServiceAccountName,
 };
-use evaluation_api::client::{Client as Asker, Files};
+use evaluation_api::client::{Client as Asker, ClientFiles};
 use kube::config::Kubeconfig;
 use serde_json::json;
 use tempfile::TempDir;
@@ -364,7 +364,7 @@ fn let_in(scene: &Scene) -> String {
 }
 
 fn asker(process: &Process, roots_file: PathBuf) -> Asker {
-    let files = Files {
+    let files = ClientFiles {
         url: format!("https://localhost:{}", process.port()),
         connect_to: None,
         roots_file,

@@ -129,7 +129,7 @@ pub(super) fn task(approvers: &Value, state: &str) -> Value {
     task
 }
 
-pub(super) fn about_tasks(question: Question) -> Question {
+pub(super) fn about_tasks(question: PolicyQuestion) -> PolicyQuestion {
     question.with(|it| {
         it.check()["selector"]["objectRef"] =
             json!({"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"});

@@ -8,7 +8,7 @@ use crate::lineage::tests::World;
 use crate::names::CREATOR;
 
 /// An approval by alice and the group's member bob, for a run that a user created an hour after the rule came.
-fn asked_of(creator: Option<&str>, approvers: &Value) -> Question {
+fn asked_of(creator: Option<&str>, approvers: &Value) -> PolicyQuestion {
     let mut world = World::honest();
     let run = world.run();
     run["metadata"]["annotations"] = match creator {

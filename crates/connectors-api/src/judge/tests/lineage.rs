@@ -7,7 +7,7 @@ use crate::lineage::LineageReason;
 use crate::lineage::tests::World;
 
 /// A check of ApprovalTasks, asked for an honest run.
-pub(super) fn asked(world: &World) -> Question {
+pub(super) fn asked(world: &World) -> PolicyQuestion {
     let labelled = |object: &Value| {
         let mut object = object.clone();
         object["metadata"]["labels"] = json!({"run": "r1"});
@@ -22,19 +22,19 @@ pub(super) fn asked(world: &World) -> Question {
     question.found([labelled(&world.approval)])
 }
 
-fn after(world: &World, runs: &[Value]) -> Question {
+fn after(world: &World, runs: &[Value]) -> PolicyQuestion {
     asked(world).with(|it| {
         it.stage = Stage::AfterGrant;
         it.lineage = runs.to_vec();
     })
 }
 
-fn reasons(judgement: &Judgement) -> (AccessCheckReady, Reason) {
+fn reasons(judgement: &Judgement) -> (AccessCheckReady, ResultReason) {
     (judgement.only().verdict, judgement.only().reason)
 }
 
-fn refused(reason: LineageReason) -> (AccessCheckReady, Reason) {
-    (Failed, Reason::Lineage(reason))
+fn refused(reason: LineageReason) -> (AccessCheckReady, ResultReason) {
+    (Failed, ResultReason::Lineage(reason))
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_rejection_counts_only_with_a_proof() {
     let judgement = asked(&world).judged();
     assert_eq!(
         reasons(&judgement),
-        (Rejected, Reason::Lineage(LineageReason::Rejected))
+        (Rejected, ResultReason::Lineage(LineageReason::Rejected))
     );
     let judgement = asked(&world).with(|it| it.lineage.clear()).judged();
     assert_eq!(judgement.said(), (Pending, JudgeReason::LineageIncomplete));
@@ -285,7 +285,7 @@ fn after_the_grant_a_run_that_is_gone_says_nothing() {
     rejected.approval["status"]["state"] = "rejected".into();
     assert_eq!(
         reasons(&after(&rejected, &[]).judged()),
-        (Rejected, Reason::Lineage(LineageReason::TimedOut))
+        (Rejected, ResultReason::Lineage(LineageReason::TimedOut))
     );
 }
 

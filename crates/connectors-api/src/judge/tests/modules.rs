@@ -4,7 +4,7 @@ use super::approvals::{about_tasks, task};
 use super::*;
 use crate::shared_fields::FieldPath;
 
-fn with_rego(question: Question) -> Question {
+fn with_rego(question: PolicyQuestion) -> PolicyQuestion {
     question.with(|it| it.check()["state"] = json!({"rego": "package approval"}))
 }
 

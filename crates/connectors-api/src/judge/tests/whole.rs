@@ -61,7 +61,7 @@ fn rules_that_cannot_be_granted_leave_none() {
 
 #[test]
 fn a_question_that_makes_no_sense_is_an_error() {
-    type Change = fn(&mut Question);
+    type Change = fn(&mut PolicyQuestion);
     let cases: [(Change, &str); 13] = [
         (
             |it| it.policy = json!(null),

@@ -151,7 +151,7 @@ fn f7_a_lower_quorum_or_a_phantom_approver_is_refused() {
 
 #[test]
 fn f8_an_honest_run_is_proven_and_names_its_approvers_for_the_policy() {
-    let super::Verdict::Proven(evidence) = attacker().judged() else {
+    let super::LineageVerdict::Proven(evidence) = attacker().judged() else {
         panic!("an honest run");
     };
     assert_eq!(evidence.approvals[0].user, "mallory");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::shape::{Matrix, Shape, Target, Workspace};
 use super::world::{World, clear};
-use super::{LineageReason, Unproven, Verdict};
+use super::{LineageReason, LineageVerdict, Unproven};
 use crate::lineage::RunKind;
 
 type Change = fn(&mut World);
@@ -58,11 +58,11 @@ fn each_guard_refuses_with_its_own_reason() {
         assert!(world.is_proven(), "{reason} {says}: {:?}", world.judged());
         change(&mut world);
         match world.judged() {
-            Verdict::Refused(refusal) => {
+            LineageVerdict::Refused(refusal) => {
                 assert_eq!(refusal.reason, *reason, "{says}: {}", refusal.message);
                 assert!(!refusal.message.is_empty());
             }
-            other @ (Verdict::Proven(_) | Verdict::Waiting(_)) => {
+            other @ (LineageVerdict::Proven(_) | LineageVerdict::Waiting(_)) => {
                 panic!("{reason} {says}: {other:?}")
             }
         }

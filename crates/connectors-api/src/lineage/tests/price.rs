@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::shape::{Matrix, Shape, Workspace};
 use super::world::World;
-use super::{LineageReason, Verdict};
+use super::{LineageReason, LineageVerdict};
 use crate::lineage::{MOST_STEPS, judge_within};
 
 /// The refusal of a world, and the steps until then.
@@ -12,8 +12,8 @@ fn priced(world: &World, steps: usize) -> (Option<LineageReason>, usize) {
     let mut left = steps;
     let verdict = judge_within(&world.question(), &mut left);
     let reason = match verdict {
-        Verdict::Refused(refusal) => Some(refusal.reason),
-        Verdict::Proven(_) | Verdict::Waiting(_) => None,
+        LineageVerdict::Refused(refusal) => Some(refusal.reason),
+        LineageVerdict::Proven(_) | LineageVerdict::Waiting(_) => None,
     };
     (reason, steps - left)
 }
@@ -32,14 +32,14 @@ fn proofs_share_their_steps_and_without_any_left_each_is_refused() {
     let mut left = 2 * price;
     for _ in 0..2 {
         let verdict = judge_within(&world.question(), &mut left);
-        assert!(matches!(verdict, Verdict::Proven(_)));
+        assert!(matches!(verdict, LineageVerdict::Proven(_)));
     }
     assert_eq!(left, 0);
     // No single proof takes all.
     let mut left = usize::MAX;
     assert!(matches!(
         judge_within(&world.question(), &mut left),
-        Verdict::Proven(_)
+        LineageVerdict::Proven(_)
     ));
     assert_eq!(usize::MAX - left, price);
 }

@@ -7,7 +7,7 @@ use proptest::test_runner::Config;
 use serde_json::{Value, json};
 
 use super::shape::{Matrix, Shape, Target, Uses, Workspace};
-use super::{Verdict, judge};
+use super::{LineageVerdict, judge};
 use tamper::{WAYS, leaves, tamper};
 
 /// What the test library takes without `PROPTEST_CASES`.
@@ -110,7 +110,7 @@ proptest! {
     fn every_honest_run_is_proven(shape in shapes()) {
         let world = shape.world();
         let verdict = world.judged();
-        prop_assert!(matches!(verdict, Verdict::Proven(_)), "{verdict:?}");
+        prop_assert!(matches!(verdict, LineageVerdict::Proven(_)), "{verdict:?}");
     }
 
     #[test]

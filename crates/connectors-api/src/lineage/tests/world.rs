@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Question, RunKind};
+use super::super::{LineageQuestion, RunKind};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct World {
@@ -13,8 +13,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(super) fn question(&self) -> Question<'_> {
-        Question {
+    pub(super) fn question(&self) -> LineageQuestion<'_> {
+        LineageQuestion {
             pod: &self.pod,
             approval: &self.approval,
             objects: &self.objects,

@@ -1,7 +1,7 @@
 //! The contents of brackets: keys, indexes, slices, unions of them, filters.
 
 use super::super::TemplateProblem;
-use super::super::path::{Condition, Literal, Operator, Selector, Step};
+use super::super::path::{Condition, FilterOperator, Literal, PathStep, Selector};
 use super::{Cursor, Parsed};
 
 /// All JSON parsers agree on integers of this length.
@@ -9,7 +9,7 @@ const MOST_DIGITS: usize = 15;
 
 impl Cursor<'_> {
     /// Parses the part after the opening bracket.
-    pub(super) fn brackets(&mut self) -> Parsed<Step> {
+    pub(super) fn brackets(&mut self) -> Parsed<PathStep> {
         if self.eat("?") {
             return self.filter();
         }
@@ -23,9 +23,9 @@ impl Cursor<'_> {
         }
         self.require("]")?;
         Ok(match <[Selector; 1]>::try_from(selectors) {
-            Ok([Selector::Field(name)]) => Step::Field(name),
-            Ok(selector) => Step::Brackets(selector.into()),
-            Err(selectors) => Step::Brackets(selectors),
+            Ok([Selector::Field(name)]) => PathStep::Field(name),
+            Ok(selector) => PathStep::Brackets(selector.into()),
+            Err(selectors) => PathStep::Brackets(selectors),
         })
     }
 
@@ -82,7 +82,7 @@ impl Cursor<'_> {
     }
 
     /// Parses the part after `[?`.
-    fn filter(&mut self) -> Parsed<Step> {
+    fn filter(&mut self) -> Parsed<PathStep> {
         if !self.eat("(") {
             return Err(self.error(TemplateProblem::Filter));
         }
@@ -90,14 +90,14 @@ impl Cursor<'_> {
         let begin = *self;
         let _ = self.eat("@");
         let path = self.steps()?;
-        if !path.iter().all(Step::is_singular) {
+        if !path.iter().all(PathStep::is_singular) {
             return Err(begin.error(TemplateProblem::NotSingular));
         }
         if begin.at == self.at {
             return Err(begin.error(TemplateProblem::Filter));
         }
         // kubectl searches for these before it parses names, so a backslash does not protect them.
-        let mut letters = path.iter().filter_map(Step::field).flat_map(str::chars);
+        let mut letters = path.iter().filter_map(PathStep::field).flat_map(str::chars);
         if let Some(letter) = letters.find(|letter| "!<>=()'\"".contains(*letter)) {
             return Err(begin.error(TemplateProblem::InFilter(letter)));
         }
@@ -112,16 +112,16 @@ impl Cursor<'_> {
         }
         self.require(")")?;
         self.require("]")?;
-        Ok(Step::Filter(Condition { path, comparison }))
+        Ok(PathStep::Filter(Condition { path, comparison }))
     }
 
-    fn operator(&mut self) -> Option<Operator> {
-        Operator::ALL
+    fn operator(&mut self) -> Option<FilterOperator> {
+        FilterOperator::ALL
             .into_iter()
             .find(|operator| self.eat(operator.0))
     }
 
-    fn literal(&mut self, operator: Operator) -> Parsed<Literal> {
+    fn literal(&mut self, operator: FilterOperator) -> Parsed<Literal> {
         self.skip_spaces();
         let begin = *self;
         let literal = match self.expect()? {

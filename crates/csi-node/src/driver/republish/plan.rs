@@ -8,18 +8,18 @@ use crate::{access::Admitted, mounter::Passage, volume::ConnectorKey};
 
 /// What was heard about access to one connector while mounts are gated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum AccessHeard {
     /// It is allowed.
     Allowed(Admitted),
     /// It is not. The phase is that of the pod's request, if there is one that says its phase.
-    NotAllowed(Request),
+    NotAllowed(PodRequest),
     /// There is no answer.
     Unknown,
 }
 
 /// The request of a pod without access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum PodRequest {
     /// There is none, and it is known or not whether one leads anywhere.
     Missing(Requestable),
     /// It is not decided.
@@ -28,7 +28,7 @@ pub(super) enum Request {
     Decided,
 }
 
-impl Request {
+impl PodRequest {
     /// Of a request that was seen.
     pub(super) fn of(request: &RequestSeen) -> Self {
         match request.phase {
@@ -45,7 +45,7 @@ impl Request {
 
 /// The state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum VolumeContent {
     /// It has its content, and the pod came to it in this way.
     There(Passage),
     /// It was emptied.
@@ -70,54 +70,58 @@ pub(super) enum Act {
 }
 
 /// Decides about one volume. Connectors are in the order of the pod's author.
-pub(super) fn plan(heard: &[(ConnectorKey, Heard)], content: Content, on_enable: OnEnable) -> Act {
+pub(super) fn plan(
+    heard: &[(ConnectorKey, AccessHeard)],
+    content: VolumeContent,
+    on_enable: OnEnable,
+) -> Act {
     let mut held = Vec::new();
     let mut over = Vec::new();
     for (connector, heard) in heard {
         match heard {
-            Heard::Allowed(admitted) => held.push(admitted.clone()),
-            Heard::NotAllowed(request) => over.push((connector, *request)),
-            Heard::Unknown => {}
+            AccessHeard::Allowed(admitted) => held.push(admitted.clone()),
+            AccessHeard::NotAllowed(request) => over.push((connector, *request)),
+            AccessHeard::Unknown => {}
         }
     }
     let Some((first, _)) = over.first() else {
         return match content {
             _ if held.len() < heard.len() => Act::Leave,
-            Content::There(_) => Act::Fine,
-            Content::Gone => Act::Refill(held),
+            VolumeContent::There(_) => Act::Fine,
+            VolumeContent::Gone => Act::Refill(held),
         };
     };
     match (content, on_enable) {
-        (Content::Gone | Content::There(Passage::Gated), _) => {
+        (VolumeContent::Gone | VolumeContent::There(Passage::Gated), _) => {
             Act::Empty((*first).clone(), Passage::Gated)
         }
-        (Content::There(Passage::WhileOff), OnEnable::Empty) => {
+        (VolumeContent::There(Passage::WhileOff), OnEnable::Empty) => {
             Act::Empty((*first).clone(), Passage::WhileOff)
         }
-        (Content::There(Passage::WhileOff), OnEnable::Keep) => {
+        (VolumeContent::There(Passage::WhileOff), OnEnable::Keep) => {
             Act::Keep((*first).clone(), on_enable)
         }
-        (Content::There(Passage::WhileOff), OnEnable::Request) => asked(&over),
+        (VolumeContent::There(Passage::WhileOff), OnEnable::Request) => asked(&over),
     }
 }
 
 /// One decision without access ends the wait of all.
-fn asked(over: &[(&ConnectorKey, Request)]) -> Act {
+fn asked(over: &[(&ConnectorKey, PodRequest)]) -> Act {
     let first = |wanted| {
         let found = over.iter().find(|(_, request)| *request == wanted);
         found.map(|(connector, _)| (*connector).clone())
     };
-    if let Some(connector) = first(Request::Decided) {
+    if let Some(connector) = first(PodRequest::Decided) {
         return Act::Empty(connector, Passage::WhileOff);
     }
     let missing = over
         .iter()
         .filter_map(|(connector, request)| match request {
-            Request::Missing(requestable) => Some(((*connector).clone(), *requestable)),
-            Request::Waits | Request::Decided => None,
+            PodRequest::Missing(requestable) => Some(((*connector).clone(), *requestable)),
+            PodRequest::Waits | PodRequest::Decided => None,
         });
     let missing: Vec<_> = missing.collect();
-    match first(Request::Waits) {
+    match first(PodRequest::Waits) {
         Some(connector) if missing.is_empty() => Act::Keep(connector, OnEnable::Request),
         Some(_) | None => Act::Ask(missing),
     }
@@ -129,17 +133,17 @@ mod tests {
     use proptest::prelude::*;
     use tokio::time::Instant;
 
-    use super::{Content::*, Heard::*, Passage::*, Request::*, *};
+    use super::{AccessHeard::*, Passage::*, PodRequest::*, VolumeContent::*, *};
     use crate::testing::{key, seen};
 
-    fn held() -> Heard {
+    fn held() -> AccessHeard {
         Allowed(Admitted {
             request: String::new(),
             since: Instant::now(),
         })
     }
 
-    fn planned(heard: &[Heard], content: Content, on_enable: OnEnable) -> Act {
+    fn planned(heard: &[AccessHeard], content: VolumeContent, on_enable: OnEnable) -> Act {
         let names = ["t/a", "t/b", "t/c"].map(key);
         let heard: Vec<_> = names.into_iter().zip(heard.iter().cloned()).collect();
         plan(&heard, content, on_enable)
@@ -198,11 +202,11 @@ mod tests {
             ),
         ] {
             let request = seen("r1", phase, ready);
-            assert_eq!(Request::of(&request), expected, "{phase:?} {ready:?}");
+            assert_eq!(PodRequest::of(&request), expected, "{phase:?} {ready:?}");
         }
     }
 
-    fn any_heard() -> impl Strategy<Value = Heard> {
+    fn any_heard() -> impl Strategy<Value = AccessHeard> {
         prop_oneof![
             Just(held()),
             Just(NotAllowed(Missing(Requestable::No))),

@@ -6,7 +6,7 @@ use connectors_api::{Permission, config::OnEnable};
 use futures::FutureExt;
 
 use super::*;
-use crate::hold_quota::Full;
+use crate::hold_quota::HoldQuotaFull;
 
 #[tokio::test(start_paused = true)]
 async fn a_second_call_for_a_volume_in_flight_is_turned_away() {
@@ -112,7 +112,7 @@ async fn no_more_calls_are_held_than_there_is_room_for() {
     let first = held(&world).await;
     let other = crate::testing::request_at(&place("other"));
     let result = world.driver.publish(other.clone(), None).await;
-    assert_eq!(result, Err(PublishError::Crowded(Full::Node(1))));
+    assert_eq!(result, Err(PublishError::Crowded(HoldQuotaFull::Node(1))));
     assert_eq!(calls(&world, "create"), 1, "it costs nobody a request");
     // What needs no waiting needs no room.
     world.evaluator.says("tools/harbor", Some(granted()));
@@ -132,7 +132,7 @@ async fn one_pod_holds_no_more_calls_than_its_share() {
     sleep(Duration::from_secs(1)).await;
     let other = crate::testing::request_at(&place("other"));
     let result = world.driver.publish(other.clone(), None).await;
-    assert_eq!(result, Err(PublishError::Crowded(Full::Pod)));
+    assert_eq!(result, Err(PublishError::Crowded(HoldQuotaFull::Pod)));
     assert!(!is_final(code(&result)));
     world.evaluator.says("tools/harbor", Some(granted()));
     while let Some(result) = held.join_next().await {
@@ -163,7 +163,7 @@ async fn one_pod_makes_no_more_requests_than_its_share_over_all_its_volumes() {
     let before = Instant::now();
     for _ in 0..3 {
         let second = world.driver.publish(of_volume(2), None).await;
-        assert_eq!(second, Err(PublishError::Crowded(Full::Requests)));
+        assert_eq!(second, Err(PublishError::Crowded(HoldQuotaFull::Requests)));
         assert_eq!(code(&second), Code::ResourceExhausted);
         assert!(text(&second).contains("at most 16"), "{}", text(&second));
     }
@@ -189,14 +189,14 @@ async fn one_pod_waits_for_no_more_connectors_than_that_where_no_request_is_made
     let first = world.driver.publish(of_volume(1), None).await;
     assert_eq!(code(&first), Code::PermissionDenied);
     let second = world.driver.publish(of_volume(2), None).await;
-    assert_eq!(second, Err(PublishError::Crowded(Full::Requests)));
+    assert_eq!(second, Err(PublishError::Crowded(HoldQuotaFull::Requests)));
     assert_eq!(calls(&world, "create"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_permissions_makes_no_request_and_takes_no_room() {
     let world = World::with_room_for(0);
-    let full = Err(PublishError::Crowded(Full::Node(0)));
+    let full = Err(PublishError::Crowded(HoldQuotaFull::Node(0)));
     world.evaluator.says("tools/harbor", Some(standing()));
     world.kubernetes.cluster().standing = true;
     publish(&world).await.unwrap();

@@ -58,7 +58,7 @@ struct Scene {
     _folder: TempDir,
     place: VolumePath,
     record: Record,
-    facts: Vec<Facts>,
+    facts: Vec<ConnectorFacts>,
     mounter: Linux,
 }
 
@@ -86,8 +86,8 @@ fn scene_at(kubelet: &Path) -> Scene {
     }
 }
 
-fn facts(name: &str) -> Facts {
-    Facts {
+fn facts(name: &str) -> ConnectorFacts {
+    ConnectorFacts {
         connector: key(name),
         address: format!("https://{name}"),
         class: "oci".to_owned(),

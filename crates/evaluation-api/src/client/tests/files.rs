@@ -1,13 +1,13 @@
 //! A client that is configured by files only.
 
-use super::super::Files;
+use super::super::ClientFiles;
 use super::*;
 
 /// A client whose files do not exist yet, with an unreachable port in its URL.
 fn client(world: &World) -> Client {
     let address = world.server.url.trim_start_matches("https://localhost:");
     let port: u16 = address.parse().unwrap();
-    let client = Client::from_files(Files {
+    let client = Client::from_files(ClientFiles {
         url: "https://localhost:1".to_owned(),
         connect_to: Some(([127, 0, 0, 1], port).into()),
         roots_file: world.directory.path().join("ca.crt"),

@@ -9,7 +9,7 @@ use crate::check;
 use crate::fixtures::{POD_FORM, question, request, role, role_binding};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum GoingKind {
     Role,
     RoleBinding,
     ClusterRole,
@@ -17,12 +17,12 @@ enum Kind {
     Request,
 }
 
-const ALL: [Kind; 5] = [
-    Kind::Role,
-    Kind::RoleBinding,
-    Kind::ClusterRole,
-    Kind::ClusterRoleBinding,
-    Kind::Request,
+const ALL: [GoingKind; 5] = [
+    GoingKind::Role,
+    GoingKind::RoleBinding,
+    GoingKind::ClusterRole,
+    GoingKind::ClusterRoleBinding,
+    GoingKind::Request,
 ];
 
 /// How something becomes known.
@@ -57,13 +57,13 @@ impl Known {
         }
     }
 
-    fn put(&self, kind: Kind, way: Way, object: &Value) {
+    fn put(&self, kind: GoingKind, way: Way, object: &Value) {
         match kind {
-            Kind::Role => self.hear::<Role, Rbac>(way, object),
-            Kind::RoleBinding => self.hear::<RoleBinding, Rbac>(way, object),
-            Kind::ClusterRole => self.hear::<ClusterRole, Rbac>(way, object),
-            Kind::ClusterRoleBinding => self.hear::<ClusterRoleBinding, Rbac>(way, object),
-            Kind::Request => self.hear::<AccessRequest, Strict>(way, object),
+            GoingKind::Role => self.hear::<Role, Rbac>(way, object),
+            GoingKind::RoleBinding => self.hear::<RoleBinding, Rbac>(way, object),
+            GoingKind::ClusterRole => self.hear::<ClusterRole, Rbac>(way, object),
+            GoingKind::ClusterRoleBinding => self.hear::<ClusterRoleBinding, Rbac>(way, object),
+            GoingKind::Request => self.hear::<AccessRequest, Strict>(way, object),
         }
     }
 
@@ -74,16 +74,16 @@ impl Known {
 }
 
 /// A permission that is made of one object of each of these kinds.
-fn permission(kinds: &[Kind], is_ours: bool) -> Vec<(Kind, Value)> {
-    let is_pods = kinds.contains(&Kind::Request);
+fn permission(kinds: &[GoingKind], is_ours: bool) -> Vec<(GoingKind, Value)> {
+    let is_pods = kinds.contains(&GoingKind::Request);
     let form = if is_pods { POD_FORM } else { "connectors/apis" };
-    let object = |kind: &Kind| {
+    let object = |kind: &GoingKind| {
         let mut object = match kind {
-            Kind::Role | Kind::ClusterRole => json!(role("a", form)),
-            Kind::RoleBinding | Kind::ClusterRoleBinding => json!(role_binding("a")),
-            Kind::Request => json!(request("a", "Granted")),
+            GoingKind::Role | GoingKind::ClusterRole => json!(role("a", form)),
+            GoingKind::RoleBinding | GoingKind::ClusterRoleBinding => json!(role_binding("a")),
+            GoingKind::Request => json!(request("a", "Granted")),
         };
-        if kinds.contains(&Kind::ClusterRole) && object["roleRef"].is_object() {
+        if kinds.contains(&GoingKind::ClusterRole) && object["roleRef"].is_object() {
             object["roleRef"]["kind"] = "ClusterRole".into();
         }
         let labels = json!({
@@ -94,7 +94,7 @@ fn permission(kinds: &[Kind], is_ours: bool) -> Vec<(Kind, Value)> {
             object["metadata"]["labels"]["app.kubernetes.io/managed-by"] =
                 "connectors-approval".into();
         }
-        if matches!(kind, Kind::ClusterRole | Kind::ClusterRoleBinding) {
+        if matches!(kind, GoingKind::ClusterRole | GoingKind::ClusterRoleBinding) {
             object["metadata"]
                 .as_object_mut()
                 .unwrap()
@@ -105,15 +105,15 @@ fn permission(kinds: &[Kind], is_ours: bool) -> Vec<(Kind, Value)> {
     kinds.iter().map(object).collect()
 }
 
-const PERMISSIONS: [&[Kind]; 4] = [
-    &[Kind::Role, Kind::RoleBinding],
-    &[Kind::ClusterRole, Kind::RoleBinding],
-    &[Kind::ClusterRole, Kind::ClusterRoleBinding],
-    &[Kind::Role, Kind::RoleBinding, Kind::Request],
+const PERMISSIONS: [&[GoingKind]; 4] = [
+    &[GoingKind::Role, GoingKind::RoleBinding],
+    &[GoingKind::ClusterRole, GoingKind::RoleBinding],
+    &[GoingKind::ClusterRole, GoingKind::ClusterRoleBinding],
+    &[GoingKind::Role, GoingKind::RoleBinding, GoingKind::Request],
 ];
 
 /// Whether a permission still holds when the object of one kind is being deleted.
-fn outlasts(kinds: &[Kind], going: Kind, way: Way, is_ours: bool) -> bool {
+fn outlasts(kinds: &[GoingKind], going: GoingKind, way: Way, is_ours: bool) -> bool {
     let known = Known::new();
     let objects = permission(kinds, is_ours);
     for (kind, object) in &objects {

@@ -13,15 +13,15 @@ use serde_json::json;
 use super::*;
 use crate::fixtures::{question, request};
 
-fn deciding(requests: &Requests) -> Option<&str> {
+fn deciding(requests: &KnownRequests) -> Option<&str> {
     let asked = question();
-    let found = requests.deciding(About::of_question(&asked).unwrap());
+    let found = requests.deciding(TupleRef::of_question(&asked).unwrap());
     found?.uid.as_deref()
 }
 
 #[test]
 fn a_request_is_found_by_what_it_is_about_until_it_is_gone() {
-    let mut requests = Requests::default();
+    let mut requests = KnownRequests::default();
     let tuple = Tuple::of_question(&question()).unwrap();
     assert_eq!(
         requests.apply(request("a", "Pending")),
@@ -40,7 +40,7 @@ fn a_request_is_found_by_what_it_is_about_until_it_is_gone() {
 
 #[test]
 fn a_name_that_is_used_again_is_about_both_tuples() {
-    let mut requests = Requests::default();
+    let mut requests = KnownRequests::default();
     requests.apply(request("a", "Pending"));
     let mut other = request("a", "Pending");
     other.spec.connector_ref.name = "gitlab".to_owned();
@@ -50,7 +50,7 @@ fn a_name_that_is_used_again_is_about_both_tuples() {
 
 #[test]
 fn a_request_without_the_uid_of_a_pod_is_about_nothing() {
-    let mut requests = Requests::default();
+    let mut requests = KnownRequests::default();
     for nothing in [None, Some(String::new())] {
         let mut nobodys = request("a", "Granted");
         nobodys.spec.context.object_ref.uid = nothing;
@@ -65,7 +65,7 @@ fn a_request_without_the_uid_of_a_pod_is_about_nothing() {
 
 #[test]
 fn what_is_being_deleted_decides_nothing() {
-    let mut requests = Requests::default();
+    let mut requests = KnownRequests::default();
     let mut going = request("a", "Rejected");
     going.metadata.deletion_timestamp = Some(Time("2026-01-02T00:00:00Z".parse().unwrap()));
     requests.apply(going);
@@ -142,7 +142,7 @@ proptest! {
         before in proptest::collection::vec(select(&["a", "b", "c", "d"][..]), 0..6),
         listed in proptest::collection::btree_set(select(&["a", "b", "c", "d"][..]), 0..4),
     ) {
-        let mut requests = Requests::default();
+        let mut requests = KnownRequests::default();
         for name in before {
             requests.apply(request(name, "Pending"));
         }
@@ -161,7 +161,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 0..40),
         relisted in any::<prop::sample::Index>(),
     ) {
-        let mut requests = Requests::default();
+        let mut requests = KnownRequests::default();
         let mut all = BTreeMap::new();
         for (place, step) in steps.iter().enumerate() {
             let key = (step.namespace, step.name);
@@ -183,7 +183,7 @@ proptest! {
         }
         for asked in questions() {
             let expected = scan(&all, &asked);
-            let about = About::of_question(&asked);
+            let about = TupleRef::of_question(&asked);
             let found = about.and_then(|about| requests.deciding(about));
             prop_assert_eq!(found, expected.as_ref());
             let target = &asked.connector;

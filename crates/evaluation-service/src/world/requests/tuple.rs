@@ -22,7 +22,7 @@ pub struct Tuple {
 
 /// A tuple that is read where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct About<'a> {
+pub struct TupleRef<'a> {
     namespace: &'a str,
     connector: &'a str,
     permission: Permission,
@@ -31,7 +31,7 @@ pub struct About<'a> {
     pod_uid: &'a str,
 }
 
-impl<'a> About<'a> {
+impl<'a> TupleRef<'a> {
     /// What a question is about; nothing when no pod asks.
     #[must_use]
     pub fn of_question<T: AsRef<str>>(question: &'a AccessQuestion<T>) -> Option<Self> {
@@ -58,13 +58,13 @@ impl Tuple {
     /// What a question is about; nothing when no pod asks.
     #[must_use]
     pub fn of_question(question: &AccessQuestion) -> Option<Self> {
-        About::of_question(question).map(Self::from)
+        TupleRef::of_question(question).map(Self::from)
     }
 
     /// The same, to look for.
     #[must_use]
-    pub fn about(&self) -> About<'_> {
-        About {
+    pub fn about(&self) -> TupleRef<'_> {
+        TupleRef {
             namespace: &self.namespace,
             connector: &self.connector,
             permission: self.permission,
@@ -75,8 +75,8 @@ impl Tuple {
     }
 }
 
-impl From<About<'_>> for Tuple {
-    fn from(about: About<'_>) -> Self {
+impl From<TupleRef<'_>> for Tuple {
+    fn from(about: TupleRef<'_>) -> Self {
         Self {
             namespace: about.namespace.into(),
             connector: about.connector.into(),

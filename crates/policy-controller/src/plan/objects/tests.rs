@@ -8,7 +8,7 @@ use crate::{
 
 const MEBIBYTE: usize = 1 << 20;
 
-fn of_accounts(around: &Around, most: usize) -> BTreeMap<String, Pair> {
+fn of_accounts(around: &Around, most: usize) -> BTreeMap<String, RolePair> {
     let selector = json!({"matchLabels": {"team": "a"}});
     let subject =
         json!({"kind": "ServiceAccount", "nameSelector": selector, "namespaceSelector": selector});
@@ -34,7 +34,7 @@ fn a_policy_makes_one_role_and_one_rolebinding() {
     let pairs = of_accounts(&accounts(2), MOST_BYTES);
     let name = "policy-uid-p";
     assert_eq!(pairs.keys().collect::<Vec<_>>(), [name]);
-    let Pair { role, binding } = &pairs[name];
+    let RolePair { role, binding } = &pairs[name];
     let metadata = json!({
         "name": name, "namespace": OWN,
         "labels": {
@@ -159,7 +159,7 @@ fn many_connectors_are_split_too_and_each_part_is_bound_to_everybody() {
 #[test]
 fn a_fingerprint_tells_what_is_ours_to_say_and_nothing_else() {
     let pairs = of_accounts(&accounts(2), MOST_BYTES);
-    let Pair { role, binding } = &pairs["policy-uid-p"];
+    let RolePair { role, binding } = &pairs["policy-uid-p"];
     let mut same = role.clone();
     same.metadata.uid = Some("u".to_owned());
     same.metadata.annotations = Some([("a".to_owned(), "b".to_owned())].into());

@@ -6,7 +6,7 @@ use crate::{
     testing::{Access, Around, OWN, access, cluster, owner, reading, spec, write},
 };
 
-fn world(connectors: &[&str], users: &[&str], verbs: &[&str]) -> BTreeMap<String, Pair> {
+fn world(connectors: &[&str], users: &[&str], verbs: &[&str]) -> BTreeMap<String, RolePair> {
     world_in_parts(connectors, users, verbs, usize::MAX)
 }
 
@@ -15,7 +15,7 @@ fn world_in_parts(
     users: &[&str],
     verbs: &[&str],
     most: usize,
-) -> BTreeMap<String, Pair> {
+) -> BTreeMap<String, RolePair> {
     let mut around = Around::default();
     for name in connectors {
         around = around.connector(name, &[]);
@@ -29,14 +29,14 @@ fn world_in_parts(
     pairs(&wanted(&spec(&policy), OWN, around.seen()), &owner(), most)
 }
 
-fn words(steps: &[Step]) -> Vec<String> {
-    let word = |step: &Step| match &step.write {
+fn words(steps: &[WriteStep]) -> Vec<String> {
+    let word = |step: &WriteStep| match &step.write {
         Write::Create(object) => format!("create {}", object.kind()),
-        Write::Change(Object::Binding(binding), _) => {
+        Write::Change(WrittenObject::Binding(binding), _) => {
             let users = objects::subjects(binding).map(|it| it.name);
             format!("RoleBinding of {}", users.collect::<Vec<_>>().join("+"))
         }
-        Write::Change(Object::Role(role), _) => {
+        Write::Change(WrittenObject::Role(role), _) => {
             let verbs = rules(role).flat_map(|it| it.verbs.clone());
             format!("Role for {}", verbs.collect::<Vec<_>>().join("+"))
         }
@@ -46,7 +46,7 @@ fn words(steps: &[Step]) -> Vec<String> {
 }
 
 /// Makes the writes one by one, and looks at what everybody holds after each.
-fn go(mut there: Managed, wanted: &BTreeMap<String, Pair>) -> Vec<Step> {
+fn go(mut there: Managed, wanted: &BTreeMap<String, RolePair>) -> Vec<WriteStep> {
     let (old, new) = (access(&there), access(&cluster(wanted)));
     let steps = steps(wanted, &there);
     for step in &steps {
@@ -64,7 +64,7 @@ fn go(mut there: Managed, wanted: &BTreeMap<String, Pair>) -> Vec<Step> {
     steps
 }
 
-fn from_to(before: &BTreeMap<String, Pair>, after: &BTreeMap<String, Pair>) -> Vec<String> {
+fn from_to(before: &BTreeMap<String, RolePair>, after: &BTreeMap<String, RolePair>) -> Vec<String> {
     words(&go(cluster(before), after))
 }
 

@@ -9,7 +9,7 @@ use crate::{
     testing::{Around, OWN, cluster, owner, reading, spec},
 };
 
-fn wants(connectors: &[&str], users: &[&str], verb: &str) -> Wanted {
+fn wants(connectors: &[&str], users: &[&str], verb: &str) -> WantedPermissions {
     let mut around = Around::default();
     for name in connectors {
         around = around.connector(name, &[]);
@@ -23,18 +23,18 @@ fn wants(connectors: &[&str], users: &[&str], verb: &str) -> Wanted {
     wanted(&spec(&policy), OWN, around.seen())
 }
 
-fn there(wanted: &Wanted) -> Managed {
+fn there(wanted: &WantedPermissions) -> Managed {
     cluster(&pairs(wanted, &owner(), MOST_BYTES))
 }
 
-fn told_of(there: &Managed, after: &Wanted, was_in_force: bool) -> Vec<String> {
+fn told_of(there: &Managed, after: &WantedPermissions, was_in_force: bool) -> Vec<String> {
     let pairs: BTreeMap<_, _> = pairs(after, &owner(), MOST_BYTES);
     let told = of_change(there, after, was_in_force, &pairs.keys().collect());
     let line = |told: &Told| format!("{}: {}", told.event.as_str(), told.note);
     told.iter().map(line).collect()
 }
 
-fn told(before: &Wanted, after: &Wanted) -> Vec<String> {
+fn told(before: &WantedPermissions, after: &WantedPermissions) -> Vec<String> {
     told_of(&there(before), after, false)
 }
 

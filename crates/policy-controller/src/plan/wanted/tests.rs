@@ -122,16 +122,16 @@ fn an_absent_connector_field_is_every_connector() {
 fn standing_of(subjects: &Value) -> (Vec<String>, usize) {
     let policy = spec(&reading(&json!({}), subjects));
     match wanted(&policy, OWN, world().seen()).standing {
-        Standing::Given {
+        StandingPermission::Given {
             holders, unclear, ..
         } => (
             holders.iter().map(ToString::to_string).collect(),
             unclear.len(),
         ),
-        other @ (Standing::None
-        | Standing::Invalid(_)
-        | Standing::TooMany { .. }
-        | Standing::TooManySelectors { .. }) => panic!("{other:?}"),
+        other @ (StandingPermission::None
+        | StandingPermission::Invalid(_)
+        | StandingPermission::TooMany { .. }
+        | StandingPermission::TooManySelectors { .. }) => panic!("{other:?}"),
     }
 }
 
@@ -274,7 +274,7 @@ fn who_is_named_twice_is_named_once() {
     assert_eq!(holders, ["ServiceAccount tools/deployer"]);
 }
 
-fn standing_by(rules: &Value) -> Standing {
+fn standing_by(rules: &Value) -> StandingPermission {
     let mut policy = reading(&json!({}), &json!([{"kind": "User", "name": "u"}]));
     policy["defaultPermission"]["roleTemplate"]["rules"] = rules.clone();
     wanted(&spec(&policy), OWN, world().seen()).standing
@@ -290,7 +290,7 @@ fn a_rule_beyond_what_policies_hand_out_leaves_none_of_them() {
     );
     assert!(matches!(
         standing_by(&json!([good])),
-        Standing::Given { .. }
+        StandingPermission::Given { .. }
     ));
     let ours = || json!(["connectors.alauda.io"]);
     for wrong in [
@@ -320,11 +320,14 @@ fn a_rule_beyond_what_policies_hand_out_leaves_none_of_them() {
     ] {
         let rules = json!([good, wrong]);
         assert!(
-            matches!(standing_by(&rules), Standing::Invalid(_)),
+            matches!(standing_by(&rules), StandingPermission::Invalid(_)),
             "{wrong}"
         );
     }
-    assert_eq!(standing_by(&json!([])), Standing::Invalid(WrongRule::None));
+    assert_eq!(
+        standing_by(&json!([])),
+        StandingPermission::Invalid(WrongRule::None)
+    );
 }
 
 #[test]
@@ -333,7 +336,7 @@ fn access_of_one_named_object_may_be_held_always() {
         "apiGroups": ["connectors.alauda.io"], "verbs": ["*"],
         "resources": ["connectors/apis/v1/pod/devops-ns1/runner"],
     }]);
-    let Standing::Given { rules, .. } = standing_by(&rules) else {
+    let StandingPermission::Given { rules, .. } = standing_by(&rules) else {
         panic!("nothing is given");
     };
     assert_eq!(
@@ -353,7 +356,7 @@ fn a_policy_without_a_standing_permission_wants_none() {
             policy["defaultPermission"] = absent;
         }
         let wanted = wanted(&spec(&policy), OWN, world().seen());
-        assert_eq!(wanted.standing, Standing::None);
+        assert_eq!(wanted.standing, StandingPermission::None);
         assert_eq!(wanted.connectors.len(), 3);
     }
 }
@@ -382,11 +385,14 @@ fn selectors_that_find_too_many_subjects_give_nobody_anything() {
         };
         wanted(&spec, "tools", bounded).standing
     };
-    let Standing::Given { holders, .. } = standing(1000) else {
+    let StandingPermission::Given { holders, .. } = standing(1000) else {
         panic!("nothing is given");
     };
     assert_eq!(holders.len(), 1001);
-    assert_eq!(standing(1001), Standing::TooMany { found: 1001, most });
+    assert_eq!(
+        standing(1001),
+        StandingPermission::TooMany { found: 1001, most }
+    );
 }
 
 #[test]
@@ -403,7 +409,7 @@ fn namespaces_are_selected_by_keys_of_the_installation_alone() {
         namespace_keys: NamespaceKeys::default(),
         ..world().namespace("bare", &[("kubernetes.io/metadata.name", "bare")])
     };
-    let Standing::Given {
+    let StandingPermission::Given {
         holders, unclear, ..
     } = wanted(&policy, OWN, around.seen()).standing
     else {
@@ -424,7 +430,10 @@ fn more_selectors_than_a_policy_may_have_give_nobody_anything() {
         let policy = spec(&reading(&json!({}), &json!(subjects)));
         wanted(&policy, OWN, world().seen()).standing
     };
-    assert!(matches!(standing(0), Standing::Given { .. }));
-    assert!(matches!(standing(16), Standing::Given { .. }));
-    assert_eq!(standing(17), Standing::TooManySelectors { found: 17 });
+    assert!(matches!(standing(0), StandingPermission::Given { .. }));
+    assert!(matches!(standing(16), StandingPermission::Given { .. }));
+    assert_eq!(
+        standing(17),
+        StandingPermission::TooManySelectors { found: 17 }
+    );
 }

@@ -10,7 +10,7 @@ use service_kit::retry::Backoff;
 
 use super::*;
 
-const THREE_TIMES: Policy = Policy {
+const THREE_TIMES: RetryPolicy = RetryPolicy {
     attempts: 3,
     attempt: Duration::from_secs(1),
     total: Duration::from_mins(1),

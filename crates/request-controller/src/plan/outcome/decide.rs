@@ -17,7 +17,7 @@ use connectors_api::{
 };
 use jiff::Timestamp;
 
-use super::{Outcome, PATIENT, again, follow, lapsed_verdict, standing, unusable};
+use super::{PATIENT, RequestOutcome, again, follow, lapsed_verdict, standing, unusable};
 use crate::{
     grant,
     plan::{
@@ -38,7 +38,7 @@ pub(super) struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    pub(super) fn decide(mut self, now: Now) -> Outcome {
+    pub(super) fn decide(mut self, now: Now) -> RequestOutcome {
         let spec = &self.seen.request.spec;
         let pod = &spec.context.object_ref;
         if let Some(problem) = unusable(self.seen) {
@@ -106,7 +106,7 @@ impl Draft<'_> {
     }
 
     /// Pins the connector by its UID when it is first found. Some if it does not exist.
-    fn connector(&mut self, terminating: bool) -> Option<Outcome> {
+    fn connector(&mut self, terminating: bool) -> Option<RequestOutcome> {
         let name = self.seen.request.spec.connector_ref.name.clone();
         let problem = match (&self.seen.connector, &self.status.connector_uid) {
             (Some(seen), Some(pinned)) if seen.uid != *pinned => tell::replaced(&name),
@@ -140,7 +140,7 @@ impl Draft<'_> {
         })
     }
 
-    fn policies(mut self, now: Now, terminating: bool) -> Outcome {
+    fn policies(mut self, now: Now, terminating: bool) -> RequestOutcome {
         let may_grant = self.seen.config.enabled && !terminating;
         let at = Moment {
             seen: self.seen,
@@ -210,7 +210,7 @@ impl Draft<'_> {
         }
     }
 
-    fn in_force(mut self) -> Outcome {
+    fn in_force(mut self) -> RequestOutcome {
         self.conditions
             .is_true(AccessPolicyMatched::AccessPolicyMatched, "");
         self.conditions
@@ -224,7 +224,7 @@ impl Draft<'_> {
         self.done(None)
     }
 
-    fn writing(mut self, followed: &[Followed]) -> Outcome {
+    fn writing(mut self, followed: &[Followed]) -> RequestOutcome {
         self.conditions
             .is_true(AccessPolicyMatched::AccessPolicyMatched, "");
         self.conditions
@@ -260,7 +260,7 @@ impl Draft<'_> {
             .map_or_else(|| tell::WRITING.to_owned(), |it| it.message.clone())
     }
 
-    fn waiting(mut self, followed: &[Followed], terminating: bool) -> Outcome {
+    fn waiting(mut self, followed: &[Followed], terminating: bool) -> RequestOutcome {
         use Waiting::{Decision, Leave, Look, Repair};
         self.conditions
             .is_true(AccessPolicyMatched::AccessPolicyMatched, "");
@@ -291,13 +291,13 @@ impl Draft<'_> {
             None => tell::awaited_at_pod(followed),
         };
         let (ready, message) = barred.unwrap_or((ready, message));
-        Outcome {
+        RequestOutcome {
             at_pod,
             ..self.pending(ready, message, None)
         }
     }
 
-    fn rejected(mut self, followed: &[Followed]) -> Outcome {
+    fn rejected(mut self, followed: &[Followed]) -> RequestOutcome {
         let ended = |reason: Ready| {
             let is = |it: &&Followed| it.standing == Standing::Ended(reason);
             followed.iter().find(is)
@@ -319,14 +319,14 @@ impl Draft<'_> {
             .is_false(AccessCheckReady::AccessCheckRejected, message.clone());
         let is_of_a_run = decided.is_some_and(|it| it.entry.check_refs.iter().any(closes_a_run));
         let message = tell::for_good(&self.seen.request, &message, is_of_a_run);
-        Outcome {
+        RequestOutcome {
             at_pod: at_pod(decided),
             ..self.end(Phase::Rejected, reason, message)
         }
     }
 
     /// The last grant of the request has ended.
-    fn lapsed(mut self, followed: &[Followed]) -> Outcome {
+    fn lapsed(mut self, followed: &[Followed]) -> RequestOutcome {
         let ended_at = |it: &&Followed| it.entry.grant.as_ref().and_then(|grant| grant.ended_at);
         let last = followed
             .iter()
@@ -350,13 +350,13 @@ impl Draft<'_> {
         self.conditions.keep(Is::AccessPolicyMatched);
         self.conditions
             .is_false(lapsed_verdict(self.seen), message.clone());
-        Outcome {
+        RequestOutcome {
             at_pod: at_pod(last),
             ..self.revoked(reason, message)
         }
     }
 
-    fn revoked(mut self, reason: Ready, message: String) -> Outcome {
+    fn revoked(mut self, reason: Ready, message: String) -> RequestOutcome {
         self.conditions.is_false(
             AccessPermissionSync::AccessPermissionRevoked,
             message.clone(),
@@ -365,7 +365,7 @@ impl Draft<'_> {
     }
 
     /// A normal end: of the pod, or of the wait. Nothing is revoked if nothing was granted.
-    fn over(mut self, reason: Ready, message: String) -> Outcome {
+    fn over(mut self, reason: Ready, message: String) -> RequestOutcome {
         self.conditions
             .is_unknown(Is::AccessCheckReady, tell::NOT_FOLLOWED);
         if self.may_have_held() {
@@ -376,7 +376,7 @@ impl Draft<'_> {
     }
 
     /// The request is invalid. Its grants, if any, are revoked.
-    fn refused(self, reason: Ready, message: String) -> Outcome {
+    fn refused(self, reason: Ready, message: String) -> RequestOutcome {
         if self.was_granted() {
             self.revoked(reason, message)
         } else {
@@ -385,7 +385,7 @@ impl Draft<'_> {
     }
 
     /// The final status. Conditions that were not judged this time stay as last known.
-    fn end(mut self, phase: Phase, reason: Ready, message: String) -> Outcome {
+    fn end(mut self, phase: Phase, reason: Ready, message: String) -> RequestOutcome {
         let now = self.now;
         for entry in &mut self.status.policies {
             let is_open = entry
@@ -403,20 +403,25 @@ impl Draft<'_> {
         self.status.expires_at = None;
         self.conditions.keep_the_rest();
         self.status.conditions = self.conditions.finish();
-        Outcome::plain(self.status)
+        RequestOutcome::plain(self.status)
     }
 
-    fn pending(mut self, reason: Ready, message: String, again: Option<Duration>) -> Outcome {
+    fn pending(
+        mut self,
+        reason: Ready,
+        message: String,
+        again: Option<Duration>,
+    ) -> RequestOutcome {
         self.status.phase = Some(Phase::Pending);
         self.conditions.is_false(reason, message);
         self.done(again)
     }
 
-    fn done(mut self, again: Option<Duration>) -> Outcome {
+    fn done(mut self, again: Option<Duration>) -> RequestOutcome {
         self.status.conditions = self.conditions.finish();
-        Outcome {
+        RequestOutcome {
             again,
-            ..Outcome::plain(self.status)
+            ..RequestOutcome::plain(self.status)
         }
     }
 }

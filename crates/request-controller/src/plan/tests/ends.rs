@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::scene::{Scene, answer, line, objects};
 use crate::plan::{Action, conditions};
-use crate::seen::{GrantKind, Held, Judged, PodSeen};
+use crate::seen::{EvidenceState, GrantKind, Judged, PodSeen};
 use crate::{grant, selection::Trouble};
 
 #[test]
@@ -55,7 +55,7 @@ fn of_several_that_lapse_one_that_does_not_pass_is_told() {
         .policy("p", Passed)
         .policy("q", Passed)
         .carried_out();
-    let lapsed = |verdict| Held::Lapsed {
+    let lapsed = |verdict| EvidenceState::Lapsed {
         check: None,
         verdict,
         message: String::new(),

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::scene::{Scene, answer, line};
 use crate::evidence::{ListRoom, MOST_OBJECTS, listable};
-use crate::seen::{Answer, CheckSeen, Judged, LeftOut};
+use crate::seen::{CheckSeen, Judged, LeftOut, PolicyAnswer};
 
 /// A request whose check was awaited longer than the policy allows.
 fn late() -> Scene {
@@ -29,7 +29,7 @@ fn late() -> Scene {
 }
 
 /// A check of that name with so many objects that all say the same.
-fn check(name: &str, match_: Match, answer: &Answer, objects: usize) -> CheckSeen {
+fn check(name: &str, match_: Match, answer: &PolicyAnswer, objects: usize) -> CheckSeen {
     let mut check = answer.checks[0].clone();
     let object = check.objects.remove(0);
     check.objects = (0..objects)
@@ -240,7 +240,7 @@ fn a_refusal_is_recorded_whatever_the_size_of_the_policies_that_refused() {
 }
 
 /// Answers of one check of each kind, with more and with fewer objects than are listed.
-fn long_answers() -> Vec<Answer> {
+fn long_answers() -> Vec<PolicyAnswer> {
     let mut answers = Vec::new();
     for verdict in [Passed, Pending, Rejected, Failed] {
         for (all, any) in [(1, 1), (512, 0), (500, 600), (600, 600), (0, 2000)] {
@@ -261,7 +261,7 @@ fn long_answers() -> Vec<Answer> {
 #[test]
 fn a_status_is_the_same_whether_an_answer_keeps_what_it_does_not_list() {
     for said in long_answers() {
-        let planned = |said: Answer| {
+        let planned = |said: PolicyAnswer| {
             let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
             (scene.planned(), scene.plan().actions.len())
         };
@@ -282,7 +282,7 @@ fn no_more_objects_of_an_answer_are_kept_than_a_status_lists() {
         }
         let (verdict, all) = (said.verdict, said.clone());
         let kept = listable(said, ListRoom::shared_by(64));
-        let objects = |it: &Answer| it.checks.iter().flat_map(|it| &it.objects).count();
+        let objects = |it: &PolicyAnswer| it.checks.iter().flat_map(|it| &it.objects).count();
         let left_out = kept.checks.iter().map(|it| it.left_out);
         let left_out: usize = left_out.map(|it| it.passed + it.others).sum();
         assert_eq!(objects(&kept) + left_out, objects(&all));
@@ -301,7 +301,7 @@ fn a_grant_never_rests_on_an_object_that_is_not_kept() {
         others: 0,
     };
     said.checks[0].left_out = left_out;
-    let granted = |said: &Answer| {
+    let granted = |said: &PolicyAnswer| {
         let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said.clone()));
         !scene.plan().actions.is_empty()
     };

@@ -12,9 +12,9 @@ use super::scene::{Scene, answer, line};
 use crate::grant::Grant;
 use crate::plan::{
     Action, NotOurs, conditions, granted, not_written,
-    tell::{About, Told},
+    tell::{EventObject, Told},
 };
-use crate::seen::{GrantKind, Held, Judged};
+use crate::seen::{EvidenceState, GrantKind, Judged};
 
 #[test]
 fn what_was_granted_is_frozen() {
@@ -87,7 +87,7 @@ fn policies_lapse_one_by_one_and_the_request_with_the_last() {
     assert_eq!(both.seen.grants.len(), 4);
     assert!(both.plan().is_idle());
     assert!(!Scene::new().policy("p", Passed).plan().ends);
-    let lapsed = Held::Lapsed {
+    let lapsed = EvidenceState::Lapsed {
         check: None,
         verdict: Failed,
         message: String::new(),
@@ -142,8 +142,8 @@ fn grants(actions: &[Action]) -> Vec<Grant> {
 /// The policies that events are about.
 fn told_of_policies(events: &[Told]) -> Vec<&str> {
     let policies = events.iter().filter_map(|it| match &it.about {
-        About::Policy { name, .. } => Some(name.as_str()),
-        About::Request | About::Pod => None,
+        EventObject::Policy { name, .. } => Some(name.as_str()),
+        EventObject::Request | EventObject::Pod => None,
     });
     policies.collect()
 }
@@ -279,7 +279,7 @@ fn what_ends_on_reads_too_old_to_grant_on_ends_at_once_and_the_rest_is_looked_at
             }
         })
     };
-    let lapsed = Held::Lapsed {
+    let lapsed = EvidenceState::Lapsed {
         check: None,
         verdict: Pending,
         message: "no more".to_owned(),

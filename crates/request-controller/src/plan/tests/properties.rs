@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::scene::{Scene, answer};
 use crate::seen::{
-    ConnectorSeen, Freshness, Held, Judged, PodFacts, PodSeen, StandingSeen, TupleSeen,
+    ConnectorSeen, EvidenceState, Freshness, Judged, PodFacts, PodSeen, StandingSeen, TupleSeen,
 };
 use crate::{grant, plan::Action};
 
@@ -19,7 +19,7 @@ enum Step {
     Pod(PodSeen),
     Connector(Option<&'static str>),
     Says(Vec<Judged>),
-    Held(Held),
+    Held(EvidenceState),
     PolicyGone,
     Again(Option<Judged>),
     Switch(bool),
@@ -39,13 +39,13 @@ fn judged() -> impl Strategy<Value = Judged> {
     ]
 }
 
-fn held() -> impl Strategy<Value = Held> {
-    let lapsed = select(AccessCheckReady::ALL).prop_map(|verdict| Held::Lapsed {
+fn held() -> impl Strategy<Value = EvidenceState> {
+    let lapsed = select(AccessCheckReady::ALL).prop_map(|verdict| EvidenceState::Lapsed {
         check: None,
         verdict,
         message: "changed".to_owned(),
     });
-    prop_oneof![3 => Just(Held::Holds), 1 => Just(Held::Unknown), 1 => lapsed]
+    prop_oneof![3 => Just(EvidenceState::Holds), 1 => Just(EvidenceState::Unknown), 1 => lapsed]
 }
 
 fn pods() -> impl Strategy<Value = PodSeen> {

@@ -11,14 +11,14 @@ use serde_json::json;
 use super::scene::{Scene, answer, line};
 use crate::plan::{
     Action,
-    tell::{About, Kind},
+    tell::{EventObject, ToldKind},
 };
-use crate::seen::{Held, Judged, PodSeen};
+use crate::seen::{EvidenceState, Judged, PodSeen};
 
 const FOUND: &str = "pod:T:UnCompleted connector:T:Resolved";
 
-fn lapsed() -> Held {
-    Held::Lapsed {
+fn lapsed() -> EvidenceState {
+    EvidenceState::Lapsed {
         check: None,
         verdict: Failed,
         message: "check approval: expired".to_owned(),
@@ -338,7 +338,7 @@ fn the_switch_does_not_hold_up_revocation() {
 
 #[test]
 fn what_nobody_can_be_asked_about_stays_and_is_asked_again() {
-    let scene = Scene::granted().held(&Held::Unknown);
+    let scene = Scene::granted().held(&EvidenceState::Unknown);
     assert!(scene.plan().is_idle());
     assert!(scene.plan().requeue.is_some());
     assert!(Scene::granted().plan().requeue.is_none());
@@ -484,29 +484,29 @@ fn a_request_that_is_being_deleted_keeps_nothing_and_is_told_nothing() {
 
 #[test]
 fn each_change_is_told_once() {
-    let kinds = |events: &[crate::plan::Told]| -> Vec<Kind> {
-        let request = events.iter().filter(|it| it.about == About::Request);
+    let kinds = |events: &[crate::plan::Told]| -> Vec<ToldKind> {
+        let request = events.iter().filter(|it| it.about == EventObject::Request);
         request.map(|it| it.kind).collect()
     };
     let scene = Scene::new().policy("p", Pending);
-    assert_eq!(kinds(&scene.plan().events), [Kind::AccessPending]);
+    assert_eq!(kinds(&scene.plan().events), [ToldKind::AccessPending]);
     assert!(scene.carried_out().plan().events.is_empty());
     let rejected = Scene::new().policy("p", Rejected);
-    assert_eq!(kinds(&rejected.plan().events), [Kind::AccessRejected]);
+    assert_eq!(kinds(&rejected.plan().events), [ToldKind::AccessRejected]);
     let lapsed = Scene::granted().held(&lapsed());
     let events = lapsed.plan().events;
-    assert_eq!(kinds(&events), [Kind::AccessRevoked]);
+    assert_eq!(kinds(&events), [ToldKind::AccessRevoked]);
     assert!(
         events
             .iter()
-            .any(|it| matches!(&it.about, About::Policy { name, .. } if name == "p"))
+            .any(|it| matches!(&it.about, EventObject::Policy { name, .. } if name == "p"))
     );
 }
 
 /// What the pod is told, and what the request's own namespace is told.
 fn told(scene: &Scene) -> (Vec<crate::plan::Told>, Vec<crate::plan::Told>) {
     let events = scene.plan().events.into_iter();
-    events.partition(|it| it.about == About::Pod)
+    events.partition(|it| it.about == EventObject::Pod)
 }
 
 #[test]
@@ -604,7 +604,8 @@ fn the_end_of_the_pod_is_told_once_on_the_pod_and_once_on_the_request_and_warns_
                 .into_iter()
                 .map(|it| (it.about, it.kind, it.kind.is_warning()))
                 .collect();
-            let expected = [About::Request, About::Pod].map(|it| (it, Kind::AccessEnded, false));
+            let expected = [EventObject::Request, EventObject::Pod]
+                .map(|it| (it, ToldKind::AccessEnded, false));
             assert_eq!(told, expected);
             assert!(ended.carried_out().plan().events.is_empty());
         }
@@ -643,7 +644,7 @@ fn an_access_that_ends_before_its_pod_is_a_warning() {
         assert!(!events.is_empty());
         for told in events {
             assert!(
-                told.kind == Kind::AccessRevoked && told.kind.is_warning(),
+                told.kind == ToldKind::AccessRevoked && told.kind.is_warning(),
                 "{told:?}"
             );
         }

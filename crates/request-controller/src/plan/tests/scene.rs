@@ -18,9 +18,9 @@ use tokio::time::Instant;
 use crate::grant;
 use crate::plan::{Action, Plan, Terms, conditions, finished, granted, plan};
 use crate::seen::{
-    Answer, CheckSeen, ConnectorSeen, Freshness, FrozenSeen, GrantKind, Held, Judged, LeftOut,
-    Managed, ManagedObject, ObjectSeen, Observed, PodFacts, PodSeen, PolicySeen, StandingSeen,
-    TupleSeen,
+    CheckSeen, ConnectorSeen, EvidenceState, Freshness, FrozenSeen, GrantKind, Judged, LeftOut,
+    Managed, ManagedObject, ObjectSeen, Observed, PodFacts, PodSeen, PolicyAnswer, PolicySeen,
+    StandingSeen, TupleSeen,
 };
 use service_kit::clock::Now;
 
@@ -78,7 +78,7 @@ pub(super) fn policy_object(name: &str, limits: &Value) -> AccessPolicy {
 }
 
 /// What the one check of a policy says.
-pub(super) fn answer(verdict: AccessCheckReady) -> Answer {
+pub(super) fn answer(verdict: AccessCheckReady) -> PolicyAnswer {
     let state = match verdict {
         AccessCheckReady::AccessCheckPassed => "approved",
         AccessCheckReady::AccessCheckRejected => "rejected",
@@ -103,7 +103,7 @@ pub(super) fn answer(verdict: AccessCheckReady) -> Answer {
         run_creator: None,
     };
     let passed = verdict == AccessCheckReady::AccessCheckPassed;
-    Answer {
+    PolicyAnswer {
         verdict,
         checks: vec![CheckSeen {
             name: "approval".to_owned(),
@@ -290,7 +290,7 @@ impl Scene {
     }
 
     /// What is known about the evidence from now on.
-    pub(super) fn held(self, held: &Held) -> Self {
+    pub(super) fn held(self, held: &EvidenceState) -> Self {
         self.with(|seen| seen.frozen.iter_mut().for_each(|it| it.held = held.clone()))
     }
 }
@@ -309,7 +309,7 @@ fn frozen(request: &AccessRequest, before: &Observed) -> Vec<FrozenSeen> {
             known.unwrap_or(FrozenSeen {
                 uid: uid.to_owned(),
                 exists: true,
-                held: Held::Holds,
+                held: EvidenceState::Holds,
                 again: None,
                 changed: false,
             })

@@ -18,10 +18,10 @@ use evaluation_api::{
 use serde_json::{Value, json};
 
 use super::scene::{RESOURCE, Scene, policy_object, request};
-use crate::seen::Held;
+use crate::seen::EvidenceState;
 use crate::{
-    selection::{self, Candidates, Found, Selection, Trouble, Wanted},
-    verdict::{self, Looked},
+    selection::{self, CheckCandidates, FoundCandidates, Selection, Trouble, WantedObjects},
+    verdict::{self, EvidenceLook},
 };
 
 fn pod() -> Value {
@@ -30,11 +30,11 @@ fn pod() -> Value {
     }})
 }
 
-fn wanted() -> Vec<Wanted> {
+fn wanted() -> Vec<WantedObjects> {
     looked_for(policy_object("p", &json!({})))
 }
 
-fn looked_for(policy: AccessPolicy) -> Vec<Wanted> {
+fn looked_for(policy: AccessPolicy) -> Vec<WantedObjects> {
     selection::wanted(
         &CompiledPolicy::of(policy, None),
         &pod(),
@@ -77,13 +77,13 @@ fn said(verdict: AccessCheckReady, objects: &[AccessCheckReady]) -> EvaluateChec
 }
 
 /// Objects that were read, and perhaps one that was not.
-fn candidates(names: &[&str], is_unread: bool) -> Candidates {
+fn candidates(names: &[&str], is_unread: bool) -> CheckCandidates {
     let unread = is_unread.then(|| (Trouble::ObjectUnreadable, "it is large".to_owned()));
     let texts = names.iter().map(|it| text(it)).collect();
-    Candidates { texts, unread }
+    CheckCandidates { texts, unread }
 }
 
-fn verdict(found: Found, said: Option<&EvaluateChecksResponse>) -> AccessCheckReady {
+fn verdict(found: FoundCandidates, said: Option<&EvaluateChecksResponse>) -> AccessCheckReady {
     verdict::answer(&request(), &wanted(), &[found], said).verdict
 }
 
@@ -254,7 +254,11 @@ fn entry(match_: &str, latch: Latch, objects: usize) -> MatchedPolicy {
 #[test]
 fn what_counts_after_the_grant() {
     use Latch::{Auto, Once, WhileHolds};
-    let (here, gone, unknown) = (Looked::There, Looked::Gone, Looked::Unknown);
+    let (here, gone, unknown) = (
+        EvidenceLook::There,
+        EvidenceLook::Gone,
+        EvidenceLook::Unknown,
+    );
     let (holds, lapses, unsure) = ("holds", "lapses", "unsure");
     for (match_, latch, looked, answer, expected) in [
         ("All", Auto, vec![&here], Some(Passed), holds),
@@ -289,9 +293,9 @@ fn what_counts_after_the_grant() {
             .collect();
         let said = answer.map(|verdict| said(verdict, &[]));
         let held = match verdict::held(&entry, &by_uid, said.as_ref()) {
-            Held::Holds => holds,
-            Held::Lapsed { .. } => lapses,
-            Held::Unknown => unsure,
+            EvidenceState::Holds => holds,
+            EvidenceState::Lapsed { .. } => lapses,
+            EvidenceState::Unknown => unsure,
         };
         assert_eq!(held, expected, "{match_} {latch:?} {looked:?} {answer:?}");
     }
@@ -300,17 +304,17 @@ fn what_counts_after_the_grant() {
 #[test]
 fn a_check_that_was_left_out_or_whose_evidence_cannot_be_read_lapses() {
     let entry = entry("All", Latch::Auto, 1);
-    let looked = BTreeMap::from([("uid-0".to_owned(), Looked::There)]);
+    let looked = BTreeMap::from([("uid-0".to_owned(), EvidenceLook::There)]);
     let empty = EvaluateChecksResponse::default();
     assert!(matches!(
         verdict::held(&entry, &looked, Some(&empty)),
-        Held::Lapsed { .. }
+        EvidenceState::Lapsed { .. }
     ));
     let mut broken = entry;
     broken.policy.0.remove("spec");
     assert!(matches!(
         verdict::held(&broken, &looked, Some(&said(Passed, &[]))),
-        Held::Lapsed { .. }
+        EvidenceState::Lapsed { .. }
     ));
     assert!(verdict::to_look_at(&broken).is_none());
 }
@@ -340,9 +344,9 @@ fn what_had_to_hold_only_once_is_not_looked_at_again() {
 fn a_check_that_stopped_holding_ends_the_grant_whatever_is_known_of_the_others() {
     let names = ["a", "b", "c"];
     let states = [
-        (Looked::There, Passed),
-        (Looked::Unknown, Passed),
-        (Looked::There, Pending),
+        (EvidenceLook::There, Passed),
+        (EvidenceLook::Unknown, Passed),
+        (EvidenceLook::There, Pending),
     ];
     let one = entry("All", Latch::Auto, 1);
     let mut entry = one.clone();
@@ -383,11 +387,14 @@ fn a_check_that_stopped_holding_ends_the_grant_whatever_is_known_of_the_others()
             .collect();
         let held = verdict::held(&entry, &looked, Some(&said));
         if of.iter().any(|it| it.1 == Pending) {
-            assert!(matches!(held, Held::Lapsed { .. }), "{of:?}: {held:?}");
-        } else if of.iter().any(|it| it.0 == Looked::Unknown) {
-            assert_eq!(held, Held::Unknown, "{of:?}");
+            assert!(
+                matches!(held, EvidenceState::Lapsed { .. }),
+                "{of:?}: {held:?}"
+            );
+        } else if of.iter().any(|it| it.0 == EvidenceLook::Unknown) {
+            assert_eq!(held, EvidenceState::Unknown, "{of:?}");
         } else {
-            assert_eq!(held, Held::Holds, "{of:?}");
+            assert_eq!(held, EvidenceState::Holds, "{of:?}");
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     grant,
     plan::{
         Action, conditions,
-        tell::{About, Kind},
+        tell::{EventObject, ToldKind},
     },
     seen::{Freshness, Judged, OLDEST, PodSeen, StandingSeen},
 };
@@ -253,7 +253,8 @@ fn its_end_is_told_once_without_a_warning_and_says_nothing_of_policies_elsewhere
         .iter()
         .map(|it| (it.about.clone(), it.kind, it.kind.is_warning()))
         .collect();
-    let expected = [About::Request, About::Pod].map(|it| (it, Kind::AccessEnded, false));
+    let expected =
+        [EventObject::Request, EventObject::Pod].map(|it| (it, ToldKind::AccessEnded, false));
     assert_eq!(told, expected);
     assert_eq!(
         events[0].note,

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::scene::{Scene, answer, policy_object, request};
 use crate::plan::{conditions, finished, tell};
-use crate::seen::{Held, Judged, Miss, NearMiss};
+use crate::seen::{EvidenceState, Judged, Miss, NearMiss};
 use crate::{evidence::shortened, snapshot};
 
 #[test]
@@ -60,13 +60,13 @@ fn each_reason_has_its_sentence() {
 #[test]
 fn events_have_the_reasons_that_the_documentation_lists() {
     let told = [
-        (tell::Kind::AccessPending, "AccessPending", false),
-        (tell::Kind::AccessGranted, "AccessGranted", false),
-        (tell::Kind::AccessRevoked, "AccessRevoked", true),
-        (tell::Kind::AccessEnded, "AccessEnded", false),
-        (tell::Kind::AccessRejected, "AccessRejected", true),
-        (tell::Kind::AccessInvalid, "AccessInvalid", true),
-        (tell::Kind::AccessReset, "AccessReset", false),
+        (tell::ToldKind::AccessPending, "AccessPending", false),
+        (tell::ToldKind::AccessGranted, "AccessGranted", false),
+        (tell::ToldKind::AccessRevoked, "AccessRevoked", true),
+        (tell::ToldKind::AccessEnded, "AccessEnded", false),
+        (tell::ToldKind::AccessRejected, "AccessRejected", true),
+        (tell::ToldKind::AccessInvalid, "AccessInvalid", true),
+        (tell::ToldKind::AccessReset, "AccessReset", false),
     ];
     for (kind, reason, is_warning) in told {
         assert_eq!((kind.as_str(), kind.is_warning()), (reason, is_warning));
@@ -79,7 +79,7 @@ fn what_is_awaited_is_told_when_it_becomes_something_else_and_not_again() {
     assert!(waits.plan().events.is_empty());
     let awaited = waits.policy("p", Pending);
     let events = awaited.plan().events;
-    assert_eq!(events[0].kind, tell::Kind::AccessPending);
+    assert_eq!(events[0].kind, tell::ToldKind::AccessPending);
     assert!(awaited.carried_out().plan().events.is_empty());
 }
 
@@ -87,7 +87,7 @@ fn what_is_awaited_is_told_when_it_becomes_something_else_and_not_again() {
 fn note(scene: &Scene) -> String {
     let plan = scene.clone().elsewhere().plan();
     let told = plan.events.into_iter().chain(plan.wait);
-    let mut pods = told.filter(|it| it.about == tell::About::Pod);
+    let mut pods = told.filter(|it| it.about == tell::EventObject::Pod);
     let note = pods.next().unwrap().note;
     assert_eq!(pods.next(), None);
     note
@@ -118,7 +118,7 @@ fn a_pod_elsewhere_learns_what_became_of_its_request_and_whom_to_ask() {
         note(&late),
         format!("connector tools/harbor: access was refused: what it says; {whom}")
     );
-    let lapsed = Scene::granted().held(&Held::Lapsed {
+    let lapsed = Scene::granted().held(&EvidenceState::Lapsed {
         check: Some("approval".to_owned()),
         verdict: Pending,
         message: "SignOff s is pending".to_owned(),
@@ -441,8 +441,8 @@ fn a_pod_beside_its_request_is_told_when_it_waits_for_something_else() {
         .into_iter()
         .map(|it| (it.about, it.kind))
         .collect();
-    let expected = [tell::About::Request, tell::About::Pod];
-    assert_eq!(told, expected.map(|it| (it, tell::Kind::AccessPending)));
+    let expected = [tell::EventObject::Request, tell::EventObject::Pod];
+    assert_eq!(told, expected.map(|it| (it, tell::ToldKind::AccessPending)));
     assert!(next.carried_out().plan().events.is_empty());
     assert_eq!(next.plan().wait, None);
 }
@@ -463,7 +463,7 @@ fn a_pod_elsewhere_is_told_when_it_waits_for_something_else_though_no_status_say
     let wait = next.wait.unwrap();
     assert_eq!(
         (wait.about, wait.kind, wait.why),
-        (tell::About::Pod, tell::Kind::AccessPending, None)
+        (tell::EventObject::Pod, tell::ToldKind::AccessPending, None)
     );
     assert!(wait.note.contains("SignOff s is pending"), "{}", wait.note);
     // While what passed is written, nothing is awaited.

@@ -17,7 +17,7 @@ use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::O
 use kube::{Client, client::Body, core::ApiResource};
 use serde_json::{Value, json};
 use service_kit::{
-    retry::{Backoff, Policy},
+    retry::{Backoff, RetryPolicy},
     watches::{Parse, Unreadable},
 };
 use tokio::time::Duration;
@@ -383,7 +383,7 @@ fn failing(cluster: &Cluster, path: &'static str) -> Client {
     Client::new(service, "default")
 }
 
-const ONCE: Policy = Policy {
+const ONCE: RetryPolicy = RetryPolicy {
     attempts: 1,
     attempt: Duration::from_secs(3),
     total: Duration::from_secs(3),

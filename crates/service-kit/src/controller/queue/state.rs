@@ -28,7 +28,7 @@ pub(super) const REMEMBERED: usize = 4096;
 type Timer = (Instant, u64);
 
 /// What the lock of a queue guards.
-pub(super) struct State<J> {
+pub(super) struct QueueState<J> {
     open: [bool; 2],
     /// By urgency. A job whose urgency changed stays in the other line as well, until its turn there.
     pub(super) lines: [FairLine<Tenants, J>; 2],
@@ -43,7 +43,7 @@ pub(super) struct State<J> {
     /// By urgency: an urgent job must not wait for a free worker of the other line.
     pub(super) timer_of: HashMap<J, [Option<Timer>; 2]>,
     failures: HashMap<J, Failure>,
-    pub(super) changes: HashMap<J, Changes>,
+    pub(super) changes: HashMap<J, ChangeCounts>,
     next: u64,
 }
 
@@ -56,7 +56,7 @@ struct Running {
 }
 
 /// How often looks changed something.
-pub(super) struct Changes {
+pub(super) struct ChangeCounts {
     count: u32,
     last: Instant,
 }
@@ -83,7 +83,7 @@ impl Failure {
     }
 }
 
-impl<J: Clone + Eq + Hash> State<J> {
+impl<J: Clone + Eq + Hash> QueueState<J> {
     /// A state in which no worker may take anything.
     pub(super) fn closed(shares: Shares) -> Self {
         let most = match shares {
@@ -143,12 +143,12 @@ impl<J: Clone + Eq + Hash> State<J> {
 
     pub(super) fn changed(&mut self, job: &J) {
         let now = Instant::now();
-        let is_calm = |it: &Changes| now >= it.last + CALM;
+        let is_calm = |it: &ChangeCounts| now >= it.last + CALM;
         if self.changes.len() >= REMEMBERED {
             self.changes.retain(|_, it| !is_calm(it));
         }
         let changes = self.changes.entry(job.clone());
-        let changes = changes.or_insert(Changes {
+        let changes = changes.or_insert(ChangeCounts {
             count: 0,
             last: now,
         });
@@ -179,7 +179,7 @@ impl<J: Clone + Eq + Hash> State<J> {
     }
 
     pub(super) fn census(&self) -> Vec<usize> {
-        let State {
+        let QueueState {
             open: _,
             lines,
             shares: _,

@@ -5,7 +5,7 @@ use futures::stream;
 use super::*;
 use crate::{
     readiness::Readiness,
-    shutdown::{Outcome, Signal, Tasks},
+    shutdown::{ProcessEnd, Signal, Tasks},
 };
 
 fn leads_for(seconds: u32) -> Leadership {
@@ -82,7 +82,7 @@ async fn no_two_lead_whenever_somebody_deletes_the_record() {
 async fn the_lease_is_given_back_when_the_last_worker_has_ended_and_held_until_then() {
     let server = Server::default();
     let (client, _) = server.client();
-    let election = Election::new(client, "ns", "controller", "first", Terms::default());
+    let election = Election::new(client, "ns", "controller", "first", LeaseTerms::default());
     let leadership = election.leadership();
     let mut tasks = Tasks::new();
     let workers = [0, 3, 25].map(|lingers| {
@@ -109,7 +109,7 @@ async fn the_lease_is_given_back_when_the_last_worker_has_ended_and_held_until_t
         assert!(leadership.borrow().is_leader());
         assert_eq!(server.holder().as_deref(), Some("first"));
     }
-    assert_eq!(ended.await.unwrap(), Outcome::Drained);
+    assert_eq!(ended.await.unwrap(), ProcessEnd::Drained);
     assert!(!leadership.borrow().is_leader());
     assert_eq!(server.holder(), None);
 }

@@ -28,11 +28,11 @@ fn pod() -> PodFacts {
     }
 }
 
-fn plugin(node: &str) -> Creator {
-    Creator::NodePlugin(Some(node.to_owned()))
+fn plugin(node: &str) -> RequestCreator {
+    RequestCreator::NodePlugin(Some(node.to_owned()))
 }
 
-fn said(spec: &AccessRequestSpec, creator: &Creator, seen: &Seen) -> Vec<String> {
+fn said(spec: &AccessRequestSpec, creator: &RequestCreator, seen: &Seen) -> Vec<String> {
     let problems = of_the_pod(spec, creator, seen);
     problems.iter().map(ToString::to_string).collect()
 }
@@ -40,7 +40,7 @@ fn said(spec: &AccessRequestSpec, creator: &Creator, seen: &Seen) -> Vec<String>
 #[test]
 fn admits_a_running_pod_that_is_what_the_request_says() {
     let seen = Seen::Found(pod());
-    for creator in [Creator::Other, plugin("n1")] {
+    for creator in [RequestCreator::Other, plugin("n1")] {
         assert_eq!(said(&spec(|_| ()), &creator, &seen), Vec::<String>::new());
     }
     assert_eq!(of_itself(&spec(|_| ()), NAMESPACE), []);
@@ -71,7 +71,7 @@ fn denies_when_the_pod_is_not_what_the_request_says() {
     for (change, expected) in cases {
         let mut pod = pod();
         change(&mut pod);
-        for creator in [Creator::Other, plugin("n1")] {
+        for creator in [RequestCreator::Other, plugin("n1")] {
             assert_eq!(
                 said(&spec(|_| ()), &creator, &Seen::Found(pod.clone())),
                 [expected]
@@ -90,7 +90,7 @@ fn denies_when_no_uid_was_filled_in() {
     let empty = spec(|spec| spec["context"]["objectRef"]["uid"] = json!(""));
     for spec in [without, empty] {
         let expected = ["spec.context.objectRef.uid: required"];
-        assert_eq!(said(&spec, &Creator::Other, &seen), expected);
+        assert_eq!(said(&spec, &RequestCreator::Other, &seen), expected);
     }
 }
 
@@ -106,7 +106,7 @@ fn denies_a_node_plugin_for_a_pod_that_is_not_on_its_node() {
     let seen = Seen::Found(unscheduled);
     assert_eq!(said(&spec(|_| ()), &plugin("n1"), &seen), expected);
     assert_eq!(
-        said(&spec(|_| ()), &Creator::Other, &seen),
+        said(&spec(|_| ()), &RequestCreator::Other, &seen),
         Vec::<String>::new()
     );
 }
@@ -116,7 +116,7 @@ fn denies_a_node_plugin_that_does_not_prove_its_node() {
     let expected = ["the node plugin does not prove which node it is on"];
     let seen = Seen::Found(pod());
     assert_eq!(
-        said(&spec(|_| ()), &Creator::NodePlugin(None), &seen),
+        said(&spec(|_| ()), &RequestCreator::NodePlugin(None), &seen),
         expected
     );
     let unscheduled = Seen::Found(PodFacts {
@@ -124,7 +124,11 @@ fn denies_a_node_plugin_that_does_not_prove_its_node() {
         ..pod()
     });
     assert_eq!(
-        said(&spec(|_| ()), &Creator::NodePlugin(None), &unscheduled),
+        said(
+            &spec(|_| ()),
+            &RequestCreator::NodePlugin(None),
+            &unscheduled
+        ),
         expected
     );
 }
@@ -132,19 +136,22 @@ fn denies_a_node_plugin_that_does_not_prove_its_node() {
 #[test]
 fn says_one_thing_only_to_somebody_who_may_not_get_the_pod() {
     let hidden = ["spec.context.objectRef: there is no such pod, or you may not get it"];
-    assert_eq!(said(&spec(|_| ()), &Creator::Other, &Seen::Hidden), hidden);
+    assert_eq!(
+        said(&spec(|_| ()), &RequestCreator::Other, &Seen::Hidden),
+        hidden
+    );
 }
 
 #[test]
 fn denies_what_is_missing_or_not_known() {
     let missing = ["spec.context.objectRef: there is no pod team/build-1"];
     assert_eq!(
-        said(&spec(|_| ()), &Creator::Other, &Seen::Missing),
+        said(&spec(|_| ()), &RequestCreator::Other, &Seen::Missing),
         missing
     );
     let unknown = ["spec.context.objectRef: the pod cannot be looked up now; try again"];
     assert_eq!(
-        said(&spec(|_| ()), &Creator::Other, &Seen::NoAnswer),
+        said(&spec(|_| ()), &RequestCreator::Other, &Seen::NoAnswer),
         unknown
     );
 }
@@ -209,18 +216,21 @@ fn all_problems_are_in_one_answer() {
 
 #[test]
 fn a_refusal_may_be_tried_again_only_if_that_can_help() {
-    let of = |problems: &[Problem]| refusal(problems).unwrap().status;
-    let wrong = Problem::Name("x");
-    assert_eq!(of(&[Problem::Unanswered]), RefusalStatus::Unavailable);
+    let of = |problems: &[RequestProblem]| refusal(problems).unwrap().status;
+    let wrong = RequestProblem::Name("x");
     assert_eq!(
-        of(&[Problem::Unanswered, Problem::NoNode]),
+        of(&[RequestProblem::Unanswered]),
+        RefusalStatus::Unavailable
+    );
+    assert_eq!(
+        of(&[RequestProblem::Unanswered, RequestProblem::NoNode]),
         RefusalStatus::Forbidden
     );
     assert_eq!(
-        of(&[wrong.clone(), Problem::Unanswered]),
+        of(&[wrong.clone(), RequestProblem::Unanswered]),
         RefusalStatus::Invalid
     );
-    assert_eq!(of(&[wrong, Problem::Hidden]), RefusalStatus::Invalid);
+    assert_eq!(of(&[wrong, RequestProblem::Hidden]), RefusalStatus::Invalid);
 }
 
 #[test]
@@ -238,37 +248,37 @@ fn a_node_plugin_is_known_by_its_account_and_its_node_by_its_token() {
         (user(account, Some(&["n1"])), plugin("n1")),
         (
             user(account, Some(&["n1", "n2"])),
-            Creator::NodePlugin(None),
+            RequestCreator::NodePlugin(None),
         ),
-        (user(account, Some(&[""])), Creator::NodePlugin(None)),
-        (user(account, Some(&[])), Creator::NodePlugin(None)),
-        (user(account, None), Creator::NodePlugin(None)),
+        (user(account, Some(&[""])), RequestCreator::NodePlugin(None)),
+        (user(account, Some(&[])), RequestCreator::NodePlugin(None)),
+        (user(account, None), RequestCreator::NodePlugin(None)),
         (
             user("system:serviceaccount:other:csi-node", Some(&["n1"])),
-            Creator::Other,
+            RequestCreator::Other,
         ),
-        (user("", None), Creator::Other),
-        (UserInfo::default(), Creator::Other),
+        (user("", None), RequestCreator::Other),
+        (UserInfo::default(), RequestCreator::Other),
     ];
     for (user, expected) in cases {
-        assert_eq!(Creator::of(&user, account), expected, "{user:?}");
+        assert_eq!(RequestCreator::of(&user, account), expected, "{user:?}");
     }
     assert_eq!(
-        Creator::of(&UserInfo::default(), ""),
-        Creator::Other,
+        RequestCreator::of(&UserInfo::default(), ""),
+        RequestCreator::Other,
         "no account is nobody"
     );
 }
 
 #[test]
 fn denies_the_request_that_is_one_more_than_a_pod_may_have() {
-    let said = |creator: &Creator, count| {
+    let said = |creator: &RequestCreator, count| {
         let problem = of_the_share(&spec(|_| ()), creator, count);
         problem.map(|problem| (problem.to_string(), problem.status()))
     };
     let too_many = "spec.context.objectRef: the pod team/build-1 has 16 requests in this namespace, as many as a pod may have; delete those that it does not need";
     let denied = Some((too_many.to_owned(), RefusalStatus::Forbidden));
-    for creator in [Creator::Other, plugin("n1")] {
+    for creator in [RequestCreator::Other, plugin("n1")] {
         for few in [0, 15] {
             assert_eq!(said(&creator, Some(few)), None);
         }
@@ -282,7 +292,10 @@ fn denies_the_request_that_is_one_more_than_a_pod_may_have() {
 fn a_count_that_fails_stops_people_and_no_mount() {
     let spec = spec(|_| ());
     assert_eq!(of_the_share(&spec, &plugin("n1"), None), None);
-    let problem = of_the_share(&spec, &Creator::Other, None);
-    assert_eq!(problem, Some(Problem::Uncounted));
-    assert_eq!(Problem::Uncounted.status(), RefusalStatus::Unavailable);
+    let problem = of_the_share(&spec, &RequestCreator::Other, None);
+    assert_eq!(problem, Some(RequestProblem::Uncounted));
+    assert_eq!(
+        RequestProblem::Uncounted.status(),
+        RefusalStatus::Unavailable
+    );
 }

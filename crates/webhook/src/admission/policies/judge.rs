@@ -5,8 +5,8 @@ use thiserror::Error;
 
 use crate::{
     evaluator::Unjudged,
-    finding::Finding,
-    review::{Answer, Refusal, RefusalStatus},
+    finding::AdmissionFinding,
+    review::{AdmissionAnswer, AdmissionRefusal, RefusalStatus},
 };
 
 /// Connectors that a refusal names.
@@ -45,7 +45,7 @@ pub(crate) enum Defect {
     #[error("the object is nested too deeply to be read")]
     TooDeep,
     #[error("{0}")]
-    Found(Finding),
+    Found(AdmissionFinding),
     #[error(
         "spec.connector: you may not update every connector of the namespace, and a policy hands out only what its author \
          may change; name those that you may, in spec.connector.names"
@@ -107,7 +107,7 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     /// What was found.
-    pub(crate) fn found(findings: impl IntoIterator<Item = Finding>) -> Self {
+    pub(crate) fn found(findings: impl IntoIterator<Item = AdmissionFinding>) -> Self {
         let mut verdict = Self::default();
         for finding in findings {
             if finding.is_error {
@@ -167,17 +167,17 @@ impl Verdict {
     }
 
     /// All problems in one refusal; warnings only where there is none.
-    pub(crate) fn answer(self) -> Answer {
+    pub(crate) fn answer(self) -> AdmissionAnswer {
         let Self { problems, warnings } = self;
         // What will not change outweighs what may: an author who tries again should be able to succeed.
         let Some(status) = problems.iter().map(Defect::status).max() else {
-            return Answer::Allowed {
+            return AdmissionAnswer::Allowed {
                 patch: None,
                 warnings,
             };
         };
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        Answer::Refused(Refusal {
+        AdmissionAnswer::Refused(AdmissionRefusal {
             status,
             message: lines.join("; "),
         })

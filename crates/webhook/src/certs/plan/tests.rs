@@ -38,36 +38,36 @@ impl Installation {
         installation
     }
 
-    fn next(&self) -> Step {
+    fn next(&self) -> CertificateStep {
         plan(&self.stored, NAMESPACE, self.now)
     }
 
-    fn take(&mut self, step: &Step) {
+    fn take(&mut self, step: &CertificateStep) {
         match step {
-            Step::MakeAuthority => {
+            CertificateStep::MakeAuthority => {
                 self.stored.authority = Some(Authority::make(NAMESPACE, self.now).unwrap());
             }
-            Step::Publish(roots) => {
+            CertificateStep::Publish(roots) => {
                 self.stored.bundle = Bundle {
                     roots: roots.clone(),
                     changed: Some(self.now),
                 };
             }
-            Step::Announce(roots) => {
+            CertificateStep::Announce(roots) => {
                 for announced in &mut self.stored.announced {
                     announced.clone_from(roots);
                 }
             }
-            Step::Issue(server) => {
+            CertificateStep::Issue(server) => {
                 let authority = self.stored.authority.as_ref().unwrap();
                 // What every step of this kind relies on.
                 assert!(self.stored.bundle.roots.contains(&authority.root));
-                let told = |roots: &Vec<Root>| roots.contains(&authority.root);
+                let told = |roots: &Vec<RootCertificate>| roots.contains(&authority.root);
                 assert!(self.stored.announced.iter().all(told));
                 let pair = authority.issue(&server.names(NAMESPACE), self.now).unwrap();
                 self.stored.serving[*server as usize] = Some(pair);
             }
-            Step::Rest => {}
+            CertificateStep::Rest => {}
         }
     }
 
@@ -77,11 +77,11 @@ impl Installation {
         loop {
             let step = self.next();
             taken.push(match step {
-                Step::MakeAuthority => "make authority",
-                Step::Publish(_) => "publish",
-                Step::Announce(_) => "announce",
-                Step::Issue(server) => server.secret(),
-                Step::Rest => return taken,
+                CertificateStep::MakeAuthority => "make authority",
+                CertificateStep::Publish(_) => "publish",
+                CertificateStep::Announce(_) => "announce",
+                CertificateStep::Issue(server) => server.secret(),
+                CertificateStep::Rest => return taken,
             });
             assert!(taken.len() < 10, "{taken:?}");
             self.take(&step);
@@ -102,7 +102,7 @@ impl Installation {
             .zip(&self.stored.serving)
             .all(|(server, pair)| {
                 let names = server.names(NAMESPACE);
-                let accepts = |roots: &[Root]| {
+                let accepts = |roots: &[RootCertificate]| {
                     let pair = pair.as_ref();
                     pair.is_some_and(|pair| pair.verified(roots, &names, self.now))
                 };
@@ -131,7 +131,7 @@ fn from_nothing_to_everything_in_one_go() {
 #[test]
 fn serving_certificates_are_replaced_at_two_thirds_of_their_life() {
     let mut installation = Installation::settled();
-    assert_eq!(installation.later(DAY * 39).next(), Step::Rest);
+    assert_eq!(installation.later(DAY * 39).next(), CertificateStep::Rest);
     assert_eq!(installation.later(DAY).settle(), FROM_NOTHING[3..]);
 }
 
@@ -233,7 +233,11 @@ fn an_authority_of_the_future_or_the_past_is_replaced() {
     for days in [-30, 366, 4000] {
         let mut installation = Installation::settled();
         installation.later(DAY * days);
-        assert_eq!(installation.next(), Step::MakeAuthority, "{days}");
+        assert_eq!(
+            installation.next(),
+            CertificateStep::MakeAuthority,
+            "{days}"
+        );
         installation.settle();
         assert!(installation.accepted(), "{days}");
     }
@@ -245,7 +249,7 @@ fn a_time_of_change_far_in_the_future_is_not_waited_for() {
     let ahead = |minutes| installation.now + SignedDuration::from_mins(minutes);
     let (soon, far) = (ahead(30), ahead(90));
     installation.stored.bundle.changed = Some(soon);
-    assert_eq!(installation.next(), Step::Rest);
+    assert_eq!(installation.next(), CertificateStep::Rest);
     installation.stored.bundle.changed = Some(far);
     assert_eq!(installation.settle(), ["publish"]);
 }

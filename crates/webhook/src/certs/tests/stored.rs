@@ -119,7 +119,7 @@ fn works(api: &FakeApi, now: Timestamp) -> bool {
     let mut trusted = vec![bundle(api)];
     for path in [MUTATING, VALIDATING] {
         let text = api.announced(path, 1).unwrap();
-        trusted.push(Root::bundle(text.as_bytes()).unwrap());
+        trusted.push(RootCertificate::bundle(text.as_bytes()).unwrap());
     }
     Server::ALL.into_iter().all(|server| {
         let pair = stored(api, server.secret());

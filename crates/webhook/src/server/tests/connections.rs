@@ -2,7 +2,7 @@
 
 use service_kit::{
     readiness::Status,
-    shutdown::{Outcome, Signal},
+    shutdown::{ProcessEnd, Signal},
 };
 
 use super::*;
@@ -24,7 +24,7 @@ async fn a_replica_that_stops_answers_what_it_was_asked() {
         .tasks
         .run(terminated(), &replica.readiness, Duration::from_secs(15));
     let outcome = stopping.await;
-    assert_eq!(outcome, Outcome::Drained);
+    assert_eq!(outcome, ProcessEnd::Drained);
     // It was answered before the process could have ended.
     let answer = timeout(Duration::from_millis(200), asked).await.unwrap();
     let answer = answer.unwrap().unwrap();
@@ -92,7 +92,7 @@ async fn half_a_head_holds_up_no_stop() {
     tokio::time::pause();
     let drain = Duration::from_secs(15);
     let stopping = replica.tasks.run(terminated(), &replica.readiness, drain);
-    assert_eq!(stopping.await, Outcome::Drained);
+    assert_eq!(stopping.await, ProcessEnd::Drained);
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_replica_that_stops_answers_on_kept_connections_until_everybody_knows(
     // It was told to go elsewhere, and the other one can be used still.
     closed(&kept).await;
     assert!(!unused.is_closed());
-    assert_eq!(stopping.await.unwrap(), Outcome::Drained);
+    assert_eq!(stopping.await.unwrap(), ProcessEnd::Drained);
     closed(&unused).await;
 }
 

@@ -3,8 +3,8 @@ use serde_json::json;
 
 use super::*;
 
-fn finding(is_error: bool, path: &str) -> Finding {
-    Finding {
+fn finding(is_error: bool, path: &str) -> AdmissionFinding {
+    AdmissionFinding {
         path: path.to_owned(),
         is_error,
         message: "is odd".to_owned(),
@@ -14,8 +14,8 @@ fn finding(is_error: bool, path: &str) -> Finding {
 
 fn message(verdict: Verdict) -> (RefusalStatus, String) {
     match verdict.answer() {
-        Answer::Refused(Refusal { status, message }) => (status, message),
-        Answer::Allowed { .. } => panic!("let through"),
+        AdmissionAnswer::Refused(AdmissionRefusal { status, message }) => (status, message),
+        AdmissionAnswer::Allowed { .. } => panic!("let through"),
     }
 }
 
@@ -37,7 +37,10 @@ fn warnings_let_a_policy_through_and_are_shown() {
     verdict.author(Author::MayAll);
     let warnings = vec!["spec.a: is odd (leave it out)".to_owned()];
     let patch = None;
-    assert_eq!(verdict.answer(), Answer::Allowed { patch, warnings });
+    assert_eq!(
+        verdict.answer(),
+        AdmissionAnswer::Allowed { patch, warnings }
+    );
 }
 
 #[test]
@@ -49,7 +52,7 @@ fn an_author_hands_out_what_he_may_change() {
     };
     for may in [Author::MayAll, Author::MayBut(Vec::new())] {
         assert!(may.may());
-        assert_eq!(judged(may).answer(), Answer::allowed());
+        assert_eq!(judged(may).answer(), AdmissionAnswer::allowed());
     }
     let names = |count: usize| Author::MayBut((0..count).map(|it| format!("c{it}")).collect());
     for (author, status, words) in [
@@ -88,7 +91,7 @@ fn findings_keep_their_place_and_their_weight() {
         "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
         "metadata": {"name": "p"}, "spec": {"conector": {}},
     }));
-    let findings: Vec<Finding> = validated.findings.into_iter().map(Into::into).collect();
+    let findings: Vec<AdmissionFinding> = validated.findings.into_iter().map(Into::into).collect();
     assert!(
         findings
             .iter()

@@ -11,14 +11,14 @@ const LATE: SignedDuration = SignedDuration::from_mins(5);
 struct Watched {
     installation: Installation,
     /// Earlier bundles, and until when each was stored.
-    bundles: Vec<(Timestamp, Vec<Root>)>,
+    bundles: Vec<(Timestamp, Vec<RootCertificate>)>,
     /// Earlier certificates of a server, and until when each was stored.
-    pairs: Vec<(Timestamp, Server, Pair)>,
+    pairs: Vec<(Timestamp, Server, ServerIdentity)>,
 }
 
-fn copy(pair: &Pair) -> Pair {
+fn copy(pair: &ServerIdentity) -> ServerIdentity {
     let [certificate, key] = pair.pems();
-    Pair::read(certificate.as_bytes(), key.as_bytes()).unwrap()
+    ServerIdentity::read(certificate.as_bytes(), key.as_bytes()).unwrap()
 }
 
 impl Watched {
@@ -47,7 +47,7 @@ impl Watched {
     /// What is refused by somebody.
     fn refused(&self) -> Option<&'static str> {
         let Installation { stored, now } = &self.installation;
-        let accepts = |roots: &[Root], server: Server, pair: &Pair| {
+        let accepts = |roots: &[RootCertificate], server: Server, pair: &ServerIdentity| {
             pair.verified(roots, &server.names(NAMESPACE), *now)
         };
         for (server, pair) in Server::ALL.into_iter().zip(&stored.serving) {
@@ -58,7 +58,8 @@ impl Watched {
                 return Some("a caller that is late refuses what is served");
             }
         }
-        let late = |it: &(Timestamp, Server, Pair)| accepts(&stored.bundle.roots, it.1, &it.2);
+        let late =
+            |it: &(Timestamp, Server, ServerIdentity)| accepts(&stored.bundle.roots, it.1, &it.2);
         if !self.pairs.iter().all(late) {
             return Some("what a late server shows is refused");
         }
